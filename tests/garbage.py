@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-__all__ = ["left_for_the_collector", "set_aside"]
+__all__ = ["leaves_nothing", "left_for_the_collector", "set_aside"]
 
 
 @contextmanager
@@ -25,6 +25,14 @@ def left_for_the_collector() -> Iterator[list[str]]:
         gc.set_debug(0)
         gc.garbage.clear()
         gc.enable()
+
+
+async def leaves_nothing(act: Callable[[], Awaitable[None]]) -> None:
+    """Do something twice: the second time leaves nothing that only the collector can free."""
+    await act()
+    with left_for_the_collector() as left:
+        await act()
+    assert left == []
 
 
 def set_aside() -> None:

@@ -7,7 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from hub.delivery import Role
+from hub.overflow import QueueLimits
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
+from peers.connections.tcp import tcp_connection
+from peers.node.node import Node
+from peers.wire.hello import Hello
+from tests.hub.fakes import FakeOutlet, handler_of
+
+HELLO = Hello(protocol=1, role="client").encode()
 
 
 class PretendLoop:
@@ -102,3 +111,46 @@ class PretendTransport(asyncio.Transport):
             self.close()
         else:
             self.connection.data_received(data)
+
+
+def over_tcp(node: Node) -> Connection:
+    return tcp_connection(node, QueueLimits())
+
+
+class Stage:
+    """A hub with one subscriber that wants everything, and connections on pretend sockets."""
+
+    def __init__(self, loop: PretendLoop | None = None) -> None:
+        self.loop = loop or PretendLoop()
+        self.node = Node(Settings())
+        self.node.loop = self.loop  # type: ignore[assignment]
+        self.core = self.node.core
+        self.outlet = FakeOutlet()
+        reader = handler_of(self.outlet, role=Role.LOCAL)
+        self.core.attach(reader)
+        self.core.subscribe(reader, ["/"])
+
+    def connect(self, make: Callable[[Node], Connection] = over_tcp) -> Connection:
+        """Let a client connect that says nothing yet."""
+        connection = make(self.node)
+        transport = PretendTransport(self.loop, connection)
+        transport.far = PretendTransport(self.loop, connection)
+        connection.connection_made(transport)
+        return connection
+
+    def client(self) -> Connection:
+        connection = self.connect()
+        connection.data_received(HELLO)
+        return connection
+
+    def transport_of(self, connection: Connection) -> PretendTransport:
+        assert isinstance(connection.transport, PretendTransport)
+        return connection.transport
+
+    def told(self, connection: Connection) -> bytes:
+        """All that a client was told since its `incoming` was cleared."""
+        return b"".join(data for data in self.transport_of(connection).far.incoming if data is not None)
+
+    def play(self) -> None:
+        while self.loop.ready:
+            self.loop.play_turn()

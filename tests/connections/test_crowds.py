@@ -6,25 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
-from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
-from hub.settings.settings import Settings
 from hub.turn import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import Connection
-from peers.connections.tcp import tcp_connection
 from peers.connections.websocket import websocket_connection
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN
 from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
-from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.connections.pretend import PretendLoop, PretendTransport
-from tests.hub.fakes import FakeOutlet, handler_of
+from tests.connections import pretend
+from tests.connections.pretend import HELLO, PretendTransport, over_tcp
 from tests.hubs.raw_client import publication
 from tests.hubs.raw_websocket import text, upgrade
 
-HELLO = Hello(protocol=1, role="client").encode()
 PONG = encode_frame(Kind.PONG, b"")
 CROWD = 200
 FOLLOWING = {
@@ -35,32 +30,21 @@ FOLLOWING = {
 """What a client says that follows, by what it speaks."""
 
 
-class Crowd:
-    """A hub with a subscriber of everything, and as many connections as are asked for, on pretend sockets."""
+class Crowd(pretend.Stage):
+    """As many connections as are asked for."""
 
     def __init__(self) -> None:
-        self.loop = PretendLoop()
-        self.node = Node(Settings())
-        self.node.loop = self.loop  # type: ignore[assignment]
-        self.outlet = FakeOutlet()
-        reader = handler_of(self.outlet, role=Role.LOCAL)
-        self.node.core.attach(reader)
-        self.node.core.subscribe(reader, ["/"])
+        super().__init__()
         self.transports: list[PretendTransport] = []
 
-    def connect(self, make: Callable[[Node], Connection]) -> Connection:
-        connection = make(self.node)
-        transport = PretendTransport(self.loop, connection)
-        transport.far = PretendTransport(self.loop, connection)
-        self.transports.append(transport)
-        connection.connection_made(transport)
+    def connect(self, make: Callable[[Node], Connection] = over_tcp) -> Connection:
+        connection = super().connect(make)
+        self.transports.append(self.transport_of(connection))
         return connection
 
     def client(self) -> Connection:
-        connection = self.connect(_tcp)
-        connection.data_received(HELLO)
-        while self.loop.ready:
-            self.loop.play_turn()
+        connection = super().client()
+        self.play()
         return connection
 
     def most_in_a_turn(self, done: Callable[[], int], total: int) -> int:
@@ -73,10 +57,6 @@ class Crowd:
 
     def written(self) -> bytes:
         return b"".join(data for transport in self.transports for data in transport.far.incoming if data is not None)
-
-
-def _tcp(node: Node) -> Connection:
-    return tcp_connection(node, QueueLimits())
 
 
 def _websocket(node: Node) -> Connection:
@@ -118,7 +98,7 @@ async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
 
 
 async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
-    clients = [crowd.connect(_tcp) for _ in range(CROWD)]
+    clients = [crowd.connect() for _ in range(CROWD)]
     for client in clients:
         client.data_received(HELLO)
     assert crowd.most_in_a_turn(lambda: len(crowd.node.core.handlers) - 1, CROWD) <= CHANGES_PER_TURN // 10
@@ -145,8 +125,7 @@ async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: 
     core = crowd.node.core
     for client in clients:
         client.data_received(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
-    while crowd.loop.ready:
-        crowd.loop.play_turn()
+    crowd.play()
     handlers = [client.handler for client in clients if client.handler is not None]
     before = len(core.handlers)
     for client in clients:
@@ -167,20 +146,18 @@ async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None
         client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
     for transport in crowd.transports[:-1]:
         transport.abort()
-    while crowd.loop.ready:
-        crowd.loop.play_turn()
+    crowd.play()
     assert crowd.node.core.statistics().routing.subscriptions == 1 + 10
     assert len(crowd.node.connections) == 1
 
 
 async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
-    clients = [crowd.connect(_tcp) for _ in range(CROWD)]
+    clients = [crowd.connect() for _ in range(CROWD)]
     for client in clients:
         client.data_received(HELLO + encode_subscription(Kind.SUBSCRIBE, ["/a"]) + publication("/a", 1))
     for transport in crowd.transports:
         transport.abort()
-    while crowd.loop.ready:
-        crowd.loop.play_turn()
+    crowd.play()
     assert not crowd.node.connections
     assert len(crowd.node.core.handlers) == 1
     assert len(crowd.outlet.values) < CROWD // 2
@@ -190,11 +167,10 @@ async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
 @pytest.mark.parametrize("kind", ["tcp", "websocket", "events"])
 async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
     for _ in range(2 * WRITES_PER_TURN + 10):
-        follower = crowd.connect(_tcp if kind == "tcp" else _websocket)
+        follower = crowd.connect(over_tcp if kind == "tcp" else _websocket)
         for data in FOLLOWING[kind]:
             follower.data_received(data)
-            while crowd.loop.ready:
-                crowd.loop.play_turn()
+            crowd.play()
     followers, publisher, quiet = list(crowd.transports), crowd.client(), crowd.client()
     for transport in followers:
         transport.far.incoming.clear()
@@ -206,6 +182,5 @@ async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
     quiet.data_received(publication("/quiet", 3))
     assert crowd.outlet.values == [1, 2, 3]
     assert crowd.node.core.late
-    while crowd.loop.ready:
-        crowd.loop.play_turn()
+    crowd.play()
     assert all(len(one.far.incoming) == 2 for one in followers)

@@ -8,48 +8,22 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.overflow import QueueLimits
-from hub.settings.settings import Settings
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, Connection, describe
-from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
-from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.connections.pretend import PretendLoop, PretendTransport
-from tests.hub.fakes import FakeOutlet, handler_of
+from tests.connections import pretend
 from tests.hubs.raw_client import publication
 
-HELLO = Hello(protocol=1, role="client").encode()
 SORRY = encode_close(CloseCode.INTERNAL_ERROR, "internal error of the hub")
 
 
-class Stage:
-    """A hub with one subscriber that wants everything, and two clients on pretend sockets."""
+class Stage(pretend.Stage):
+    """With two clients."""
 
     def __init__(self) -> None:
-        self.loop = PretendLoop()
-        self.node = Node(Settings())
-        self.node.loop = self.loop  # type: ignore[assignment]
-        self.outlet = FakeOutlet()
-        reader = handler_of(self.outlet, role=Role.LOCAL)
-        self.node.core.attach(reader)
-        self.node.core.subscribe(reader, ["/"])
-        self.one, self.other = self._client(), self._client()
-
-    def _client(self) -> Connection:
-        connection = tcp_connection(self.node, QueueLimits())
-        transport = PretendTransport(self.loop, connection)
-        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
-        connection.connection_made(transport)
-        connection.data_received(HELLO)
-        return connection
-
-    def told(self, connection: Connection) -> bytes:
-        transport: Any = connection.transport
-        return b"".join(data for data in transport.far.incoming if data is not None)
+        super().__init__()
+        self.one, self.other = self.client(), self.client()
 
 
 @pytest.fixture

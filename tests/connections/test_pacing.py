@@ -7,24 +7,18 @@ from typing import Any
 
 import pytest
 
-from hub.delivery import Role
 from hub.handler import Handler
-from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.limits import Pacing
-from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
 from peers.wire.control import encode_close
-from peers.wire.hello import Hello
-from tests.connections.pretend import PretendLoop, PretendTransport
-from tests.hub.fakes import FakeOutlet, handler_of
+from tests.connections import pretend
+from tests.connections.pretend import HELLO, PretendLoop, PretendTransport
+from tests.hub.fakes import handler_of
 from tests.hubs.raw_client import publication
 
-HELLO = Hello(protocol=1, role="client").encode()
 RIGHTS = read_policy({}, "policy").rights
 
 
@@ -70,22 +64,17 @@ class Loop(PretendLoop):
         self.now_s = end_s
 
 
-class Stage:
-    """A hub whose clients are users, on pretend sockets; which one, the test says as it brings them."""
+class Stage(pretend.Stage):
+    """A hub whose clients are users; which one, the test says as it brings them."""
+
+    loop: Loop
 
     def __init__(self, **rates: RateLimits) -> None:
-        self.loop = Loop()
-        self.node = Node(Settings())
-        self.node.loop = self.loop  # type: ignore[assignment]
+        super().__init__(Loop())
         limits = QuotaLimits(users={user: SetLimits(rate=rate) for user, rate in rates.items()})
-        self.core = self.node.core
         self.core.quotas.adopt(limits)
-        self.outlet = FakeOutlet()
-        reader = handler_of(self.outlet, role=Role.LOCAL)
-        self.core.attach(reader)
-        self.core.subscribe(reader, ["/"])
 
-    def client(
+    def user(
         self, user: str, monkeypatch: pytest.MonkeyPatch, behind: bytes = b""
     ) -> tuple[Connection, PretendTransport]:
         attach = self.core.attach
@@ -94,23 +83,16 @@ class Stage:
             handler.rights = RIGHTS(user, ("member",))
             attach(handler, *more)
 
-        connection = tcp_connection(self.node, QueueLimits())
-        transport = PretendTransport(self.loop, connection)
-        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
-        connection.connection_made(transport)
+        connection = self.connect()
         with monkeypatch.context() as patched:
             patched.setattr(self.core, "attach", attach_user)
             connection.data_received(HELLO + behind)
-        return connection, transport
-
-    def play(self) -> None:
-        while self.loop.ready:
-            self.loop.ready.popleft()()
+        return connection, self.transport_of(connection)
 
 
 async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=10))
-    connection, transport = stage.client("alice", monkeypatch)
+    connection, transport = stage.user("alice", monkeypatch)
     connection.data_received(b"".join(publication("/a", number) for number in range(30)))
     stage.play()
     assert len(stage.outlet.values) == 30
@@ -125,9 +107,9 @@ async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(alice=RateLimits(bytes_per_s=1000))
-    first, first_transport = stage.client("alice", monkeypatch)
-    second, second_transport = stage.client("alice", monkeypatch)
-    other, other_transport = stage.client("bob", monkeypatch)
+    first, first_transport = stage.user("alice", monkeypatch)
+    second, second_transport = stage.user("alice", monkeypatch)
+    other, other_transport = stage.user("bob", monkeypatch)
     data = publication("/a", b"." * 2000)
     first.data_received(data)
     assert (first_transport.reading, second_transport.reading) == (False, True)
@@ -143,7 +125,7 @@ async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(alice=RateLimits(bytes_per_s=1000))
-    connection, transport = stage.client("alice", monkeypatch)
+    connection, transport = stage.user("alice", monkeypatch)
     data = publication("/a", b"." * 500_000)
     connection.data_received(data + data[:100_000])
     for _ in range(55):
@@ -159,7 +141,7 @@ async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatc
 
 async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage()
-    connection, transport = stage.client("alice", monkeypatch)
+    connection, transport = stage.user("alice", monkeypatch)
     data = publication("/a", 1) * 30
     connection.data_received(data)
     assert transport.reading
@@ -177,12 +159,12 @@ async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=10))
-    first, _ = stage.client("alice", monkeypatch)
+    first, _ = stage.user("alice", monkeypatch)
     first.data_received(publication("/a", 1) * 30)
     first.transport.abort()
     stage.play()
     assert len(stage.core.quotas) == 0
-    again, transport = stage.client("alice", monkeypatch, publication("/a", 2) * 20)
+    again, transport = stage.user("alice", monkeypatch, publication("/a", 2) * 20)
     again.data_received(publication("/a", 2))  # the loop had read it already
     stage.play()
     assert (len(stage.outlet.values), transport.reading) == (30, False)
@@ -195,7 +177,7 @@ async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) 
     assert stage.outlet.values[30:] == [2] * 21
     again.transport.abort()
     stage.play()
-    third, _ = stage.client("alice", monkeypatch, publication("/a", 3))
+    third, _ = stage.user("alice", monkeypatch, publication("/a", 3))
     assert len(stage.outlet.values) == 51, "what was put off is counted when its connection is over"
     third.transport.abort()
     stage.play()
@@ -207,8 +189,8 @@ async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.Mon
     stage = Stage(alice=RateLimits(messages_per_s=10))
     limits = SetLimits({Resource.CONNECTIONS: 1}, RateLimits(messages_per_s=10))
     stage.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
-    stage.client("alice", monkeypatch)
-    second, transport = stage.client("alice", monkeypatch, publication("/a", 1) * 100)
+    stage.user("alice", monkeypatch)
+    second, transport = stage.user("alice", monkeypatch, publication("/a", 1) * 100)
     stage.core.flush()
     stage.play()
     assert not stage.outlet.values
@@ -219,7 +201,7 @@ async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch, *, is_lost: bool) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=1))
-    connection, transport = stage.client("alice", monkeypatch)
+    connection, transport = stage.user("alice", monkeypatch)
     connection.data_received(publication("/a", 1) * 100)
     assert not transport.reading
     if is_lost:

@@ -67,7 +67,7 @@ async def test_each_reason_goes_by_itself(
     pair: tuple[Callable[[Stage, Connection], End], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stage = Stage(alice=RateLimits(messages_per_s=10))
-    connection, transport = stage.client("alice", monkeypatch)
+    connection, transport = stage.user("alice", monkeypatch)
     ends = {reason: reason(stage, connection) for reason in REASONS if reason in pair}
     ends[pair[0]]()
     assert not transport.reading

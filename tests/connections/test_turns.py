@@ -9,20 +9,15 @@ import pytest
 from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.settings.settings import Settings
 from hub.turn import WRITES_PER_TURN
-from peers.connections.connection import TURN_EVENTS, Connection
-from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
+from peers.connections.connection import TURN_EVENTS
 from peers.wire.control import encode_close, encode_subscription
-from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.connections import pretend
+from tests.connections.pretend import HELLO
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hubs.raw_client import publication
 
-HELLO = Hello(protocol=1, role="client").encode()
 BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
 """Nothing to do, three turns long."""
 
@@ -34,34 +29,13 @@ class Member(NamedTuple):
     outlet: FakeOutlet
 
 
-class Stage:
-    """A hub with one subscriber that wants everything, and one client on a pretend socket."""
+class Stage(pretend.Stage):
+    """With one client, and crowds."""
 
     def __init__(self) -> None:
-        self.loop = PretendLoop()
-        self.node = Node(Settings())
-        self.node.loop = self.loop  # type: ignore[assignment]
-        self.outlet = FakeOutlet()
-        reader = handler_of(self.outlet, role=Role.LOCAL)
-        self.node.core.attach(reader)
-        self.node.core.subscribe(reader, ["/"])
-        self.connection = tcp_connection(self.node, QueueLimits())
-        self.transport = PretendTransport(self.loop, self.connection)
-        self.transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
-        self.connection.connection_made(self.transport)
-        self.connection.data_received(HELLO)
-
-    def client(self) -> Connection:
-        connection = tcp_connection(self.node, QueueLimits())
-        transport = PretendTransport(self.loop, connection)
-        transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
-        connection.connection_made(transport)
-        connection.data_received(HELLO)
-        return connection
-
-    def transport_of(self, connection: Connection) -> PretendTransport:
-        assert isinstance(connection.transport, PretendTransport)
-        return connection.transport
+        super().__init__()
+        self.connection = self.client()
+        self.transport = self.transport_of(self.connection)
 
     def crowd(self, prefix: str) -> list[Member]:
         crowd = []
@@ -72,10 +46,6 @@ class Stage:
             self.node.core.subscribe(handler, [prefix])
             crowd.append(Member(handler, outlet))
         return crowd
-
-    def play(self) -> None:
-        while self.loop.ready:
-            self.loop.ready.popleft()()
 
     @property
     def values(self) -> list[object]:
@@ -115,8 +85,7 @@ async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
     stage.connection.data_received(publication("/a", 2))
     stage.play()
     assert stage.values == []
-    written = b"".join(data for data in stage.transport.far.incoming if data is not None)
-    assert written.endswith(encode_close(4008, "queue full"))
+    assert stage.told(stage.connection).endswith(encode_close(4008, "queue full"))
     assert stage.transport.far.incoming[-1] is None
     assert stage.connection.reason == "queue full (4008)"
 
@@ -190,8 +159,7 @@ async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> 
     far.incoming.clear()
     stage.connection.data_received(publication("/crowd/a", 1))
     late.data_received(publication("/crowd/b", 2) + encode_frame(Kind.PING, b"?"))
-    written = b"".join(data for data in far.incoming if data is not None)
-    assert written == publication("/crowd/a", 1) + encode_frame(Kind.PONG, b"?") + publication("/crowd/b", 2)
+    assert stage.told(late) == publication("/crowd/a", 1) + encode_frame(Kind.PONG, b"?") + publication("/crowd/b", 2)
     stage.play()
     assert all(member.outlet.values == [1, 2] for member in crowd)
 
@@ -205,8 +173,7 @@ async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage)
     stage.connection.data_received(publication("/crowd/a", 1))
     assert not far.incoming
     late.drain("the hub stops")
-    written = b"".join(data for data in far.incoming if data is not None)
-    assert written == publication("/crowd/a", 1) + encode_close(1001, "the hub stops")
+    assert stage.told(late) == publication("/crowd/a", 1) + encode_close(1001, "the hub stops")
 
 
 async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
@@ -256,12 +223,7 @@ async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> No
 
 async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
     stage = Stage()
-    connections = [tcp_connection(stage.node, QueueLimits()) for _ in range(500)]
-    for connection in connections:
-        transport = PretendTransport(stage.loop, connection)
-        transport.far = stage.transport
-        connection.connection_made(transport)
-        connection.data_received(HELLO)
+    connections = [stage.client() for _ in range(500)]
     stage.play()
     handlers = stage.node.core.handlers
     assert len(handlers) == 502
@@ -270,8 +232,7 @@ async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> N
     turns = 0
     while len(handlers) > 2:
         before = len(handlers)
-        for _ in range(len(stage.loop.ready)):
-            stage.loop.ready.popleft()()
+        stage.loop.play_turn()
         assert before - len(handlers) <= 200
         turns += 1
     assert turns >= 2

@@ -80,6 +80,10 @@ class RawClient(RawSocket):
 
     # Listening.
 
+    async def barrier(self) -> list[Frame]:
+        """As `ping`: the same word as `RawWebSocket` has."""
+        return await self.ping()
+
     async def frame(self) -> Frame:
         """Return the next frame.
 

@@ -17,6 +17,7 @@ from websockets.frames import Opcode
 from websockets.speedups import apply_mask
 
 from hub.handler import Handler
+from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_socket import Gap, RawSocket
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
@@ -199,9 +200,9 @@ class RawWebSocket(RawSocket):
                 self._buffer[:0] = frame(Opcode.CLOSE, payload, masked=False)
                 break
             message = decode(opcode, payload)
-            if message["type"] in {"dropped", "sampled"}:
+            if message["type"] == "dropped":
                 assert message["count"] > 0
-                found.append((Gap if message["type"] == "dropped" else LeftOut)(message["count"]))
+                found.append(Gap(message["count"]))
                 expected += message["count"]
                 continue
             for number, _ in message["values"]:
@@ -224,11 +225,9 @@ class RawWebSocket(RawSocket):
         return int.from_bytes(payload[:2], "big"), payload[2:].decode()
 
 
-class LeftOut(Gap):
-    """So many messages are left out here, since a sample is wanted."""
-
-
-async def flood(publisher: RawWebSocket, handler: Handler, total: int, *, start: int = 0, together: int = 1) -> int:
+async def flood(
+    publisher: RawWebSocket | RawClient, handler: Handler, total: int, *, start: int = 0, together: int = 1
+) -> int:
     """Publish numbered kilobytes under /flood until `total` of them came after `handler` had stopped taking any.
 
     In chunks with a barrier behind each, so that the socket of the handler is full before the end.

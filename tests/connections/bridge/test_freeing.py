@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
 from tests.connections.websocket.zeek.clients import ZeekClient
-from tests.garbage import left_for_the_collector
+from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.hub import Hub
 from tests.websocket.zeek.messages import count
@@ -30,7 +30,4 @@ async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_bridges(hub: Hub, zeek: Zeek) -> None:
-    await bridge_and_part(hub, zeek)
-    with left_for_the_collector() as left:
-        await bridge_and_part(hub, zeek)
-    assert left == []
+    await leaves_nothing(lambda: bridge_and_part(hub, zeek))

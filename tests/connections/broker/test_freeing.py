@@ -6,7 +6,7 @@ from peers.values import encode
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH, LOW, Endpointlike
-from tests.garbage import left_for_the_collector
+from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 
 
@@ -28,10 +28,7 @@ async def come_and_go(hub: ZeekHub) -> None:
 
 
 async def test_endpoints_that_connect(hub: ZeekHub) -> None:
-    await come_and_go(hub)
-    with left_for_the_collector() as left:
-        await come_and_go(hub)
-    assert left == []
+    await leaves_nothing(lambda: come_and_go(hub))
 
 
 async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
@@ -46,7 +43,4 @@ async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
 
 async def test_endpoints_that_are_dialled(start_hub: StartHub) -> None:
     near, far = await start_hub(PLAIN, hub_id=LOW), await start_hub(PLAIN, hub_id=HIGH)
-    await peer_and_part(near, far)
-    with left_for_the_collector() as left:
-        await peer_and_part(near, far)
-    assert left == []
+    await leaves_nothing(lambda: peer_and_part(near, far))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.connections.http.conftest import StartRecording
-from tests.garbage import left_for_the_collector
+from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.hub import Hub
 from tests.hubs.raw_http import NDJSON, follow, http
@@ -27,7 +27,4 @@ async def come_and_go(hub: Hub) -> None:
 
 async def test_clients(start_recording: StartRecording) -> None:
     hub = await start_recording()
-    await come_and_go(hub)
-    with left_for_the_collector() as left:
-        await come_and_go(hub)
-    assert left == []
+    await leaves_nothing(lambda: come_and_go(hub))

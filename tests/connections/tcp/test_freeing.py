@@ -11,7 +11,7 @@ from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim
 from peers.wire.rules import encode_rules
-from tests.garbage import left_for_the_collector
+from tests.garbage import leaves_nothing, left_for_the_collector
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -30,10 +30,7 @@ async def come_and_go(hub: Hub) -> None:
 
 
 async def test_clients_over_tcp(hub: Hub) -> None:
-    await come_and_go(hub)
-    with left_for_the_collector() as left:
-        await come_and_go(hub)
-    assert left == []
+    await leaves_nothing(lambda: come_and_go(hub))
 
 
 async def leave_in_the_middle(hub: Hub) -> None:
@@ -56,18 +53,12 @@ async def leave_in_the_middle(hub: Hub) -> None:
 
 
 async def test_clients_that_hold_something(hub: Hub) -> None:
-    await leave_in_the_middle(hub)
-    with left_for_the_collector() as left:
-        await leave_in_the_middle(hub)
-    assert left == []
+    await leaves_nothing(lambda: leave_in_the_middle(hub))
 
 
 async def test_clients_over_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
-    await come_and_go(hub)
-    with left_for_the_collector() as left:
-        await come_and_go(hub)
-    assert left == []
+    await leaves_nothing(lambda: come_and_go(hub))
 
 
 async def link_and_part(dialling: Hub, dialled: Hub) -> None:
@@ -89,10 +80,7 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
 
 async def test_links(start_hub: StartHub) -> None:
     dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
-    await link_and_part(dialling, dialled)
-    with left_for_the_collector() as left:
-        await link_and_part(dialling, dialled)
-    assert left == []
+    await leaves_nothing(lambda: link_and_part(dialling, dialled))
 
 
 async def test_attempts_that_fail(start_hub: StartHub) -> None:

@@ -12,17 +12,14 @@ from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame, iterate_frames
 from hub.names.claim import Announced, Wish
 from hub.names.names import Names
-from hub.overflow import QueueLimits
 from hub.request_frame import Reply, Request, Status
 from hub.settings.sections import NamesSettings
 from hub.settings.settings import Settings
-from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, decode_names, encode_claim, encode_names, encode_release
-from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.connections.pretend import Stage
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -70,12 +67,8 @@ async def test_claim_and_release(start_hub: StartHub) -> None:
 
 
 async def test_all_in_one_packet() -> None:
-    node, loop = Node(Settings()), PretendLoop()
-    node.loop = loop  # type: ignore[assignment]
-    connection = tcp_connection(node, QueueLimits())
-    transport = PretendTransport(loop, connection)
-    transport.far = PretendTransport(loop, tcp_connection(node, QueueLimits()))
-    connection.connection_made(transport)
+    stage = Stage()
+    connection = stage.connect()
     frames = [
         Hello(protocol=1, role="client").encode(),
         encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
@@ -85,7 +78,7 @@ async def test_all_in_one_packet() -> None:
         claim(5, "bad"),
     ]
     connection.data_received(b"".join(frames))
-    (written,) = transport.far.incoming
+    (written,) = stage.transport_of(connection).far.incoming
     assert written is not None
     told = list(iterate_frames(written))
     assert [frame.kind for frame in told] == [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.NOTICE, Kind.REPLY, Kind.REPLY]
@@ -94,7 +87,7 @@ async def test_all_in_one_packet() -> None:
     listed, nobody = (Reply.decode(frame) for frame in told[4:])
     assert (listed.first, listed.status, nobody.first, nobody.status) == (3, Status.OK, 4, Status.NO_RESPONDER)
     (name,) = msgpack.unpackb(listed.values)
-    assert name == {"name": NAME, "labels": ["x"], "owner": 1, "hub": node.id.hex()}
+    assert name == {"name": NAME, "labels": ["x"], "owner": 2, "hub": stage.node.id.hex()}
 
 
 async def test_lists(start_hub: StartHub) -> None:

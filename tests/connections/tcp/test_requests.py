@@ -10,12 +10,10 @@ from hub.limits import RequestLimits
 from hub.overflow import QueueLimits
 from hub.request_frame import Status
 from hub.settings.settings import Settings
-from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.connections.pretend import PretendLoop, PretendTransport
+from tests.connections.pretend import Stage
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
@@ -226,12 +224,8 @@ async def test_order_with_messages(hub: Hub) -> None:
 
 
 async def test_all_in_one_packet() -> None:
-    node, loop = Node(Settings()), PretendLoop()
-    node.loop = loop  # type: ignore[assignment]
-    connection = tcp_connection(node, QueueLimits())
-    transport = PretendTransport(loop, connection)
-    transport.far = PretendTransport(loop, tcp_connection(node, QueueLimits()))
-    connection.connection_made(transport)
+    stage = Stage()
+    connection = stage.connect()
     frames = [
         Hello(protocol=1, role="client").encode(),
         encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
@@ -241,7 +235,7 @@ async def test_all_in_one_packet() -> None:
         encode_frame(Kind.PING, b"x"),
     ]
     connection.data_received(b"".join(frames))
-    (written,) = transport.far.incoming
+    (written,) = stage.transport_of(connection).far.incoming
     assert written is not None
     told = list(iterate_frames(written))
     kinds = [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.PONG, Kind.REPLY, Kind.REQUEST]

@@ -1,4 +1,4 @@
-"""Hubs that listen for WebSockets."""
+"""Hubs that listen for WebSockets, and clients in both encodings."""
 
 from __future__ import annotations
 
@@ -8,3 +8,8 @@ import pytest
 @pytest.fixture
 def default_url() -> str:
     return "ws://127.0.0.1:0"
+
+
+@pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])
+def subprotocol(request: pytest.FixtureRequest) -> str:
+    return str(request.param)

@@ -20,17 +20,11 @@ from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import RawWebSocket, text, upgrade
+from tests.hubs.raw_websocket import text, upgrade
 from tests.hubs.settings import settings_of
 
 JSON = "hub.v1.json"
 MSGPACK = "hub.v1.msgpack"
-
-
-@pytest.fixture(params=[JSON, MSGPACK])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
 
 
 async def say(socket: ClientConnection, **message: Any) -> None:
@@ -96,33 +90,6 @@ async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
     assert hub.handler("me").name == "me"
 
 
-async def test_joining_and_leaving_are_announced(hub: Hub) -> None:
-    watcher = await hub.websocket("$hub/client/", name="watcher")
-    silent = await hub.websocket()
-    silent.close()
-    client = await hub.websocket(name="me")
-    joined = await watcher.message()
-    assert (joined["topic"], joined["values"][0]["name"]) == ("$hub/client/joined", "me")
-    client.close()
-    left = await watcher.message()
-    assert (left["topic"], left["values"][0]["name"]) == ("$hub/client/left", "me")
-
-
-async def test_counted_subscriptions(hub: Hub) -> None:
-    client = await hub.websocket("/a", "/a", "/a/b")
-    await client.publish("/a/b/c", 1)
-    assert await client.messages(1) == [("/a/b/c", 1)]
-    assert await client.barrier() == []
-    await client.say("unsubscribe", prefixes=["/a", "/a/b", "/nothing"], request=2)
-    assert await client.message() == {"type": "confirmed", "request": 2}
-    await client.publish("/a", 2)
-    assert await client.messages(1) == [("/a", 2)]
-    await client.say("unsubscribe", prefixes=["/a"], request=3)
-    assert await client.message() == {"type": "confirmed", "request": 3}
-    await client.publish("/a", 3)
-    assert await client.barrier() == []
-
-
 async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
     one, other = await hub.websocket("/t", subprotocol=JSON), await hub.websocket("/t", subprotocol=MSGPACK)
     await one.publish("/t", {"n": 1}, None, "ü")
@@ -173,27 +140,6 @@ async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
     connection.data_received(read)
     assert await client.message() == {"type": "confirmed", "request": 3}
     assert [topic for topic, _ in await client.messages(2)] == ["/old", "/new"]
-
-
-async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None:
-    await hub.websocket("/t", name="me")
-    (connection,) = hub.connections
-    publish(hub.node.core, "/t", 1)
-    connection.abort()
-    hub.node.core.flush()
-    connection.send_gap(3)
-    connection.drain()
-    connection.drain()
-    await eventually(lambda: not hub.node.connections)
-    assert not hub.node.core.handlers
-    assert connection.reason == "the hub stops (1001)"
-
-
-async def test_a_subscription_acts_on_what_follows_it(hub: Hub) -> None:
-    client = await hub.websocket()
-    one, two = ({"type": "publish", "topic": "/t", "value": n} for n in (1, 2))
-    await client.send(text(one) + text({"type": "subscribe", "prefixes": ["/t"]}) + text(two))
-    assert await client.messages(1) == [("/t", 2)]
 
 
 async def test_refused_publications(hub: Hub) -> None:
@@ -317,16 +263,6 @@ async def test_the_client_closes(hub: Hub) -> None:
     await eventually(lambda: len(hub.node.connections) == 1)
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "finish"])
-async def test_the_client_vanishes(hub: Hub, how: str) -> None:
-    client = await hub.websocket("/a", name="me")
-    await client.send(text({"type": "ping"})[:5])
-    getattr(client, how)()
-    await eventually(lambda: not hub.node.connections)
-    assert not hub.node.core.handlers
-    assert hub.node.core.statistics().routing.subscriptions == 0
-
-
 async def test_foreign_pages_are_refused(hub: Hub) -> None:
     for lines in (("Origin: https://evil.com",), ("Origin: null",), ("Origin: http://localhost",) * 2):
         client = await hub.raw_websocket()
@@ -359,15 +295,3 @@ async def test_a_wrong_subprotocol(hub: Hub) -> None:
         await dial(hub, "other")
     assert caught.value.response.status_code == 400
     assert b"hub.v1.json, hub.v1.msgpack" in bytes(caught.value.response.body)
-
-
-async def test_publishers_that_only_publish(hub: Hub) -> None:
-    reader = await hub.websocket("/t")
-    writer = await hub.websocket()
-
-    async def write(client: RawWebSocket) -> None:
-        for start in range(0, 2000, 50):
-            await client.send(*(text({"type": "publish", "topic": "/t", "value": n}) for n in range(start, start + 50)))
-
-    await write(writer)
-    assert await reader.messages(2000) == [("/t", number) for number in range(2000)]

@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.errors import CloseCode, JournalUnavailableError
 from hub.frame import encode_frame
 from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
-from peers.verbs.journal import FETCHES_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
@@ -30,11 +29,6 @@ JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
 ID = bytes(range(16)).hex()
 
 StartRecording = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture(params=[JSON, MSGPACK])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
@@ -334,39 +328,6 @@ async def test_prefixes_that_are_none(start_recording: StartRecording, subprotoc
         assert (error["code"], error["request"]) == (1007, request)
 
 
-async def test_too_many_fetches(hub: Hub, subprotocol: str) -> None:
-    journal = slow(hub)
-    client = await hub.websocket(subprotocol=subprotocol)
-    for request in range(1, FETCHES_LIMIT + 2):
-        await client.say("fetch", request=request, start=request)
-    error = await client.message()
-    assert (error["code"], error["request"]) == (CloseCode.TRY_AGAIN_LATER, FETCHES_LIMIT + 1)
-    _, deliver = journal.orders[3]
-    deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
-    error = await client.message()
-    assert (error["code"], error["request"], error["text"]) == (CloseCode.GOING_AWAY, 4, "the hub stops")
-    await client.say("fetch", request=1_000)
-    assert await client.barrier() == []
-    assert len(journal.orders) == FETCHES_LIMIT + 1
-    client.close()
-    await eventually(lambda: not hub.node.connections)
-    assert sorted(journal.cancelled) == [1, 2, 3, *range(5, FETCHES_LIMIT + 1), 1_000]
-
-
-async def test_a_number_that_is_waited_for(hub: Hub, subprotocol: str) -> None:
-    journal = slow(hub)
-    client = await hub.websocket(subprotocol=subprotocol)
-    for _ in range(2):
-        await client.say("fetch", request=5)
-    error = await client.message()
-    assert (error["code"], error["request"]) == (CloseCode.TRY_AGAIN_LATER, 5)
-    journal.orders[0][1](RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
-    assert (await client.message())["code"] == CloseCode.GOING_AWAY
-    await client.say("fetch", request=5)
-    assert await client.barrier() == []
-    assert len(journal.orders) == 2
-
-
 async def test_what_readers_are_told(hub: Hub) -> None:
     journal = slow(hub)
     one, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
@@ -424,47 +385,3 @@ async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
 
 
 # Back-pressure.
-
-
-async def test_who_feeds_a_journal_that_is_behind_is_not_read_on(hub: Hub) -> None:
-    journal = slow(hub, "/recorded", buffer_bytes=20_000)
-    feeder, other = await hub.websocket(name="feeder"), await hub.websocket("/", name="other")
-    connection, _ = hub.connections
-    await feeder.publish("/recorded", "x" * 30_000)
-    await eventually(lambda: journal.is_behind)
-    await eventually(lambda: not connection.transport.is_reading())
-    await feeder.publish("/recorded", "more")
-    await other.publish("/elsewhere", 1)
-    assert [topic for topic, _ in await other.messages(2)] == ["/recorded", "/elsewhere"]
-    assert hub.handler("feeder").published_messages == 1
-    journal.write()
-    assert await other.messages(1) == [("/recorded", "more")]
-    assert await feeder.barrier() == []
-
-
-async def test_who_waits_for_the_journal_and_has_gone_is_no_trouble(hub: Hub) -> None:
-    journal = slow(hub, buffer_bytes=1)
-    feeder = await hub.websocket()
-    (connection,) = hub.connections
-    await feeder.publish("/recorded", "x")
-    await eventually(lambda: not connection.transport.is_reading())
-    connection.end(CloseCode.GOING_AWAY, "test")
-    journal.write()
-    assert await feeder.end() == (CloseCode.GOING_AWAY, "test")
-    feeder.close()
-    await eventually(lambda: not hub.node.connections)
-
-
-async def test_who_waits_for_the_journal_is_not_taken_for_dead(hub: Hub) -> None:
-    journal = slow(hub, buffer_bytes=1)
-    feeder = await hub.websocket()
-    (connection,) = hub.connections
-    await feeder.publish("/recorded", "x")
-    await eventually(lambda: not connection.transport.is_reading())
-    for _ in range(10):
-        hub.later(20)
-    journal.write()
-    assert await feeder.barrier() == []
-    feeder.close()
-    await eventually(lambda: not hub.node.connections)
-    assert not journal.recorder._room

@@ -100,14 +100,6 @@ async def test_messages_that_are_always_begun(hub: Hub) -> None:
     assert hub.handler("me")
 
 
-async def test_traffic_is_a_sign_of_life(hub: Hub) -> None:
-    client = await hub.websocket(name="me")
-    for _ in range(4):
-        hub.later(15)
-        assert await client.barrier() == []
-    assert hub.handler("me")
-
-
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(connections=1))
     first = await hub.websocket("/a")

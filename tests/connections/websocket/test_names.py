@@ -6,22 +6,11 @@ from typing import Any
 
 import pytest
 
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Handler
-from hub.names.claim import Announced
-from hub.names.names import Names
-from tests.hub.fakes import handler_of
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 
 NAME = "org.example.Player"
-
-
-@pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
 
 
 async def test_claim_and_release(start_hub: StartHub, subprotocol: str) -> None:
@@ -62,34 +51,3 @@ async def test_bad_names(hub: Hub, subprotocol: str, claim: dict[str, Any]) -> N
     assert (refused["type"], refused["code"], refused["request"]) == ("error", CloseCode.BAD_DATA, 7)
     await client.say("claim", name=NAME, request=8)
     assert await client.message() == {"type": "confirmed", "request": 8}
-
-
-async def test_who_does_not_read_is_told_once(hub: Hub) -> None:
-    client = await hub.websocket(name="slow")
-    await client.say("claim", name=NAME, request=1)
-    assert await client.message() == {"type": "confirmed", "request": 1}
-    names: Names = hub.node.core.names
-    handler: Handler = hub.handler("slow")
-    (connection,) = hub.connections
-    connection.pause_writing()
-    link = handler_of(role=Role.LINK)
-    hub.node.core.attach(link)
-    names.link(link, b"\x07" * 16, lambda *_: None)
-    names.hear(link, [Announced(NAME, (), 1, 1)], [])
-    connection.resume_writing()
-    lost = await client.message()
-    assert (lost["type"], lost["name"], lost["standing"]) == ("name", NAME, "lost")
-    assert lost["text"].endswith("whose claim was earlier")
-    assert handler.writable
-    assert await client.barrier() == []
-
-
-async def test_names_go_with_their_owner(hub: Hub) -> None:
-    one = await hub.websocket(name="one")
-    two = await hub.websocket()
-    await one.say("claim", name=NAME)
-    await one.barrier()
-    await two.say("claim", name=NAME, queue=True, request=1)
-    assert (await two.message())["text"] == "queued"
-    one.close()
-    assert await two.message() == {"type": "name", "name": NAME, "standing": "owned"}

@@ -17,7 +17,7 @@ from peers.websocket.codec import JSON, MSGPACK, Codec, json_item, msgpack_item,
 from peers.websocket.messages import RefusedError
 from peers.wire.events import ServiceChange
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import RawWebSocket, text
+from tests.hubs.raw_websocket import RawWebSocket
 
 JSON_NAME, MSGPACK_NAME = "hub.v1.json", "hub.v1.msgpack"
 pack = msgspec.msgpack.encode
@@ -25,11 +25,6 @@ pack = msgspec.msgpack.encode
 
 def packed(*values: Any) -> bytes:
     return BATCH_COUNT.pack(len(values)) + b"".join(map(pack, values))
-
-
-@pytest.fixture(params=[JSON_NAME, MSGPACK_NAME])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON_NAME) -> RawWebSocket:
@@ -85,19 +80,6 @@ async def test_statuses(hub: Hub, subprotocol: str) -> None:
     assert (answer["request"], answer["status"]) == (5, 3)
 
 
-async def test_serving_ends(hub: Hub) -> None:
-    service = await serving(hub, "/a", "/b")
-    asker = await hub.websocket()
-    await asker.say("request", request=1, topic="/a", value=1)
-    request = await service.message()
-    await service.say("unserve", prefixes=["/a"], request=6)
-    assert await service.message() == {"type": "confirmed", "request": 6}
-    await asker.say("request", request=2, topic="/a", value=1)
-    assert (await asker.message())["status"] == 2
-    await service.say("reply", request=request["request"], value="in time")
-    assert await asker.message() == {"type": "reply", "request": 1, "value": "in time"}
-
-
 async def test_what_a_client_does_wrong(hub: Hub, subprotocol: str) -> None:
     service = await serving(hub, "/a", subprotocol=subprotocol)
     asker = await hub.websocket(subprotocol=subprotocol)
@@ -138,27 +120,6 @@ async def test_what_has_no_form_in_json(hub: Hub) -> None:
     assert await service.message() == {"type": "reply", "request": 1, "value": "fine"}
     failed = await service.message()
     assert (failed["request"], failed["status"]) == (2, 1)
-
-
-async def test_names_and_subscriptions_and_requests_in_one_packet(hub: Hub) -> None:
-    service = await serving(hub, "/a")
-    client = await hub.websocket()
-    messages = [
-        {"type": "subscribe", "prefixes": ["/m"], "request": 1},
-        {"type": "serve", "prefixes": ["/mine"], "request": 2},
-        {"type": "request", "request": 3, "topic": "/a", "value": 1},
-        {"type": "request", "request": 4, "topic": "/nobody", "value": 1},
-    ]
-    await client.send(b"".join(map(text, messages)))
-    request = await service.message()
-    await service.say("reply", request=request["request"], value=2)
-    answers = [await client.message() for _ in range(4)]
-    assert [(answer["type"], answer["request"]) for answer in answers[:3]] == [
-        ("confirmed", 1),
-        ("confirmed", 2),
-        ("reply", 4),
-    ]
-    assert answers[3] == {"type": "reply", "request": 3, "value": 2}
 
 
 # Messages of clients.

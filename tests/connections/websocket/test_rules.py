@@ -5,16 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import CloseCode
-from tests.connections.websocket.test_connection import JSON, MSGPACK, dial, hear, say
+from tests.connections.websocket.test_connection import dial, hear, say
 from tests.hubs.hub import Hub
 
 NAME = "org.example.Door"
-
-
-@pytest.fixture(params=[JSON, MSGPACK])
-def subprotocol(request: pytest.FixtureRequest) -> str:
-    found: str = request.param
-    return found
 
 
 async def test_rules_and_labels(hub: Hub, subprotocol: str) -> None:
