@@ -27,7 +27,6 @@ from peers.client.blocking import BlockingClient, connect
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings
 from peers.transport.endpoints import Endpoint
-from tests.client.told import quick_backoff
 from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
 
@@ -140,16 +139,6 @@ def test_many_readers(tcp_hub: Hub) -> None:
     assert sorted(number for part in parts for number in part) == list(range(2000))
 
 
-def test_draining_and_statistics(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client:
-        for _ in range(10_000):
-            client.publish("/a", 1)
-        client.drain()
-        statistics = client.statistics()
-        assert statistics.published_messages == 10_000
-        assert statistics.buffered_bytes == 0
-
-
 def test_closing_sends_first(hubs: HubThread, tcp_hub: Hub) -> None:
     with connect(tcp_hub.url) as reader, reader.subscribe("/a") as messages:
         with connect(tcp_hub.url) as client:
@@ -230,22 +219,6 @@ def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
     assert threading.active_count() == before
 
 
-def test_the_hub_restarts(hubs: HubThread, tcp_hub: Hub) -> None:
-    """What is published while the hub is away arrives when it is back; the stream tells of the break."""
-    lost, back = threading.Event(), threading.Semaphore(0)
-    with connect(
-        tcp_hub.url, backoff=quick_backoff(), on_disconnect=lambda _: lost.set(), on_connect=lambda _: back.release()
-    ) as client:
-        assert back.acquire(timeout=60)
-        with client.subscribe("/a") as messages:
-            hubs.run(tcp_hub.stop())
-            assert lost.wait(60)
-            client.publish("/a", "meanwhile")
-            hubs.start(tcp_hub.endpoint)
-            assert messages.receive(timeout_s=60).value == "meanwhile"
-            assert messages.breaks == 1
-
-
 def test_full(hubs: HubThread, tcp_hub: Hub) -> None:
     """When nothing can be sent, publishing waits for its time limit, and not waiting refuses at once."""
     lost = threading.Event()
@@ -298,17 +271,6 @@ def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
         with client.subscribe("/a") as again:
             client.publish("/a", 1)
             assert again.receive(timeout_s=60).value == 1
-
-
-def test_without_reconnecting(hubs: HubThread, tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
-        hubs.run(tcp_hub.crash())
-        with pytest.raises(ConnectionLostError):
-            messages.receive()
-        with pytest.raises(ConnectionLostError):
-            _fill(lambda: client.publish("/a", 1))
-        with pytest.raises(ConnectionLostError):
-            client.drain()
 
 
 def test_request_and_serve(hub: Hub) -> None:

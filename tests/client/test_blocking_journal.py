@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from hub.batch import encode_value, encode_values
-from hub.errors import ClosedError, GoneError, RejectedError
+from hub.errors import ClosedError
 from peers.client import BadMessage
 from peers.client.blocking import BlockingClient, connect
 from peers.client.history import Record
@@ -48,18 +48,6 @@ async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: An
 
 async def test_confirmed_messages_stand_behind_those_published_before(url: str) -> None:
     assert await in_thread(url, lambda client: fill(client, 1000)) == 999
-
-
-async def test_reading_yields_records_in_order(url: str) -> None:
-    def work(client: BlockingClient) -> tuple[list[Record], list[Record]]:
-        fill(client, 10)
-        return list(client.read()), list(client.read("/n/1", start=3, end=8))
-
-    everything, some = await in_thread(url, work)
-    assert [(record.offset, record.topic, record.value) for record in everything] == [
-        (number, f"/n/{number % 2}", number) for number in range(10)
-    ]
-    assert [record.value for record in some] == [3, 5, 7]
 
 
 async def test_the_journal_of_another_hub(url: str) -> None:
@@ -124,14 +112,6 @@ async def test_a_reader_may_stop_early(url: str) -> None:
     assert await in_thread(url, work) == (0, 5000)
 
 
-async def test_what_is_not_there_is_an_error(url: str) -> None:
-    def work(client: BlockingClient) -> None:
-        with pytest.raises(GoneError):
-            list(client.read(start=1))
-
-    await in_thread(url, work)
-
-
 async def test_bad_values_are_told_and_left_out(url: str) -> None:
     bad: list[BadMessage] = []
 
@@ -144,17 +124,6 @@ async def test_bad_values_are_told_and_left_out(url: str) -> None:
     assert [message.topic for message in bad] == ["/bad"]
 
 
-async def test_the_journal_tells_its_id_and_its_ends(url: str) -> None:
-    def work(client: BlockingClient) -> None:
-        fill(client, 3)
-        state = client.journal()
-        assert client.hub is not None
-        assert state[:3] == (client.hub.journal, 0, 3)
-        assert state.epoch > 0
-
-    await in_thread(url, work)
-
-
 async def test_committed_parts_become_records_once(url: str) -> None:
     def work(client: BlockingClient) -> None:
         for transaction in ("one", "two"):
@@ -163,16 +132,6 @@ async def test_committed_parts_become_records_once(url: str) -> None:
             committed = client.commit(transaction, [0], query="q", batch=7)
             assert committed.again is (transaction == "two")
         assert [record.value for record in client.read()] == ["kept"]
-
-    await in_thread(url, work)
-
-
-async def test_an_aborted_transaction_is_gone(url: str) -> None:
-    def work(client: BlockingClient) -> None:
-        client.stage("t", 0, encode_values(b"/a", [encode_value(1)]))
-        client.abort("t")
-        with pytest.raises(RejectedError, match="not staged"):
-            client.commit("t", [0])
 
     await in_thread(url, work)
 

@@ -130,15 +130,6 @@ async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(pl
             assert await values(stream, 4) == [1, 3, 4, 5]
 
 
-async def test_all_up_to_here(place: Place) -> None:
-    async with connect(place.url) as client:
-        await fill(client, *range(5))
-        async with client.consume("c", "/a", from_offset=0) as stream:
-            messages = [await stream.receive() for _ in range(4)]
-            await stream.ack_up_to(messages[2])
-        assert place.stands().position == 3
-
-
 async def test_batches(place: Place) -> None:
     async with connect(place.url) as client:
         await fill(client, *range(100))
@@ -176,27 +167,6 @@ async def test_over_lost_connections_and_a_restart(place: Place) -> None:
         assert place.stands().held == 0
 
 
-async def test_two_clients_share(place: Place) -> None:
-    async with connect(place.url) as one, connect(place.url) as other:
-        for number in range(100):
-            one.publish_nowait(f"/a/{number % 5}", number)
-        got: dict[str, list[int]] = {}
-
-        async def work(client: Client) -> None:
-            async with client.consume("c", "/a", from_offset=0, prefetch=3) as stream:
-                async for message in stream:
-                    got.setdefault(message.topic, []).append(message.value)
-                    await asyncio.sleep(0)
-                    await message.ack()
-
-        tasks = [asyncio.create_task(work(client)) for client in (one, other)]
-        await eventually(lambda: sum(map(len, got.values())) == 100)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        assert got == {f"/a/{rest}": list(range(rest, 100, 5)) for rest in range(5)}
-
-
 async def test_what_a_program_cannot_do_now(place: Place) -> None:
     """It comes again, after its delay, with what stands behind it of its topic; other topics go on meanwhile."""
     async with connect(place.url) as client, client.consume("c", "/", from_offset=0) as stream:
@@ -230,49 +200,6 @@ async def test_work_that_takes_long(place: Place) -> None:
         await message.in_progress()  # it is done with, and that changes nothing
         await eventually(lambda: place.stands().position == 1)
     assert place.stands().counters.late_total == 0
-
-
-async def test_dead_letters(place: Place) -> None:
-    """A message that fails too often is told elsewhere; one that nobody has looked at never fails."""
-    async with connect(place.url) as client:
-        await fill(client, 7, 8)
-        for _ in range(2):
-            async with client.consume("c", "/a", from_offset=0, deliveries=2, dead_letters="/dead") as stream:
-                assert await values(stream, 1, acknowledged=False) == [7]
-        async with client.consume("c") as stream:
-            assert await values(stream, 1) == [8]
-        async for record in client.read("/dead"):
-            assert (record.value["offset"], record.value["value"], record.value["failures"]) == (0, 7, 2)
-
-
-async def test_terms_that_are_left_out_stay_as_they_are(place: Place) -> None:
-    async with connect(place.url) as client:
-        async with client.consume("c", "/a", redeliver_s=5.0, key="none"):
-            pass
-        async with client.consume("c", "/a", deliveries=3):
-            (served,) = place.daemon.node.journal.consumers._served.values()  # type: ignore[attr-defined]
-            terms = served.consumer.terms
-            assert (terms.redeliver_s, terms.key, terms.deliveries) == (5.0, "none", 3)
-
-
-async def test_members_share_by_a_field(place: Place) -> None:
-    """What has the same value in a field is with one member in its order, also after a restart; a bad key is told."""
-    async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as other:
-        with pytest.raises(RequestFailedError, match="key"):
-            await client.consume("bad", "/", key="field").open()
-        for number in range(8):
-            await client.publish_confirmed(f"/{number}", {"n": number, "uid": "AB"[number % 2]})
-        async with client.consume("c", "/", from_offset=0, key="field:uid", prefetch=1) as one:
-            first = await one.receive()
-            async with other.consume("c", prefetch=1) as two:
-                found = [await two.receive()]
-                await two.ack(found[0])
-                found.append(await two.receive())
-                assert [message.value["n"] for message in (first, *found)] == [0, 1, 3]
-        await place.stop()
-        await place.start()
-        async with other.consume("c") as stream:  # nobody else is left
-            assert [value["n"] for value in await values(stream, 7)] == [0, 2, 3, 4, 5, 6, 7]
 
 
 async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None:

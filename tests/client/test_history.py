@@ -12,8 +12,7 @@ import pytest
 
 from hub.batch import Batch
 from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError, UsageError
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.journal.block import Block, pack
+from hub.journal.block import pack
 from peers.client import Client, connect
 from peers.client.history import History, Record
 from peers.client.journal import time_us
@@ -69,12 +68,6 @@ class Bench:
 
     async def values(self) -> list[Any]:
         return [record.value async for record in self.history]
-
-
-async def test_records() -> None:
-    bench = Bench(2)
-    assert [record async for record in bench.history] == [Record(0, AT_US, "/a", 0), Record(1, AT_US, "/a", 1)]
-    assert bench.history.next == 2
 
 
 @pytest.mark.parametrize(
@@ -160,21 +153,6 @@ async def test_what_is_asked_for() -> None:
         Bench(0, prefixes=("\n",))
 
 
-async def test_blocks() -> None:
-    bench = Bench(10)
-    blocks = [found async for found in bench.history.blocks()]
-    assert all(isinstance(found, Block) for found in blocks)
-    assert [(found.first, found.next) for found in blocks] == [(0, 4), (4, 8), (8, 10)]
-
-
-async def test_some_columns() -> None:
-    bench = Bench(2, columns=("topic", "offset"))
-    assert [record async for record in bench.history] == [Record(0, 0, "/a", None), Record(1, 0, "/a", None)]
-    assert [fetch.columns for fetch in bench.access.asked] == [("offset", "topic")]
-    bench = Bench(2, columns=("value", "time"))
-    assert [record async for record in bench.history] == [Record(0, AT_US, "", 0), Record(0, AT_US, "", 1)]
-
-
 async def test_no_such_column() -> None:
     with pytest.raises(UsageError, match="there is no column 'size': there are offset, time, topic, value"):
         Bench(2, columns=("size",))
@@ -191,15 +169,6 @@ async def test_damaged_blocks() -> None:
         bench.access.pieces[0] = data
         with pytest.raises(JournalCorruptError):
             _ = [found async for found in bench.history.blocks(verify=verify)]
-
-
-async def test_values_that_cannot_be_read() -> None:
-    frames = Batch.of("/a", [1]).frames + encode_frame(KIND_MESSAGES, b"\xc1", key=b"/b") + Batch.of("/a", [3]).frames
-    (made,) = pack([(AT_US, frames), (AT_US, encode_frame(KIND_MESSAGES, b"\xff", key=b"/z", flags=BROKER_FLAGS))], 0)
-    bench = Bench(4)
-    bench.access.pieces[0] = made
-    assert await bench.values() == [1, 3]
-    assert [(bad.topic, bad.messages) for bad in bench.bad] == [("/b", 1), ("/z", 1)]
 
 
 @pytest.mark.parametrize("at", [0, 4])
@@ -236,16 +205,6 @@ async def test_another_journal() -> None:
     bench.access.id = b"another journal!"
     with pytest.raises(RejectedError, match="the hub has another journal than before"):
         await anext(records)
-
-
-async def test_the_journal_of_another_hub() -> None:
-    """Is asked for by its name; its own id is told, and meant from then on, whatever journal the hub itself has."""
-    bench = Bench(10, hub="b")
-    bench.access.told = b"of another hub!!"
-    assert await bench.values() == list(range(10))
-    assert {fetch.hub for fetch in bench.access.asked} == {"b"}
-    assert [fetch.journal for fetch in bench.access.asked] == [b"", *[b"of another hub!!"] * 2]
-    assert bench.history.hub == "b"
 
 
 async def test_another_hub_under_the_same_name() -> None:

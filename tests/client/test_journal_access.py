@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -84,18 +85,10 @@ async def test_fetching(bench: Bench) -> None:
     assert bench.waiting[-1] is False
 
 
-async def test_answers_that_nobody_waits_for(bench: Bench) -> None:
-    asking = await bench.begin(bench.access.fetch(Fetch(1)))
-    answer = bench.records(start=7)
-    bench.access.receive(answer)
-    bench.access.receive(answer)
-    bench.access.receive(answer._replace(request=5))
-    assert (await asking).start == 7
-    asking = await bench.begin(bench.access.fetch(Fetch(1)))
-    asking.cancel()
-    await asyncio.wait([asking])
-    assert not bench.access.waiting
-    bench.access.receive(bench.records())
+def test_parts_share_no_number() -> None:
+    parts = [numbering.SUBSCRIPTIONS, numbering.NAMES, numbering.TOKENS, numbering.SERVICES, numbering.JOURNAL]
+    assert all(one.stop == following.start for one, following in pairwise(parts))
+    assert (parts[0].start, parts[-1].stop) == (1, 1 << 32)
 
 
 async def test_numbers_begin_again(bench: Bench) -> None:
@@ -146,14 +139,6 @@ async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
     assert [one.request for one in connection.sent] == [numbering.JOURNAL.start + 1]
     bench.access.receive(bench.records(start=7))
     assert (await asking).start == 7
-
-
-async def test_a_fetch_without_a_connection(bench: Bench) -> None:
-    bench.access.disconnected(again=True)
-    asking = await bench.begin(bench.access.fetch(Fetch(1)))
-    bench.connect()
-    bench.access.receive(bench.records())
-    await asking
 
 
 async def test_a_fetch_of_another_journal(bench: Bench) -> None:

@@ -25,7 +25,7 @@ from hub.errors import (
 )
 from hub.overflow import Overflow
 from hub.policy.language import read_policy
-from peers.client import MessageStream, QueueWish, RecordedMessage, blocking, connect
+from peers.client import MessageStream, QueueWish, RecordedMessage, connect
 from peers.verbs.journal import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
@@ -101,21 +101,6 @@ async def test_topics_that_are_filtered(hub: RecordingHub) -> None:
     assert {message.topic for message in read} == {"/n/b", "/m"}
 
 
-async def test_overlapping_subscriptions_of_one_client(hub: RecordingHub) -> None:
-    """Other streams of the client, of the same prefix or of others around it, add nothing and take nothing away."""
-    async with connect(hub.url) as client, connect(hub.url) as reader:
-        publishing = Publishing(client)
-        await publishing.some(100)
-        async with (
-            reader.subscribe("/n/"),
-            reader.subscribe("/", "/n/1", from_offset=50) as one,
-            reader.subscribe("/n/", from_offset=0) as other,
-            publishing,
-        ):
-            publishing.readers = [Reading(one, 50), Reading(other)]
-            await asyncio.gather(*(each.until(3_000) for each in publishing.readers))
-
-
 async def test_what_the_journal_does_not_record(start_recording: StartRecording) -> None:
     """Does not come; a stream that could never bring anything more says so, behind what there is."""
     hub = await start_recording(topics=("/n",))
@@ -130,14 +115,6 @@ async def test_what_the_journal_does_not_record(start_recording: StartRecording)
             with pytest.raises(RejectedError, match="topic not recorded here") as caught:
                 await anext(messages)
             assert caught.value.code == CloseCode.NOT_ALLOWED
-
-
-async def test_from_the_end(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client:
-        assert await client.publish_confirmed("/n", 0) == 0
-        async with client.subscribe("/n", from_offset=1) as messages:
-            await client.publish("/n", 1)
-            assert (await anext(messages)).value == 1
 
 
 async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
@@ -159,13 +136,6 @@ async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
             assert (messages.breaks, messages.lost_messages) == (0, 0)
         async with client.subscribe("/n/", from_offset=2, recorded=True) as messages:
             assert [(await messages.receive()).value for _ in range(3)] == [2, 3, 4]
-
-
-async def test_an_empty_journal(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
-        await eventually(lambda: messages.live)
-        await client.publish("/n", 1)
-        assert (await anext(messages)).value == 1
 
 
 async def test_from_a_time(hub: RecordingHub) -> None:
@@ -269,23 +239,6 @@ async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed
             await asyncio.gather(*(read(reader, begin) for reader, begin in readers))
     await proxy.stop()
     assert proxy.cuts > 100
-
-
-async def test_cut_while_it_waits(hub: RecordingHub) -> None:
-    """A stream that waits at the end of the journal goes on over the next connection, as often as that is lost."""
-    told = Told()
-    async with (
-        connect(hub.url) as client,
-        told.connect(hub.url, name="reader") as reader,
-        reader.subscribe("/n", from_offset=0) as messages,
-    ):
-        for number in range(10):
-            await client.publish("/n", number)
-            message = await anext(messages)
-            assert (message.offset, message.value) == (number, number)  # type: ignore[attr-defined]
-            hub.abort(random.Random(number), "reader")  # noqa: S311 -- there is one
-            await told.disconnected.get()
-        assert messages.breaks == 0
 
 
 async def test_a_hub_that_restarts(start_recording: StartRecording, hub: RecordingHub) -> None:
@@ -585,25 +538,6 @@ async def test_without_reconnecting(hub: RecordingHub) -> None:
             await reader.subscribe("/n", from_offset=0).open()
 
 
-async def test_threads(hub: RecordingHub) -> None:
-    def read() -> list[int]:
-        with blocking.connect(hub.url) as client:
-            with pytest.raises(GoneError), client.subscribe("/n/", from_offset=10_000):
-                pass
-            with client.subscribe("/n/", from_time=datetime(1970, 1, 2, tzinfo=UTC)) as messages:
-                assert messages.receive().value == 0
-            with client.subscribe("/n/", from_offset=400, epoch=client.journal().epoch) as messages:
-                assert (messages.position, messages.epoch) == (400, client.journal().epoch)
-                values = [messages.receive().value for _ in range(100)]
-                client.publish("/n/x", 500)
-                values.append(messages.receive().value)
-                return values
-
-    async with connect(hub.url) as client:
-        await Publishing(client).some(500)
-    assert await asyncio.to_thread(read) == list(range(400, 501))
-
-
 # Where it stands.
 
 
@@ -626,22 +560,6 @@ async def test_position(hub: RecordingHub) -> None:
                 again += read - messages.position
                 position = messages.position + 1_500 if messages.position == position else messages.position
         assert read == 9_000
-
-
-async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client:
-        await Publishing(client).some(100)
-        async with client.subscribe("/n/", from_offset=0) as messages, client.subscribe("/n/") as plain:
-            assert (plain.position, plain.live) == (None, True)
-            await Reading(messages).until(99)
-            waiting = asyncio.ensure_future(messages.batch())
-            await eventually(lambda: messages.position == 100)
-            await eventually(lambda: messages.live)
-            await client.publish("/n/", 100)
-            assert [message.value for message in await waiting] == [100]
-            waiting = asyncio.ensure_future(messages.batch())
-            await eventually(lambda: messages.position == 101)
-            waiting.cancel()
 
 
 # Ends.

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
-import threading
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -16,11 +14,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import FLAG_TAGGED
 from hub.origin import Origin
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client import Client, Message, MessageStream, connect
-from peers.client.blocking import connect as connect_blocking
 from peers.client.reports import OriginMessage, with_origin
 from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_notice
@@ -29,7 +24,6 @@ from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from tests.client.scripted import ScriptedHub
 from tests.client.told import Told
-from tests.hubs.fixtures import StartHub
 
 FAR, FARTHER = b"f" * 16, b"g" * 16
 
@@ -118,32 +112,6 @@ async def test_a_new_connection_begins_anew(scripted: ScriptedHub) -> None:
         assert await received(stream, 1) == [(2, b"i" * 16)]
 
 
-async def test_functions_are_given_it_too(scripted: ScriptedHub) -> None:
-    got: asyncio.Queue[Message] = asyncio.Queue()
-    async with connect(scripted.url, origins=True) as client:
-        opening = asyncio.ensure_future(client.subscribe_callback("", got.put_nowait))
-        await confirm(scripted)
-        async with await opening:
-            scripted.send(encode_origin(Origin(FAR, 1)) + said("/a", 1))
-            assert (await got.get()).origin == FAR
-
-
-async def test_threads_have_it(scripted: ScriptedHub) -> None:
-    found: list[tuple[Any, bytes]] = []
-
-    def read() -> None:
-        with connect_blocking(scripted.url, origins=True) as client, client.subscribe("") as stream:
-            found.extend(entered([stream.receive(), stream.receive()]))
-
-    thread = threading.Thread(target=read)
-    thread.start()
-    await confirm(scripted)
-    scripted.send(said("/a", 1) + encode_origin(Origin(FAR, 1)) + said("/a", 2))
-    await confirm(scripted, Kind.UNSUBSCRIBE)
-    await asyncio.to_thread(thread.join)
-    assert found == [(1, b"h" * 16), (2, FAR)]
-
-
 def test_a_message_with_an_origin() -> None:
     envelope = Envelope("/t", ("l",))
     tagged = decode_batch(Batch.under(envelope.encode(), [2], FLAG_TAGGED))[0]
@@ -157,14 +125,3 @@ def test_a_message_with_an_origin() -> None:
     again = pickle.loads(pickle.dumps(plain))  # noqa: S301 -- our own
     assert (again, again.origin) == (plain, FAR)
     assert Message("/a", 1).origin == TaggedMessage(envelope, 1).origin == b""
-
-
-async def test_a_journal_does_not_say_it(start_hub: StartHub, tmp_path: Path) -> None:
-    journal = JournalSettings(path=str(tmp_path / "journal"), topics=("/",))
-    hub = await start_hub("tcp://127.0.0.1:0", settings=Settings(journal=journal))
-    async with connect(hub.url, origins=True) as client:
-        await client.publish_confirmed("/a", 1)
-        async with client.subscribe("/a", from_offset=0) as stream:
-            assert await received(stream, 1) == [(1, b"")]
-            await client.publish("/a", 2)
-            assert await received(stream, 1) == [(2, b"")]

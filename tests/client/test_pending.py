@@ -8,8 +8,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import HubError, RequestError
-from peers.client.requests import Asked, Block, Many, Pending
+from peers.client.requests import Asked, Block, Pending
 
 
 def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list[asyncio.Future[Any]]]:
@@ -55,45 +54,6 @@ async def test_numbers_begin_anew() -> None:
     pending.answer(2**32 - 2, ["y", "z"])
     pending.answer(3, ["c"])
     assert not pending
-
-
-async def test_many_wait_for_all() -> None:
-    pending = Pending()
-    future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-    many = Many(future, 5)
-    for start, requests in ((0, 2), (2, 3)):
-        block = Block(b"/a", 0, 1.0, 0.0, many, start)
-        block.requests = requests
-        pending.add(block)
-    error = RequestError(1, "no")
-    pending.answer(4, [error])
-    pending.answer(1, ["x", "y", "z"])
-    pending.answer(2, ["again"])
-    assert not future.done()
-    pending.answer(5, ["e"])
-    assert future.result() == ["x", "y", "z", error, "e"]
-    assert pending.requests == 0
-
-
-async def test_giving_up() -> None:
-    """A frame may be refused as a whole, be overdue, or be lost with all others; who has its answer keeps it."""
-    pending = Pending()
-    first, one = block_of(3, deadline_s=10.0)
-    second, two = block_of(2, deadline_s=20.0)
-    pending.add(first)
-    pending.add(second)
-    pending.answer(2, ["b"])
-    assert pending.overdue(15.0) == [1]
-    pending.refuse(1, lambda: RequestError(7, "too big"))
-    pending.refuse(77, lambda: RequestError(7, "nobody's"))
-    assert isinstance(one[0].exception(), RequestError)
-    assert (one[1].result(), pending.requests) == ("b", 2)
-    two[0].cancel()
-    await asyncio.sleep(0)
-    pending.fail_all(lambda: HubError("lost"))
-    assert isinstance(two[1].exception(), HubError)
-    assert isinstance(one[2].exception(), RequestError)
-    assert (pending.requests, bool(pending)) == (0, False)
 
 
 @given(

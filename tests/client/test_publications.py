@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch, encode_value
-from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from hub.frame import iterate_frames
 from peers.client.publications import BATCH_BYTES, Publications
 from peers.client.values import decode_batch
@@ -69,17 +69,6 @@ def test_bound(published: list[tuple[str, int]], limit_bytes: int) -> None:
     assert [(message.topic, len(message.value)) for message in messages] == accepted
 
 
-def test_take_a_part() -> None:
-    publications = Publications()
-    for number in range(10):
-        publications.append(f"/{number}", encode_value(bytes(100)))
-    assert len(publications.take(1)) == 1
-    assert len(publications.take(300)) == 3
-    assert len(publications.take(10_000)) == 6
-    assert publications.take(1) == []
-    assert not publications
-
-
 def test_batches_end() -> None:
     publications = Publications()
     for _ in range(5000):
@@ -129,13 +118,3 @@ def test_fitting_another_hub() -> None:
     assert messages[-1].topic == "/end"
     assert publications.buffered_bytes == 0
     assert publications.fit(16 * 1024 * 1024) == 0
-
-
-def test_clearing() -> None:
-    publications = Publications()
-    for topic in ("/a", "/a", "/b"):
-        publications.append(topic, b"\x01")
-    assert publications.clear(ClosedError("closed")) == 3
-    assert not publications
-    assert publications.buffered_bytes == 0
-    assert publications.clear(ClosedError("closed")) == 0

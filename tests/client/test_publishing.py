@@ -14,7 +14,6 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
 from peers.client import Client, InvalidValueError, connect
-from peers.client.publications import BATCH_BYTES
 from peers.client.values import decode_batch
 from tests.client.told import Told
 from tests.hubs.eventually import eventually
@@ -56,19 +55,6 @@ def record(hub: Hub) -> Recorder:
     return recorder
 
 
-async def test_one_turn_is_one_batch(hub: Hub) -> None:
-    recorder = record(hub)
-    async with connect(hub.url) as client:
-        for number in range(100):
-            client.publish_nowait("/a", number)
-        await client.drain()
-        client.publish_nowait("/a", 100)
-        await client.drain()
-        await recorder.wait_messages(101)
-    assert recorder.messages() == [("/a", number) for number in range(101)]
-    assert recorder.frames() == [("/a", 100), ("/a", 1)]
-
-
 async def test_order_over_topics(hub: Hub) -> None:
     """Messages of several topics arrive in the order of the calls; only neighbours are put together."""
     recorder = record(hub)
@@ -80,22 +66,6 @@ async def test_order_over_topics(hub: Hub) -> None:
         await recorder.wait_messages(7)
     assert recorder.messages() == calls
     assert recorder.frames() == [("/a", 2), ("/b", 1), ("/a", 1), ("/b", 3)]
-
-
-async def test_a_batch_is_bounded(hub: Hub) -> None:
-    recorder = record(hub)
-    async with connect(hub.url) as client:
-        for _ in range(100):
-            client.publish_nowait("/a", bytes(1000))
-        client.publish_nowait("/a", bytes(3 * BATCH_BYTES))
-        client.publish_nowait("/a", None)
-        await client.drain()
-        await recorder.wait_messages(102)
-    sizes = [len(frame.body) for batch in recorder.batches for frame in batch.parts()]
-    assert sizes[0] <= BATCH_BYTES + 4
-    assert sizes[0] > BATCH_BYTES - 1100
-    assert sizes[2] > 3 * BATCH_BYTES
-    assert recorder.frames()[2:] == [("/a", 1), ("/a", 1)]
 
 
 async def test_awaited_publishing(hub: Hub) -> None:

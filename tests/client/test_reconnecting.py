@@ -194,13 +194,6 @@ async def test_nothing_listens(url: str, advice: str, tmp_path: Path, start_hub:
     assert isinstance(caught.value, ConnectionError)
 
 
-async def test_no_socket(tmp_path: Path) -> None:
-    path = tmp_path / "file"
-    path.write_text("")
-    with pytest.raises(ConnectionLostError, match="file"):
-        await connect(f"unix://{path}")
-
-
 async def test_bad_arguments() -> None:
     for url in ("tcp://127.0.0.1:0", "http://127.0.0.1:7400", "tcp://127.0.0.1:7400?messages=5", "127.0.0.1"):
         with pytest.raises(InvalidEndpointError):
@@ -263,17 +256,6 @@ async def test_closing_while_disconnected(hub: Hub) -> None:
     await client.wait_closed()
 
 
-async def test_overflow_is_retried(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    told = Told()
-    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
-        hub.handler("me").close(CloseCode.OVERFLOW, "queue full, 7 messages lost")
-        assert await told.disconnected.get() == "queue full, 7 messages lost (4008)"
-        await eventually(lambda: client.statistics().connections == 2)
-        client.publish_nowait("/a", 1)
-        assert (await anext(messages)).value == 1
-
-
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
@@ -321,11 +303,3 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     assert client.ended
     connection.transport.resume_reading()  # type: ignore[attr-defined]
     await hub.node.wait_released()
-
-
-async def test_breaks_are_those_that_heal(hub: Hub) -> None:
-    async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
-        await hub.crash()
-        with pytest.raises(ConnectionLostError):
-            await messages.batch()
-        assert messages.breaks == 0

@@ -18,21 +18,6 @@ def taken(replies: Replies) -> list[tuple[int, list[object]]]:
     ]
 
 
-def test_what_follows_one_another_is_one_frame() -> None:
-    replies = Replies()
-    assert not replies
-    replies.put(7, ["a", "b"])
-    replies.put_one(10, "d")
-    replies.put_one(9, "c")
-    replies.put_one(3, "x")
-    replies.fail(11, 1, "no")
-    replies.fail(20, 3, "never")
-    assert replies
-    assert taken(replies) == [(3, ["x"]), (7, ["a", "b", "c", "d"]), (11, ["1: no"]), (20, ["3: never"])]
-    assert not replies
-    assert taken(replies) == []
-
-
 def test_frames_are_bounded() -> None:
     replies = Replies()
     for number in range(5000):
@@ -59,13 +44,6 @@ def test_what_the_hub_does_not_take() -> None:
     assert sum(frame.requests for frame in frames) == 7
     assert all(frame.size_bytes <= 1000 for frame in frames)
     assert [frame.first for frame in frames] == [1, 4, 6]
-
-
-def test_numbers_wrap() -> None:
-    replies = Replies()
-    replies.put(2**32 - 1, ["z", "a"])
-    replies.put_one(1, "b")
-    assert taken(replies) == [(1, ["b"]), (2**32 - 1, ["z", "a"])]
 
 
 def test_reasons() -> None:

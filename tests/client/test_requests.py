@@ -11,7 +11,6 @@ import pytest
 from hub.errors import ConnectionLostError
 from peers.client import (
     BusyError,
-    Client,
     ClosedError,
     InvalidNameError,
     InvalidTopicError,
@@ -405,19 +404,6 @@ async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
         assert len([await anext(messages) for _ in range(20)]) == 20
 
 
-async def test_several_services_share(hub: Hub) -> None:
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url) as one,
-        connect(hub.url) as two,
-        one.serve("/a", double) as first,
-        two.serve("/a", double) as second,
-    ):
-        for number in range(100):
-            assert await client.request("/a", number) == number * 2
-        assert (first.requests, second.requests) == (50, 50)
-
-
 async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) -> None:
     first = await start_hub()
     told = Told()
@@ -448,13 +434,3 @@ async def test_without_a_connection_time_is_kept(start_hub: StartHub) -> None:
         assert client.statistics().pending_requests == 1
     with pytest.raises(ClosedError):
         await patient
-
-
-async def ask(client: Client, count: int) -> list[Any]:
-    return [await client.request("/a", number) for number in range(count)]
-
-
-async def test_serving_oneself(hub: Hub) -> None:
-    async with connect(hub.url) as client, client.serve("/a", double):
-        answers = await asyncio.gather(ask(client, 20), ask(client, 20))
-        assert answers == [[number * 2 for number in range(20)]] * 2

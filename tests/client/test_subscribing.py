@@ -65,33 +65,6 @@ async def test_values_come_back(hub: Hub) -> None:
     assert [message.value for message in got] == values * 2
 
 
-async def test_reading_in_bulk(hub: Hub) -> None:
-    """`batch` gives all that is there; it mixes with iterating without losing or repeating anything."""
-    async with connect(hub.url) as client, client.subscribe("/a") as messages:
-        for number in range(1000):
-            client.publish_nowait("/a", number)
-        first = await anext(messages)
-        batch = await messages.batch()
-        got = [first, *batch]
-        while len(got) < 1000:
-            got += await messages.batch()
-        assert messages.batch_nowait() == []
-    assert [message.value for message in got] == list(range(1000))
-
-
-async def test_leaving_the_loop_keeps_the_rest(hub: Hub) -> None:
-    got = []
-    async with connect(hub.url) as client, client.subscribe("/a") as messages:
-        for number in range(10):
-            client.publish_nowait("/a", number)
-        for _ in range(2):
-            async for message in messages:
-                got.append(message.value)
-                if message.value in {4, 9}:
-                    break
-    assert got == list(range(10))
-
-
 async def test_callbacks(hub: Hub) -> None:
     """A function is called with each message; one that fails is reported and called again for the next."""
     failures: list[dict[str, Any]] = []
@@ -114,13 +87,6 @@ async def test_callbacks(hub: Hub) -> None:
     assert "/b" in failures[0]["message"]
 
 
-async def test_a_callback_as_context(hub: Hub) -> None:
-    async with connect(hub.url, name="me") as client:
-        async with await client.subscribe_callback("/a", print):
-            assert hub.prefixes("me") == {"/a": 1}
-        await eventually(lambda: not hub.prefixes("me"))
-
-
 async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
     async with connect(hub.url, name="me") as client:
         one, other = client.subscribe("/a", "/b"), client.subscribe("/b", "/c", "/b")
@@ -135,20 +101,6 @@ async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
         await other.close()
         assert hub.prefixes("me") == {}
         assert client.statistics().prefixes == 0
-
-
-async def test_overlapping_prefixes_of_one_stream(hub: Hub) -> None:
-    async with connect(hub.url) as client, client.subscribe("/", "/a", "/a/b") as messages:
-        client.publish_nowait("/a/b", 1)
-        client.publish_nowait("/end", 2)
-        assert [message.value for message in await read(messages, 2)] == [1, 2]
-
-
-async def test_confirmed_means_effective(start_hub: StartHub, listen_url: str) -> None:
-    hub = await start_hub(listen_url)
-    async with connect(hub.url) as subscriber, subscriber.subscribe("/a") as messages:
-        publish(hub.node.core, "/a", 1)
-        assert (await anext(messages)).value == 1
 
 
 async def test_unsubscribed_while_messages_are_under_way(hub: Hub) -> None:
@@ -271,15 +223,6 @@ async def test_unreadable_frames(start_hub: StartHub) -> None:
         assert (await anext(messages)).value == "end"
         assert [(await told.bad.get()).messages for _ in range(3)] == [1, 1, 1]
         assert client.statistics().connections == 1
-
-
-async def test_the_hubs_own_topics(hub: Hub) -> None:
-    async with connect(hub.url) as client, client.subscribe("$hub/client/") as messages:
-        async with connect(hub.url, name="another"):
-            joined = await anext(messages)
-        left = await anext(messages)
-    assert (joined.topic, joined.value["name"]) == ("$hub/client/joined", "another")
-    assert (left.topic, left.value["name"]) == ("$hub/client/left", "another")
 
 
 async def test_a_stream_that_is_not_open(hub: Hub) -> None:

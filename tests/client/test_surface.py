@@ -1,4 +1,4 @@
-"""What is public is listed and pinned: the names of each package for programs, and what each class has for them."""
+"""Programs with an event loop and programs with threads say the same, with the same arguments."""
 
 from __future__ import annotations
 
@@ -6,15 +6,14 @@ import inspect
 import re
 import subprocess
 import sys
-from importlib.util import find_spec
+from inspect import Parameter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import hub
 import peers.client
-import peers.embedding
-import pyspark_hub
 from peers.client import (
     CallbackSubscription,
     Client,
@@ -28,6 +27,19 @@ from peers.client import (
     Writer,
     blocking,
 )
+from peers.client.blocking import (
+    BlockingClient,
+    BlockingConsumerStream,
+    BlockingHistory,
+    BlockingService,
+    BlockingServiceName,
+    BlockingStore,
+    BlockingStoreReplica,
+    BlockingStoreWatch,
+    BlockingStream,
+    BlockingSubscription,
+    BlockingWriter,
+)
 from peers.client.history import History
 
 ROOT = Path(__file__).parents[2]
@@ -35,107 +47,114 @@ DOCUMENTS = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in (
     "clients", "requests", "names-and-labels", "journal", "consumers", "shared-memory", "embedding", "spark", "stores",
 ))  # fmt: skip
 
-SURFACES = {
-    hub: ["__version__"],
-    blocking: [
-        "BlockingClient",
-        "BlockingConsumedMessage",
-        "BlockingConsumerStream",
-        "BlockingHistory",
-        "BlockingService",
-        "BlockingServiceName",
-        "BlockingStore",
-        "BlockingStoreReplica",
-        "BlockingStoreWatch",
-        "BlockingStream",
-        "BlockingSubscription",
-        "BlockingWriter",
-        "connect",
-    ],
-    peers.embedding: ["BlockingHub", "Hub"],
-    pyspark_hub: ["DefaultSource"] if find_spec("pyspark") else [],
+SERVER_ONLY = {"apsw", "cryptography", "cyclopts", "jwt", "prometheus_client", "rich", "structlog", "uvloop"}
+
+TWINS = [
+    (Client, BlockingClient),
+    (MessageStream, BlockingStream),
+    (CallbackSubscription, BlockingSubscription),
+    (Service, BlockingService),
+    (ServiceName, BlockingServiceName),
+    (History, BlockingHistory),
+    (ConsumerStream, BlockingConsumerStream),
+    (Writer, BlockingWriter),
+    (Store, BlockingStore),
+    (StoreReplica, BlockingStoreReplica),
+    (StoreWatch, BlockingStoreWatch),
+]
+
+ASYNCIO_ALONE = {
+    # For those within this package who build on it: a stream is a sink, a service and a name are given what comes.
+    (MessageStream, "put"),
+    (MessageStream, "put_break"),
+    (MessageStream, "put_gap"),
+    (MessageStream, "finish"),
+    (CallbackSubscription, "put"),
+    (CallbackSubscription, "put_break"),
+    (CallbackSubscription, "put_gap"),
+    (CallbackSubscription, "finish"),
+    (CallbackSubscription, "open"),
+    (Service, "cancel"),
+    (Service, "disconnected"),
+    (Service, "receive"),
+    (ServiceName, "end"),
+    (ServiceName, "ended"),
+    (ServiceName, "stand"),
+    (ServiceName, "wish"),
+    # A thread waits for what is closed; a task need not.
+    (MessageStream, "close_nowait"),
+    (CallbackSubscription, "close_nowait"),
+    # Reading a stream that is not open raises on both sides; `BlockingStream` asks.
+    (MessageStream, "opened"),
 }
-"""Names of packages, of Spark's only where Spark is installed.
+"""What only the asyncio client has, and why."""
 
-Those of `peers.client` are in test_documentation.py, those of the classes below."""
-
-CLASSES: dict[type, set[str]] = {
-    Client: {
-        "abort", "allocate", "allocate_nowait", "claim", "close", "commit", "consume", "drain", "dropped_messages",
-        "ended", "hub", "journal", "names", "publish", "publish_confirmed", "publish_nowait", "publish_packed",
-        "publish_packed_nowait", "read", "remove_consumer", "request", "request_many", "request_nowait",
-        "request_packed", "request_packed_nowait", "serve", "serve_batches", "stage", "statistics", "store",
-        "subscribe", "subscribe_callback", "subscribe_name", "subscribe_rule", "wait_closed",
-        "writer",
-    },
-    MessageStream: {
-        "batch", "batch_nowait", "breaks", "buffered_bytes", "close", "close_nowait", "ended", "epoch", "live",
-        "lost_messages", "open", "opened", "position", "prefixes", "receive",
-    },
-    CallbackSubscription: {"breaks", "close", "close_nowait", "lost_messages", "open", "prefixes"},
-    Service: {"close", "failures", "open", "prefixes", "requests", "running"},
-    ServiceName: {"labels", "name", "owned", "queue", "reason", "relabel", "release", "wait_lost", "wait_owned"},
-    History: {"blocks", "columns", "next", "pieces"},
-    Writer: {"name", "publish"},
-    Store: {
-        "append", "clear", "decrement", "entries", "entry", "erase", "exists", "get", "increment", "index", "insert",
-        "keys", "name", "pop", "push", "put", "put_many", "put_nowait", "put_unique", "remove", "replica", "state",
-        "watch", "written",
-    },
-    StoreReplica: {"age_s", "at_least", "close", "get", "items", "number", "open", "version"},
-    StoreWatch: {"batch", "close", "ended", "open", "receive"},
-    ConsumerStream: {
-        "ack", "ack_up_to", "batch", "close", "ended", "in_progress", "late_acks", "nak", "name", "open", "receive",
-    },
-}  # fmt: skip
-"""What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""
-
-INSIDE: dict[type, set[str]] = {
-    MessageStream: {"finish", "put", "put_break", "put_gap"},
-    CallbackSubscription: {"finish", "put", "put_break", "put_gap"},
-    Service: {"cancel", "disconnected", "receive"},
-    ServiceName: {"end", "ended", "stand", "wish"},
+BLOCKING_ALONE = {
+    (BlockingClient, "open"),  # what `connect` calls
+    (BlockingClient, "stage_nowait"),  # asyncio has tasks
+    (BlockingStream, "iterate"),  # asyncio has `asyncio.timeout`
+    (BlockingStoreWatch, "iterate"),
 }
-"""What the parts of a client call of them; their docstrings say so, and no document names it."""
-
-SERVER_ONLY = {
-    "apsw",
-    "cryptography",
-    "cyclopts",
-    "jwt",
-    "prometheus_client",
-    "rich",
-    "structlog",
-    "sortedcontainers",
-    "uvloop",
-}
+"""What only the blocking client has, and why."""
 
 
-@pytest.mark.parametrize("package", SURFACES, ids=lambda package: package.__name__)
-def test_packages(package: object) -> None:
-    names = SURFACES[package]  # type: ignore[index]
-    assert sorted(getattr(package, "__all__", ["__version__"])) == names
-    assert all(hasattr(package, name) for name in names)
+def public(owner: type) -> dict[str, Any]:
+    return {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize("owner", CLASSES, ids=lambda owner: owner.__name__)
-def test_classes(owner: type) -> None:
-    """Each has what is listed here for programs, and nothing else without an underscore but what its parts call."""
-    set_on_self = re.findall(
-        r"self\.([a-z]\w*)(?:: [^=]+)? = ", Path(sys.modules[owner.__module__].__file__ or "").read_text()
-    )
-    found = {name for name in dir(owner) if not name.startswith("_")}
-    assert found - INSIDE.get(owner, set()) <= CLASSES[owner]
-    assert CLASSES[owner] - found <= set(set_on_self)
-    described = {
-        name for name in found - INSIDE.get(owner, set()) if not inspect.ismemberdescriptor(getattr(owner, name))
-    }
-    assert all(getattr(owner, name).__doc__ for name in described)
+def parameters(function: Any) -> dict[str, Parameter]:
+    found = inspect.signature(function).parameters
+    return {name: parameter.replace(annotation=Parameter.empty) for name, parameter in found.items() if name != "self"}
+
+
+def slots_of(owner: type) -> set[str]:
+    return {name for name in inspect.getsource(owner).split() if name.startswith("self.")}
+
+
+@pytest.mark.parametrize(("here", "there"), TWINS)
+def test_twins(here: type, there: type) -> None:
+    """Each public call of one is a call of the other: same names, order, kinds and defaults.
+
+    Where something is waited for, threads may say `timeout_s`, by its name only, and wait for ever if they do not.
+    """
+    mine, others = public(here), public(there)
+    mine |= {name[5:]: None for name in slots_of(here) if name[5:].isidentifier() and not name.startswith("self._")}
+    assert {(there, name) for name in others.keys() - mine.keys()} <= BLOCKING_ALONE
+    assert {(here, name) for name in mine.keys() - others.keys()} <= ASYNCIO_ALONE
+    for name in mine.keys() & others.keys():
+        if not inspect.isfunction(others[name]):
+            continue
+        wanted, given = parameters(mine[name]), parameters(others[name])
+        if "timeout_s" in given and "timeout_s" not in wanted:
+            waits = given.pop("timeout_s")
+            assert (waits.kind, waits.default) == (Parameter.KEYWORD_ONLY, None), f"{there.__name__}.{name}"
+        assert list(given.items()) == list(wanted.items()), f"{there.__name__}.{name}"
+
+
+def test_connect() -> None:
+    assert parameters(peers.client.connect) == parameters(blocking.connect)
+
+
+@pytest.mark.parametrize("owner", [Client, BlockingClient])
+def test_options_have_names(owner: type) -> None:
+    for name, function in public(owner).items():
+        if inspect.isfunction(function):
+            optional = [
+                each.name
+                for each in parameters(function).values()
+                if each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty
+            ]
+            assert set(optional) <= {"labels", "prefix"}, name
+
+
+@pytest.mark.parametrize("owner", [here for here, _ in TWINS])
+def test_what_programs_call_is_described(owner: type) -> None:
+    for name, member in public(owner).items():
+        assert inspect.ismemberdescriptor(member) or member.__doc__ or (owner, name) in ASYNCIO_ALONE, name
 
 
 def test_documents_tell_of_all_calls() -> None:
-    missing = {name for name in CLASSES[Client] if not re.search(rf"\b{name}\b", DOCUMENTS)}
-    assert not missing
+    assert not [name for name in public(Client) if not re.search(rf"\b{name}\b", DOCUMENTS)]
 
 
 def test_a_client_needs_no_hub() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -13,7 +12,7 @@ import msgspec
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
-from peers.client import Client, Hello, blocking, connect
+from peers.client import Client, Hello, connect
 from peers.client.token_source import Token, TokenSource
 from peers.connections.connection import Connection as HubConnection
 from peers.wire.control import Notice, encode_close, encode_notice
@@ -284,25 +283,6 @@ async def test_a_hub_without_users_takes_anything(start_hub: StartHub, listen_ur
         assert not renewal.waiting
         assert client.statistics().rejected_messages == 0
     assert len(tokens.given) == 2
-
-
-async def test_threads(start_hub: StartHub) -> None:
-    hub = await start_hub("tcp://127.0.0.1:0")
-    tokens = Tokens()
-
-    def use() -> None:
-        with blocking.connect(hub.url, token=tokens.later, narrow=True) as client:
-            client.publish("/a", 1)
-
-    await asyncio.to_thread(use)
-    assert tokens.given == [f"{SECRET}1"]
-
-
-def test_no_secret_in_the_logs_of_asyncio(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    from peers.client.settings import ClientSettings
-
-    assert SECRET not in repr(ClientSettings(token=SECRET))
 
 
 async def test_a_hub_refuses(start_hub: StartHub, listen_url: str) -> None:

@@ -20,8 +20,7 @@ from hub.policy.verdict import DEEDS, verdict
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
 from peers.users.access import Access, Refusal
-from peers.users.jwts import read_keys
-from peers.users.jwts import Jwts, Key
+from peers.users.jwts import Jwts, Key, read_keys
 from peers.users.tokens import hash_of, read_tokens
 from peers.users.users import NOBODY
 from tests.fuzz.target import Target
