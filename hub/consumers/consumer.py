@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
 from typing import Any, NamedTuple
@@ -48,44 +49,37 @@ class Progress(msgspec.Struct, frozen=True):
         )
 
 
+@dataclass(slots=True, eq=False)
 class Key:
     """The messages of a consumer that keep their order among each other.
 
     `out` and `ready` ascend, all of `out` before all of `ready`; what is OUT is with one member.
     """
 
-    __slots__ = ("delayed", "member", "name", "out", "ready")
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        # Who has what is OUT, and alone gets more of it.
-        self.member: Member | None = None
-        # What is OUT, by offset. Joins in `take`; goes when it is acknowledged or taken back.
-        self.out: dict[int, Item] = {}
-        # What waits to be delivered.
-        self.ready: deque[Item] = deque()
-        # The one of them that is not to be delivered before it is due, nor anything else of the key; None as a rule.
-        self.delayed: Item | None = None
+    name: str
+    member: Member | None = None
+    """The member that has what is OUT, and alone gets more of it."""
+    out: dict[int, Item] = field(default_factory=dict)
+    """What is OUT, by offset."""
+    ready: deque[Item] = field(default_factory=deque)
+    """What waits to be delivered."""
+    delayed: Item | None = None
+    """The one of `ready` before whose time nothing of the key is delivered; None as a rule."""
 
 
+@dataclass(slots=True, eq=False)
 class Member:
-    """One member.
+    """One member."""
 
-    Args:
-        most_messages: How many messages it may have.
-        most_bytes: How much it may have, bytes; a single message is never too much.
-    """
-
-    __slots__ = ("most_bytes", "most_messages", "out", "out_bytes", "own")
-
-    def __init__(self, most_messages: int, most_bytes: int) -> None:
-        self.most_messages = most_messages
-        self.most_bytes = most_bytes
-        # What it has, by offset. Joins in `take`; goes when it is acknowledged or taken back.
-        self.out: dict[int, Item] = {}
-        self.out_bytes = 0
-        # A heap of offset and key of what is READY of keys that it has. Entries that are no more true are passed over.
-        self.own: list[tuple[int, str]] = []
+    most_messages: int
+    """How many messages it may have."""
+    most_bytes: int
+    """How much it may have; a single message is never too much."""
+    out: dict[int, Item] = field(default_factory=dict)
+    """What it has, by offset."""
+    out_bytes: int = 0
+    own: list[tuple[int, str]] = field(default_factory=list)
+    """A heap of offset and key of what is READY of keys that it has. Entries that are no more true are passed over."""
 
     def has_room_for(self, item: Item) -> bool:
         if not self.out:
@@ -98,13 +92,7 @@ ITEM_BYTES = 500
 
 
 class Item:
-    """A message that was read and is not done with.
-
-    Args:
-        record: The message, as it was recorded.
-        key: The key that it is one of.
-        failures: How often it has failed before.
-    """
+    """A message that was read and is not done with; `failures` before count."""
 
     __slots__ = ("deliveries", "due_s", "failures", "key", "member", "record", "size_bytes")
 
@@ -149,13 +137,7 @@ class ConsumerCounters(NamedTuple):
 
 
 class Consumer:
-    """One named consumer.
-
-    Args:
-        terms: What it wants; `agree` changes that.
-        progress: How far it had come.
-        limits: What it may hold.
-    """
+    """One named consumer; `agree` changes what it wants."""
 
     def __init__(self, terms: Terms, progress: Progress, limits: ConsumerLimits) -> None:
         self.terms = terms
@@ -258,13 +240,7 @@ class Consumer:
     # Deliveries.
 
     def take(self, member: Member, now_s: float, most_bytes: int) -> list[Item]:
-        """Give a member what is READY for it, the oldest first.
-
-        Args:
-            member: The one that asks.
-            now_s: The time, from which it is counted when each is due.
-            most_bytes: The most of one call; a single message is never too much.
-        """
+        """Give a member what is READY for it, the oldest first; at most so many bytes, but for a single message."""
         taken: list[Item] = []
         taken_bytes = 0
         while (key := self._next_key(member)) is not None:
@@ -355,7 +331,7 @@ class Consumer:
         """Take back messages that a member cannot do now: of each key the first has failed.
 
         Args:
-            member: The one that has them; what it does not have is counted, as with `acknowledge`.
+            member: What it does not have is counted, as with `acknowledge`.
             offsets: Of the messages.
             until_s: When anything of their keys is delivered again; None: at once.
 

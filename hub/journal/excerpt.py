@@ -34,8 +34,6 @@ from hub.journal.layout import (
     section_sizes,
 )
 
-__all__ = ["excerpt_of", "whole_of"]
-
 _MAGIC: Final = b"HJX1"
 
 _LEFT_OUT: Final[dict[Column, int]] = {"offset": 4, "time": 8, "topic": 16, "value": 32}
@@ -68,11 +66,7 @@ def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
 
 
 def whole_of(data: bytes) -> bytes:
-    """Return the block that an excerpt stands for; bytes that are no excerpt, as they are.
-
-    Raises:
-        JournalCorruptError: It is an excerpt, and damaged.
-    """
+    """Return the block that an excerpt stands for; other bytes as they are. Raises `JournalCorruptError`."""
     if data[: len(_MAGIC)] != _MAGIC:
         return data
     try:

@@ -240,14 +240,7 @@ def write_block(records: Records) -> bytes:
 
 
 def join_sections(first: int, count: int, topics: int, sections: Sections) -> bytes:
-    """Return a block of sections; nothing is checked.
-
-    Args:
-        first: Offset of the first record.
-        count: How many records.
-        topics: How many entries the dictionary has.
-        sections: What it consists of.
-    """
+    """Return a block of sections; nothing is checked."""
     views = [memoryview(section).cast("B") for section in sections]
     flags = SPARSE * bool(views[1]) | ENCODINGS * bool(views[5])
     header = BLOCK_HEADER.pack(MAGIC, 0, count, topics, len(views[6]), flags, len(views[7]), first)

@@ -6,8 +6,6 @@ from typing import Any
 
 from hub.batch import Message
 
-__all__ = ["RecordedMessage"]
-
 
 class RecordedMessage(Message):
     """A topic and a value, with the place and the time of their record beside them.

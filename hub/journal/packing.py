@@ -161,11 +161,6 @@ class _Draft:
         self._values: list[bytes] = []
 
     def add(self, time_us: int, frame: Frame, value: bytes) -> None:
-        """Append a record.
-
-        Raises:
-            UnicodeDecodeError: The topic is new and not UTF-8.
-        """
         number = self._numbers.get(frame.key)
         if number is None:
             frame.key.decode()
@@ -185,7 +180,6 @@ class _Draft:
 
 
 def _whole_frames(frames: bytes) -> Iterator[Frame]:
-    """Take frames apart, as `iterate_frames` does, but believe nothing that they say."""
     position = 0
     while position < len(frames):
         if len(frames) - position < HEADER_BYTES:

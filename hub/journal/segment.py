@@ -64,13 +64,7 @@ class Epoch(NamedTuple):
 
 
 def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch, ...]:
-    """Return the epochs of a journal with one that begins now.
-
-    Args:
-        epochs: Those before, ascending.
-        following: The offset behind the last record that is there.
-        now_s: The time, s since 1970.
-    """
+    """Return the ascending epochs of a journal with one that begins now, behind the last record, at `following`."""
     number = max(now_s, epochs[-1].number + 1 if epochs else 1)
     # Those that begin no earlier have no records: whatever ends where they begin ends where the new one begins.
     kept = [one for one in epochs if one.first < following]
@@ -105,12 +99,6 @@ class Header(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes | memoryview) -> Header:
-        """Read it.
-
-        Raises:
-            JournalCorruptError: It is none, or damaged.
-            JournalUnavailableError: It is one of another version.
-        """
         if len(data) < HEADER_BYTES or data[:4] != _HEADER_MAGIC:
             raise JournalCorruptError("it does not begin as a segment of a journal does")
         _, crc, version, _, *fields = _HEADER.unpack_from(data)
@@ -217,11 +205,7 @@ def read_head(data: bytes | memoryview, start: int = 0) -> Head:
 
 
 def payload_of(head: Head, stored: bytes | memoryview) -> bytes | memoryview:
-    """Return the payload as it is stored; `stored` has all bytes from `payload_from` on, or more.
-
-    Raises:
-        JournalCorruptError: It is cut off, or its checksum does not match.
-    """
+    """Return the payload as it is stored, of all bytes from `payload_from` on; raises `JournalCorruptError`."""
     payload = stored[: head.stored_bytes]
     if len(payload) < head.stored_bytes:
         raise JournalCorruptError("it is cut off")
@@ -260,7 +244,6 @@ class Mark(NamedTuple):
 
     @classmethod
     def parse(cls, data: bytes | memoryview) -> Mark:
-        """Read it; raises `JournalCorruptError` if it is none."""
         try:
             mark: Mark = _decode_mark(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -334,11 +317,7 @@ def footer_place(trailer: bytes) -> int | None:
 
 
 def parse_footer(payload: bytes | memoryview, place: int) -> Footer:
-    """Read a footer, whose entry stands at `place`.
-
-    Raises:
-        JournalCorruptError: It is none, or cannot be.
-    """
+    """Read a footer, whose entry stands at `place`; raises `JournalCorruptError`."""
     try:
         footer: Footer = _decode_footer(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -28,11 +28,7 @@ def listing(topics: Iterable[str]) -> bytes:
 
 
 def listed_texts(listed: bytes) -> list[str]:
-    """Return the texts of a listing.
-
-    Raises:
-        JournalCorruptError: It is none.
-    """
+    """Return the texts of a listing; raises `JournalCorruptError`."""
     try:
         return listed.decode().split(_SEPARATOR)
     except UnicodeDecodeError as error:
@@ -40,11 +36,7 @@ def listed_texts(listed: bytes) -> list[str]:
 
 
 def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Return how many records each topic has, or of more than `LISTED_LIMIT` topics each text of their listing.
-
-    Returns:
-        The counts, by topic; and whether these are whole topics.
-    """
+    """Return the counts by topic, or of too many topics by text of their listing; and whether by topic."""
     is_whole = len(topics) <= LISTED_LIMIT
     if not is_whole:
         texts = sorted(_shortened(set(topics)))

@@ -61,13 +61,7 @@ Parts = list[tuple[int, bytes]]
 
 
 class Commit:
-    """A commit that is being made, as entries of a segment.
-
-    Args:
-        place: Where its first entry will stand in the segment.
-        following: The offset that its first record gets.
-        compressor: Says how blocks are stored.
-    """
+    """A commit that is being made, as entries of a segment, the first of which will stand at `place`."""
 
     def __init__(self, place: int, following: int, compressor: Compressor) -> None:
         self._compressor = compressor
@@ -84,27 +78,14 @@ class Commit:
         """Where the next entry will stand."""
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
-        """Add records; `in_haste`, there is no time to compress them.
-
-        Raises:
-            ValueError: They are no such frames; some may have been added.
-        """
+        """Add records; `in_haste`, there is no time to compress them. Some may have been added if it raises."""
         in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
         for piece in _pieces(parts):
             for block in pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES):
                 self.add_block(block, in_order=in_order, in_haste=in_haste)
 
     def add_block(self, data: bytes, *, in_order: bool = False, in_haste: bool = False) -> None:
-        """Add a block, which begins where the one before it ends.
-
-        Args:
-            data: The block.
-            in_order: Whether its times only grow: then the first and the last say it all, and none is looked at.
-            in_haste: Whether there is no time to compress it.
-
-        Raises:
-            ValueError: It begins elsewhere.
-        """
+        """Add a block, which begins where the one before it ends; `in_order`, its times only grow."""
         block = Block.parse(data, verify=False)
         if block.first != self.next:
             raise ValueError(f"a block that begins at {block.first}, the one before it ends at {self.next}")
@@ -172,16 +153,10 @@ class Newest(NamedTuple):
 
 
 def newest(folder: str, first: int, before: int | None) -> Newest:
-    """Look at a segment.
-
-    Args:
-        folder: Path of the journal.
-        first: What its name says.
-        before: The same of the segment before it; None if there is none.
+    """Look at the segment that begins at an offset; `before` is the beginning of the one before it, None if none is.
 
     Raises:
-        JournalCorruptError: Its header is damaged, or says something else than its name; or what writers have committed
-            is lost.
+        JournalCorruptError: Its header is damaged, or contradicts its name; or what writers have committed is lost.
         OSError: It cannot be read.
     """
     path = segment_path(folder, first)
@@ -195,8 +170,7 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
         header = Header.parse(view)
         if header.first != first:
             raise JournalCorruptError(f"it begins at {header.first}, its name says {first}")
-        place = footer_place(bytes(view[-TRAILER_BYTES:]))
-        footer = None if place is None else _footer_at(place, view[place:])
+        footer = _footer_of(folder, first)
         if footer is not None:
             following = footer.rows[-1].next if footer.rows else first
             return Newest(header, size, footer.rows, footer.writes, footer.epochs, following, is_final=True)
@@ -219,10 +193,7 @@ def _footer_of(folder: str, first: int) -> Footer | None:
         if place is None:
             return None
         file.seek(place)
-        return _footer_at(place, memoryview(file.read()))
-
-
-def _footer_at(place: int, entry: memoryview) -> Footer | None:
+        entry = memoryview(file.read())
     try:
         head = read_head(entry)
         return parse_footer(payload_of(head, entry[head.payload_from :]), place)
@@ -246,15 +217,7 @@ def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
 
 
 class Active:
-    """The newest segment, open for writing.
-
-    Args:
-        descriptor: Of the file.
-        path: Its path.
-        header: What it begins with.
-        size_bytes: Where its last commit ends.
-        rows: Its blocks.
-    """
+    """The newest segment, open for writing; its last commit ends at `size_bytes`."""
 
     def __init__(self, descriptor: int, path: str, header: Header, size_bytes: int, rows: list[Row]) -> None:
         self.path = path
@@ -273,16 +236,7 @@ class Active:
 
     @classmethod
     def create(cls, folder: str, header: Header, entries: bytes) -> Active:
-        """Make a segment: the file stands under its name once it is whole, and on the disk.
-
-        Args:
-            folder: Path of the journal.
-            header: What it begins with.
-            entries: What stands behind that.
-
-        Raises:
-            OSError: It cannot be written.
-        """
+        """Make a segment: the file stands under its name once it is whole, and on the disk. Raises `OSError`."""
         path = segment_path(folder, header.first)
         data = header.encode() + entries
         with making(path) as descriptor:
@@ -332,21 +286,13 @@ class Active:
             os.ftruncate(self._descriptor, self.size_bytes)
 
     def sync(self) -> None:
-        """Wait until all that is written so far is on the disk.
-
-        Raises:
-            OSError: It could not be written there, and may be lost.
-        """
+        """Wait until all that is written so far is on the disk; what could not be written (`OSError`) may be lost."""
         end_bytes = self.end_bytes
         sync_data(self._descriptor)
         self.synced_bytes = max(self.synced_bytes, end_bytes)
 
     def seal(self, footer: Footer) -> None:
-        """Write the footer, and wait until all of it is on the disk.
-
-        Raises:
-            OSError: It cannot be written; the segment is as it was.
-        """
+        """Write the footer, and wait until all of it is on the disk; where that fails, the segment is as it was."""
         try:
             self.write([encode_footer(footer, self.size_bytes, self.next)])
             self.sync()
@@ -409,14 +355,8 @@ def _is_small(row: Row) -> bool:
 def write_again(folder: str, first: int, compressor: Compressor) -> int:
     """Write a sealed segment again with its blocks merged, and put it in its own place; return its length, bytes.
 
-    Args:
-        folder: Path of the journal.
-        first: What the name of the segment says.
-        compressor: Says how blocks are stored.
-
     Raises:
-        StorageError: It is damaged; nothing has changed.
-        OSError: It cannot be written; nothing has changed.
+        StorageError, OSError: It is damaged, or cannot be written; nothing has changed.
     """
     segment = Segment(folder, first)
     try:

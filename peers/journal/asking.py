@@ -11,19 +11,11 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import TRANSACTIONS, Item, Reply, Request
 
-__all__ = ["Asking", "Take"]
-
 Take = Callable[[Reply], object]
 
 
 class Asking:
-    """The questions of one kind; each is answered once, by the other hub or, where the way there is lost, by this one.
-
-    Args:
-        core: Of the hub.
-        name: Of its handler, for people.
-        now_ms: Returns the time of the clock by which requests are timed out, ms.
-    """
+    """The questions of one kind; each has one answer, by the other hub or, where the way there is lost, by this one."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int]) -> None:
         self._core = core
@@ -40,14 +32,7 @@ class Asking:
         return len(self._asked)
 
     def ask(self, target: bytes, timeout_ms: int, value: bytes, take: Take) -> int:
-        """Ask, and return the number of the question, to forget it by.
-
-        Args:
-            target: Which hub, and what (`hub.requests.directed`).
-            timeout_ms: How long an answer may take.
-            value: In msgpack.
-            take: Called with the answer, in a later turn.
-        """
+        """Ask a hub (`hub.requests.directed`), and return the number of the question, to forget it by."""
         number = self._number()
         self._asked[number] = take
         self._core.requests.ask(self._attached(), Request(target, number, timeout_ms, value), self._now_ms())

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import count
 from typing import Annotated, Any, Final
 
@@ -63,20 +64,20 @@ class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """The routing key of its frame."""
 
 
+@dataclass(slots=True, eq=False)
 class _Fate:
-    __slots__ = ("_marks", "came", "due_ms", "messages", "outcome", "reply")
+    """What becomes of one batch."""
 
-    def __init__(self, marks: Marks, due_ms: int) -> None:
-        self._marks = marks
-        self.due_ms = due_ms
-        self.came = 0
-        """How many messages of it have come."""
-        self.messages = 0
-        """How many there should be; 0 while no hub has asked."""
-        self.outcome: int | RejectedError | None = None
-        """What the journal says; None until it does."""
-        self.reply: Respond | None = None
-        """Takes the answer; None while no hub has asked, and once it is given."""
+    _marks: Marks
+    due_ms: int
+    came: int = 0
+    """How many messages of it have come."""
+    messages: int = 0
+    """How many there should be; 0 while no hub has asked."""
+    outcome: int | RejectedError | None = None
+    """What the journal says; None until it does."""
+    reply: Respond | None = None
+    """Takes the answer; None while no hub has asked, and once it is given."""
 
     def decide(self, outcome: int | RejectedError) -> None:
         if self.outcome is None:
@@ -97,13 +98,7 @@ class _Fate:
 
 
 class Marks:
-    """What has become of batches with a mark, for other hubs.
-
-    Args:
-        core: Of the hub.
-        now_ms: Returns the time of a clock that does not go back, ms.
-        journal: Returns the hub's own journal.
-    """
+    """What has become of batches with a mark, for other hubs."""
 
     def __init__(self, core: Core, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
         self._core = core
@@ -260,10 +255,7 @@ class Marked(Batch):
 class FarConfirmations:
     """The confirmations of other hubs' journals, for one hub.
 
-    Args:
-        core: Of the hub.
-        find: Returns the id of the hub that has a name, or an id; raises `RejectedError` where there is none.
-        now_ms: Returns the time of the clock by which requests are timed out, ms.
+    `find` returns the id of the hub that has a name, or raises `RejectedError`.
     """
 
     def __init__(self, core: Any, find: Callable[[str], bytes], now_ms: Callable[[], int]) -> None:
@@ -280,15 +272,7 @@ class FarConfirmations:
         self.taken = 0
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
-        """Ask what the journal of a hub has recorded of a batch that is published next.
-
-        Args:
-            of: The name or the id of the hub.
-            batch: One frame.
-            answer: Called once that is known.
-
-        Returns:
-            The batch to publish in place of this one.
+        """Ask what the journal of a hub has recorded of a batch of one frame; return what to publish in its place.
 
         Raises:
             RejectedError: There is no such hub, or several have that name, or it cannot be reached now.

@@ -77,14 +77,7 @@ class _Asked(NamedTuple):
 
 
 class FarJournals:
-    """The journals of the other hubs, for one hub.
-
-    Args:
-        core: Of the hub.
-        name: The hub's own.
-        now_ms: Returns the time of the clock by which requests are timed out, ms.
-        journal: Returns the hub's own journal.
-    """
+    """The journals of the other hubs, for one hub."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
         self._core = core
@@ -104,11 +97,7 @@ class FarJournals:
     # For clients of this hub.
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read of the journal of the hub that a FETCH names.
-
-        Raises:
-            RejectedError: That hub is unknown, or cannot be reached.
-        """
+        """Have a piece read of the journal of the hub that a FETCH names; raises `RejectedError` as `find`."""
         hub = self.find(fetch.hub)
         order = msgspec.structs.replace(as_order(fetch), hub="")
         if hub == self._core.mesh.hub:

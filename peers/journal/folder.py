@@ -52,9 +52,6 @@ def making(path: str) -> Iterator[int]:
 
     Behind the block the descriptor is the caller's, who closes it; after a failure it is closed. Whether the name is on
     the disk is the caller's care.
-
-    Raises:
-        OSError: It cannot be made, brought to the disk, or named.
     """
     descriptor = os.open(path + MAKING, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -69,10 +66,7 @@ def making(path: str) -> Iterator[int]:
 
 
 class Folder:
-    """A journal's folder, taken for this process until `release`.
-
-    Args:
-        path: Path of the folder, which is made if it is absent.
+    """A journal's folder, made if it is absent and taken for this process until `release`.
 
     Raises:
         JournalUnavailableError: Another process has it, or it cannot be opened.
@@ -144,12 +138,7 @@ def stands(path: str, known: tuple[int, int]) -> bool:
 
 
 def check_is_folder(path: str) -> None:
-    """Check that there is a journal, for a reader.
-
-    Raises:
-        JournalUnavailableError: There is none.
-        JournalCorruptError: It is something else.
-    """
+    """Check that there is a journal; raises `JournalUnavailableError`, or `JournalCorruptError` for something else."""
     place = Path(path)
     if place.is_file():
         raise JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
@@ -178,11 +167,7 @@ class JournalFullError(JournalUnavailableError):
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn an `OSError` into an error that names the place.
-
-    Raises:
-        JournalUnavailableError: It cannot be opened, read or written now.
-    """
+    """Turn an `OSError` into a `JournalUnavailableError` that names the place."""
     try:
         yield
     except OSError as error:

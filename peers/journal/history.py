@@ -25,16 +25,9 @@ if TYPE_CHECKING:
     from hub.journal.manifest import Entry
     from peers.journal.tier.tier_view import TierView
 
-__all__ = ["History"]
-
 
 class History:
     """A journal and its tier, open for reading.
-
-    Args:
-        path: Path of the journal.
-        tier: Where its tier stands; empty if it has none.
-        patience: How long is waited for it.
 
     Raises:
         JournalCorruptError: It is no journal, or damaged.

@@ -46,8 +46,6 @@ from peers.wire.control import decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
-__all__ = ["Journal"]
-
 _US = 1_000_000
 
 _SETTLE_S = 1.0
@@ -117,14 +115,7 @@ class WaitingFetches:
         return len(self._all)
 
     def add(self, fetch: Fetch, deliver: Deliver, usage: Usage | None, wait_s: float) -> Cancel:
-        """Have a FETCH read at the commit that it waits for, or after so long; return what cancels that.
-
-        Args:
-            fetch: Starts at or behind what is committed.
-            deliver: Gets the answer.
-            usage: Of the user who asks.
-            wait_s: The longest wait, seconds.
-        """
+        """Have a FETCH that starts at or behind the end read at a commit, or in time; return what cancels that."""
         waiting = _Waiting(fetch, deliver, usage)
         waiting.timer = self._loop.call_later(wait_s, lambda: self._wake(waiting, self._head()))
         self._all[waiting] = None
@@ -136,13 +127,7 @@ class WaitingFetches:
         return partial(self._forget, waiting)
 
     def committed(self, first: int, head: int, topics: Collection[str] | None) -> None:
-        """Wake those whose records are committed now.
-
-        Args:
-            first: Offset of the first record of the commit.
-            head: The offset behind the last one.
-            topics: The topics of the commit. None: unknown, as the journal has failed or works again.
-        """
+        """Wake those whose records are committed now, in [first, head); unknown topics are None."""
         due = dict.fromkeys(self._all) if topics is None else {}
         for topic in topics or ():
             for size in self._lengths:
@@ -180,18 +165,19 @@ class WaitingFetches:
 class Journal:
     """The journal of a hub that records.
 
-    Args:
-        core: The core of the hub, whose messages are recorded.
-        settings: Settings of the journal, with a path.
-        limits: Limits of the hub, which every message that it takes is within.
-
     Raises:
         JournalCorruptError, JournalUnavailableError: It cannot be opened.
     """
 
     def __init__(self, core: Core, settings: JournalSettings, limits: Limits) -> None:
-        _check_limits(limits)
-        _check_tier(settings.tier)
+        if limits.frame_bytes > _FRAME_LIMIT_BYTES:
+            most = f"a hub with a journal takes at most {_FRAME_LIMIT_BYTES}"
+            raise JournalUnavailableError(f"limits.frame_bytes is {limits.frame_bytes}, {most}")
+        if settings.tier:
+            try:
+                check_tier(settings.tier)
+            except UsageError as error:
+                raise JournalUnavailableError(str(error)) from error
         self._loop = asyncio.get_running_loop()
         self._topics = settings.topics
         self._prefixes_limit = limits.prefixes_per_client
@@ -287,10 +273,8 @@ class Journal:
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Have a piece read; where nothing is there yet, but will be, have it read once it is there.
 
-        Args:
-            fetch: What is read.
-            deliver: Called with the answer, unless the returned function was called before.
-            usage: Of the user who is charged while a process of this hub reads it; None: no user is.
+        `deliver` is called with the answer, unless the returned function was called before; `usage` is charged
+        meanwhile.
         """
         try:
             self._check(fetch.prefixes)
@@ -340,9 +324,7 @@ class Journal:
     def cut_back(self, position: int, epoch: int) -> int:
         """Return where a reader goes on that has read up to a position: earlier, if what it has read is lost.
 
-        Args:
-            position: An offset.
-            epoch: In which it was told; 0 where that is unknown.
+        The position was told in `epoch`; 0 where that is unknown.
         """
         end = self.end_of(epoch) if epoch else None
         if end is None or position <= end:
@@ -426,14 +408,6 @@ class Journal:
         await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
 
 
-def _check_tier(address: str) -> None:
-    if address:
-        try:
-            check_tier(address)
-        except UsageError as error:
-            raise JournalUnavailableError(str(error)) from error
-
-
 def _tiering(store: Store, settings: JournalSettings) -> Tiering:
     """Return what copies the journal; each time that some of it is copied, the store may delete that."""
 
@@ -456,9 +430,3 @@ def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | Rej
     else:
         notice = decode_notice(bytes(outcome[HEADER_BYTES:]))
         deliver(encode_notice(msgspec.structs.replace(notice, request=request)))
-
-
-def _check_limits(limits: Limits) -> None:
-    if limits.frame_bytes > _FRAME_LIMIT_BYTES:
-        text = f"limits.frame_bytes is {limits.frame_bytes}, a hub with a journal takes at most {_FRAME_LIMIT_BYTES}"
-        raise JournalUnavailableError(text)

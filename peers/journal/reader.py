@@ -21,8 +21,6 @@ from peers.journal.history import History
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 
-__all__ = ["main", "serve"]
-
 _NICENESS = 5
 """By how much a reader gives way to the hub where there are too few processors, as `nice` has it."""
 
@@ -54,13 +52,7 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
 
 
 def serve(path: str, connection: socket.socket, tier: str = "") -> None:
-    """Answer orders until the other side has closed.
-
-    Args:
-        path: Path of the journal.
-        connection: Where orders come.
-        tier: Where the journal's tier stands; empty if it has none.
-    """
+    """Answer orders on a socket until the other side has closed."""
     opened: list[History] = []
 
     def history() -> History:

@@ -38,14 +38,7 @@ Deliver = Callable[[bytes | bytearray | RejectedError], None]
 
 
 class Readers:
-    """The reader processes of one hub.
-
-    Args:
-        path: Path of the journal.
-        limit: Most processes.
-        fetch_s: Longest time without a byte of an answer, seconds.
-        tier: Where the journal's tier stands; empty if it has none.
-    """
+    """The reader processes of one hub; one that brings no byte of an answer for `fetch_s` is ended."""
 
     def __init__(self, path: str, limit: int, fetch_s: float = 30.0, tier: str = "") -> None:
         self._path = path
@@ -257,11 +250,7 @@ Piece = TypeVar("Piece", bound=Hashable)
 
 
 class SharedPieces(Generic[Piece]):
-    """Orders that several ask for, which are answered together.
-
-    Args:
-        read: Has an order answered.
-    """
+    """Orders that several ask for, which are answered together."""
 
     def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
         self._read = read

@@ -37,8 +37,6 @@ from hub.statistics import Histogram, HistogramStatistics
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 
-__all__ = ["CONFIRM_S_BOUNDS", "JOURNAL_TOPIC", "Answer", "OnMarked", "Recorder", "RecorderStatistics"]
-
 JOURNAL_TOPIC = RESERVED + "journal"
 
 CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -55,7 +53,7 @@ OnMarked = Callable[[Origin, int], Answer]
 """Called with the origin and the messages of a batch that bears a mark; returns what is called at its commit."""
 
 
-OnNews = Callable[[int, int, Collection[str] | None], None]
+OnNews = Callable[[int, int, Collection[str] | None], object]
 """Called with the first offset of a commit, the one behind its last, and its topics, None if they are unknown."""
 
 
@@ -92,15 +90,9 @@ class RecorderStatistics(NamedTuple):
 
 
 class Recorder:
-    """The handler of the journal.
+    """The handler of the journal, for topics with these prefixes.
 
-    Args:
-        core: The core of the hub.
-        topics: Prefixes of what is recorded.
-        submit: Hands an entry to the writer.
-        buffer_bytes: What may be on its way before those who feed it are not read.
-        at: Where the journal stands now.
-        clock_us: µs since 1970.
+    `submit` hands an entry to the writer; `at` is where the journal stands now.
     """
 
     def __init__(  # noqa: PLR0913 -- one owner of all this
@@ -152,9 +144,9 @@ class Recorder:
         self._reason = ""
         # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None
-        self.on_writes: Callable[[list[Write]], None] = _ignore
+        self.on_writes: Callable[[list[Write]], object] = lambda _: None
         """Called with what writers have committed, as the folder has it, when that can be written again."""
-        self.on_news: OnNews = _ignore_news
+        self.on_news: OnNews = lambda _first, _head, _topics: None
         """Called at each commit, and when the journal has failed or works again."""
         self.on_marked: OnMarked | None = None
         """Called with each batch that bears a mark."""
@@ -373,9 +365,3 @@ class Recorder:
             error=str(self.error or ""),
             confirm_s=self._confirm_times.statistics(),
         )
-
-
-def _ignore(_: list[Write]) -> None: ...
-
-
-def _ignore_news(first: int, head: int, topics: Collection[str] | None) -> None: ...

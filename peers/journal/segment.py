@@ -74,11 +74,7 @@ class Codec(IntEnum):
 
 
 class Compressor:
-    """Makes blocks smaller as long as that is worthwhile: JSON and msgpack take an eighth, at 0.7 GB/s.
-
-    Args:
-        is_on: Whether it does anything at all.
-    """
+    """Makes blocks smaller as long as that is worthwhile: JSON and msgpack take an eighth, at 0.7 GB/s."""
 
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
@@ -100,12 +96,7 @@ class Compressor:
 
 
 def decoded(payload: bytes, codec: int, raw_bytes: int) -> bytes:
-    """Return a block as it was before it was stored.
-
-    Args:
-        payload: As it is stored; its checksum was compared.
-        codec: How it is stored.
-        raw_bytes: How long the block is.
+    """Return a block of `raw_bytes` as it was before it was stored.
 
     Raises:
         JournalCorruptError: It is something else.
@@ -151,10 +142,6 @@ def stored_block(descriptor: int, row: Row) -> Block:
 
 class Segment:
     """A segment, open for reading.
-
-    Args:
-        folder: Path of the journal.
-        first: The offset of its first record, as its name says.
 
     Raises:
         JournalUnavailableError: It is one of another version.
@@ -316,11 +303,7 @@ class Segment:
 
 
 def latest_us(folder: str, first: int) -> int:
-    """Return the time of the latest record of a segment, µs since 1970; 0 where nothing tells it.
-
-    Raises:
-        OSError: It cannot be read.
-    """
+    """Return the time of the latest record of a segment, µs since 1970; 0 where nothing tells it. Raises `OSError`."""
     try:
         segment = Segment(folder, first)
     except StorageError:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import structlog
@@ -39,8 +40,6 @@ from peers.journal.recorder import Recorder
 from peers.journal.store import WRITERS_LIMIT
 from peers.wire.records import Commit, Stage
 from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
-
-__all__ = ["COMMITS_LIMIT_BYTES", "Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
 
 _TURN_COST = 500
 """The share of a turn: a new topic, or a frame, costs 1, about 15 µs."""
@@ -90,22 +89,20 @@ class StagingStatistics(NamedTuple):
     """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
 
 
+@dataclass(slots=True, eq=False)
 class _Transaction:
-    __slots__ = ("checked", "parts", "rights", "size_bytes", "touched_s", "usage")
-
-    def __init__(self, rights: Rights | None, usage: Usage | None) -> None:
-        # Of whoever has begun it: nobody else may go on with it.
-        self.rights = rights
-        # What he has staged in all, where he is charged for it.
-        self.usage = usage
-        # The rights with which its messages were checked.
-        self.checked: set[Rights | None] = set()
-        # Number of a part → its frames, in the order in which they came.
-        self.parts: dict[int, list[bytes]] = {}
-        # What is charged for all parts, bytes.
-        self.size_bytes = 0
-        # When something was staged last, seconds; `sweep` drops what is older than `staged_s`.
-        self.touched_s = 0.0
+    rights: Rights | None
+    """Of its first user: no other may go on with it."""
+    usage: Usage | None
+    """What its user has staged in all, where they are charged for it."""
+    checked: set[Rights | None] = field(default_factory=set)
+    """The rights with which its messages were checked."""
+    parts: dict[int, list[bytes]] = field(default_factory=dict)
+    """Number of a part → its frames, in the order in which they came."""
+    size_bytes: int = 0
+    """What is charged for all parts."""
+    touched_s: float = 0.0
+    """When something was staged last; `sweep` drops what is older than `staged_s`."""
 
 
 class _Order(NamedTuple):
@@ -117,14 +114,8 @@ class _Order(NamedTuple):
 class Staging:
     """The transactions that wait for their COMMIT, and the orders that are being carried out.
 
-    Args:
-        core: The core, through which committed messages go.
-        recorder: The recorder of the journal.
-        limit_bytes: Most bytes that wait, with the objects around them.
-        kept_s: How long a transaction waits, seconds.
-        frame_limit_bytes: Largest body of a message.
-        writes: What queries have committed, as the journal knows it, the oldest first.
-        after_turn: Calls a function in the next turn of the loop.
+    `writes` is what queries have committed, as the journal knows it, the oldest first; `after_turn` calls a function in
+    the next turn of the loop.
     """
 
     def __init__(  # noqa: PLR0913 -- one owner of all this
@@ -174,14 +165,10 @@ class Staging:
     # Orders.
 
     def stage(self, source: Handler, stage: Stage, now_s: float, answer: OnStaged) -> None:
-        """Keep messages until their COMMIT.
+        """Keep messages until their COMMIT; `answer` is called once they are kept, or why not.
 
-        Args:
-            source: The handler that brings them.
-            stage: The messages that were brought.
-            now_s: The time, for `sweep`.
-            answer: Called once it is kept, or why not: they are no messages, not all would be recorded or may be
-                published by `source`, the transaction is another user's, or too much waits.
+        They are not where they are no messages, would not all be recorded, may not be published by `source`, where the
+        transaction is another user's, or too much waits.
         """
         size = _size_bytes(stage)
         if self._core.memory.is_over:

@@ -77,14 +77,7 @@ class _Sealed(NamedTuple):
 
 
 class Store:
-    """A journal, open for writing.
-
-    Args:
-        path: Path of the folder, which is made if it is absent.
-        full_sync: Whether a commit waits for the disk.
-        retention: How much is kept, and for how long.
-        segmenting: When a segment is sealed.
-        compresses: Whether blocks are compressed.
+    """A journal, open for writing; with `full_sync` a commit waits for the disk.
 
     Raises:
         JournalCorruptError: The folder is no journal, or nothing says where its newest segment ends.
@@ -203,15 +196,10 @@ class Store:
     # Commits.
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
-        """Add records to the open commit; begin one if there is none.
-
-        Args:
-            parts: When they came, µs since 1970, and whole MESSAGES frames.
-            in_haste: Whether there is no time to compress them.
+        """Add records to the open commit; begin one if there is none. `in_haste`, there is no time to compress them.
 
         Raises:
-            JournalUnavailableError: Nothing of the commit stands.
-            ValueError: They are no such frames; nothing of the commit stands, either.
+            JournalUnavailableError, ValueError: Nothing of the commit stands; the folder failed, or they are no frames.
         """
         with self._attempt() as commit:
             commit.add(parts, in_haste=in_haste)
@@ -220,14 +208,7 @@ class Store:
                 self._active.write(commit.take())
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> Collection[str]:
-        """Commit what was added.
-
-        Args:
-            writes: Batches of writers that it completes.
-            now_us: The time, for retention.
-
-        Returns:
-            The topics of the records that were committed.
+        """Commit what was added, and batches of writers that it completes; return the topics of the records.
 
         Raises:
             JournalUnavailableError: Nothing of the commit stands; or its folder was deleted or moved.

@@ -99,9 +99,6 @@ class _Summary(NamedTuple):
 class View:
     """A journal, open for reading.
 
-    Args:
-        path: Path of the folder.
-
     Raises:
         JournalCorruptError: It is no journal, or damaged.
         JournalUnavailableError: There is none, or it cannot be read.
@@ -133,11 +130,7 @@ class View:
     # Segments.
 
     def refresh(self) -> None:
-        """See what was committed, and deleted, since the last look; open the newest segment.
-
-        Raises:
-            JournalUnavailableError: It cannot be read.
-        """
+        """See what was committed, and deleted, since the last look; raises `JournalUnavailableError`."""
         if self._is_closed:
             raise JournalUnavailableError(f"{self.path}: closed")
         with translated(self.path):
@@ -161,11 +154,7 @@ class View:
             del self._summaries[first]
 
     def segment(self, number: int) -> Segment:
-        """Return the segment at a place in `firsts`, open.
-
-        Raises:
-            JournalUnavailableError: It is one of another version, or cannot be read now.
-        """
+        """Return the segment at a place in `firsts`, open; raises `JournalUnavailableError`."""
         first = self.firsts[number]
         segment = self._open.get(first)
         if segment is None:
@@ -198,11 +187,7 @@ class View:
 
     @property
     def id(self) -> bytes:
-        """The id of the journal, as the newest segment has it whose header is sound; empty if none is.
-
-        Raises:
-            JournalUnavailableError: A segment cannot be read.
-        """
+        """The id of the journal, as the newest segment has it whose header is sound; empty if none is."""
         for number in reversed(range(len(self.firsts))):
             header = self.segment(number).header
             if header is not None:
@@ -216,11 +201,7 @@ class View:
 
     @property
     def writes(self) -> list[Write]:
-        """The last batch of each writer; the oldest commit first.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: The newest segment cannot be read.
-        """
+        """The last batch of each writer; the oldest commit first."""
         with translated(self.path):
             found = self.segment(len(self.firsts) - 1).writes()
         latest: dict[str, Write] = {}
@@ -235,9 +216,6 @@ class View:
         """Return the offset of the first record that is not older than `time_us`; the end if all are.
 
         Where the clock was set back, records behind it may be older again.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
         self.refresh()
         return self._offset_at(time_us)
@@ -373,11 +351,7 @@ class View:
         return JournalCorruptError(f"{self.path}: offset {position} is missing; see `hub journal verify`")
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return what is wrong where `position` should be, and how far; None if it can be read.
-
-        Raises:
-            JournalUnavailableError: It cannot be read, for another reason than damage.
-        """
+        """Return what is wrong where `position` should be, and how far; None if it can be read."""
         number = self._number_of(position)
         rows = self._rows_of(number, position)
         if not rows:
@@ -388,11 +362,7 @@ class View:
         return Damage(position, rows[0].next, flaw) if flaw else None
 
     def flaw_of(self, row: Row) -> str:
-        """Return what is wrong with a block, empty if nothing is.
-
-        Raises:
-            JournalUnavailableError: It cannot be read, for another reason than damage.
-        """
+        """Return what is wrong with a block, empty if nothing is."""
         try:
             self._block(row)
         except JournalCorruptError as error:

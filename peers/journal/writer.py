@@ -20,7 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import structlog
 
@@ -28,7 +28,8 @@ from hub.errors import JournalUnavailableError, StorageError
 from hub.journal.segment import Write
 from peers.journal.store import Store
 
-__all__ = ["ENTRY_OVERHEAD_BYTES", "GROUP_BYTES", "HASTE_BYTES", "Entry", "Listener", "Probe", "Progress", "Writer"]
+if TYPE_CHECKING:
+    from peers.journal.recorder import Recorder
 
 GROUP_BYTES = 4 * 1024 * 1024
 """Most that is committed at once: about 10 ms of work; so a long queue does not make one commit long."""
@@ -83,31 +84,12 @@ class Progress(NamedTuple):
     """The topics of what was committed since the last time; None where they are unknown."""
 
 
-class Listener(Protocol):
-    """The functions that are told what has become of entries. They are called in the writer's thread."""
-
-    def on_committed(self, progress: Progress) -> None:
-        """Take note that entries are committed."""
-
-    def on_failed(self, error: StorageError, next_offset: int) -> None:
-        """Take note that nothing from `next_offset` on was committed, or will be before the next epoch."""
-
-    def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Take note that entries of that epoch are taken; the folder says that writers have committed `writes`."""
-
-
 class Writer:
-    """The thread that writes the journal.
-
-    Args:
-        store: The store, which this thread alone uses from now on.
-        commit_s: How long entries are collected.
-        clock_us: µs since 1970.
-    """
+    """The thread that writes the journal, and alone uses its store; entries are collected for `commit_s`."""
 
     def __init__(self, store: Store, commit_s: float, clock_us: Callable[[], int] | None = None) -> None:
         self._store = store
-        self._listener: Listener
+        self._listener: Recorder
         self._commit_s = commit_s
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         # What was submitted and not taken yet: the loop appends, the thread takes.
@@ -130,7 +112,7 @@ class Writer:
         self._went_on_bytes = 0
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
-    def start(self, listener: Listener) -> None:
+    def start(self, listener: Recorder) -> None:
         """Start the thread; it calls `listener` with what has become of entries."""
         self._listener = listener
         self._thread.start()

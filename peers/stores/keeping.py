@@ -21,7 +21,7 @@ from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812
 from types import MappingProxyType
-from typing import Final, Protocol, TypeAlias
+from typing import Final, TypeAlias
 from zlib import crc32
 
 import apsw
@@ -40,41 +40,6 @@ Notes: TypeAlias = Mapping[str, bytes | None]
 NO_NOTES: Final[Notes] = MappingProxyType({})
 
 
-class Keeper(Protocol):
-    """Keeps the changes of one store."""
-
-    @property
-    def failures_total(self) -> int:
-        """Failed transactions."""
-
-    @property
-    def notes(self) -> dict[str, bytes] | None:
-        """The notes at the time of loading; None if notes are not kept."""
-
-    @property
-    def is_certain(self) -> bool:
-        """Whether every change that was ever published was in the store when it was opened."""
-
-    def open(self, name: str) -> tuple[int, int]:
-        """Open; return epoch and number of the store.
-
-        Raises:
-            StorageError: The file cannot be used.
-        """
-
-    def load(self, store: Store) -> None:
-        """Load an empty store (`Store.restore`), once, after `open`."""
-
-    def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes and notes together, after all earlier ones, and call `then`, now or later.
-
-        Calls of `then` are in the order of `keep`. Without changes and notes, `then` waits for the earlier ones.
-        """
-
-    async def close(self) -> None:
-        """Keep the rest, and close."""
-
-
 class InMemory:
     """Keeps nothing.
 
@@ -82,38 +47,23 @@ class InMemory:
         now_us: The time, µs since 1970: epoch and first number of the store, so that versions are not used twice.
     """
 
+    failures_total = 0
+    notes: dict[str, bytes] | None = None
+    is_certain = False
+
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
 
-    @property
-    def failures_total(self) -> int:
-        """Always 0."""
-        return 0
-
-    @property
-    def notes(self) -> None:
-        """Always None."""
-        return
-
-    @property
-    def is_certain(self) -> bool:
-        """Always False."""
-        return False
-
     def open(self, _: str) -> tuple[int, int]:
-        """Begin with the time."""
         now_us = self._now_us()
         return now_us, now_us
 
-    def load(self, store: Store) -> None:
-        """Do nothing."""
+    def load(self, store: Store) -> None: ...
 
     def keep(self, _: Sequence[Change], then: Then, __: Notes = NO_NOTES) -> None:
-        """Call `then` at once."""
         then(None)
 
-    async def close(self) -> None:
-        """Do nothing."""
+    async def close(self) -> None: ...
 
 
 Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]
@@ -487,3 +437,6 @@ class InFile:
         except apsw.Error as cause:
             self._log.error("the file of a store cannot be closed", path=self._path, reason=str(cause))
         self._thread.shutdown()
+
+
+Keeper: TypeAlias = InMemory | InFile

@@ -101,16 +101,7 @@ def decode_question(value: bytes) -> Question:
 
 
 def granted_by(rights: Rights | None, reads: Action, publishes: Action) -> tuple[Granted, ...]:
-    """Return what rights grant, to be added to a question; nothing where there are none, and so all is granted.
-
-    Args:
-        rights: Of the client or the link.
-        reads: What must be granted for what is read.
-        publishes: What must be granted for dead letters.
-
-    Raises:
-        RejectedError: There is too much to be compared.
-    """
+    """Return what rights grant, to be added to a question; nothing where there are none, and so all is granted."""
     if rights is None:
         return ()
     journal, publish = rights.paths(reads, NARROWED_PATHS), rights.paths(publishes, NARROWED_PATHS)
@@ -124,9 +115,6 @@ def pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
     """Return the question as it goes on over a link, with what this hub grants to both sides.
 
     What is read comes over `link` and goes to `asker`; dead letters are published the other way.
-
-    Raises:
-        RejectedError: It is none, or cannot go on.
     """
     question = decode_question(value)
     granted = question.granted
@@ -152,12 +140,7 @@ class _Judge(NamedTuple):
 
 
 class FarClient:
-    """A client of another hub.
-
-    Args:
-        link: The link over which its hub asks.
-        question: What it has asked.
-    """
+    """A client of another hub."""
 
     __slots__ = ("_judges", "_link", "_question", "is_gone")
 
@@ -243,13 +226,7 @@ class _Hub(NamedTuple):
 
 
 class ForHubs:
-    """What other hubs ask; each question has one answer.
-
-    Args:
-        core: Of the hub.
-        functions: What answers, by what is asked: for which client, and with what value.
-        gone: Takes a client out of all that it is a member of.
-    """
+    """What other hubs ask; each question has one answer. `gone` takes a client out of all that it is a member of."""
 
     def __init__(
         self,
@@ -362,13 +339,9 @@ _LOST = frozenset({Status.OVERFLOW, Status.NO_RESPONDER, Status.RESPONDER_GONE, 
 
 
 class FarConsumers:
-    """The consumers of another hub, for one hub.
+    """The consumers of the hub `of`, by name or id, for one hub; with an empty one, questions are only passed on.
 
-    Args:
-        core: Of the hub.
-        of: The name or the id of the hub whose consumers they are; empty for none: then questions are only passed on.
-        find: Returns the id of the hub that has a name, or an id; raises `RejectedError` where there is none.
-        now_ms: Returns the time of the clock by which requests are timed out, ms.
+    `find` returns the id of the hub that has a name, or raises `RejectedError`.
     """
 
     def __init__(self, core: Core, of: str, find: Callable[[str], bytes], now_ms: Callable[[], int]) -> None:

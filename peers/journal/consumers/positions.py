@@ -27,8 +27,6 @@ from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from peers.journal.folder import FILE_MODE, JournalFullError
 
-__all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
-
 SAVE_S = 0.05
 """How long changes are collected: after a crash, what was acknowledged in the last such time may come again."""
 
@@ -75,13 +73,7 @@ def positions_path(journal_path: str) -> str:
 
 
 class Positions:
-    """The file with the positions.
-
-    Args:
-        path: Path of the file, which is made with the first consumer.
-        journal_id: Id of the journal that the positions are in.
-        epoch: Of the journal, in which all positions are written from now on.
-        full_sync: Whether what is written must survive that the machine loses power.
+    """The file with the positions in a journal, which is made with the first consumer.
 
     Raises:
         JournalCorruptError, JournalUnavailableError: It cannot be used.

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
@@ -89,13 +90,7 @@ _KIND = 4
 
 
 class Reading:
-    """The records of one consumer.
-
-    Args:
-        fetch: Asks the journal.
-        prefixes: Those of the topics that are wanted.
-        on_news: Called when there is something to take, or to skip to.
-    """
+    """The records of one consumer; `on_news` is called when there is something to take, or to skip to."""
 
     def __init__(
         self, fetch: Callable[[Fetch, Deliver], Cancel], prefixes: tuple[str, ...], on_news: Callable[[], None]
@@ -186,11 +181,7 @@ class Reading:
 
 
 def first_offset(outcome: bytes | bytearray | RejectedError) -> int:
-    """Return where the answer to a FETCH begins.
-
-    Raises:
-        RejectedError, ProtocolError: It is an error, or none that could be.
-    """
+    """Return where the answer to a FETCH begins; raises what the answer is, where that is an error."""
     if isinstance(outcome, RejectedError):
         raise outcome
     body = bytes(outcome[HEADER_BYTES:])
@@ -227,32 +218,27 @@ class Ground(NamedTuple):
     frame_limit_bytes: int
 
 
+@dataclass(slots=True, eq=False)
 class Participant:
-    """A member, and the client behind it.
+    """A member, and the client behind it."""
 
-    Args:
-        number: What the client calls it by.
-        client: The client.
-        member: What it has.
-    """
-
-    __slots__ = ("asked", "client", "given", "last", "member", "most_bytes", "number", "takes_values", "timer")
-
-    def __init__(self, number: int, client: ConsumerClient, member: Member) -> None:
-        self.number = number
-        self.client = client
-        self.member = member
-        # The question that waits for messages; None while none does.
-        self.asked: Later | None = None
-        # How much the answer to it may hold, bytes.
-        self.most_bytes = 0
-        # How many messages it was given, and the offsets of those of the last answer.
-        self.given = 0
-        self.last: list[int] = []
-        # Whether its messages have values in place of encoded ones.
-        self.takes_values = False
-        # When that is answered at the latest; None while none waits.
-        self.timer: asyncio.TimerHandle | None = None
+    number: int
+    """What the client calls it by."""
+    client: ConsumerClient
+    member: Member
+    served: Served
+    asked: Later | None = None
+    """The question that waits for messages; None while none does."""
+    most_bytes: int = 0
+    """How much the answer to it may hold."""
+    timer: asyncio.TimerHandle | None = None
+    """When that is answered at the latest; None while none waits."""
+    given: int = 0
+    """How many messages it was given."""
+    last: list[int] = field(default_factory=list)
+    """The offsets of the messages of the last answer."""
+    takes_values: bool = False
+    """Whether its messages have values in place of encoded ones."""
 
     def answer(self, rows: list[Row] | None) -> None:
         """Answer the question that waits, if one does; None says that it is no member any more."""
@@ -271,13 +257,7 @@ class Participant:
 
 
 class Served:
-    """One consumer.
-
-    Args:
-        name: What it is called, with its user in front where there are users.
-        consumer: How far it has come.
-        ground: What it uses.
-    """
+    """One consumer; its name has its user in front where there are users."""
 
     def __init__(self, name: str, consumer: Consumer, ground: Ground) -> None:
         self.name = name
@@ -311,9 +291,7 @@ class Served:
     def leave(self, participant: Participant, seen: tuple[int, ...] | None = None) -> None:
         """Let a client go: what it has not acknowledged is for others.
 
-        Args:
-            participant: The one that goes.
-            seen: What it has looked at: of that the first of each key has failed. None for all that it had.
+        Of what it has `seen` the first of each key has failed; None for all that it had.
         """
         if self.participants.pop(participant.number, None) is None:
             return

@@ -224,11 +224,6 @@ class Queries:
 
     Such a one has no members and holds nothing. It may also go back, where it was started from an older place of its
     own checkpoint; that is announced.
-
-    Args:
-        positions: What is kept of them.
-        announce: Tells of something that has happened to a consumer of that name.
-        now_s: Returns the time, s since 1970.
     """
 
     def __init__(
@@ -305,15 +300,7 @@ class Queries:
 
 
 class Consumers:
-    """All named consumers of one hub.
-
-    Args:
-        core: The core of the hub, which is asked and which publishes dead letters.
-        journal: What is read.
-        settings: Those of the journal.
-        positions: What is kept of them.
-        frame_limit_bytes: Largest body of a message.
-    """
+    """All named consumers of one hub."""
 
     def __init__(
         self, core: Core, journal: Journal, settings: JournalSettings, positions: Positions, frame_limit_bytes: int
@@ -327,8 +314,8 @@ class Consumers:
         self._account = core.memory.account("consumers")
         # Numbers of members begin anywhere, so that one of before a restart is nobody's.
         self._numbers = count(1 + secrets.randbelow(1 << 40))
-        # Client → number of a membership → of which consumer. An entry goes when the last one of a client does.
-        self._memberships: dict[ConsumerClient, dict[int, Served]] = {}
+        # Client → number of a membership → the member. An entry goes when the last one of a client does.
+        self._memberships: dict[ConsumerClient, dict[int, Participant]] = {}
         # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
         self._publisher = Handler(self, role=Role.LOCAL, limits=QueueLimits(), name="consumers", address="local")
         self._ground = Ground(
@@ -420,9 +407,9 @@ class Consumers:
             self._leave(client, Leave(join.instead))
         if len(served.participants) >= MEMBERS_LIMIT:
             raise UsageError(f"consumer {join.name!r} has {MEMBERS_LIMIT} members, which is the limit")
-        participant = Participant(next(self._numbers), client, Member(join.messages, join.bytes))
+        participant = Participant(next(self._numbers), client, Member(join.messages, join.bytes), served)
         served.join(participant)
-        self._memberships.setdefault(client, {})[participant.number] = served
+        self._memberships.setdefault(client, {})[participant.number] = participant
         joined = {"member": participant.number, "position": served.consumer.position}
         if later is None:
             return joined
@@ -493,63 +480,47 @@ class Consumers:
         return Served(name, Consumer(terms, progress, self._limits), self._ground)
 
     def _take(self, client: ConsumerClient, take: Take) -> Any:
-        found = self._found(client, take.member)
-        if found is None:
+        one = self._found(client, take.member)
+        if one is None:
             return None
-        served, participant = found
         # Half of a frame leaves room for what stands beside the bodies.
         most = min(take.bytes, _TAKEN_BYTES, client.frame_limit_bytes // 2)
-        participant.takes_values = take.values
+        one.takes_values = take.values
         if take.got is not None:
-            served.repeat(participant, take.got)
-        return served.take(participant, most, take.wait_ms / 1000)
+            one.served.repeat(one, take.got)
+        return one.served.take(one, most, take.wait_ms / 1000)
 
     def _acknowledge(self, client: ConsumerClient, order: Acknowledge) -> None:
-        found = self._found(client, order.member)
-        if found is not None:
-            served, participant = found
-            served.acknowledge(participant, order.offsets)
+        if (one := self._found(client, order.member)) is not None:
+            one.served.acknowledge(one, order.offsets)
 
     def _nak(self, client: ConsumerClient, order: Nak) -> list[int]:
-        found = self._found(client, order.member)
-        if found is None:
-            return []
-        served, participant = found
-        return served.nak(participant, order.offsets, order.delay_s)
+        one = self._found(client, order.member)
+        return [] if one is None else one.served.nak(one, order.offsets, order.delay_s)
 
     def _in_progress(self, client: ConsumerClient, order: InProgress) -> None:
-        found = self._found(client, order.member)
-        if found is not None:
-            served, participant = found
-            served.in_progress(participant, order.offsets)
+        if (one := self._found(client, order.member)) is not None:
+            one.served.in_progress(one, order.offsets)
 
     def _leave(self, client: ConsumerClient, order: Leave) -> None:
-        found = self._found(client, order.member)
-        if found is not None:
-            served, participant = found
-            served.leave(participant, order.seen)
-            self._forget(client, order.member)
+        if (one := self._found(client, order.member)) is not None:
+            one.served.leave(one, order.seen)
+            self._found(client, order.member)
 
-    def _found(self, client: ConsumerClient, number: int) -> tuple[Served, Participant] | None:
-        served = self._memberships.get(client, {}).get(number)
-        participant = served.participants.get(number) if served is not None else None
-        if served is None or participant is None:
-            self._forget(client, number)
-            return None
-        return served, participant
-
-    def _forget(self, client: ConsumerClient, number: int) -> None:
-        numbers = self._memberships.get(client)
-        if numbers is not None:
-            numbers.pop(number, None)
-            if not numbers:
+    def _found(self, client: ConsumerClient, number: int) -> Participant | None:
+        """Return a member by its number; forget one that is none any more."""
+        of_client = self._memberships.get(client, {})
+        one = of_client.get(number)
+        if one is not None and one.number not in one.served.participants:
+            del of_client[number]
+            if not of_client:
                 del self._memberships[client]
+            return None
+        return one
 
     def _gone(self, client: ConsumerClient) -> None:
-        for number, served in self._memberships.pop(client, {}).items():
-            participant = served.participants.get(number)
-            if participant is not None:
-                served.leave(participant)
+        for one in self._memberships.pop(client, {}).values():
+            one.served.leave(one)
 
     def _remove(self, client: ConsumerClient, remove: Remove) -> bool:
         known = remove.name in self._served or remove.name in self._queries
