@@ -1,7 +1,7 @@
-"""Who may do what, and who did: services of the hub about users, their rights, the policy, closing and the audit log.
+"""Services of the hub about users, their rights, the policy, closing and the audit log.
 
-`$hub/rights` answers everybody of themselves: what they could find out by trying, without a refusal that is logged. All
-else is for admins. A user who is kicked and may connect can come back at once.
+`$hub/rights` answers everybody of themselves: what they could find out by trying, without a logged refusal. All others
+are for admins. A user who is kicked and may connect can come back at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from peers.node.audit import By
 from peers.node.node import Node
 from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
 
+# The others are for peer hubs
 _FOR_CLIENTS: Final = (
     Action.PUBLISH,
     Action.SUBSCRIBE,
@@ -34,10 +35,9 @@ _FOR_CLIENTS: Final = (
     Action.CLAIM,
     Action.JOURNAL,
 )
-"""What clients do; the others are for peer hubs."""
 
+# The hub's own topics that need a grant, and that programs wait for in vain without one
 _OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
-"""Topics of the hub's own that a grant is needed for, and that programs wait for in vain without one."""
 
 
 @service("null")
@@ -85,7 +85,7 @@ def _verdict(node: Node, question: Question) -> Verdict:
 
 
 def _of_hub(node: Node, question: Question, found: Verdict) -> Verdict:
-    """Return what the hub says where it is asked itself: some it answers to everybody, some to admins only."""
+    """Return the verdict for services of the hub itself: some answer everybody, some admins only."""
     services = node.core.requests.hub_services
     target = question.topic
     if DEEDS[question.action].action is not Action.REQUEST or not target.startswith(RESERVED):
@@ -99,17 +99,13 @@ def _of_hub(node: Node, question: Question, found: Verdict) -> Verdict:
     return found
 
 
-USERS: Final = 1000
-"""Most users in an answer; fewer say that there are no more."""
+USERS: Final = 1000  # Most users in an answer; fewer say that there are no more
 
-_SEEN_PER_STEP = 2000
-"""How many connections are looked at in a turn: about 2 ms."""
+_SEEN_PER_STEP = 2000  # Connections in a turn: about 2 ms
 
-_DESCRIBED = 100
-"""How many users are described in a turn, about 0.2 ms."""
+_DESCRIBED = 100  # Users in a turn, about 0.2 ms
 
-_NOBODY = User("", frozenset())
-"""Stands for all who have no rights of their own."""
+_NOBODY = User("", frozenset())  # Stands for all without rights of their own
 
 
 class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
@@ -117,8 +113,6 @@ class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Seen:
-    """A user, as far as he was looked at."""
-
     __slots__ = ("connections", "dropped", "published", "queued_bytes", "roles")
 
     def __init__(self, roles: frozenset[str]) -> None:
@@ -126,7 +120,6 @@ class _Seen:
         self.connections = self.queued_bytes = self.published = self.dropped = 0
 
     def add(self, handler: Handler) -> None:
-        """Count one connection."""
         self.connections += 1
         self.queued_bytes += handler.queued_bytes
         self.published += handler.published_messages
@@ -174,8 +167,7 @@ def _user_row(name: str, seen: _Seen) -> dict[str, Any]:
     }
 
 
-_CLOSED_PER_STEP = 50
-"""How many connections are closed in a turn: about 3 ms."""
+_CLOSED_PER_STEP = 50  # Connections in a turn: about 3 ms
 
 _TEXT = "closed by an admin"
 
@@ -221,8 +213,7 @@ def _wanted(node: Node, order: _Order) -> list[Handler]:
     return [one for one in handlers.values() if one.rights is not None and one.rights.user.name == order.user]
 
 
-EVENTS: Final = 200
-"""Most events in an answer, beside those of the same moment as the last one."""
+EVENTS: Final = 200  # Most events in an answer, beside those of the same moment as the last one
 
 
 class _EventsPage(msgspec.Struct, forbid_unknown_fields=True):
@@ -240,6 +231,6 @@ def audited(node: Node, _: Any, page: _EventsPage) -> list[dict[str, Any]]:
 
 
 def events_limit(value: Any) -> int:
-    """Return how many events are asked for at most."""
+    """Return the limit of a question."""
     asked = value.get("limit", EVENTS) if isinstance(value, dict) else EVENTS
     return min(max(1, asked), EVENTS) if isinstance(asked, int) else EVENTS

@@ -1,14 +1,9 @@
-"""`graph`: the mesh as this hub knows it, a page at a time: its hubs, and the links of each.
+"""`graph`: the mesh as this hub knows it, a page at a time; `trace`: the hubs that want a topic, and the way there.
 
-Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, how many prefixes are wanted
-there, which Zeeks they have, and how much this hub's links have carried; no
-topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub, link and Zeek of
-the answer, which has about `PAGE` of them; 10 µs for each link of this hub.
-
-Where the hub is several processes, each is a hub of the mesh, and what a link carries is told by whichever of them has
-it: by the one that is asked, if it has one itself.
-
-Pages are looked at one after the other, and the mesh may change between them; each is as things stand at that time.
+`$hub/mesh/graph` is for users with the grant: it has ids and names of hubs, numbers of prefixes, Zeeks, and figures of
+this hub's links, but no topics and no users. About 0.5 µs for each hub of the mesh and 1 µs for each hub, link and Zeek
+of the answer. Where the hub is several processes, each is a hub of the mesh, and figures of a link come from the
+process that has it: from the one that is asked, if it has one itself. The mesh may change between two pages.
 """
 
 from __future__ import annotations
@@ -28,12 +23,10 @@ from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 from peers.node.traffic import Standing
 
-Links = dict[str, dict[str, Any]]
-"""What links have carried, by the id of the hub at the far end."""
+Links = dict[str, dict[str, Any]]  # Figures of links, by the id of the hub at the far end
 
+# Hubs, links and Zeeks in an answer, about: the last hub has all of its links (`mesh.links`) and Zeeks
 PAGE: Final = 1000
-"""About how many hubs, links and Zeeks are in an answer: the hub with which there are so many is the last one, with all
-of its links (`mesh.links`) and Zeeks."""
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,7 +43,7 @@ def graph(node: Node, _: Handler, page: _Page) -> Any:
 
 
 def links_here(node: Node) -> Links:
-    """Return what the links of this process have carried, by the id of the hub at the far end."""
+    """Return the figures of the links of this process, by the id of the hub at the far end."""
     now_s, here = node.loop.time(), node.id.hex()
     return {link.peer.hub.hex(): _measured(node, link, now_s) | {"at": here} for link in node.traffic.standing()}
 
@@ -92,7 +85,6 @@ def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[
 
 
 def _measured(node: Node, link: Standing, now_s: float) -> dict[str, Any]:
-    """Return what a link of this hub has carried since it is up, and carries a second, and how it stands."""
     carried, moment, handler = link.carried()._asdict(), link.moment(now_s)._asdict(), link.handler
     dropped = carried.pop("queue_full") + carried.pop("too_large")
     rates = node.pulse.recent.rates(handler.id, connection_of(handler).since_s, counters_of(handler), now_s)

@@ -1,10 +1,8 @@
 """`served`: which prefixes are served, and by whom, a page at a time.
 
-Asked as `$hub/services`, by whom the policy grants that: it tells what clients call themselves. Owner: nobody; it is as
-things stand now. Where the hub is several processes, each tells of its own connections, and of hubs beyond the hub.
-
-Cost: 0.3 µs for each prefix that is served, in steps, and 2 µs for each one of the answer, which has `PAGE` of them.
-Not here: service names (`$hub/names`), how requests find them (`hub.requests.services`).
+`$hub/services` is for users with the grant: it tells what clients call themselves. Where the hub is several processes,
+each tells of its own connections, and of hubs beyond the hub. 0.3 µs for each served prefix, in steps, and 2 µs for
+each one of the answer.
 """
 
 from __future__ import annotations
@@ -24,11 +22,9 @@ from peers.node.node import Node
 
 SERVED_TOPIC: Final = RESERVED + "services"
 
-PAGE: Final = 500
-"""Most prefixes in an answer; fewer say that there are no more."""
+PAGE: Final = 500  # Most prefixes in an answer; fewer say that there are no more
 
-SHOWN: Final = 16
-"""Of those who serve a prefix, so many connections, and so many hubs, are told; of the others how many they are."""
+SHOWN: Final = 16  # Connections, and hubs, that are shown for a prefix; of the others the number
 
 _PREFIXES_PER_STEP: Final = 2_000
 
@@ -102,5 +98,4 @@ def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _is_served(row: Mapping[str, Any]) -> bool:
-    """Return whether anybody serves it any more, as far as those know who have answered."""
     return bool(row["connections_total"] or row["hubs_total"])

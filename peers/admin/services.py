@@ -1,4 +1,4 @@
-"""`add_services`: the table of what may be asked of every hub, and those services that only tell what the hub has.
+"""`add_services`: the table of services of every hub, and those that only tell what the hub has.
 
 Where the hub is several processes, the core answers for all of them (`peers.workers.gathering`).
 """
@@ -85,8 +85,7 @@ def _tier(tier: TierStatistics) -> dict[str, Any]:
 
 NODES_TOPIC: Final = RESERVED + "nodes"
 
-NODES: Final = 500
-"""Most nodes in an answer; fewer say that there are no more."""
+NODES: Final = 500  # Most nodes in an answer; fewer say that there are no more
 
 
 class _NodesPage(msgspec.Struct, forbid_unknown_fields=True):
@@ -105,6 +104,7 @@ def nodes(node: Node, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
     return nsmallest(NODES, found, key=lambda one: one["id"])
 
 
+# For users with a grant
 _BY_GRANT: Mapping[str, Service] = {
     RESERVED + "history": history,
     RESERVED + "state": state,
@@ -114,7 +114,6 @@ _BY_GRANT: Mapping[str, Service] = {
     SERVED_TOPIC: served,
     JOURNAL_TOPIC: journal,
 }
-"""Whom the policy grants it."""
 
 _FOR_ADMINS: Mapping[str, Service] = {
     RESERVED + "who": who,
@@ -126,15 +125,14 @@ _FOR_ADMINS: Mapping[str, Service] = {
     RESERVED + "mesh/trace": trace,
 }
 
+# About what they may see or do themselves
 _FOR_EVERYBODY: Mapping[str, Service] = {
     RESERVED + "topics": topics,
     RESERVED + "rights": rights,
 }
-"""Of what they may see or do themselves."""
 
 
 def add_services(node: Node) -> None:
-    """Let a node answer them."""
     services = node.core.requests.hub_services
     for topic, made in _BY_GRANT.items():
         services.add(topic, made(node))

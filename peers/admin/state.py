@@ -1,7 +1,6 @@
-"""`state` and `losses`: how the hub does, in figures and in one sentence; and what was lost last, by whom.
+"""The state of the hub in figures and in one sentence, its last losses, its last minutes, and `$hub/statistics`.
 
-Asked as `$hub/state` and `$hub/losses`, by whom the policy grants that: they tell what clients call themselves. Owner:
-nobody; the node's pulse keeps it, as of the last second. Cost: some 10 µs; up to 0.5 ms for all losses.
+`$hub/state` and `$hub/losses` are for users with the grant: they tell what clients call themselves.
 """
 
 from __future__ import annotations
@@ -53,12 +52,11 @@ def losses(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
 # What `$hub/statistics` tells: each handler with its counters, and what the process takes.
 
 
-HANDLERS_PER_STEP: Final = 256
-"""So many handlers are told in a message, and looked at in a turn: about 64 KiB, and 3 ms."""
+HANDLERS_PER_STEP: Final = 256  # Handlers of a message, and of a turn: about 64 KiB, and 3 ms
 
 
 def totals(node: Node) -> dict[str, Any]:
-    """Return what is told of a process as a whole."""
+    """Return the figures of a process as a whole."""
     memory = node.memory.statistics()
     return {
         "hub": node.name,
@@ -74,7 +72,6 @@ def totals(node: Node) -> dict[str, Any]:
 
 
 def rows(handlers: Sequence[Handler]) -> list[dict[str, Any]]:
-    """Return what is told of handlers."""
     return [handler.statistics()._asdict() for handler in handlers]
 
 
@@ -126,7 +123,7 @@ class Telling:
         self._is_asking = False
 
     def tick(self) -> None:
-        """Begin, if somebody wants to know, and the last look is over."""
+        """Begin, if there are subscribers and the last look is over."""
         node = self._node
         if self._telling is not None or self._is_asking or not node.core.own_events.is_wanted(STATISTICS_TOPIC):
             return
@@ -139,7 +136,7 @@ class Telling:
             later.then(lambda: self._take(later))
 
     def _take(self, later: Later) -> None:
-        """The processes of the hub have answered; if they have not, the next second asks again."""
+        """Take the answer of the processes of the hub; if it failed, the next second asks again."""
         self._is_asking = False
         if later.error is None:
             found = dict(later.value)
@@ -160,7 +157,6 @@ class Telling:
             self._node.after_turn(self._next)
 
     def _messages(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> Iterator[int]:
-        """Announce one message in each step."""
         for first in range(0, max(1, count), HANDLERS_PER_STEP):
             if first:
                 head.pop("users", None)

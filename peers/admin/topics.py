@@ -1,19 +1,15 @@
-"""`topics`: which topics bring how much, as a tree by their components, a level at a time.
+"""`topics`: rates of topics, as a tree by their components, a level at a time.
 
-Asked as `$hub/topics`, by anybody: of topics that he may not subscribe to he is told nothing, and sums leave them out.
-How many get what stands at a node is told to admins alone. What is counted is the core's (`hub.topic_rates`).
-
-**Where the hub is several processes**, each counts what has come in there, and none what another one passes on. Whoever
-is asked adds up what all of them know of each topic, so that a topic is one, wherever it is published:
+`$hub/topics` answers everybody: sums leave out topics that the asker may not subscribe to. Numbers of subscribers are
+for admins alone. Where the hub is several processes, each counts what has come in there (`hub.topic_rates`), and the
+one that is asked adds up:
 
 ```
-asked ─▶ all: `counted_here`, topics with their rates ─▶ added up ─▶ what he may see ─▶ tree ─▶ rows
-                                                            all: `subscribers_here`, of the rows ─┘
+asked ─▶ all: `counted_here`, topics with their rates ─▶ added up ─▶ what the asker may see ─▶ tree ─▶ rows
+                                                             all: `subscribers_here`, of the rows ─┘
 ```
 
-Cost: about 2 µs a topic that is counted, in steps of `TOPICS_PER_STEP`, and 10 µs for each row of an answer, of which
-there are `ROWS` at most. Of several processes each has the first of these, and 0.2 µs a topic, at once, for passing it
-on; the one that is asked has 1 µs for each topic of each process; the core passes all on, and adds up nothing.
+About 2 µs a counted topic, in steps of `TOPICS_PER_STEP`, and 10 µs for each row of an answer.
 """
 
 from __future__ import annotations
@@ -33,11 +29,9 @@ from peers.admin.state import clock_of
 from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node
 
-ROWS: Final = 256
-"""Most rows in an answer; all others are told together."""
+ROWS: Final = 256  # Most rows in an answer; all others are one row
 
-TOPICS_PER_STEP: Final = 1024
-"""So many topics are looked at in a turn: about 2 ms."""
+TOPICS_PER_STEP: Final = 1024  # Topics in a turn: about 2 ms
 
 _PREFIXES_PER_STEP: Final = 128
 
@@ -111,13 +105,11 @@ def _answered(node: Node, asker: Handler, question: _Question) -> Work[dict[str,
 
 
 def _history(node: Node, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """Return what a topic has brought lately, at all processes together."""
     known = [part["history"] for part in parts if part["history"] is not None]
     return merged(known) | clock_of(node) if known else None
 
 
 def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[Rate]]:
-    """Return the topics that somebody may see, with what all processes together know of each."""
     known: dict[str, Rate] = {}
     for part in parts:
         for number, told in enumerate(part["rates"], 1):

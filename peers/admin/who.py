@@ -1,8 +1,7 @@
-"""`who`: the connections of a hub, a page at a time: who each is, how that is known, and what it has done.
+"""`who`: the connections of a hub, a page at a time: their users, how these are known, and what they have done.
 
-Asked as `$hub/who`. Owner: nobody. Cost: about 8 µs a connection, `PAGE` of them a turn. A page is as things stand
-while it is made; of one connection that is asked for by its id, all prefixes are told, too, up to `PREFIXES`, and what
-it did in the last ten minutes, if that is asked and the hub keeps it (`hub.history`).
+About 8 µs a connection, `PAGE` of them a turn. Of one connection that is asked for by its id, all prefixes are told,
+too, up to `PREFIXES`, and its figures of the last ten minutes on demand (`hub.history`).
 """
 
 from __future__ import annotations
@@ -21,14 +20,11 @@ from peers.admin.steps import in_steps, service
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 
-PAGE: Final = 64
-"""Most connections in an answer, where nothing else is asked for. Sixteen answers are the most of a turn: 5 ms."""
+PAGE: Final = 64  # Most connections in an answer by default. Sixteen answers are the most of a turn: 5 ms
 
-LARGEST_PAGE: Final = 1024
-"""Most connections in an answer: about 400 KiB, made over several turns."""
+LARGEST_PAGE: Final = 1024  # About 400 KiB, made over several turns
 
-PREFIXES: Final = 1000
-"""Most prefixes that are told of one connection."""
+PREFIXES: Final = 1000  # That are told of one connection
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
@@ -56,7 +52,7 @@ def who(node: Node, _: Handler, page: _Page) -> Any:
 
 
 def limit_of(value: Any) -> int:
-    """Return how many connections are asked for at most."""
+    """Return the limit of a question."""
     asked = value.get("limit", PAGE) if isinstance(value, dict) else PAGE
     return min(max(1, asked), LARGEST_PAGE) if isinstance(asked, int) else PAGE
 

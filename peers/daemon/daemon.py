@@ -1,4 +1,4 @@
-"""`Daemon`: the composition root. It opens ports, dials peers, keeps the second hand, and stops in order.
+"""`Daemon`: the composition root. It opens ports, dials peers, does what is due once a second, and stops in order.
 
 ```
 Settings ─▶ Node (core, links, keepalive)
@@ -6,8 +6,6 @@ Settings ─▶ Node (core, links, keepalive)
             ├─ diallers    one task per --peer: to a hub, a Broker endpoint, a Zeek's WebSocket server
             └─ every second: deadlines, `$hub/overflow`, `$hub/statistics`
 ```
-
-Owner of the state: one event loop. Everything else can be built in a test without it.
 """
 
 from __future__ import annotations
@@ -64,12 +62,9 @@ from peers.values import untyped  # noqa: F401 -- needed late, when there may be
 class Part(enum.Enum):
     """Part of a hub."""
 
-    WHOLE = enum.auto()
-    """All of it: a hub of one process."""
-    CORE = enum.auto()
-    """What all workers are linked with; its clients are those that no network brings."""
-    WORKER = enum.auto()
-    """One of several that share the ports."""
+    WHOLE = enum.auto()  # A hub of one process
+    CORE = enum.auto()  # Linked with all workers; it has the clients that no network brings
+    WORKER = enum.auto()  # One of several that share the ports
 
     def is_kept(self, endpoint: Endpoint) -> bool:
         """Return whether this process keeps the port of a listener for others, and accepts nobody there."""
@@ -80,40 +75,32 @@ class Part(enum.Enum):
         return self is not Part.WORKER or endpoint.scheme.is_for_clients
 
 
-RESERVED_DESCRIPTORS = 64
-"""File descriptors kept for listeners, logs, links and the event loop, out of the process's limit."""
+RESERVED_DESCRIPTORS = 64  # Kept for listeners, logs, links and the event loop, out of the process's limit
 
-_OPEN_MAX = 10_240
-"""The most that macOS lets a process open, whatever it says its limit is."""
+_OPEN_MAX = 10_240  # The most that macOS lets a process open, whatever it says its limit is
 
+# Where the process may open fewer descriptors than it should, one in so many at most is for shared memory
 _SHARED_PART = 8
-"""Where the process may open fewer descriptors than it should, one in so many at most is for shared memory."""
 
-_NEWCOMERS_PART = 4
-"""One in so many of the rest at most is then for those that have not said yet who they are."""
+_NEWCOMERS_PART = 4  # One in so many of the rest at most is then for newcomers
 
 _TICK_S = 1.0
 
+# How often a journal or stores without room are opened again: the hub waits meanwhile, for up to 0.2 s where segments
+# or stores are read
 _TRY_AGAIN_S = 5.0
-"""How often what there was no room for is opened again: the hub waits meanwhile, for up to 0.2 s where segments or
-stores that are there are read."""
 
 
 class Prepared(NamedTuple):
     """What a reload is going to change, read and found to be all right."""
 
-    settings: Settings
-    """Those of the hub, with what a reload takes of the new ones."""
+    settings: Settings  # The old ones with the live keys of the new ones
     origins: Mapping[str, str]
-    """Where each of them came from."""
     users: Users
-    tls: ssl.SSLContext | None
-    """What listeners on `tls://` and `wss://` show; None while there is none of them."""
+    tls: ssl.SSLContext | None  # Of listeners on `tls://` and `wss://`
     vouching: Vouching
-    applied: list[str]
-    """The keys that have changed and are taken."""
-    needs_restart: list[str]
-    """The keys that have changed and are not."""
+    applied: list[str]  # Changed keys that are taken
+    needs_restart: list[str]  # Changed keys that are not
 
 
 class Daemon:
@@ -150,32 +137,29 @@ class Daemon:
         # When it, and stores, are opened again where there was no room, of the loop's clock.
         self._next_try_s = 0.0
         self._memory_watch = MemoryWatch(self.node.memory)
-        self._told_of_memory = False
-        """Whether the log was told last that there is too little memory."""
+        self._told_of_memory = False  # Whether the log was told last that there is too little memory
         self._tls: ssl.SSLContext | None = None
         """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
-        self._vouching = Vouching()
-        """Which certificates are good, as of the last reload."""
-        self._mechanisms = NO_CURVE
-        """By which nodes of Zeek clusters are spoken with; set at the start."""
+        self._vouching = Vouching()  # Which certificates are good, as of the last reload
+        self._mechanisms = NO_CURVE  # By which nodes of Zeek clusters are spoken with; set at the start
         self._telling = Telling(self.node)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
     def listen(self) -> tuple[Endpoint, ...]:
-        """Where the hub is to listen, as was set."""
+        """The endpoints of the settings."""
         return self._loaded.listen
 
     async def start(self) -> None:
         """Listen and dial.
 
         Raises:
-            ListenError: An address cannot be listened on; nothing is left open.
-            TlsError: TLS cannot be set up as the settings say; nothing is left open.
-            ConfigError: CURVE cannot be set up as the settings say; nothing is left open.
-            JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
-            StorageError: A store cannot be opened; nothing is left open.
-            UsageError, RejectedError: What the settings call a store is none; what they ask for is not installed.
+            ListenError: An address cannot be listened on; nothing is left open, as with all errors.
+            TlsError: TLS cannot be set up as the settings say.
+            ConfigError: CURVE cannot be set up as the settings say.
+            JournalCorruptError, JournalUnavailableError: The journal cannot be opened.
+            StorageError: A store cannot be opened.
+            UsageError, RejectedError: A store of the settings is none; what they ask for is not installed.
         """
         self._fit_descriptors()
         settings = self.node.settings
@@ -232,7 +216,6 @@ class Daemon:
                 connection.end(CloseCode.GOING_AWAY, "the stores of this hub are open, and with them it has another id")
 
     def _open_what_had_no_room(self) -> None:
-        """Try again to open the journal, and stores, for which there was no room when the hub started."""
         node = self.node
         if node.draining or node.second_s < self._next_try_s:
             return
@@ -243,7 +226,6 @@ class Daemon:
             self._open_stores()
 
     async def _open(self, endpoint: Endpoint) -> None:
-        """Listen, or keep the port for those that do."""
         if endpoint.scheme is Scheme.ZEEK_ZMQ:
             self.endpoints.append(await self._open_cluster(endpoint))
         elif self.part.is_kept(endpoint):
@@ -263,7 +245,6 @@ class Daemon:
         return dataclasses.replace(first, xsub=second.port)
 
     async def _bind(self, endpoint: Endpoint, make: Callable[[], asyncio.BaseProtocol]) -> Endpoint:
-        """Listen; return the endpoint with the port that was picked."""
         server, bound = await bind(
             endpoint,
             make,
@@ -279,7 +260,7 @@ class Daemon:
         """Stop accepting, write out what is queued within the grace period, close with 1001; cut off what is left.
 
         Args:
-            until_s: When the grace period ends, of the loop's clock; `limits.drain_s` from now if it is not said.
+            until_s: When the grace period ends, of the loop's clock; by default `limits.drain_s` from now.
             others: Waits for the other processes of this hub, until they have what was published here.
         """
         node = self.node
@@ -314,7 +295,7 @@ class Daemon:
         await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Write what this turn has brought, and wait until what was taken to be recorded is, and is confirmed."""
+        """Write what this turn has brought, and wait until it is recorded and confirmed."""
         self.node.core.flush()
         await self.node.journal.settle()
 
@@ -338,8 +319,7 @@ class Daemon:
         """Take over what was prepared: for connections to come, and for what is due from now on.
 
         Returns:
-            The keys that have changed and are in force, and those that have changed but need a restart: of these the
-            old values stay in force.
+            The keys that have changed and are in force, and those that have changed but need a restart.
         """
         node, settings = self.node, prepared.settings
         if self._tls is not None:
@@ -353,7 +333,7 @@ class Daemon:
         return prepared.applied, prepared.needs_restart
 
     async def review(self, *, was_open: bool) -> int:
-        """Give all who are connected the rights that they have now, and close those who are nobody any more.
+        """Give all connections the rights that they have now, and close those whose users are gone.
 
         Args:
             was_open: Whether there were no users before.
@@ -364,7 +344,6 @@ class Daemon:
         return await review(self.node, self._vouching, was_open=was_open)
 
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        """Return the context of a listener; all that show the hub's own certificate have one together."""
         settings = self.node.settings
         if endpoint.scheme is Scheme.ZEEK:
             return broker_tls.server_context(settings.zeek)
@@ -375,12 +354,10 @@ class Daemon:
         return self._tls
 
     def _fail_tls(self, address: str, reason: str) -> None:
-        """A far side has connected to a listener with TLS, and no handshake came about."""
         self.node.tls_failures += 1
         self._log.warning("TLS handshake failed", address=address, reason=reason)
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes a connection of a listener, behind its handshake where there is TLS."""
         make, context = self._plain_maker(endpoint), self._tls_of(endpoint)
         if context is None:
             return make
@@ -415,7 +392,7 @@ class Daemon:
         return lambda: tcp_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
 
     async def take(self, sock: socket.socket) -> None:
-        """Serve whoever holds the other end of a pair of connected Unix sockets, which is in this process.
+        """Serve the other end of a pair of connected Unix sockets, which is in this process.
 
         Args:
             sock: Does not block; owned by the hub from now on.
@@ -428,7 +405,7 @@ class Daemon:
 
         Args:
             sock: Does not block; owned by the hub from now on.
-            address: What the far side is called, for people.
+            address: Of the far side, for people.
             dialled: Whether this side says HELLO first; the other one must not.
 
         Returns:
@@ -457,7 +434,7 @@ class Daemon:
         return hub_dialler(self.node, peer, self.node.settings.queue, address=address)
 
     def _tell_exposure(self) -> None:
-        """Warn of listeners whom strangers may use, and note by which names browsers may ask for them."""
+        """Warn of listeners that strangers may use, and note the names by which browsers may ask for them."""
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
         role = self.node.access.anonymous
@@ -469,14 +446,13 @@ class Daemon:
         return endpoint.queue.applied_to(self.node.settings.queue)
 
     def _shed(self) -> None:
-        """Count, and log, that a connection was closed because no descriptor was left for it."""
         self.node.admission.shed += 1
         self._log.warning("connection closed: no file descriptor is left", so_far=self.node.admission.shed)
 
     def _fit_descriptors(self) -> None:
         """Keep the limits of connections below what the process may open, so that running out is never a surprise.
 
-        What is kept beside them (`RESERVED_DESCRIPTORS`) is for those who are served: journal, readers, files.
+        What is kept beside them (`RESERVED_DESCRIPTORS`) is for journal, readers, files.
         """
         places, limits = self.node.admission, self.node.settings.limits
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
@@ -555,14 +531,12 @@ class Daemon:
             self._journal.tick()
 
     def _tell_of_drops(self, now_s: float) -> None:
-        """Announce and log what each handler has dropped."""
         for event in self.node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
             self.node.pulse.lose(math.floor(now_s), event.value)
 
     def _tell_of_memory(self) -> None:
-        """Log when there begins to be too little memory, and when there is enough again."""
         statistics = self.node.memory.statistics()
         if statistics.is_over is self._told_of_memory:
             return

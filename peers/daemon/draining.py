@@ -7,12 +7,9 @@ $hub/drain ─▶ nobody is admitted, /readyz says 503
            ─▶ all have gone, or `drain.time_s` is over ─▶ the hub stops, as SIGTERM stops it
 ```
 
-Clients that are all told at once come back at once, to the next hub or to this one when it has started anew. So they
-are told over a time, and each is told to wait a time of its own, drawn between 0 and `drain.retry_after_s`. Clients
-that do not know of that come back as they always do. Links stay until the end: what those publish who are still here
-goes on.
-
-Owner: the process, once. SIGTERM stops the hub in the middle of it.
+Clients that are closed at once come back at once. So they are closed over a time, each with a time to wait, drawn
+between 0 and `drain.retry_after_s`. Links stay until the end: messages of remaining clients go on. SIGTERM stops the
+hub in the middle of it.
 """
 
 from __future__ import annotations
@@ -29,14 +26,11 @@ from peers.node.audit import By
 from peers.node.node import HUB_STOPS, Node, connection_of
 from peers.wire.reasons import with_retry
 
+# Time between groups of clients: two at the default rate, and 200 at the largest one, which takes 10 ms of a turn
 _GROUP_S: Final = 0.02
-"""Clients are told in groups, so many seconds apart: two at a time at the default rate, and 200 at the largest one,
-which takes 10 ms of a turn."""
 
 
-_ANSWERED_S: Final = 2.0
-"""How long a client is kept, from its turn on, so that what it has asked, or was asked, is answered, seconds. Whoever
-asks all the time is not kept for longer."""
+_ANSWERED_S: Final = 2.0  # How long a client is kept, from its turn on, for pending requests of it or to it
 
 
 class Draining:
@@ -45,7 +39,7 @@ class Draining:
     Args:
         node: Whose clients are moved off.
         stop: Called once they have gone, or their time is over.
-        settle: Waits until what clients wanted to be recorded is, so that they are told before they are closed.
+        settle: Waits until messages of clients are recorded, so that they are confirmed before the close.
         random_source: Where the times to wait are drawn from.
     """
 
@@ -60,23 +54,22 @@ class Draining:
         self._stop = stop
         self._settle = settle
         self._random = random_source or random.Random()  # noqa: S311 -- spread, not secrecy
-        self._task: asyncio.Task[None] | None = None
-        """Runs from `begin` on."""
+        self._task: asyncio.Task[None] | None = None  # Runs from `begin` on
+        # Number of a client with pending requests at its turn → until when it is kept
         self._answered_until_s: dict[int, float] = {}
-        """Until when clients are kept that have requests pending when it is their turn, by the number of the client."""
 
     def answer(self, handler: By | None, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- whatever is asked with
-        """Answer a request to `$hub/drain`: begin, and tell how many clients there are and how long it takes, about."""
+        """Answer a request to `$hub/drain`: begin, and return the `outlook`."""
         self.begin(handler)
         return self.outlook()
 
     def outlook(self) -> dict[str, Any]:
-        """Tell how many clients there are and how long it takes, about."""
+        """Return how many clients there are and how long it takes, about."""
         clients = len(self._clients())
         return {"clients": clients, "seconds": round(clients / self._node.settings.drain.clients_per_s, 1)}
 
     def begin(self, by: By | None) -> None:
-        """Begin to move clients off; it does nothing where that has begun."""
+        """Begin to move clients off, if that has not begun."""
         if self._task is not None:
             return
         node = self._node
@@ -87,13 +80,11 @@ class Draining:
         self._task = node.loop.create_task(self._run(clients), name="drain")
 
     async def cancel(self) -> None:
-        """Move nobody off any more."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
     def _has_clients(self) -> bool:
-        """Return whether some are still there, such as those whose queues have not run out."""
         return any(True for _ in self._those_left())
 
     def _clients(self) -> deque[Handler]:
@@ -122,7 +113,6 @@ class Draining:
         self._stop()
 
     def _is_awaited(self, handler: Handler) -> bool:
-        """Return whether a client waits for an answer, or owes one, and its time for that is not over."""
         if not self._node.core.requests.has_pending(handler):
             return False
         now_s = self._node.loop.time()

@@ -5,10 +5,9 @@ log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one ha
 asyncio, websockets ...          ------------->     ^
 ```
 
-Invariants: values from a peer cannot forge a line or steer a terminal: in text, characters that do not print are
-escaped and tracebacks are indented; JSON is ASCII. Values are bounded, and so are the lines a second of each event;
-lines dropped for that are counted and told. Cost: about 40 µs a line, 12 µs one that the limit drops.
-`configure` may be called again (SIGHUP) and replaces what it set.
+Values from a peer cannot forge a line or steer a terminal: in text, characters that do not print are escaped and
+tracebacks are indented; JSON is ASCII. Values are bounded, and so are the lines a second of each event; suppressed
+lines are counted and reported. About 40 µs a line. `configure` may be called again (SIGHUP) and replaces what it set.
 """
 
 from __future__ import annotations
@@ -37,52 +36,39 @@ _HANDLER_NAME = "topichub"
 
 _OWN_LOGGERS = ("hub", "peers")
 
+# Libraries whose debug lines hold whole requests and messages, and so tokens and `Authorization`
 _TALKATIVE_LOGGERS = ("websockets",)
-"""Libraries whose lines of level debug hold whole requests and messages, and so tokens and `Authorization`."""
 
-_NAME_CHARACTERS = 200
-"""How much of an event tells it from others."""
+_NAME_CHARACTERS = 200  # How much of an event tells it from others
 
 _TRACEBACK_CHARACTERS = 32_768
-"""How much of a traceback is shown."""
 
-_VALUE_CHARACTERS = 2048
-"""A topic of the greatest length and a URL are shown in full."""
+_VALUE_CHARACTERS = 2048  # A topic of the greatest length and a URL are shown in full
 
-_ITEMS = 32
-"""Most items shown of a list or map."""
+_ITEMS = 32  # Most items shown of a list or map
 
-_DEPTH = 3
-"""How many levels of lists within lists are shown."""
+_DEPTH = 3  # Shown levels of lists within lists
 
-_LINES_PER_S = 10.0
-"""Lines of one event in the long run: more than a person reads, and less than fills a disk unnoticed."""
+_LINES_PER_S = 10.0  # Of one event in the long run: more than a person reads, and less than fills a disk unnoticed
 
-_BURST_LINES = 50
-"""Lines of one event after silence, so that a start with many listeners or a small storm is logged in full."""
+_BURST_LINES = 50  # Of one event after silence, so that a start with many listeners or a small storm is logged in full
 
-_NAMES = 1024
-"""How many events are told apart; the hub has tens, but a library may put variable text into its own."""
+_NAMES = 1024  # How many events are told apart; the hub has tens, but a library may put variable text into its own
 
 _OTHER_NAMES = "(other events)"
 
 
 @dataclass(slots=True)
 class _Bucket:
-    """The lines that one event may still log."""
-
-    lines: float
-    """How many these are; each line takes one, and time brings them back."""
+    lines: float  # That may be logged; each line takes one, and time brings them back
     filled_s: float
-    """The time up to which that has happened."""
-    suppressed: int = 0
-    """How many lines were dropped and not told yet."""
+    suppressed: int = 0  # Lines that were dropped and not reported yet
 
 
 class RateLimit:
-    """Admits so many lines a second of each event; what is above is counted instead of logged.
+    """Admits so many lines a second of each event; the others are counted instead of logged.
 
-    Knows no clock: times are arguments, in seconds of any clock that does not go back.
+    Times are arguments, in seconds of a monotonic clock.
 
     Args:
         lines_per_s: Lines of one event in the long run, above 0.
@@ -109,11 +95,9 @@ class RateLimit:
     def admit(self, event: str, now_s: float) -> int | None:
         """Ask whether a line may be logged.
 
-        O(1).
-
         Returns:
-            None if the line is to be dropped, else the number of lines of this event that were dropped since the last
-            one that was admitted or reported.
+            None if the line is to be dropped, else how many lines of this event were dropped since the last admitted or
+            reported one.
         """
         bucket = self._bucket(event, now_s)
         self._fill(bucket, now_s)
@@ -126,10 +110,10 @@ class RateLimit:
         return suppressed
 
     def take_suppressed(self, now_s: float) -> dict[str, int]:
-        """Return the number of dropped lines for each event that has some not told yet, and count them as told.
+        """Return, and reset, the number of dropped lines for each event.
 
-        It is called now and then, so that the end of a storm is told even if its event never comes again. Events that
-        have been silent for long are forgotten.
+        It is called now and then, so that the end of a storm is reported even if its event never comes again. Events
+        that have been silent for long are forgotten.
         """
         told = {event: bucket.suppressed for event, bucket in self._buckets.items() if bucket.suppressed}
         for event, bucket in list(self._buckets.items()):
@@ -140,7 +124,6 @@ class RateLimit:
         return told
 
     def _bucket(self, event: str, now_s: float) -> _Bucket:
-        """Return the allowance of an event: its own, or where too many are told apart the common one."""
         bucket = self._buckets.get(event)
         if bucket is None:
             name = event if len(self._buckets) < self._names else _OTHER_NAMES
@@ -148,7 +131,6 @@ class RateLimit:
         return bucket
 
     def _fill(self, bucket: _Bucket, now_s: float) -> None:
-        """Give an event the lines that time has brought."""
         passed_s = max(0.0, now_s - bucket.filled_s)
         bucket.lines = min(float(self._burst_lines), bucket.lines + passed_s * self._lines_per_s)
         bucket.filled_s = max(bucket.filled_s, now_s)
@@ -161,17 +143,16 @@ def configure(
     clock: Callable[[], float] = time.monotonic,
     environ: Mapping[str, str] | None = None,
 ) -> RateLimit:
-    """Send all logs of this process to `stream`, in the form and from the level that the settings say.
+    """Send all logs of this process to `stream`, in the form and from the level of the settings.
 
     Libraries are heard from "warning" up, unless the level is "debug"; what a client has sent is not shown even then,
-    because it may hold secrets. Lines of level debug are not limited in rate: whoever asks for them wants all of them.
+    because it may hold secrets. Lines of level debug are not limited in rate.
 
     Args:
         settings: Level and form, and how much a queue holds.
         stream: Where the lines go; None for standard error. A queue tells in the same form what it drops.
-        limit: The limit to obey; None for one of the usual size. At a reload it is the one in force, else what that has
-            counted is not told.
-        clock: Returns seconds, and never goes back.
+        limit: The limit to obey; None for one of the usual size. At a reload it is the one in force.
+        clock: A monotonic clock, seconds.
         environ: NO_COLOR in it turns colours off (no-color.org); the environment of the process if None.
 
     Returns:
@@ -204,22 +185,19 @@ def configure(
 
 
 def report_suppressed(limit: RateLimit, now_s: float) -> None:
-    """Log how many lines were dropped and not told yet, if any: one line for all events.
-
-    For the daemon to call every few seconds, and last of all when it stops.
-    """
+    """Log how many lines were dropped and not reported yet, if any: one line for all events."""
     if told := limit.take_suppressed(now_s):
         log: BoundLogger = structlog.stdlib.get_logger(__name__)
         log.warning("log lines suppressed", lines=sum(told.values()), events=told)
 
 
 def log_statistics(queue: OutputQueue, limit: RateLimit) -> LogStatistics:
-    """Return how the log of a process does: what waits, what there was no room for, and what was left out."""
+    """Return the statistics of the log of a process."""
     return queue.statistics()._replace(suppressed_lines_total=limit.suppressed_lines)
 
 
 def _dropped(lines: int) -> logging.LogRecord:
-    """Return what is told where lines are missing, as structlog hands its own to `ProcessorFormatter`.
+    """Return the record that stands for missing lines, as structlog hands its own to `ProcessorFormatter`.
 
     It is no line that is logged: it must be there whatever the level is, and stand where it belongs.
     """
@@ -229,7 +207,6 @@ def _dropped(lines: int) -> logging.LogRecord:
 
 
 def _install(handler: logging.Handler, level: int) -> None:
-    """Put our handler in the place of the one we put there before; leave those of others alone."""
     root = logging.getLogger()
     for old in [old for old in root.handlers if old.get_name() == _HANDLER_NAME]:
         root.removeHandler(old)
@@ -242,8 +219,6 @@ def _install(handler: logging.Handler, level: int) -> None:
 
 
 def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:
-    """Make the filter of the handler; it leaves the number of dropped lines in the record."""
-
     def admits(record: logging.LogRecord) -> bool:
         if record.levelno <= logging.DEBUG:
             return True
@@ -257,7 +232,6 @@ def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logg
 
 
 def _text_form(*, colours: bool) -> logging.Formatter:
-    """Make the form for people."""
     styles = ConsoleRenderer.get_default_column_styles(colors=colours)
     levels = ConsoleRenderer.get_default_level_styles(colors=colours)
 
@@ -283,7 +257,6 @@ def _text_form(*, colours: bool) -> logging.Formatter:
 
 
 def _json_form() -> logging.Formatter:
-    """Make the form for programs."""
     renderer = structlog.processors.JSONRenderer(serializer=json.dumps, allow_nan=False)
     return ProcessorFormatter(
         processors=[_common_fields(None), structlog.processors.format_exc_info, _plain_fields, renderer]
@@ -291,8 +264,6 @@ def _json_form() -> logging.Formatter:
 
 
 def _common_fields(time_format: str | None) -> Processor:
-    """Make the processor that begins each line: time (UTC and RFC 3339 without a format), level, event, logger."""
-
     def fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
         record: logging.LogRecord = line.pop("_record")
         line.pop("_from_structlog")
@@ -320,12 +291,10 @@ def _indent_traceback(_logger: WrappedLogger, _method: str, line: EventDict) -> 
 
 
 def _escape_keys(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-    """Escape the names of fields; values are escaped by the columns."""
     return {_escaped(key): value for key, value in line.items()}
 
 
 def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
-    """Turn values into what JSON has; JSON itself escapes control characters and all that is not ASCII."""
     return {
         _escaped(field): _shortened(str(value), _TRACEBACK_CHARACTERS)
         if field in {"exception", "stack"}
@@ -335,12 +304,10 @@ def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> Even
 
 
 def _sentence(value: object) -> str:
-    """Write the event: words, not quoted."""
     return _escaped(_shortened(str(value), _VALUE_CHARACTERS))
 
 
 def _shown(value: object) -> str:
-    """Write a value behind its key: as it is if that is clear, else quoted."""
     plain = _bounded(value)
     if not isinstance(plain, str):
         return _escaped(str(plain))
@@ -357,7 +324,6 @@ def _bounded(value: object) -> Any:
 
 
 def _plain(value: object, depth: int) -> Any:
-    """Turn a value into plain JSON, so many levels deep."""
     if depth and isinstance(value, dict):
         shown = {_escaped(str(key)): _plain(item, depth - 1) for key, item in list(value.items())[:_ITEMS]}
         return shown if len(value) <= _ITEMS else {**shown, "...": f"{len(value) - _ITEMS} more"}
@@ -368,7 +334,6 @@ def _plain(value: object, depth: int) -> Any:
 
 
 def _plain_scalar(value: object) -> Any:
-    """Turn a value into plain JSON without looking into lists and maps."""
     match value:
         case None | bool():
             return value
@@ -397,7 +362,6 @@ def _escaped(text: str) -> str:
 
 
 def _shortened(text: str, most_characters: int) -> str:
-    """Leave the middle out of a long text, and say so."""
     if len(text) <= most_characters:
         return text
     half = most_characters // 2

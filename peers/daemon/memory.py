@@ -1,7 +1,7 @@
 """Memory of the process: malloc keeps what one read frees, and the garbage collector does not stop the hub.
 
-A read allocates up to 256 KiB and frees it a moment later. glibc gives such a block back to the kernel at once, and
-the next read pays for it again: half of all CPU time at full speed (0.24 µs a message, 0.12 with the thresholds here).
+A read allocates up to 256 KiB and frees it a moment later. glibc gives such a block back to the kernel at once, and the
+next read pays for it again: half of all CPU time at full speed.
 
 Python's collector walks over all live objects: with 9,000 idle clients 20 to 120 ms. So once a second what has survived
 is frozen, and a collection walks over what one second has brought. Frozen objects are still freed by their reference
@@ -18,8 +18,7 @@ from collections.abc import Iterator
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-_KEPT_BYTES = 16 * 1024 * 1024
-"""One frame of the largest usual size, and a turn's worth of reads."""
+_KEPT_BYTES = 16 * 1024 * 1024  # One frame of the largest usual size, and a turn's worth of reads
 
 
 def keep_freed_memory() -> bool:
@@ -31,19 +30,17 @@ def keep_freed_memory() -> bool:
     return bool(mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES))
 
 
+# Fewer closed connections are not worth a walk: thousands may leave in a second, and no cycles are found
 CLOSED_LEAST = 50_000
-"""Fewer closed connections are not worth a walk: thousands may leave in a second, and nothing of them is found."""
 
-_YOUNG = 1
-"""The younger two of the collector's three generations."""
+_YOUNG = 1  # The younger two of the collector's three generations
 
 
 class GarbageWatch:
     """Decides each second whether to freeze what has survived, and whether to walk over everything."""
 
     def __init__(self) -> None:
-        self._closed_before = 0
-        """How many connections had been closed when everything was walked over last."""
+        self._closed_before = 0  # How many connections had been closed when everything was walked over last
         gc.collect()
         gc.freeze()
 
@@ -53,7 +50,7 @@ class GarbageWatch:
         Args:
             open_connections: How many there are.
             closed_connections: How many were closed since the start.
-            is_memory_short: Then nothing closed is left behind, however little it is.
+            is_memory_short: Then everything is walked over after any closed connection.
         """
         if not gc.isenabled():
             return

@@ -4,10 +4,9 @@
 log, print, tracebacks ── write ──▶ queue of `limit_bytes` ──▶ thread of a `QueueListener` ──▶ pipe, file, terminal
 ```
 
-Invariants: `write` never blocks and never raises because of the descriptor. Lines keep their order and are written
-whole. Without room, lines are dropped and counted until half of the room is free; one line at their place tells how
-many. A line that cannot be written is tried again once a second. `end` waits `END_S` for the last lines.
-A worker has queues of its own. Bound: `limit_bytes` and one line.
+`write` never blocks and never raises because of the descriptor. Lines keep their order and are written whole. Without
+room, lines are dropped and counted until half of the room is free; one line at their place tells how many. A line that
+cannot be written is tried again once a second. `end` waits `END_S` for the last lines. A worker has queues of its own.
 """
 
 from __future__ import annotations
@@ -25,22 +24,17 @@ from typing import Any, Final, TextIO
 
 from peers.node.node import LogStatistics
 
+# How long a process waits for its last lines to be written: less than the core lets a worker take to end
 END_S: Final = 1.0
-"""How long a process waits for its last lines to be written, seconds: less than the core lets a worker take to end."""
 
-_AGAIN_S: Final = 1.0
-"""When a failed write is tried again, seconds."""
+_AGAIN_S: Final = 1.0  # When a failed write is tried again
 
-_UNSET_BYTES: Final = 1024 * 1024
-"""The limit until there are settings."""
+_UNSET_BYTES: Final = 1024 * 1024  # The limit until there are settings
 
-_PIECE_CHARACTERS: Final = 64 * 1024
-"""A line that is written in pieces is put together up to here; what is longer goes on as it is."""
+_PIECE_CHARACTERS: Final = 64 * 1024  # A line that is written in pieces is put together up to here
 
 
 class _Listener(QueueListener):
-    """The standard library's thread, for lines in place of records."""
-
     def __init__(self, lines: SimpleQueue[Any], handle: Callable[[bytes], None]) -> None:
         super().__init__(lines)
         self.handle = handle  # type: ignore[assignment,method-assign]
@@ -76,28 +70,23 @@ class OutputQueue(io.TextIOBase):
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        """Encoding of the stream."""
         return self._stream.encoding
 
     @property
     def errors(self) -> str:  # type: ignore[override]
-        """No text is refused."""
         return "backslashreplace"
 
     def fileno(self) -> int:
-        """Return the descriptor."""
         return self._descriptor
 
     def isatty(self) -> bool:
-        """Whether it is a terminal."""
         return self._stream.isatty()
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def adopt(self, limit_bytes: int, tell: Callable[[int], str]) -> None:
-        """Set the limit, and the function that makes the line which tells how many lines are missing."""
+        """Set the limit, and the function that makes the line about missing lines."""
         with self._changed:
             self._limit_bytes, self._tell = limit_bytes, tell
 
@@ -119,7 +108,6 @@ class OutputQueue(io.TextIOBase):
         return len(text)
 
     def statistics(self) -> LogStatistics:
-        """Return how much waits, how much was dropped, and why."""
         with self._changed:
             trouble = self._failure and f"the log cannot be written: {self._failure}"
             if self._untold_lines and not trouble:

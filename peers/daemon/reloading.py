@@ -3,13 +3,11 @@
 ```
 SIGHUP, $hub/reload ─▶ in a thread: settings, users, certificates are read and compiled ─▶ something is wrong: one line
                                                          └─▶ in one turn: all are swapped
-                                                                └─▶ everybody is looked at anew ─▶ what has changed
+                                                                └─▶ all connections are reviewed ─▶ what has changed
 ```
 
-Reading a policy of 100,000 rules takes a second, in which the hub goes on.
-
-Owner: the process. One reload at a time: a request meanwhile fails, and a signal meanwhile is done afterwards. Not
-here: what each part does with what is new (`peers.daemon.daemon`, `peers.daemon.reviewing`).
+Reading a policy of 100,000 rules takes a second, in which the hub goes on. One reload at a time: a request meanwhile
+fails, and a signal meanwhile is done afterwards.
 """
 
 from __future__ import annotations
@@ -32,26 +30,22 @@ from peers.daemon.sources import Loaded
 from peers.node.audit import By
 from peers.node.whole import awaited
 
-MANY: Final = 10
-"""So many connections any reload may close."""
+MANY: Final = 10  # So many connections any reload may close
 
 
 class Reloaded(NamedTuple):
     """What a reload has done."""
 
-    changed: list[str]
-    """The keys that have changed and are in force."""
-    needs_restart: list[str]
-    """The keys that have changed but need a restart: of these the old values stay in force."""
-    closed: int
-    """How many connections were closed, since nobody knows their users any more."""
+    changed: list[str]  # Keys that have changed and are in force
+    needs_restart: list[str]  # Keys that have changed but need a restart
+    closed: int  # Connections that were closed, as their users are gone
 
 
 class Reloading:
     """Reads again what a daemon was started with.
 
     Args:
-        daemon: Which.
+        daemon: The daemon.
         load: Reads the settings; called in a thread.
         applied: Called once new settings are in force.
         manager: Is told when a reload begins and ends.
@@ -72,12 +66,9 @@ class Reloading:
         self._applied = applied
         self._forced = forced
         self._manager = manager or ServiceManager()
-        self._task: asyncio.Task[None] | None = None
-        """The reload that is under way; None while there is none."""
-        self._letting_go: asyncio.Task[None] | None = None
-        """The end of the policy that was replaced last; None before the first."""
-        self._is_due = False
-        """Whether a signal has come meanwhile."""
+        self._task: asyncio.Task[None] | None = None  # The reload that is under way
+        self._letting_go: asyncio.Task[None] | None = None  # Frees the policy that was replaced last
+        self._is_due = False  # Whether a signal has come meanwhile
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     def signal(self) -> None:
@@ -148,10 +139,10 @@ class Reloading:
         return Reloaded(changed, needs_restart, closed)
 
     async def _check(self, prepared: Prepared) -> None:
-        """Look at how many connections the new policy would close: a mistake in it must not close most of them.
+        """Check that the new policy would not close too many connections by a mistake.
 
         Raises:
-            UsageError: Too many.
+            UsageError: It would.
         """
         node = self._daemon.node
         parts = [identities(node)] if node.whole is None else await awaited(node.whole.ask("identities"))
@@ -176,16 +167,11 @@ class Reloading:
 
 
 _LOOK_S = 0.1
-_PATIENCE_S = 60.0
-"""How long routes and handlers may hold what was decided by the old policy, which they let go of in steps, too, s."""
+_PATIENCE_S = 60.0  # How long routes and handlers may keep the old policy, which they free in steps, too
 
 
 class Remains:
-    """One policy that is going to be replaced.
-
-    Args:
-        policy: The caller must not hold it for longer than until it is replaced.
-    """
+    """A policy that is going to be replaced, which frees itself in steps."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = weakref.ref(policy)
@@ -199,7 +185,7 @@ class Remains:
             self._pieces.reverse()
 
     async def let_go(self) -> None:
-        """Wait until nobody else holds the policy, and let go of it."""
+        """Wait until nothing else keeps the policy, and free it."""
         looks = int(_PATIENCE_S / _LOOK_S)
         while self._policy() is not None and looks:
             looks -= 1

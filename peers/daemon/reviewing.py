@@ -1,15 +1,12 @@
-"""`review`: after a reload, everybody who is connected is looked at anew.
+"""`review`: after a reload, all connections are judged again.
 
 ```
-users adopted ─▶ every connection, some a turn ─┬─ is nobody any more ─▶ closed with 4403
-                                               └─ still somebody ─────▶ new rights: what is not granted is taken away
+users adopted ─▶ every connection, some a turn ─┬─ its user is gone ─▶ closed with 4403
+                                               └─ still known ──────▶ new rights: what is not granted is taken away
 ```
 
-Who comes meanwhile is recognised by the new users already. The core's routes forget at once what the old policy had
-decided, and each handler is judged by its old rights until its turn comes.
-
-Owner: the daemon, one for each reload. Cost: 5 to 30 µs a connection, `_STEP` of them a turn. Not here: what is taken
-away of a handler, and in which steps (`hub.authority`).
+New connections are recognised by the new users already. The core's routes forget at once what the old policy had
+decided, and each handler is judged by its old rights until its turn comes. 5 to 30 µs a connection.
 """
 
 from __future__ import annotations
@@ -30,8 +27,7 @@ from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import Users
 
-_STEP = 100
-"""How many connections are looked at in a turn: 3 ms."""
+_STEP = 100  # Connections in a turn: 3 ms
 
 _GONE = "your user is gone, or what you have shown is not known any more"
 _NO_PEER = "your user may not be a peer hub any more"
@@ -44,12 +40,10 @@ _END_OF_LIST = b"-----END X509 CRL-----"
 
 
 class Vouching(NamedTuple):
-    """Which certificates of far sides are good. OpenSSL asks that only of those that come."""
+    """Which certificates of far sides are good. OpenSSL asks that only of new connections."""
 
-    authorities: frozenset[bytes] = frozenset()
-    """Those of `tls.ca`, DER; empty for whichever OpenSSL takes."""
-    revoked: frozenset[tuple[bytes, int]] = frozenset()
-    """By issuer, DER, and serial number."""
+    authorities: frozenset[bytes] = frozenset()  # Those of `tls.ca`, DER; empty for the defaults of OpenSSL
+    revoked: frozenset[tuple[bytes, int]] = frozenset()  # By issuer, DER, and serial number
 
     @classmethod
     def read(cls, settings: TlsSettings) -> Vouching:
@@ -64,7 +58,7 @@ class Vouching(NamedTuple):
         return cls(frozenset(context.get_ca_certs(binary_form=True)), frozenset(_revoked(settings.crl)))
 
     def is_good(self, tls: Any) -> bool:
-        """Return whether the certificate that the far side of an `ssl.SSLObject` has shown is good; so is none."""
+        """Return whether the certificate of the far side of an `ssl.SSLObject` is good; no certificate is."""
         leaf = tls.getpeercert(binary_form=True)
         if leaf is None:
             return True
@@ -74,7 +68,6 @@ class Vouching(NamedTuple):
 
 
 def _root(tls: Any) -> bytes | None:
-    """Return the authority, DER, that has vouched in the handshake; None where none was asked for."""
     if hasattr(tls, "get_verified_chain"):  # from Python 3.13 on
         chain = tls.get_verified_chain()
     else:
@@ -83,7 +76,6 @@ def _root(tls: Any) -> bytes | None:
 
 
 def _number(certificate: bytes) -> tuple[bytes, int]:
-    """Return issuer and serial number of a certificate."""
     from cryptography.x509 import load_der_x509_certificate  # noqa: PLC0415 -- few hubs have revocation lists
 
     loaded = load_der_x509_certificate(certificate)
@@ -116,15 +108,12 @@ def judge_certificate(connection: Connected, vouching: Vouching) -> bool:
 
 
 async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> int:
-    """Look at all connections that are there now.
+    """Judge all connections that are there now; return how many were closed.
 
     Args:
         node: Whose users have changed.
         vouching: Which certificates are good now.
-        was_open: Whether it had none before: whoever came then was not asked, and comes again.
-
-    Returns:
-        How many were closed.
+        was_open: Whether there were no users before: connections from then were not asked, and come again.
     """
     closed = 0
     for place, connection in enumerate(list(node.connections), 1):
@@ -135,7 +124,7 @@ async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> in
 
 
 def identities(node: Node) -> list[list[Any]]:
-    """Return who is connected, each identity once, with the number of its connections behind its fields."""
+    """Return each connected identity once, with the number of its connections behind its fields."""
     there = [one for one in node.connections if one.handler is not None and not one.handler.closed]
     counts = Counter(one.identity for one in there if one.identity is not None)
     return [[one.user, list(one.roles), *one[2:], count] for one, count in counts.items()]
@@ -158,7 +147,6 @@ def would_close(node: Node, users: Users, parts: Iterable[Iterable[list[Any]]]) 
 
 
 def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:
-    """Give one connection what it may do now; return whether it was closed instead."""
     identity, handler = connection.identity, connection.handler
     if identity is None:  # it has not said who it is, or this hub has dialled it
         return False

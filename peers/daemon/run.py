@@ -1,9 +1,7 @@
 """Run a daemon until a signal, or an admin, says stop: SIGTERM and SIGINT do so at once, `$hub/drain` at leisure.
 
-SIGHUP, or `$hub/reload`, reads again what the hub was started with.
-
-Owner: the process. It has one event loop, one log and one set of signal handlers, and all of them are set up here, so
-that a daemon can be built in a test without them.
+SIGHUP, or `$hub/reload`, reads again what the hub was started with. The event loop, the log and the signal handlers of
+the process are set up here, so that a daemon can be built in a test without them.
 """
 
 from __future__ import annotations
@@ -70,7 +68,6 @@ class NoCrew:
         """Nobody else has to."""
 
     def when_drained(self, act: Callable[[], object]) -> None:
-        """There is nobody to wait for."""
         act()
 
     def reload(self) -> None:
@@ -175,7 +172,7 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
 
 @asynccontextmanager
 async def cared_for(node: Node, limit: RateLimit) -> AsyncIterator[None]:
-    """Do meanwhile what a process of a hub needs now and then: collect garbage, tell of log lines left out."""
+    """Do meanwhile what a process of a hub needs now and then: collect garbage, report suppressed log lines."""
     loop = asyncio.get_running_loop()
     tasks = [
         loop.create_task(_report(limit), name="report suppressed log lines"),

@@ -1,19 +1,13 @@
-"""`ServiceManager`: what started this process is told how it stands, as systemd's `sd_notify` has it.
+"""`ServiceManager`: tells the process's supervisor its state, as systemd's `sd_notify` has it.
 
 ```
 up ─▶ READY=1      every half of WATCHDOG_USEC ─▶ WATCHDOG=1
 reload ─▶ RELOADING=1, MONOTONIC_USEC=... ─▶ READY=1      stop ─▶ STOPPING=1
 ```
 
-Each is a datagram to the socket that the environment names. Where it names none, nothing is said, and nothing done.
-
-Owner: the process that was started; of a hub of several processes its core, which is up once all workers serve. The
-variables are taken out of the environment, so that processes that this one starts do not speak for it. Invariants: the
-loop never waits for whoever listens there: what the socket does not take is said again shortly, in its order; a sign of
-life is given by a timer of the loop, and so by a loop that turns, and only while the hub is well. A manager that is
-gone is logged once.
-
-Not here: when something is so (`peers.daemon.run`, `peers.daemon.reloading`).
+Each is a datagram to the socket of the environment, whose variables are removed, so that child processes do not speak
+for this one. The loop never waits: what the socket does not take is sent again shortly, in order. The watchdog is a
+timer of the loop, and so of a loop that turns, and only while the hub is well. A manager that is gone is logged once.
 """
 
 from __future__ import annotations
@@ -28,19 +22,17 @@ from typing import Final
 
 import structlog
 
-_AGAIN_S: Final = 0.05
-"""When a socket is asked again that is full, seconds."""
+_AGAIN_S: Final = 0.05  # When a full socket is tried again
 
-_UNSAID_LIMIT: Final = 16
-"""How many messages wait at most: the oldest go first, as the newest says how it stands."""
+_UNSAID_LIMIT: Final = 16  # Most waiting messages: the oldest go first, as the newest has the state
 
 
 class ServiceManager:
-    """Whoever wants to know how this process does.
+    """The supervisor of this process.
 
     Args:
-        address: Of a Unix datagram socket: a path, or a name with @ in front; empty for nobody.
-        watchdog_s: Within what time a sign of life is expected, again and again, seconds; 0 for never.
+        address: Of a Unix datagram socket: a path, or a name with @ in front; empty for none.
+        watchdog_s: Interval of signs of life; 0 for never.
     """
 
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
@@ -58,7 +50,7 @@ class ServiceManager:
 
     @classmethod
     def taken_from(cls, environment: MutableMapping[str, str]) -> ServiceManager:
-        """Return the one that the environment names, which does not name it any more then."""
+        """Return the manager of the environment, and remove it there."""
         address = environment.pop("NOTIFY_SOCKET", "")
         span_us, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         is_meant = pid in {"", str(os.getpid())}
@@ -77,15 +69,12 @@ class ServiceManager:
         self._say(b"READY=1")
 
     def reloading(self) -> None:
-        """A reload begins."""
         self._say(b"RELOADING=1\nMONOTONIC_USEC=%d" % (time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000))
 
     def stopping(self) -> None:
-        """The hub begins to stop."""
         self._say(b"STOPPING=1")
 
     def end(self) -> None:
-        """Say nothing more."""
         for timer in (self._beating, self._trying):
             if timer is not None:
                 timer.cancel()

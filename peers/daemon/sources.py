@@ -1,12 +1,9 @@
 """Where settings come from: a TOML file, then the environment, then flags; a later one wins, key by key.
 
-Purpose: turn these three into layers for `hub.settings.merge`, name each value's source as a person would ("hub.toml",
-"environment HUB_QUEUE_MESSAGES", "flag --queue-messages"), and check what only this package can: that URLs are URLs.
-
-Owner of the state: nobody. The environment and the flags are arguments; one file is read, once, by `load`. Loading
-again (SIGHUP) is calling `load` again: it gives complete settings or an error, never half of them.
-
-The file is the one of `--config`, else of HUB_CONFIG, else ./hub.toml where that exists, else none.
+They become layers for `hub.settings.config.merge`, each with the name of its source ("hub.toml", "environment
+HUB_QUEUE_MESSAGES", "flag --queue-messages"); URLs are checked here. The file is the one of `--config`, else of
+HUB_CONFIG, else ./hub.toml where that exists, else none. `load` gives complete settings or an error, never half of
+them.
 """
 
 from __future__ import annotations
@@ -26,27 +23,22 @@ from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.files import read_toml
 from peers.users.tokens import AdminToken, usual_place
 
-DEFAULT_FILE = "hub.toml"
-"""Read from the working directory if it exists and no other file is named."""
+DEFAULT_FILE = "hub.toml"  # Read from the working directory if it exists and no other file is named
 
+# That are no settings: the file's path, and what the command line's clients read
 OTHER_VARIABLES = frozenset(
     {"HUB_CONFIG", "HUB_TOKEN", "HUB_TOKEN_FILE", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"}
 )
-"""Variables that are no settings: the file's path, and what the command line's clients read."""
 
-_LARGEST_FILE_BYTES = 1024 * 1024
-"""A thousand times what all keys together take; what is larger is not a file of settings."""
+_LARGEST_FILE_BYTES = 1024 * 1024  # A thousand times what all keys together take
 
-_SHOWN_CHARACTERS = 200
-"""How much of an unknown variable's name an error repeats."""
+_SHOWN_CHARACTERS = 200  # Of an unknown variable's name in an error
 
-_Layer = tuple[str, Mapping[str, object]]
-"""Name of the source, and a tree of plain values."""
+_Layer = tuple[str, Mapping[str, object]]  # Name of the source, and a tree of plain values
 
 _PREFIX = "HUB_"
 
-_URLS = frozenset({"listen", "peers"})
-"""Keys whose flags are given once for each value: a URL may hold a comma."""
+_URLS = frozenset({"listen", "peers"})  # Keys whose flags are given once for each value: a URL may hold a comma
 
 _SHORT_FLAGS = {
     "access.anonymous": "--anonymous",
@@ -56,8 +48,8 @@ _SHORT_FLAGS = {
     "stores.open": "--store",
 }
 
+# Kubernetes puts these into every pod beside a service that is called "hub"
 _LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
-"""Kubernetes puts these into every pod beside a service that is called "hub"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +58,7 @@ class Loaded:
 
     Attributes:
         settings: In range and consistent; the name may be empty (the host's is meant).
-        origins: For each path of `hub.settings.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
+        origins: For each path of `KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
         listen: `settings.listen`, parsed.
         peers: `settings.peers`, parsed.
     """
@@ -78,15 +70,12 @@ class Loaded:
 
 
 def variable(path: str) -> str:
-    """Name the environment variable of a key: "queue.messages" is HUB_QUEUE_MESSAGES."""
+    """Return the environment variable of a key: "queue.messages" is HUB_QUEUE_MESSAGES."""
     return _PREFIX + path.replace(".", "_").upper()
 
 
 def flag(path: str) -> str:
-    """Name the flag of a key: "queue.messages" is --queue-messages.
-
-    One --peer adds one to `peers`, one --store one to `stores.open`, one --store-from one to `stores.feeds`.
-    """
+    """Return the flag of a key: "queue.messages" is --queue-messages; one --peer adds one to `peers`."""
     return _SHORT_FLAGS.get(path) or "--" + path.replace(".", "-").replace("_", "-")
 
 
@@ -105,10 +94,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: s
 
 
 def given(*layers: _Layer) -> Loaded:
-    """Merge settings that are given one way or another.
-
-    Args:
-        layers: The name of each source, for people, and a tree of plain values; a later one wins, key by key.
+    """Merge layers: the name of each source, and a tree of plain values; a later one wins, key by key.
 
     Raises:
         ConfigError: A key is unknown, or a value is wrong.
@@ -120,7 +106,6 @@ def given(*layers: _Layer) -> Loaded:
 
 
 def _file(environ: Mapping[str, str], config_path: str | None) -> Iterator[_Layer]:
-    """Read the layer of the file, if there is one."""
     named = config_path or environ.get("HUB_CONFIG")
     path = Path(named or DEFAULT_FILE)
     try:
@@ -133,7 +118,6 @@ def _file(environ: Mapping[str, str], config_path: str | None) -> Iterator[_Laye
 
 
 def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:
-    """Make one layer of each HUB_ variable, in the order of the names."""
     paths = {variable(path): path for path in KEYS}
     for name in sorted(environ):
         if not name.startswith(_PREFIX) or name in OTHER_VARIABLES:
@@ -149,12 +133,10 @@ def _environment(environ: Mapping[str, str]) -> Iterator[_Layer]:
 
 
 def _shown(name: str) -> str:
-    """Repeat the name of an unknown variable, on one line and not all of a long one."""
     return (name if name.isprintable() else ascii(name)[1:-1])[:_SHOWN_CHARACTERS]
 
 
 def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:
-    """Make one layer of each flag that was given."""
     for name, value in flags.items():
         path = prefix + name
         if isinstance(value, Mapping):
@@ -166,7 +148,6 @@ def _flags(flags: Mapping[str, object], prefix: str) -> Iterator[_Layer]:
 
 
 def _from_texts(key: Key, value: object) -> object:
-    """Read what a flag was given as the environment is read: a text may be several, with commas between them."""
     if isinstance(value, str):
         return key.from_text(value)
     if isinstance(value, list) and key.path not in _URLS:
@@ -175,13 +156,11 @@ def _from_texts(key: Key, value: object) -> object:
 
 
 def _nested(path: str, value: object) -> dict[str, object]:
-    """Make the tree that a TOML file with this one key gives."""
     section, _, name = path.rpartition(".")
     return {section: {name: value}} if section else {name: value}
 
 
 def _listener(url: str, settings: Settings, source: str) -> Endpoint:
-    """Parse a URL to listen at, and hold its queue against the largest."""
     try:
         endpoint = Endpoint.parse(url)
     except InvalidEndpointError as error:
@@ -199,7 +178,6 @@ def _listener(url: str, settings: Settings, source: str) -> Endpoint:
 
 
 def _check_queue(url: str, endpoint: Endpoint, settings: Settings, source: str, key: str) -> None:
-    """Hold the queue that a URL asks for against the largest."""
     queue = endpoint.queue.applied_to(settings.queue)
     for unit, asked, most in (
         ("messages", queue.messages, settings.queue_max.messages),
@@ -210,7 +188,6 @@ def _check_queue(url: str, endpoint: Endpoint, settings: Settings, source: str, 
 
 
 def _peer(url: str, settings: Settings, source: str) -> Endpoint:
-    """Parse a URL to peer with: the hub's own protocol over TCP or a Unix socket, or a Zeek's."""
     try:
         endpoint = Endpoint.parse_peer(url)
     except InvalidEndpointError as error:
@@ -224,12 +201,12 @@ def _peer(url: str, settings: Settings, source: str) -> Endpoint:
 
 
 def is_loopback(endpoint: Endpoint) -> bool:
-    """Tell whether only this machine reaches a listener on TCP."""
+    """Return whether only this machine reaches a listener on TCP."""
     return endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")
 
 
 def reaches_strangers(endpoint: Endpoint, settings: Settings) -> bool:
-    """Tell whether a listener takes whoever comes from the network, as far as the transport is concerned."""
+    """Return whether a listener takes clients from the network without credentials of the transport."""
     if endpoint.scheme is Scheme.UNIX or is_loopback(endpoint):
         return False
     if endpoint.scheme is Scheme.ZEEK:
@@ -240,7 +217,7 @@ def reaches_strangers(endpoint: Endpoint, settings: Settings) -> bool:
 
 
 def guarded(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Loaded, bool]:
-    """Return settings by which no stranger gets in whom nobody has let in, and whether the admin's token was just made.
+    """Return settings that let no stranger in by default, and whether the admin's token was just made.
 
     Raises:
         ConfigError: The file of the admin's token cannot be made.

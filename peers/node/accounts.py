@@ -1,8 +1,8 @@
 """`Accounts`: how many messages were lost with links that have ended, as exactly as the two hubs can find out.
 
-A link carries messages without answers, so messages that are on their way when it is cut are gone. Each hub knows one
-half of the account: one how many messages it has sent, the other how many have arrived. They tell each other once a
-second while the link stands, after a goodbye, and of former links at the beginning of the next one.
+Messages that are on their way when a link is cut are gone. One hub knows how many messages it has sent, the other how
+many have arrived. They exchange that once a second, after a goodbye, and of former links at the beginning of the next
+one:
 
 ```
 while it stands    ACCOUNT arrived ─▶ what the other side may miss is never more than a second's messages
@@ -11,13 +11,8 @@ next link, same hubs, each side tells what it had to send, and what arrived ─�
 nobody comes back within SETTLE_S                                       ─▶ settled: "at most" is all that will be known
 ```
 
-A hub that is killed has another id when it is back, and a hub of an older version sends no accounts: in both cases "at
-most" is all that will be known. Nobody knows on which topics the lost messages were, so subscribers are told by an
-event of the hub, `$hub/links/lost`, and not within their streams.
-
-Owner: the node. No I/O, no clock. Memory: at most `REMEMBERED` ended links, about 300 bytes each.
-Not here: counting the messages of a link (`hub.handler`), frames (`peers.wire.account`), sending them
-(`peers.links.link`).
+A hub that is killed has another id when it is back: then "at most" is all that will be known. The topics of the lost
+messages are unknown, so subscribers get an event of the hub, `$hub/links/lost`, and not a gap in their streams.
 """
 
 from __future__ import annotations
@@ -29,66 +24,47 @@ from typing import Final, NamedTuple
 from peers.node.keepalive import Keepalive
 from peers.wire.account import Account
 
+# How long a far side may take to come back and tell: ample, as links are dialled every second or two
 SETTLE_S: Final = 60.0
-"""How long a far side may take to come back and tell, seconds. That is ample: links are dialled every second or two."""
 
-REMEMBERED: Final = 1024
-"""Most ended links that are remembered; when one more ends, the oldest is settled and forgotten."""
+REMEMBERED: Final = 1024  # Most ended links that are remembered, 300 bytes each; the oldest is settled and forgotten
 
+# Most former links that a far side is told of, the last ones. There are more only if links end again and again before
+# either side could tell.
 TOLD_PER_LINK: Final = 16
-"""Most former links that a far side is told of, which are the last ones. There are more only if links end again and
-again before either side could tell."""
 
 
 class Peer(NamedTuple):
     """The hub at the far side of a link."""
 
     hub: bytes
-    """The id of the hub."""
-    name: str
-    """The name that it has given in HELLO."""
-    address: str
-    """The address of its end of the link."""
+    name: str  # As in HELLO
+    address: str  # Of its end of the link
 
 
 class EndedLink(NamedTuple):
     """A link at its end, as this hub knows it."""
 
-    link: bytes
-    """The id of the link, which both sides know; empty if the far side sends no accounts."""
+    link: bytes  # Id that both sides know; empty if the far side sends no accounts
     peer: Peer
-    """The hub at its far side."""
-    offered: int
-    """How many messages this side had for it: written, dropped from its queue, or waiting there."""
-    sent: int
-    """How many of them were written."""
+    offered: int  # Messages that this side had for it: written, dropped from its queue, or waiting there
+    sent: int  # Of these, written
     arrived: int
-    """How many messages have come over it."""
-    missed: int
-    """How many messages the far side has told that it has dropped."""
-    waiting: int
-    """How many messages were still queued for it, and so were never written."""
-    confirmed: int
-    """How many of the sent messages have arrived, as the far side has told last."""
-    is_settled: bool
-    """Whether `confirmed` is final: the far side has told it as its last word, or has left in order after a goodbye."""
+    missed: int  # Messages that the far side has dropped, as it has told
+    waiting: int  # Messages still queued for it, and so never written
+    confirmed: int  # Sent messages that have arrived, as the far side has told last
+    is_settled: bool  # Whether `confirmed` is final: its last word, or the far side has left in order after a goodbye
 
 
 class Loss(NamedTuple):
     """Messages that were lost with a link, for the log and for `$hub/links/lost`."""
 
     peer: Peer
-    """The hub at the far side of the link."""
-    is_outward: bool
-    """True for messages that this hub had sent, False for messages that were sent to it."""
-    messages: int
-    """How many messages were lost, or may have been; 0 where messages in doubt have arrived after all."""
-    exactly: bool
-    """True if exactly so many were lost, False if at most so many were."""
-    is_overtaken: bool = False
-    """True for messages that have arrived, and were not taken: newer ones of their hub had come by another way."""
-    is_stranded: bool = False
-    """True for messages for that hub that have come here, and nothing leads on to it any more."""
+    is_outward: bool  # Whether this hub had sent them
+    messages: int  # 0 where messages in doubt have arrived after all
+    exactly: bool  # False if at most so many were lost
+    is_overtaken: bool = False  # They have arrived, and were not taken: newer ones of their hub had come by another way
+    is_stranded: bool = False  # They have come here, and nothing leads on to their hub any more
 
 
 class Remembered:
@@ -98,12 +74,9 @@ class Remembered:
 
     def __init__(self, ended: EndedLink, doubt: int, until_s: float) -> None:
         self.ended = ended
-        self.doubt = doubt
-        """How many sent messages may or may not have arrived; 0 as soon as that is known."""
-        self.is_heard = False
-        """Becomes True when the far side tells of this link on a later one; what it tells again is not counted."""
-        self.until_s = until_s
-        """When this hub stops waiting for the far side to tell."""
+        self.doubt = doubt  # Sent messages that may or may not have arrived; 0 as soon as that is known
+        self.is_heard = False  # The far side has told of this link on a later one; what it tells again is not counted
+        self.until_s = until_s  # When this hub stops waiting for the far side to tell
 
 
 class Accounts:
@@ -117,19 +90,13 @@ class Accounts:
     def __init__(self, keepalive: Keepalive, tell: Callable[[Loss], object]) -> None:
         self._keepalive = keepalive
         self._tell = tell
-        self.due_s = -1
-        """The slot in the wheel of deadlines, which alone sets it; -1 while no link is remembered."""
+        self.due_s = -1  # The slot in the wheel of deadlines, which alone sets it; -1 while no link is remembered
+        # By hub and link, the oldest end first; until `SETTLE_S` is over, or there are too many
         self._ended: dict[tuple[bytes, bytes], Remembered] = {}
-        """Ended links by hub and link, the oldest end first. `end` adds a link; it is removed after `SETTLE_S`, or when
-        there are too many."""
-        self.lost_messages = 0
-        """How many messages of this hub are known not to have arrived, since the start."""
-        self.possibly_lost_messages = 0
-        """For how many messages of this hub nobody will ever know whether they arrived, since the start."""
-        self.missed_messages = 0
-        """How many messages of peers did not arrive here, as the peers have told, since the start."""
-        self.refused = 0
-        """How often a peer had no room for what this hub told it of itself, since the start; it is told that again."""
+        self.lost_messages = 0  # Of this hub, known not to have arrived
+        self.possibly_lost_messages = 0  # Of this hub; whether they arrived will never be known
+        self.missed_messages = 0  # Of peers; they did not arrive here, as the peers have told
+        self.refused = 0  # How often a peer had no room for news of this hub; it gets them again
 
     @property
     def messages_in_doubt(self) -> int:
@@ -137,7 +104,7 @@ class Accounts:
         return sum(one.doubt for one in self._ended.values())
 
     def end(self, ended: EndedLink, now_s: float) -> Remembered:
-        """Take note that a link is over; `conclude` must follow when its socket is closed."""
+        """Note that a link is over; `conclude` must follow when its socket is closed."""
         doubt = ended.sent - ended.confirmed
         lost = ended.waiting
         if ended.is_settled:
@@ -169,12 +136,12 @@ class Accounts:
         one.doubt = 0
 
     def former(self, hub: bytes) -> list[Account]:
-        """Return the accounts of former links that a hub is sent at the beginning of a new link."""
+        """Return the accounts of former links that a hub gets at the beginning of a new link."""
         ended = [one.ended for (other, _), one in self._ended.items() if other == hub]
         return [Account(one.link, one.offered, one.arrived) for one in ended[-TOLD_PER_LINK:]]
 
     def hear(self, hub: bytes, account: Account) -> None:
-        """Take what the far side tells of an ended link, unless it has told before, or the link is forgotten."""
+        """Take an account of an ended link, unless the far side has told before, or the link is forgotten."""
         one = self._ended.get((hub, account.link))
         if one is None or one.is_heard:
             return
@@ -189,7 +156,7 @@ class Accounts:
             self.miss(ended.peer, missed)
 
     def miss(self, peer: Peer, messages: int) -> None:
-        """Take note that a peer has told how many of its messages did not come, or will not come any more."""
+        """Count messages of a peer that did not come, or will not come any more, as it has told."""
         self.missed_messages += messages
         self._tell(Loss(peer, is_outward=False, messages=messages, exactly=True))
 

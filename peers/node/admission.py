@@ -1,19 +1,14 @@
-"""`Admission`: who may be connected, and which silent connection must give way when there are too many.
+"""`Admission`: which connections are admitted, and which silent one must give way when there are too many.
 
 ```
 accepted ──admit──▶ newcomer ──settle (HELLO, handshake)──▶ settled ──release──▶ gone
               │        └── evicted: too many newcomers, the oldest goes
-              └──refused──▶ a newcomer still, for as long as it takes to tell it why
+              └──refused──▶ a newcomer still, for as long as it takes to send the reason
 ```
 
-A stranger can open thousands of connections a second and say nothing on them. Such connections must never keep others
-out, so there is a limit for newcomers alone: at that limit, one of them gives way to the next (`peers.node.admission`).
-Settled connections are never evicted; when they hold all places, one more is refused.
-
-Owner: the event loop. Invariants: at most `limit` connections are admitted, newcomers included; at most
-`newcomers_limit` are newcomers, those that were refused included; so at most the sum of both are open. Cost: O(1) for
-each connection. Not here: time limits (`peers.node.keepalive`), how many are accepted in a turn
-(`peers.connections.listener`).
+A stranger can open thousands of silent connections a second. Such newcomers have a limit of their own, at which one of
+them gives way to the next. Settled connections are never evicted; when they hold all places, one more is refused. At
+most `limit` connections are admitted and at most `newcomers_limit`, refused ones included, are newcomers.
 """
 
 from __future__ import annotations
@@ -37,36 +32,24 @@ class Admitted(Protocol):
 
 
 class Admission:
-    """The places of one hub.
-
-    Args:
-        limits: How many there are.
-    """
+    """The places of one hub."""
 
     def __init__(self, limits: Limits) -> None:
+        # Most admitted connections. The daemon lowers it where the process may open too few descriptors
         self.limit = limits.connections
-        """Most connections that are admitted. The daemon lowers it where the process may open too few descriptors."""
-        self.address_limit = limits.connections_per_address
-        """Most admitted connections from one address."""
+        self.address_limit = limits.connections_per_address  # Most admitted connections from one address
         self.accepted = 0
-        """How many connections were admitted since the start."""
         self.refused = 0
-        """How many connections were refused since the start, at any of the limits."""
         self.evicted = 0
-        """How many newcomers had to give way since the start."""
-        self.shed = 0
-        """How many connections were closed unseen since the start, because no descriptor was left for them."""
+        self.shed = 0  # Closed unseen, because no descriptor was left for them
+        # Admitted ones, until released, with the host (`host_of`) that each counts for; empty for none
         self.connections: dict[Admitted, str] = {}
-        """Each admitted connection, until it is released, with the host that it counts for (see `host_of`), which is
-        empty if it counts for none."""
+        # Neither settled nor released, refused ones included
         self._newcomers: Newcomers[Admitted] = Newcomers(limits.newcomers)
-        """Each connection that is neither settled nor released, refused ones included."""
-        self._connections_of: Counter[str] = Counter()
-        """How many connections of each host are admitted. A host without connections has no entry."""
+        self._connections_of: Counter[str] = Counter()  # By host
 
     @property
     def newcomers(self) -> int:
-        """How many connections are not settled."""
         return len(self._newcomers)
 
     @property
@@ -79,11 +62,9 @@ class Admission:
         self._newcomers.limit = limit
 
     def admit(self, connection: Admitted, address: str) -> str:
-        """Give a new connection a place.
+        """Give a new connection a place, or return why it gets none.
 
-        Returns:
-            Why it gets no place, or an empty text if it gets one. Even without a place it counts as a newcomer until
-            it is released, for it takes a moment to tell it why.
+        Even without a place it counts as a newcomer until it is released, for it takes a moment to send the reason.
         """
         host = host_of(address)
         oldest = self._newcomers.giving_way(host)
@@ -98,15 +79,15 @@ class Admission:
         return ""
 
     def enter(self, connection: Admitted) -> None:
-        """Give a place to a connection that this hub has opened. No limit applies: whoever set up the hub wants it."""
+        """Give a place to a connection that this hub has opened, without any limit."""
         self._enter(connection, "")
 
     def settle(self, connection: Admitted) -> None:
-        """Take note that the far side has said who it is: from now on nobody else gets its place."""
+        """Note that the far side has sent HELLO: no other connection gets its place."""
         self._newcomers.remove(connection)
 
     def release(self, connection: Admitted) -> None:
-        """Free the place of a connection that is over."""
+        """Free the place of a closed connection."""
         self.settle(connection)
         host = self.connections.pop(connection, "")
         if host:
@@ -140,49 +121,37 @@ class Admission:
 # Those who have come and not said yet who they are, and who of them gives way to one more.
 
 
-_SHARE = 4
-"""An address that holds more than one in so many of the places must give way itself. There are at most three such."""
+_SHARE = 4  # An address with more than one in so many of the places must give way itself; there are at most three such
 
 One = TypeVar("One")
 
 
 class Newcomers(Generic[One]):
-    """The places.
-
-    Args:
-        limit: How many there are.
-    """
+    """Places of one kind, and which of them gives way to one more."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
-        self._hosts: dict[One, str] = {}
-        """Each newcomer with the host it counts for; oldest first."""
-        self._of: dict[str, dict[One, None]] = {}
-        """The same newcomers by their host, oldest first. A host without newcomers has no entry."""
-        self._crowding: dict[str, None] = {}
-        """The hosts that hold a large part."""
+        self._hosts: dict[One, str] = {}  # Each newcomer with the host it counts for; oldest first
+        self._of: dict[str, dict[One, None]] = {}  # The same newcomers by their host, oldest first
+        self._crowding: dict[str, None] = {}  # The hosts that hold a large part
 
     def __len__(self) -> int:
-        """Return how many there are."""
         return len(self._hosts)
 
     def __iter__(self) -> Iterator[One]:
-        """Go through them, oldest first."""
         return iter(self._hosts)
 
     def __contains__(self, one: One) -> bool:
-        """Return whether it is one of them."""
         return one in self._hosts
 
     def giving_way(self, host: str) -> One | None:
-        """Return who must go so that there is room for one more from a host; None if there is room."""
+        """Return the newcomer that must go so that there is room for one more from a host, or None."""
         if len(self._hosts) < self.limit:
             return None
         crowding = host if host in self._crowding else next(iter(self._crowding), None)
         return next(iter(self._hosts if crowding is None else self._of[crowding]))
 
     def add(self, one: One, host: str) -> None:
-        """Give one more a place."""
         self._hosts[one] = host
         theirs = self._of.setdefault(host, {})
         theirs[one] = None
@@ -204,12 +173,11 @@ class Newcomers(Generic[One]):
 # The TLS handshakes that go on at one time, at all listeners of a hub.
 
 
-STEPS_PER_TURN = 8
-"""Steps of handshakes in one turn: about 4 ms with a key of RSA, 2 with one of an elliptic curve."""
+STEPS_PER_TURN = 8  # Steps of TLS handshakes in one turn: about 4 ms with a key of RSA, 2 with one of an elliptic curve
 
 
 class Handshakes:
-    """All that go on.
+    """The TLS handshakes that go on at one time, at all listeners of a hub.
 
     Args:
         limits: How many there may be, and how long one may take.
@@ -220,25 +188,19 @@ class Handshakes:
         self._loop = loop
         self._newcomers: Newcomers[TlsTransport] = Newcomers(limits.tls_handshakes)
         self.limit_s = limits.tls_handshake_s
-        """How long one may take, seconds."""
         self.evicted = 0
-        """How many had to give way since the start."""
         self._timers: dict[TlsTransport, asyncio.TimerHandle] = {}
+        # Whose next step can be taken, first come first served; without those that have lost their place, as a flood
+        # may come faster than steps are taken
         self._line: dict[TlsTransport, None] = {}
-        """Those whose next step can be taken, first come first served. Whoever has no place any more is not in it: a
-        flood may come faster than steps are taken."""
-        self._is_woken = False
-        """Whether steps will be taken in the next turn."""
+        self._is_woken = False  # Whether steps will be taken in the next turn
         self._is_closed = False
-        """Becomes True when the hub begins to stop, and stays so."""
 
     def __len__(self) -> int:
-        """Return how many go on."""
         return len(self._newcomers)
 
     @property
     def limit(self) -> int:
-        """How many there may be."""
         return self._newcomers.limit
 
     @limit.setter

@@ -6,15 +6,10 @@ refused publish, subscribe, ... ── first of its kind ──────▶ t
                                └── more of it this second ─▶ counted ── tick ─▶ told once, with `count`
 ```
 
-Whoever tries a thousand times a second is told once a second for each user and reason, and at most `KINDS` of these are
-told apart, of one user `KINDS_OF_USER`; the rest is one event, `others`.
-
-An event says `what`, `at` (s since 1970), and of whom: `user`, `id`, `name`, `address`, as far as there is such. Events
-reach those who subscribe and are admins, or everybody where there are no rights; the journal records them if its
-`topics` name them.
-
-Owner: the node. Invariants: no secret is ever in an event. Cost: a dictionary hit for a refusal; nothing is encoded
-while nobody subscribes. Not here: logs, who may do what (`hub.policy`).
+Repeated refusals are told once a second for each user and reason; at most `KINDS` of these are told apart, of one user
+`KINDS_OF_USER`; the others are one event, `others`. An event has `what`, `at` (s since 1970), and of whom it is:
+`user`, `id`, `name`, `address`. It goes to subscribers that are admins, and into the journal if its `topics` have it.
+No secret is ever in an event.
 """
 
 from __future__ import annotations
@@ -28,34 +23,26 @@ from hub.errors import RejectedError
 from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 
-KINDS: Final = 256
-"""Most pairs of a user and a reason that are counted apart in one second."""
+KINDS: Final = 256  # Most pairs of a user and a reason that are counted apart in one second
 
-KINDS_OF_USER: Final = 32
-"""Most of one user: else whoever is refused under many topics would keep what others try out of the audit."""
+KINDS_OF_USER: Final = 32  # Most of one user: else one user's refusals would keep those of others out of the audit
 
 
-KEPT: Final = 1_024
-"""How many events are kept for those who look later (`Audit.before`), 1 KiB each, about; the journal keeps more."""
+KEPT: Final = 1_024  # Events kept for `Audit.before`, about 1 KiB each; the journal keeps more
 
-_KEPT_CHARACTERS = 1_000
-"""How much of a text is kept there: what an admin tells those whom he closes may be long."""
+_KEPT_CHARACTERS = 1_000  # Length of texts kept there: an admin's text for closed connections may be long
 
+# Events of this kind are not kept: thousands of reconnects would push out the refusals
 RECOGNISED: Final = "recognised"
-"""Of this kind no events are kept: thousands who connect anew would leave nothing of what was refused."""
 
 
 class _Kind(NamedTuple):
-    """What is summed up: the same refusal of the same user."""
-
     what: str
     user: str
     text: str
 
 
 class _Counted:
-    """What came of one kind since it was told."""
-
     __slots__ = ("count", "fields")
 
     def __init__(self, fields: dict[str, Any]) -> None:
@@ -64,7 +51,7 @@ class _Counted:
 
 
 class Audit:
-    """What is told of one hub.
+    """The audit of one hub.
 
     Args:
         announce: Takes an event of the hub's own.
@@ -74,42 +61,31 @@ class Audit:
     def __init__(self, announce: Callable[[Event], object], now_s: Callable[[], float]) -> None:
         self._announce = announce
         self._now_s = now_s
-        self._counted: dict[_Kind, _Counted] = {}
-        """Kinds that were told in this second, or counted since. `tick` takes out those of which no more has come."""
-        self._kinds_of: Counter[str] = Counter()
-        """User → how many of these kinds are his. Who has none has no entry."""
-        self._others = 0
-        """How many refusals of further kinds there were since the last tick."""
-        self.refused_total = 0
-        """How many messages and requests were refused since the start because their user may not do that."""
-        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
-        """What was told last, the newest at the end; texts are cut."""
+        self._counted: dict[_Kind, _Counted] = {}  # Kinds that were told in this second, or counted since
+        self._kinds_of: Counter[str] = Counter()  # User → how many of these kinds
+        self._others = 0  # Refusals of further kinds since the last tick
+        self.refused_total = 0  # Messages and requests refused for want of a right
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)  # The newest at the end; texts are cut
 
     # What happens at the door.
 
     def recognised(self, handler: Handler, how: str) -> None:
-        """Somebody was recognised, and is a part of the hub now."""
+        """A client was recognised, and is a part of the hub now."""
         self._tell(RECOGNISED, who_did(handler) | {"how": how})
 
     def turned_away(self, address: str, reason: str, text: str) -> None:
-        """Somebody was not recognised.
-
-        Args:
-            address: Where he is.
-            reason: One of a few: it is told once a second for each.
-            text: Why, without any secret.
-        """
+        """A client was not recognised, for one of a few reasons: it is told once a second for each."""
         self._count("connect", "", reason, {"address": address, "reason": reason, "text": text}, 1)
 
     # What somebody asks for.
 
     def refused(self, handler: Handler, what: str, error: RejectedError, count: int = 1) -> None:
-        """A user may not do what he has asked for; there is nothing to tell of those who may do everything.
+        """Note that a user may not do something; handlers without rights are not told of.
 
         Args:
             handler: Of the user.
             what: The kind of thing: "publish", "subscribe", "request" ...
-            error: As he is told.
+            error: As the client gets it.
             count: How many messages or requests it is about.
         """
         if handler.rights is None:
@@ -161,13 +137,9 @@ class Audit:
     # What was told before.
 
     def before(self, at_s: float, limit: int) -> list[dict[str, Any]]:
-        """Return what was told before a time, the newest first: so many events, and those of the same moment.
+        """Return events before a time, s since 1970, the newest first: so many, and those of the same moment.
 
-        Thus whoever asks for what was before the last of them misses nothing.
-
-        Args:
-            at_s: The time, s since 1970.
-            limit: How many, at least 1.
+        Thus the next page, before the last of them, misses nothing.
         """
         found = [event for event in reversed(self._kept) if event["at"] < at_s]
         if len(found) <= limit:
@@ -181,12 +153,12 @@ def _cut(value: Any) -> Any:
     return value[:_KEPT_CHARACTERS] + "…" if is_long else value
 
 
+# Who has done something; if that was at another process of this hub, what `who_did` returns there
 By = Handler | Mapping[str, Any]
-"""Who has done something; if that was at another process of this hub, what `who_did` returns there."""
 
 
 def who_did(handler: By | None) -> dict[str, Any]:
-    """Return who that is, as it stands in events and in answers; None is a signal."""
+    """Return who that is, for events and answers; None is a signal."""
     if handler is None:
         return {"user": "", "name": "signal"}
     if not isinstance(handler, Handler):

@@ -5,20 +5,11 @@ read ─▶ within the connection's own share, and something is left of the comm
                                           └─ no ─▶ in the line ── next turn, first come first served ─▶ a part each
 ```
 
-A share of each connection alone does not bound a turn: four thousand clients that subscribe to ten prefixes each in one
-turn would make it half a second long, and sixteen that send nothing but pings a tenth of a second. So whatever costs
-more than a run of messages that is routed as it came is taken from a share of all, too. Who finds nothing left waits
-in a line, and is not read meanwhile.
-
-There are two, since they last differently: `events` is for what is done by itself (pings, requests, messages of
-WebSockets, topics that are new), `changes` for what changes what the hub knows of somebody (handshakes, subscriptions,
-services, rules, names). So whoever publishes does not wait behind thousands who subscribe.
-
-Owner: the node. Invariants: who waits stands in the line once; all who wait get as much as each other, in their order.
-Cost: an addition and a comparison for what is taken from it; nothing for a read that brings one run of messages.
-
-Not here: what one connection may ask for (`peers.connections.connection`), what is left behind by who has gone
-(`hub.turn`).
+A share of each connection alone does not bound a turn: four thousand clients that subscribe to ten prefixes each would
+make one of half a second. So all work but runs of messages that are routed as they came is taken from a common share,
+too. A connection that finds nothing left waits in a line, and is not read meanwhile. There are two shares: `events` for
+messages, requests and pings, `changes` for handshakes, subscriptions, services, rules and names; so publishers do not
+wait behind thousands of subscriptions.
 """
 
 from __future__ import annotations
@@ -27,14 +18,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-EVENTS_PER_TURN = 500
-"""About 8 ms: what is done by itself takes 3 µs (a ping) to 20 µs (a message over a WebSocket, a new topic)."""
+EVENTS_PER_TURN = 500  # About 8 ms: 3 µs (a ping) to 20 µs (a message over a WebSocket, a new topic) each
 
-CHANGES_PER_TURN = 250
-"""About 5 ms: to add a prefix takes 10 to 20 µs; a handshake counts as ten."""
+CHANGES_PER_TURN = 250  # About 5 ms: to add a prefix takes 10 to 20 µs; a handshake counts as ten
 
-_LEAST = 16
-"""Whoever waits gets at least so much, as it costs some 10 µs to go on with a connection at all."""
+_LEAST = 16  # Least share of a waiting connection, as it costs some 10 µs to go on with one at all
 
 
 class Waiting(Protocol):
@@ -57,22 +45,17 @@ class CommonShare:
     def __init__(self, limit: int, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._limit = limit
         self._after_turn = after_turn
-        self.refill_below = limit // 2
-        """Above it, no callback is worth its while."""
+        self.refill_below = limit // 2  # Above it, no callback is worth its while
         self._refill_is_due = False
-        """Whether a new turn was asked for; it comes behind this one."""
         self._line: deque[Waiting] = deque()
-        self.left = limit
-        """What is left of this turn's share; 0 or less once it is used up, by as much as the last one took beyond."""
+        self.left = limit  # Of this turn's share; below 0 by as much as the last one took beyond
         self.put_off_total = 0
-        """How often somebody had to wait for a later turn."""
 
     def __len__(self) -> int:
-        """Return how many wait."""
         return len(self._line)
 
     def spend(self, events: int) -> None:
-        """Take from it what was done. A connection does so itself for what it acts on, since a call is one too many."""
+        """Take from it what was done. A connection does so inline for what it acts on, as a call is one too many."""
         self.left -= events
         if self.left < self.refill_below:
             self.refill()
@@ -84,13 +67,12 @@ class CommonShare:
         self.refill()
 
     def refill(self) -> None:
-        """See to it that another turn begins; to be called when `left` has fallen below `refill_below`."""
+        """Have another turn begin; to be called when `left` has fallen below `refill_below`."""
         if not self._refill_is_due:
             self._refill_is_due = True
             self._after_turn(self._begin_turn)
 
     def _begin_turn(self) -> None:
-        """Fill the share up, and let those go on who wait."""
         self._refill_is_due = False
         self.left = self._limit
         line = self._line

@@ -7,9 +7,6 @@ second   41        42        43   ...        a wheel with a slot per second;
 
 Each connection says itself when it wants to be looked at next (`check`), so a busy connection costs one look for each
 ping interval, and not one for each message.
-
-Owner: the daemon's loop, which calls `tick` once a second. Cost: `watch`, `forget` O(1); a tick costs what is due.
-Not here: what is done at a look, such as ending a late handshake or sending a ping (`peers.connections.connection`).
 """
 
 from __future__ import annotations
@@ -21,8 +18,7 @@ from typing import Protocol
 class Watched(Protocol):
     """A connection with deadlines."""
 
-    due_s: int
-    """The slot in which the connection is, -1 while it is not watched. Only the wheel sets it."""
+    due_s: int  # The slot of the connection, -1 while it is not watched. Only the wheel sets it
 
     def check(self, now_s: float) -> float:
         """Do what is due at `now_s`; return when to look again, which may be never (inf)."""
@@ -34,13 +30,11 @@ class Keepalive:
     __slots__ = ("_last_s", "_slots")
 
     def __init__(self, now_s: float) -> None:
+        # By second, the connections to be looked at then, in the order of `watch`; there are no empty slots
         self._slots: dict[int, dict[Watched, None]] = {}
-        """By second, the connections to be looked at then, in the order of `watch`; there are no empty slots."""
-        self._last_s = math.floor(now_s)
-        """The last second whose slot was looked at; every slot that exists is later."""
+        self._last_s = math.floor(now_s)  # The last second whose slot was looked at; every slot that exists is later
 
     def __len__(self) -> int:
-        """How many connections are watched."""
         return sum(map(len, self._slots.values()))
 
     def watch(self, connection: Watched, at_s: float) -> None:

@@ -1,7 +1,6 @@
 """`Links`: which peer hubs are linked, and which of two links to the same hub stays.
 
-Two links between the same two hubs would carry every message twice. Both hubs follow the same rules, so that both keep
-the same link:
+Two links between the same two hubs would carry every message twice. Both hubs follow the same rules:
 
 | case | kept |
 |---|---|
@@ -9,13 +8,9 @@ the same link:
 | both have dialled each other at once | the one that the hub with the lower id has dialled; the other is closed: 4009 |
 | one link is in use already | that one, if it proves that it is alive: the new one is closed: 4009; else the new one |
 
-A link counts as used when any frame after HELLO has come in: the hub that dialled sends its filter as soon as it has
-read the answer, so from then on both sides know of the link.
-
-A proof is needed because the way between two hubs may be cut: one of them may learn of it by a reset and dial again,
-while the other has heard nothing yet and believes in the old link. So the hub asks the old link by a PING, and the new
-link waits meanwhile. An answer decides at once. So does the end of the old link, which the PING itself brings about if
-the far side has forgotten the link. If neither comes, the new link wins after `PROOF_S`.
+A link is in use when any frame after HELLO has come in. The proof is a PING: one hub may learn of a cut line by a reset
+and dial again, while the other believes in the old link. The new link waits for the answer, for the end of the old
+link, or for `PROOF_S`:
 
 ```
 add(new) ─▶ nobody there ─▶ taken
@@ -23,9 +18,6 @@ add(new) ─▶ nobody there ─▶ taken
                                                            ├─ remove(older) ─────────▶ new.proceed()
                                                            └─ check() after PROOF_S ─▶ older.refuse(4009), new.proceed()
 ```
-
-Owner: the node. No I/O: times are arguments, and `later` calls something after this turn of the loop. Invariant: for
-each hub there are at most one link that stands and one that waits for its place.
 """
 
 from __future__ import annotations
@@ -39,9 +31,7 @@ from typing import Final, Protocol
 from hub.errors import CloseCode, RejectedError
 from peers.node.keepalive import Keepalive
 
-PROOF_S: Final = 1.0
-"""Time in which a link that another one would replace must answer, seconds. It is a hundred times what a busy hub
-needs, and less than the far side takes to dial again."""
+PROOF_S: Final = 1.0  # A hundred times what a busy hub needs, and less than the far side takes to dial again
 
 _TOKEN_BYTES = 8
 
@@ -49,39 +39,31 @@ _TOKEN_BYTES = 8
 class Link(Protocol):
     """A connection to a peer hub."""
 
-    dialled: bool
-    """Whether this side has dialled; never changed."""
+    dialled: bool  # Whether this side has dialled; never changed
 
     @property
     def used(self) -> bool:
         """Whether a frame after HELLO has come in, or this side has dialled and got its answer."""
 
     def ask(self, token: bytes) -> None:
-        """Send a PING with `token`; its answer is told by `Links.answered`."""
+        """Send a PING with `token`; `Links.answered` gets its answer."""
 
     def proceed(self) -> None:
-        """Take the far side in, as its place is free now. This is harmless if the link is over by now."""
+        """Take the far side in, as its place is free now; harmless if the link is over by now."""
 
-    def refuse(self, code: int, text: str) -> None:
-        """Close the link for a reason."""
+    def refuse(self, code: int, text: str) -> None: ...
 
 
 class _Trial:
-    """A link that must prove itself, and the one that waits for its place."""
-
     __slots__ = ("_links", "due_s", "hub_id", "newer", "older", "token")
 
     def __init__(self, links: Links, hub_id: bytes, older: Link, newer: Link, token: bytes) -> None:
         self._links = links
         self.hub_id = hub_id
-        self.older = older
-        """The link that stands, and has been asked to prove itself."""
-        self.newer = newer
-        """The link that waits for the outcome."""
-        self.token = token
-        """The content of the PING, by which its answer is known."""
-        self.due_s = -1
-        """The slot in the wheel of deadlines, which alone sets it."""
+        self.older = older  # It stands, and has been asked to prove itself
+        self.newer = newer  # It waits for the outcome
+        self.token = token  # Of the PING
+        self.due_s = -1  # The slot in the wheel of deadlines, which alone sets it
 
     def check(self, now_s: float) -> float:  # noqa: ARG002 -- it is watched for this one moment
         """Replace the older link, as the time is up and it has not answered."""
@@ -104,28 +86,25 @@ class Links:
         self._own_id = own_id
         self._keepalive = keepalive
         self._later = later
-        self._links: dict[bytes, Link] = {}
-        """The link that stands to each hub, by the id of that hub; removed when the link is over."""
+        self._links: dict[bytes, Link] = {}  # The link that stands to each hub
+        # The trial between two links to a hub, from the HELLO of the newer link until it is decided
         self._trials: dict[bytes, _Trial] = {}
-        """The trial between two links to a hub, by its id: from the HELLO of the newer link until it is decided."""
+        # By token: hubs that have not answered the PING, and the callback once all have
         self._sweeps: dict[bytes, tuple[set[bytes], Callable[[], object]]] = {}
-        """PINGs to several hubs, by their token: those that have not answered, and what is called once all have."""
-        self._tokens = count(1)
-        """Contents of PINGs; each is used once, so that no late answer counts for another trial."""
+        self._tokens = count(1)  # Each is used once, so that no late answer counts for another trial
 
     def __len__(self) -> int:
         return len(self._links)
 
     def find(self, hub_id: bytes) -> Link | None:
-        """Return the link to a hub that stands, None if there is none."""
+        """Return the link to a hub that stands, or None."""
         return self._links.get(hub_id)
 
     def __contains__(self, hub_id: bytes) -> bool:
-        """Whether a link to that hub stands."""
         return hub_id in self._links
 
     def add(self, hub_id: bytes, link: Link, now_s: float) -> bool:
-        """Take in a link whose far side has said HELLO, and close an older one if the rules say so.
+        """Take in a link whose far side has sent HELLO, and close an older one if the rules say so.
 
         Returns:
             Whether the link stands. If it does not, it must wait: a call of `proceed` or `refuse` follows.
@@ -148,7 +127,7 @@ class Links:
         return True
 
     def answered(self, hub_id: bytes, link: Link, token: bytes) -> None:
-        """Take note of a link's answer to a PING. If it was on trial, it stays, and the one that waits is refused."""
+        """Take a link's answer to a PING. If it was on trial, it stays, and the one that waits is refused."""
         trial = self._trials.get(hub_id)
         if trial is not None and trial.older is link and trial.token == token:
             self._end_trial(trial)
@@ -235,21 +214,17 @@ class Vacancies:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
-        """One future for each dialler that waits; removed when a peer goes, or when the dialler's time is up."""
+        self._waiting: list[asyncio.Future[None]] = []  # One future for each waiting dialler
 
     def tell(self) -> None:
-        """Wake everybody who waits, since a peer has gone."""
+        """Wake all diallers, since a peer has gone."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def wait(self, limit_s: float) -> None:
-        """Wait until a peer goes, but no longer than `limit_s`, which may be infinite.
-
-        Cancellation: harmless.
-        """
+        """Wait until a peer goes, but no longer than `limit_s`, which may be infinite."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:

@@ -1,14 +1,11 @@
 """How much memory there is for this process, how much it takes, and how it gives back what it no longer needs.
 
-The memory is limited by the machine, by the tightest of the process's control groups (version 1 and 2), and by the
-process's own limits of address space and data. The hub keeps to a part of that, because the kernel's buffers of sockets
-count as well, and because the hub must notice before the kernel does.
+The limit is that of the machine, of the tightest control group (version 1 and 2), and of the process's own limits; the
+hub keeps to a part of it, because the kernel's buffers of sockets count as well. Without `/proc`, as on macOS, the
+resident memory is taken to be that at the start with what is charged since: `getrusage` knows only the peak.
 
-Where there is no `/proc`, as on macOS and in some chroots, the machine's memory comes from `sysconf`, and what is
-resident is what was at the start, with what is charged since: `getrusage` knows only the peak, which never falls.
-
-`MemoryWatch` is called once a second. It has `hub.memory` look, and when much is held that no account knows of, such as
-after many clients have left, it has malloc give memory back. That takes long, so a thread does it.
+`MemoryWatch` has `hub.memory` look once a second, and when much is held that no account knows of, such as after many
+clients have left, it has malloc give memory back, in a thread, as that takes long.
 """
 
 from __future__ import annotations
@@ -25,27 +22,27 @@ from pathlib import Path
 
 from hub.memory import Memory
 
+# Of the available memory, by default. The rest is for the kernel's buffers (some MiB for each stalled reader), for
+# reader processes, and for what is taken between two looks.
 MEMORY_PART = 0.6
-"""Part of the available memory that the hub uses by default. The rest is for the kernel's buffers (the kernel may hold
-some MiB for each reader that stalls), for reader processes, and for what is taken between two looks."""
 
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
+# How much malloc may keep at the end of its heap, so that reads need not ask the kernel again and again
 _KEPT_BYTES = 16 * 1024 * 1024
-"""How much malloc may keep at the end of its heap, so that reads need not ask the kernel for memory again and again."""
 
+# By how much what is held must have grown before malloc is asked again, as it walks over all free memory
 _WORTH_BYTES = 32 * 1024 * 1024
-"""By how much what is held must have grown before malloc is asked again, as it walks over all free memory."""
 
+# Seconds until malloc is asked again for what it could not give back. In vain, the time doubles, as asking stops
+# whatever allocates for 50 ms.
 _AGAIN_TICKS = 10
-"""Where malloc could not give back what is held beyond the least, it is asked again after so many seconds: what it was
-asked for may have been in use. In vain, the time doubles, as asking stops whatever allocates for 50 ms."""
 
 _ROOT = Path("/")
 
 
 def memory_limit_bytes(set_bytes: int, workers: int = 1) -> int:
-    """Return the budget of a process: what was set, or a part of the available memory if that is 0.
+    """Return the budget of a process: the setting, or a part of the available memory if that is 0.
 
     Args:
         set_bytes: For the hub.
@@ -56,11 +53,7 @@ def memory_limit_bytes(set_bytes: int, workers: int = 1) -> int:
 
 
 def available_bytes(root: Path = _ROOT) -> int:
-    """Return how much memory this process may have at most.
-
-    Args:
-        root: The directory that holds `proc` and `sys`; tests give another one.
-    """
+    """Return how much memory this process may have at most; `root` holds `proc` and `sys`."""
     return min([_machine_bytes(root), *_group_limits(root), *_own_limits()])
 
 
@@ -77,7 +70,6 @@ def _machine_bytes(root: Path) -> int:
 
 
 def _group_limits(root: Path) -> Iterator[int]:
-    """Yield the limits of the process's control groups and of all groups around them."""
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
@@ -125,7 +117,6 @@ def budget(limit_bytes: int) -> Memory:
 
 
 def _peak_bytes() -> int:
-    """Return how much memory of this process was resident at most."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
@@ -141,33 +132,24 @@ def resident_bytes() -> int:
 
 @cache
 def _statm(_: int) -> int:
-    """Open what the kernel tells of this process, once: when no descriptor is left, memory is looked at all the same.
+    """Open the kernel's figures once, so that they can be read when no descriptor is left.
 
-    Args:
-        _: The number of the process. A process that was forked has another one, and a file of its own.
+    The argument is the number of the process: a forked one has a file of its own.
     """
     return os.open("/proc/self/statm", os.O_RDONLY | os.O_CLOEXEC)
 
 
 class MemoryWatch:
-    """What is done about memory once a second.
-
-    Args:
-        memory: The budget.
-    """
+    """Looks at memory once a second."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
+        # The least resident memory beyond what is charged since malloc was last asked; growth above it is what malloc
+        # may be able to give back
         self._held_bytes = 0
-        """The least resident memory beyond what is charged that was seen since malloc was last asked; 0 before the
-        first look. Growth above it is what malloc may be able to give back."""
-        self._least_bytes = 0
-        """The same since the start."""
+        self._least_bytes = 0  # The same since the start
         self._again_ticks = self._wait_ticks = _AGAIN_TICKS
-        """How many ticks are left until malloc may be asked again for what it could not give back, and how many there
-        were after the last time."""
-        self._giving_back: asyncio.Future[None] | None = None
-        """Set while the thread gives memory back, None otherwise."""
+        self._giving_back: asyncio.Future[None] | None = None  # Set while the thread gives memory back
 
     def tick(self) -> None:
         """Look, and have malloc give back what it holds if that has grown by much since the last time."""

@@ -1,8 +1,8 @@
 """Everything that a hub tells Prometheus: tables of rows (name, type, text, function, labels), read at each scrape.
 
-A row's function gets a snapshot that is taken once a scrape, and returns one figure; with labels, figures by the values
-of these. What the metrics mean is in docs/observability.md, which the tests compare with the tables. Beside them are
-those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`).
+A row's function gets a snapshot of one scrape, and returns one figure; with labels, figures by the values of these. The
+meaning of metrics is in docs/observability.md, which the tests compare with the tables. Beside them are those of the
+Prometheus client for the process (`process_*`) and the interpreter (`python_info`).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
 Snapshot = TypeVar("Snapshot")
 
+# One figure; or figures by the value of a label, or by the values of several; or a histogram
 Figures = float | Mapping[Any, float] | HistogramStatistics
-"""One figure; or figures by the value of a label, or by the values of several; or a histogram."""
 
 
 class Row(NamedTuple, Generic[Snapshot]):
@@ -78,7 +78,6 @@ def handlers_by_role(scrape: Scrape) -> dict[str, float]:
 
 
 def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
-    """Return what was done to each store, and what its feeds brought."""
     counted: dict[tuple[str, ...], float] = {}
     for master in scrape.node.stores:
         statistics = master.statistics()
@@ -100,21 +99,18 @@ def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
 
 
 def zeek_store_events(scrape: Scrape) -> dict[str, float]:
-    """Return what went on between stores and Zeeks' clones."""
     counts = asdict(scrape.node.zeek_master_counters)
     channel: dict[str, float] = counts.pop("channel")
     return channel | counts
 
 
 def zeek_commands_dropped(scrape: Scrape) -> dict[str, float]:
-    """Return commands for Zeeks' data stores that were dropped, by reason."""
     counts: dict[str, float] = asdict(scrape.node.zeek_stores.counters)
     del counts["forwarded"]
     return counts
 
 
 def zeek_wishes_refused(scrape: Scrape) -> dict[str, float]:
-    """Return wishes of Zeeks, and of copies here, that were not granted."""
     refused: dict[str, float] = {name: one.refused for name, one in scrape.node.zeek_masters.items()}
     return refused | {name: clone.refused for name, clone in scrape.node.zeek_copies.items()}
 
@@ -445,7 +441,6 @@ TIER: tuple[Row[TierStatistics], ...] = (
 
 
 def families(rows: Iterable[Row[Snapshot]], snapshot: Snapshot) -> Iterator[Metric]:
-    """Yield the metrics of a table."""
     for name, kind, text, read, labels in rows:
         figures = read(snapshot)
         if isinstance(figures, HistogramStatistics):
@@ -472,7 +467,6 @@ class HubCollector:
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """Read every counter once."""
         yield from families(METRICS, Scrape(self._node))
         journal = self._node.journal.statistics()
         if journal is None:
@@ -483,7 +477,6 @@ class HubCollector:
 
 
 def registry(node: Node) -> CollectorRegistry:
-    """Return what collects everything."""
     found = CollectorRegistry()
     found.register(HubCollector(node))
     ProcessCollector(registry=found)
@@ -492,5 +485,4 @@ def registry(node: Node) -> CollectorRegistry:
 
 
 def exposition(node: Node) -> bytes:
-    """Return everything as Prometheus text, `CONTENT_TYPE`."""
     return generate_latest(registry(node))

@@ -1,7 +1,4 @@
-"""`Node`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock.
-
-The daemon, or a test, makes it and hands it to every listener and dialler. Owner: the event loop.
-"""
+"""`Node`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock."""
 
 from __future__ import annotations
 
@@ -56,13 +53,11 @@ from peers.zeek.broker.stores.master import Master as BrokerMaster
 from peers.zeek.broker.stores.master import MasterCounters
 from peers.zeek.zmtp.discovery import Discovery
 
-CLOCK_LATE_S: Final = 5.0
-"""How late what is due once a second may be before the hub says that it is not well, seconds."""
+CLOCK_LATE_S: Final = 5.0  # How late work that is due once a second may be before the hub is unhealthy
 
 _BROKER_URLS: Final = ("zeek://", "zeek+tcp://", "zeek+ws://")
 
-HUB_STOPS: Final = "the hub stops"
-"""What everybody is told who is closed because of that."""
+HUB_STOPS: Final = "the hub stops"  # Reason of a close for everybody then
 
 
 class LogStatistics(NamedTuple):
@@ -78,31 +73,25 @@ class LogStatistics(NamedTuple):
 class Connected(Protocol):
     """An open connection of any kind."""
 
-    address: str
-    """Where its far side is, as `peers.transport.transport` shows it."""
+    address: str  # As `peers.transport.transport` shows it
 
-    identity: Identity | None
-    """Who its far side is; None if that was not asked yet, or will never be."""
-    handler: Handler | None
-    """Set once the far side has become a part of the hub."""
-    since_s: float
-    """Since when it is open, of the loop's clock."""
+    identity: Identity | None  # None if it was not asked yet, or will never be
+    handler: Handler | None  # Set once the far side has become a part of the hub
+    since_s: float  # Of the loop's clock
     read_bytes: int
-    """How much has come, bytes."""
-    software: str
-    """What its far side runs, as that says itself; empty if it has said nothing."""
+    software: str  # As the far side says itself; empty if it has said nothing
 
     @property
     def how(self) -> str:
-        """How its far side was recognised (`peers.users.identity`); empty if nobody was asked."""
+        """How its far side was recognised (`peers.users.identity`); empty if it was not asked."""
 
     @property
     def protocol(self) -> str:
-        """What is spoken on it, as the scheme of a URL."""
+        """Its protocol, as the scheme of a URL."""
 
     @property
     def tls(self) -> Any:
-        """What the hub's own TLS knows of the far side, as an `ssl.SSLObject`; None without it."""
+        """The `ssl.SSLObject` of the hub's own TLS, or None."""
 
     def drain(self, text: str = HUB_STOPS) -> None:
         """Write what is queued, then close with 1001 and this text, because the hub stops."""
@@ -126,13 +115,12 @@ class Node:
         ConfigError: A file of users (`access.*`) cannot be used.
     """
 
-    whole: Whole | None = None
-    """All processes of this hub, where it is more than one; set before it serves anybody."""
+    whole: Whole | None = None  # All processes of this hub, where it is more than one; set before it serves anybody
 
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:  # noqa: PLR0915 -- many parts
         self.settings = settings
+        # Source of each setting, by its path (`hub.settings.config`); the daemon sets it
         self.origins: Mapping[str, str] = {}
-        """Where each of them came from, by its path (`hub.settings.config`); the daemon sets it."""
         self.name = name
         urls = (*settings.listen, *settings.peers)
         # Whether all Zeeks are nodes of clusters over ZeroMQ, which have no data stores.
@@ -154,22 +142,18 @@ class Node:
         self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
         self.handshakes = Handshakes(settings.limits, self.loop)
-        self.tls_failures = 0
-        """How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start."""
-        self.zeek_tls_failures = 0
-        """How many TLS handshakes at `zeek://` listeners have failed since the start."""
+        self.tls_failures = 0  # How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start
+        self.zeek_tls_failures = 0  # How many TLS handshakes at `zeek://` listeners have failed since the start
         self.zeek_broken_connections = 0
         """How many connections of Zeek nodes were ended as what came was no ZMTP, since the start."""
-        self.zeek_refused_subscriptions = 0
-        """How many subscriptions of Zeek nodes were not taken since the start."""
+        self.zeek_refused_subscriptions = 0  # How many subscriptions of Zeek nodes were not taken since the start
         self.zeek_clusters_left = 0
         """How many clusters that this hub has joined it leaves to other hubs of the mesh now."""
         self.zeek_clusters: dict[str, Discovery] = {}
         """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
         self.zeek_failed_handshakes: Counter[str] = Counter()
         """How many handshakes with nodes of Zeek clusters, and with their brokers, have failed, by why."""
-        self.lines = MinuteLines()
-        """Lines of what may happen all the time: libzmq dials again ten times a second."""
+        self.lines = MinuteLines()  # Lines of what may happen all the time: libzmq dials again ten times a second
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, BrokerMaster] = {}
@@ -190,8 +174,7 @@ class Node:
         self.journal = self._journal_without_file()
         """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)
-        self.stores = Stores(self.core, self.loop)
-        """The stores that this hub is the master of, once they are open."""
+        self.stores = Stores(self.core, self.loop)  # The stores that this hub is the master of, once they are open
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
@@ -199,44 +182,36 @@ class Node:
         """Who is who, and who may do what. A reload changes what it holds."""
         self.core.authority.adopt(self.access.policy)
         self.admission = Admission(settings.limits)
-        self.failed_connections = 0
-        """How many connections were ended by a bug of this hub since the start."""
-        self.received_bytes_before = 0
-        """How much has come on connections that are over, bytes."""
+        self.failed_connections = 0  # How many connections were ended by a bug of this hub since the start
+        self.received_bytes_before = 0  # How much has come on connections that are over, bytes
         self.read_times = ReadTimes()
         self.queue_times = Histogram(QUEUE_S_BOUNDS)
         """How long messages waited for far sides that read too slowly, seconds (`peers.node.read_times`)."""
         self.cut_connections = {"incomplete": 0, "unread": 0}
         """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
-        self.rejected_messages = 0
-        """How many messages were refused since the start."""
-        self.drained_clients = 0
-        """How many clients were moved off since the start (`hub drain`)."""
+        self.rejected_messages = 0  # How many messages were refused since the start
+        self.drained_clients = 0  # How many clients were moved off since the start (`hub drain`)
         self.draining = False
         """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
-        self.ready = False
-        """True from when the daemon has started everything until it begins to stop."""
+        self.ready = False  # True from when the daemon has started everything until it begins to stop
         self.second_s = math.inf
         """When the daemon last did what is due once a second, of the loop's clock; infinity before the first time."""
         # Set by the end of the last connection; None unless `wait_released` waits for that.
         self._released: asyncio.Event | None = None
         # The timers for the request that times out first, and for what is due next in the mesh.
         self._expiry: asyncio.TimerHandle | None = None
-        self.pulse = Pulse(self, self.after_turn)
-        """Looks at everything once a second, and knows what was before."""
+        self.pulse = Pulse(self, self.after_turn)  # Looks at everything once a second, and knows what was before
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics
         """Tells how the log does. Whoever gives this process a queue for it puts that here."""
 
     def _journal_without_file(self) -> Recording:
-        """Return what stands where no file is: the journal of the hub that the settings name, or none."""
         of = self.settings.journal.of
         return NoJournal("", of, self.far_journals, self.far_confirmations) if of else NoJournal()
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
-        """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""
         if self._has_no_broker or not covers_stores(prefix, self.settings.zeek.stores):
             return True
         if not self._has_told_of_stores:
@@ -251,7 +226,6 @@ class Node:
         self.loop.call_soon(self.core.flush)
 
     def _expire_at(self, due_ms: int) -> None:
-        """Have `expire` called at `due_ms`, in place of the time that was said before."""
         if self._expiry is not None:
             self._expiry.cancel()
         self._expiry = self.loop.call_at(due_ms / 1000, self.expire)
@@ -261,7 +235,6 @@ class Node:
         self.core.requests.expire(self.now_ms())
 
     def _loop_s(self) -> float:
-        """Return the time of the loop's clock; a test may put another loop here after the node was made."""
         return self.loop.time()
 
     def now_ms(self) -> int:
@@ -270,7 +243,7 @@ class Node:
 
     @property
     def connections(self) -> Mapping[Connected, str]:
-        """The connections that are open, each with the host that it counts for."""
+        """The open connections, each with the host that it counts for."""
         return cast("Mapping[Connected, str]", self.admission.connections)
 
     def admit(self, connection: Connected) -> str:
@@ -291,11 +264,11 @@ class Node:
         return ""
 
     def settle(self, connection: Connected) -> None:
-        """Take note that the far side has said who it is: nobody else gets its place any more."""
+        """Note that the far side has sent HELLO: no other connection gets its place any more."""
         self.admission.settle(connection)
 
     def release(self, connection: Connected) -> None:
-        """Free the place of a connection that is over."""
+        """Free the place of a closed connection."""
         self.admission.release(connection)
         if not self.connections and self._released is not None:
             self._released.set()
@@ -307,7 +280,6 @@ class Node:
             await self._released.wait()
 
     def _make_core(self) -> Core:
-        """Return the core, with a clock for what it must do by time."""
         settings = self.settings
         return Core(
             self._wake,
@@ -325,7 +297,6 @@ class Node:
         )
 
     def _ask_mesh(self) -> None:
-        """Have the mesh look at what has come once this turn is over."""
         if not self._is_mesh_asked:
             self._is_mesh_asked = True
             self.after_turn(self._check_mesh)
@@ -359,7 +330,6 @@ class Node:
             )
 
     def _make_audit(self) -> Audit:
-        """Return what tells admins who was refused what; the core tells it of requests."""
         audit = Audit(self.core.own_events.announce, time.time)
         self.core.requests.on_not_allowed = self._audit_requests
         self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
@@ -375,7 +345,6 @@ class Node:
             self.accounts.strand(Peer(hub, name, ""), messages)
 
     def _tell_loss(self, loss: Loss) -> None:
-        """Count, log and announce that messages were lost with a link, or, if their number is 0, that all came."""
         self.traffic.lose(loss)
         hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
         fields = {
@@ -392,13 +361,13 @@ class Node:
     def hello(
         self, granted: QueueLimits | None = None, link: bytes = b"", *, until_s: float = math.inf, token: str = ""
     ) -> Hello:
-        """Return what this hub says of itself to a client or to a peer hub.
+        """Return the HELLO of this hub for a client or a peer hub.
 
         Args:
-            granted: The queue that the far side was granted; None if nothing is to be said of it.
+            granted: The queue that the far side was granted, or None.
             link: The id of the link, if it is one.
-            until_s: How many seconds are left before what the far side has shown ends.
-            token: What this hub shows, to a hub that it has dialled.
+            until_s: How many seconds are left before the credentials of the far side end.
+            token: Token of this hub, for a hub that it has dialled.
         """
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
         return Hello(
@@ -426,7 +395,7 @@ class Node:
 
     @property
     def clock_trouble(self) -> str:
-        """Why what is due once a second is not done; empty if it is.
+        """Why work that is due once a second is not done; empty if it is.
 
         A hub in this state closes no silent connection and ends no proof: a supervisor must restart it.
         """
@@ -435,7 +404,7 @@ class Node:
 
     @property
     def journal_trouble(self) -> str:
-        """Why nothing can be recorded; empty if that is not so, or nothing is to be."""
+        """Why nothing can be recorded; empty if that is not so, or there is no journal."""
         return self.journal.trouble
 
     @property
@@ -452,19 +421,15 @@ class Node:
         return time.time_ns() // 1000
 
 
-_QUEUED_PARTS = 2
-"""What users may have waiting is one of so many parts of the hub's memory, where nothing else is set."""
+_QUEUED_PARTS = 2  # Queues of users may take one of so many parts of the hub's memory by default
 
-_HELD_BYTES = 1024
-"""What a prefix, a rule or a name takes at most, about: a long one counts several times."""
+_HELD_BYTES = 1024  # What a prefix, a rule or a name takes at most, about: a long one counts several times
 
-_PENDING_BYTES = 512
-"""What a pending request takes, about."""
+_PENDING_BYTES = 512  # What a pending request takes, about
 
 _PREFIX_PARTS = 8
+# Parts of the hub's memory by default, for prefixes; and for rules, served prefixes, names, and pending requests, each
 _OTHER_PARTS = 16
-"""Prefixes may take one of so many parts of the hub's memory where nothing else is set; rules, served prefixes, names,
-and pending requests, each."""
 
 
 def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
@@ -487,7 +452,7 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
 
 
 def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
-    """Return the limits of the core that the settings ask for, in a hub that has so much memory."""
+    """Return the limits of the core, by the settings, in a hub that has so much memory."""
     limits, names = settings.limits, settings.names
     prefixes = min(settings.mesh.prefixes, memory_bytes // _PREFIX_PARTS // _HELD_BYTES)
     return CoreLimits(

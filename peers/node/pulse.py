@@ -1,23 +1,16 @@
-"""`Pulse`: looks at the whole hub once a second, and keeps what it saw: how it does, and what it has done.
+"""`Pulse`: looks at the whole hub once a second, and keeps what it saw: its state, and its figures.
 
 ```
 beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: figures of this second
- ▲                                                                        ├▶ hub.state: how it does
+ ▲                                                                        ├▶ hub.losses.State
                                                                         └▶ hub.history: each connection, every 5 s
  └ what was lost in the second: hub.losses
 ```
 
-Nothing is counted for this while messages pass: what handlers count anyway is summed up, a part of them a turn. Figures
-of a second are those since the look before, divided by the time between the two.
-
-**Other processes of the hub** look for themselves, by the same clock (`peers.workers`). Links between processes do not
-count, as what crosses them has come in, or goes out, at another one, where it counts; nor do handlers in this process,
-such as the journal.
-
-Owner: the node; the daemon calls `beat`. Cost: 0.5 µs for each connection in each second: 5 ms with 10,000 of them,
-half of it in the first turn and the rest in twenty others. Memory, and further cost: see `hub.history`,
-`hub.losses`; and 64 bytes for each connection for which something waits. Not here: what is shown of it
-(`peers.admin.state`, `peers.admin.state`, `peers.admin.who`).
+Nothing is counted for this while messages pass: counters of handlers are summed up, a part of them a turn, and figures
+are divided by the time between two looks. 0.5 µs for each connection and second: 5 ms with 10,000 of them. Other
+processes of the hub look for themselves, by the same clock (`peers.workers`). Links between processes do not count, as
+messages that cross them count at another one; nor do handlers in this process, such as the journal.
 """
 
 from __future__ import annotations
@@ -36,15 +29,13 @@ from hub.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
 from hub.memory import Memory
 from hub.statistics import Look
 
-STEP: Final = 1_000
-"""How many connections are looked at in a turn: about 0.4 ms."""
+STEP: Final = 1_000  # Connections that are looked at in a turn: about 0.4 ms
 
 
 class Read(Protocol):
     """A connection, as far as it is looked at here."""
 
     read_bytes: int
-    """How much has come on it, bytes."""
     handler: Handler | None
 
 
@@ -57,21 +48,16 @@ class Source(Protocol):
     draining: bool
 
     @property
-    def connections(self) -> Mapping[Any, str]:
-        """All that are open."""
+    def connections(self) -> Mapping[Any, str]: ...
 
     @property
-    def journal_trouble(self) -> str:
-        """Why nothing can be recorded; empty if that is not so."""
+    def journal_trouble(self) -> str: ...
 
     @property
-    def log_trouble(self) -> str:
-        """Why lines of the log are lost, or wait; empty if they are not."""
+    def log_trouble(self) -> str: ...
 
 
 class _Sums:
-    """What had been done in all, at one look."""
-
     __slots__ = ("at_s", "cpu_s", "look", "read_bytes")
 
     def __init__(self, at_s: float) -> None:
@@ -82,7 +68,7 @@ class _Sums:
 
 
 class Pulse:
-    """Of one node.
+    """The pulse of one node.
 
     Args:
         source: What is looked at.
@@ -113,10 +99,8 @@ class Pulse:
         self.history = Ring()
         self.losses = Losses()
         self.recent = Recent()
-        self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))
-        """What the busiest topics brought lately."""
-        self.state = State()
-        """As of the last look that was over."""
+        self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))  # Figures of the busiest topics
+        self.state = State()  # As of the last look that was over
         # The sums of the look before; None before the first.
         self._before: _Sums | None = None
         # For whom messages waited then.
@@ -195,7 +179,6 @@ class Pulse:
             yield from self._mark(now_s)
 
     def _mark(self, now_s: float) -> Iterator[None]:
-        """Keep what each connection has done, also links between processes, and what each topic brings."""
         core = self._source.core
         shown = [one for one in core.handlers.values() if one.role is not Role.LOCAL]
         yield from self.recent.mark(now_s, ((one.id, counters_of(one)) for one in shown))
@@ -203,7 +186,7 @@ class Pulse:
         yield from self.topics.add(math.floor(now_s) - 1, found, lambda one: (one.messages_per_s, one.bytes_per_s))
 
     def _leave_out(self) -> Collection[int]:
-        """Return the numbers of handlers that do not count, and take note of what they, and inner links, have done."""
+        """Return the numbers of handlers that do not count, and note what they, and inner links, have done."""
         source = self._source
         for link, seen_bytes in list(self._inner.items()):
             if link in source.connections:
@@ -271,7 +254,6 @@ class Pulse:
 
 
 def counters_of(handler: Handler) -> Counters:
-    """Return what a connection has counted, as `hub.history.Recent` takes it."""
     return (
         handler.published_messages,
         handler.delivered_messages,

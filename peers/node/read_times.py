@@ -1,19 +1,13 @@
-"""`ReadTimes`: how long the hub takes for what a read brings, and how much that is, of some reads.
+"""`ReadTimes`: how long the hub takes for a read, and how large reads are; `WaitingTime`: how long messages wait.
 
 ```
 read ─ due? ─ begin ─▶ feed, act, route, offer, one write ─▶ end
                                   └─ more than a share ─▶ put_off ─▶ turns of others ─▶ end
 ```
 
-What is measured is a read, from when its bytes are there to when all that they have brought was handed to transports or
-to queues: not each message of it. So a read that is the first one after `BETWEEN_S` is measured, and the others are
-not; a busy hub measures 100 a second, and one with few reads all of them.
-
-Owner: the node; a connection says when. Invariants: one read is measured at a time; one that was put off is not
-forgotten: if its connection is gone when the next one is due, it counts with the time until then.
-
-Cost: a comparison a read, about 20 ns; 1 µs for a read that is measured. Not here: what waits in a queue for a far side
-that does not read (`peers.node.read_times`).
+A read is measured from when its bytes are there to when all that they have brought was handed to transports or to
+queues. Only the first read after `BETWEEN_S` is measured. If the connection of one that was put off is gone when the
+next one is due, it counts with the time until then.
 """
 
 from __future__ import annotations
@@ -26,25 +20,24 @@ from hub.handler import Handler
 from hub.overflow import Overflow
 from hub.statistics import Histogram
 
+# How long no other read is measured behind one that was: 100 a second are enough for a 99th percentile of a minute, and
+# cost 0.01 % of a core
 BETWEEN_S: Final = 0.01
-"""How long no other read is measured behind one that was, seconds. 100 a second are enough for a 99th percentile of a
-minute, and cost 0.01 % of a core."""
 
-_PUT_OFF_S: Final = 60.0
-"""How long one that was put off is waited for, seconds, before the next one is measured instead."""
+_PUT_OFF_S: Final = 60.0  # How long one that was put off is waited for, before the next one is measured instead
 
+# A small read takes some 10 µs, a share of a turn some 10 ms
 READ_S_BOUNDS: Final = (
     *(0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5),
     *(0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0),
 )
-"""Seconds: a small read takes some 10 µs, a share of a turn some 10 ms."""
 
+# From one short message to the most that a loop reads at once
 READ_BYTES_BOUNDS: Final = (64, 256, 1024, 4096, 16_384, 65_536, 262_144)
-"""Bytes: from one short message to the most that a loop reads at once."""
 
 
 class ReadTimes:
-    """Of one hub.
+    """Reads of one hub.
 
     Args:
         clock_s: A steady clock that is finer than the loop's, seconds.
@@ -54,8 +47,7 @@ class ReadTimes:
 
     def __init__(self, clock_s: Callable[[], float] = time.perf_counter) -> None:
         self._clock_s = clock_s
-        self.due_s = 0.0
-        """From when on the next read is measured, of the loop's clock, seconds."""
+        self.due_s = 0.0  # From when on the next read is measured, of the loop's clock
         self.seconds = Histogram(READ_S_BOUNDS)
         self.bytes = Histogram(READ_BYTES_BOUNDS)
         # When the read began that is measured now, or was last.
@@ -72,17 +64,17 @@ class ReadTimes:
         self._began_s = self._clock_s()
 
     def end(self) -> None:
-        """All that the read has brought was acted on and written."""
+        """End the measurement: the read was acted on and written."""
         self._put_off_by = 0
         self.seconds.observe(self._clock_s() - self._began_s)
 
     def put_off(self, whose: object) -> None:
-        """The rest of the read waits for a later turn."""
+        """Note that the rest of the read waits for a later turn."""
         self._put_off_by = id(whose)
         self.due_s += _PUT_OFF_S
 
     def go_on(self, whose: object) -> None:
-        """The rest of somebody's read was acted on: if it was the one that is measured, this is its end."""
+        """Note that the rest of a read was acted on: if it was the one that is measured, this is its end."""
         if self._put_off_by == id(whose):
             self.due_s -= _PUT_OFF_S
             self.end()
@@ -91,12 +83,12 @@ class ReadTimes:
 # How long messages wait in the queue of a far side that reads too slowly.
 
 
+# From an unnoticeable time to a far side that hangs
 QUEUE_S_BOUNDS: Final = (0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-"""Seconds: from what nobody notices to a far side that hangs."""
 
 
 class WaitingTime:
-    """Of one queue.
+    """How long messages wait in one queue.
 
     Args:
         now_s: When the transport took no more bytes.
@@ -111,7 +103,7 @@ class WaitingTime:
         self._goes_at = 0
 
     def look(self, handler: Handler, waited: int, now_s: float, times: Histogram) -> bool:
-        """Observe what has gone; return whether anything waits still.
+        """Observe messages that have gone; return whether any wait still.
 
         Args:
             handler: It was resumed just now.
@@ -128,7 +120,6 @@ class WaitingTime:
 
 
 def _gone(handler: Handler) -> int:
-    """Return how many messages have left the queue at its front: where the newest are dropped, these do not count."""
     if handler.limits.overflow is Overflow.DROP_NEWEST:
         return handler.delivered_messages
     return handler.delivered_messages + handler.dropped_messages

@@ -1,19 +1,13 @@
 """`Traffic`: what links have carried and lost, by the name of the hub at their other end.
 
 ```
-Link: begin ─▶ standing, asked when somebody wants to know ─▶ end: its sums are kept under the name of its hub
-                                                                 └─ no link for KEPT_S ─▶ added to those without a name
+Link: begin ─▶ standing, asked on demand ─▶ end: its sums are kept under the name of its hub
+                                              └─ no link for KEPT_S ─▶ added to those without a name
 ```
 
-A hub that comes back after a restart has another id, and the same name: so figures go on. Hubs that have the same name
-are shown together, and one that has none is shown by its id.
-
-Owner: the node. No I/O, no clock: times are arguments, seconds. Invariants: no sum goes down, as long as its name is
-there, nor do the sums over all names; at most `NAMES_KEPT` names are there. Memory: 1 KiB a name. Cost: nothing for a
-message; a few µs a link when somebody asks.
-
-Not here: counting (`hub.handler`, `hub.mesh.upstream`, `peers.links.lag`), which messages were lost with a link that
-has ended (`peers.node.accounts`).
+A hub that comes back after a restart has another id, and the same name: so figures go on. Hubs with the same name are
+shown together, one without a name by its id. No sum goes down as long as its name is there, nor do the sums over all
+names; 1 KiB a name.
 """
 
 from __future__ import annotations
@@ -24,82 +18,66 @@ from typing import Any, Final, NamedTuple, Protocol
 from hub.handler import Handler
 from peers.node.accounts import Loss, Peer
 
-KEPT_S: Final = 3600.0
-"""How long a name is kept whose last link has ended, seconds: by then it has gone for good, and not for a restart."""
+KEPT_S: Final = 3600.0  # How long a name is kept whose last link has ended: by then it has gone for good
 
+# Most names that are shown one by one, a dozen lines of `/metrics` each. Others are shown together
 NAMES_KEPT: Final = 256
-"""Most names that are shown by themselves: each is a dozen lines of `/metrics`. Others are shown together."""
 
 
 class Carried(NamedTuple):
-    """What a link has carried since it is up, or several links together. All numbers only grow."""
+    """Sums of a link since it is up, or of several links together."""
 
     received_messages: int = 0
-    received_bytes: int = 0
-    """Everything that came behind HELLO."""
+    received_bytes: int = 0  # Everything behind HELLO
     sent_messages: int = 0
+    # Of messages, requests and replies; for a hub outside of the mesh what queues are charged for them
     sent_bytes: int = 0
-    """Of messages, requests and replies; for a hub that is no part of the mesh what queues are charged for them."""
-    queue_full: int = 0
-    """How many messages for the far side were lost in the queue."""
-    too_large: int = 0
-    """How many were larger than the far side takes."""
+    queue_full: int = 0  # Messages for the far side that were lost in the queue
+    too_large: int = 0  # Messages larger than the far side takes
+    # How often messages of some hub began to come by this link that had come by way of another hub before
     path_changes: int = 0
-    """How often messages of some hub began to come by this link that had come by way of another hub before."""
 
     def plus(self, other: Carried) -> Carried:
-        """Return the sums."""
         return Carried(*(one + another for one, another in zip(self, other, strict=True)))
 
 
 class Moment(NamedTuple):
-    """How a link stands at one moment."""
+    """The state of a link at one moment."""
 
     queued_messages: int
-    waiting_s: float
-    """How long the oldest message in the queue has waited."""
-    lag_s: float | None
-    """How long a PING and its answer take; None if that is not known yet."""
-    cost: int | None
-    """What it costs in the mesh; None where it is no part of one."""
+    waiting_s: float  # Of the oldest message in the queue
+    lag_s: float | None  # Of a PING and its answer; None if that is not known yet
+    cost: int | None  # In the mesh; None outside of one
 
 
 class Standing(Protocol):
     """A link that is up."""
 
     @property
-    def peer(self) -> Peer:
-        """The hub at its far side."""
+    def peer(self) -> Peer: ...
 
     @property
-    def handler(self) -> Handler:
-        """What it is to the core."""
+    def handler(self) -> Handler: ...
 
-    def carried(self) -> Carried:
-        """Return what it has carried."""
+    def carried(self) -> Carried: ...
 
-    def moment(self, now_s: float) -> Moment:
-        """Return how it stands."""
+    def moment(self, now_s: float) -> Moment: ...
 
 
 class LinkTraffic(NamedTuple):
-    """What links to the hubs of one name have carried and lost, and how those stand that are up."""
+    """What links to the hubs of one name have carried and lost, and the state of those that are up."""
 
-    hub: str
-    """The name, or the id of one that has none; empty for those that are shown together."""
-    links: int
-    """How many are up."""
+    hub: str  # The name, or the id of one that has none; empty for those that are shown together
+    links: int  # That are up
     carried: Carried
-    dropped: dict[str, int]
-    """How many messages were lost, by reason."""
+    dropped: dict[str, int]  # By reason
     queued_messages: int
-    waiting_s: float
-    """The longest of them; so are lag and cost, None if no link that is up has any."""
+    waiting_s: float  # The longest of them; so are lag and cost, None if no link that is up has any
     lag_s: float | None
     cost: int | None
 
     def fields(self) -> dict[str, Any]:
-        """Return all of it, as `$hub/statistics` says it."""
+        """Return all of it, as `$hub/statistics` has it."""
         fields = self._asdict()
         carried = fields.pop("carried")._asdict()
         for reason in ("queue_full", "too_large"):
@@ -108,8 +86,6 @@ class LinkTraffic(NamedTuple):
 
 
 class _Name:
-    """The links to hubs of one name."""
-
     __slots__ = ("ended", "ended_s", "lost", "standing")
 
     def __init__(self) -> None:
@@ -122,7 +98,6 @@ class _Name:
         self.lost = {"cut": 0, "missed": 0, "overtaken": 0}
 
     def fold(self, other: _Name) -> None:
-        """Take over the sums of another name, which has no links."""
         self.ended = self.ended.plus(other.ended)
         for reason, messages in other.lost.items():
             self.lost[reason] += messages
@@ -140,7 +115,6 @@ class Traffic:
         self._others = _Name()
 
     def begin(self, link: Standing, now_s: float) -> None:
-        """A link is up."""
         shown = shown_name(link.peer)
         self._forget_the_gone(now_s)
         if shown not in self._names and self._has_room():
@@ -148,7 +122,7 @@ class Traffic:
         self._of(link.peer).standing[link] = None
 
     def end(self, link: Standing, now_s: float) -> None:
-        """A link is over: what it has carried is kept."""
+        """Keep the sums of a link that is over."""
         for name in (self._of(link.peer), self._others):  # there may have been no room for its name when it came up
             if link in name.standing:
                 del name.standing[link]
@@ -156,13 +130,13 @@ class Traffic:
                 name.ended_s = now_s
 
     def lose(self, loss: Loss) -> None:
-        """Messages were lost with a link; what may have arrived after all is not counted."""
+        """Count messages that were lost with a link, if it is certain."""
         if loss.exactly:
             reason = "overtaken" if loss.is_overtaken else "cut" if loss.is_outward else "missed"
             self._of(loss.peer).lost[reason] += loss.messages
 
     def statistics(self, now_s: float) -> list[LinkTraffic]:
-        """Return what there is to tell, by name; the last one is of all that are shown together, if there are any."""
+        """Return figures by name; the last ones are of all that are shown together, if there are any."""
         self._forget_the_gone(now_s)
         found = [_told(shown, name, now_s) for shown, name in sorted(self._names.items())]
         others = _told("", self._others, now_s)
@@ -179,7 +153,7 @@ class Traffic:
         return self._names.get(shown_name(peer), self._others)
 
     def _has_room(self) -> bool:
-        """See that there is room for one more name, if need be instead of the one that has gone for the longest."""
+        """Make room for one more name, if need be instead of the one that has gone for the longest."""
         if len(self._names) < NAMES_KEPT:
             return True
         gone = [(name.ended_s, shown) for shown, name in self._names.items() if not name.standing]
@@ -217,5 +191,4 @@ def _told(shown: str, name: _Name, now_s: float) -> LinkTraffic:
 
 
 def shown_name(peer: Peer) -> str:
-    """Return what a hub is shown as."""
     return peer.name or peer.hub.hex()

@@ -1,9 +1,4 @@
-"""`Whole`: all processes of one hub, as one of them sees them, where a hub is more than one (`peers.workers`).
-
-`awaited`: waits for an answer that may come later.
-
-Owner: the node has it, or None where it is alone. Not here: how they are asked.
-"""
+"""`Whole`: all processes of one hub, where it is more than one; `awaited`: waits for an answer that comes later."""
 
 from __future__ import annotations
 
@@ -25,8 +20,8 @@ class Whole(Protocol):
                 "subscribers", "services", "links", "identities", "settings", "drain" or "reload";
                 "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers
                 likewise, of its clock.
-            value: What to ask with.
-            by: Who wants to know; None for nobody in particular.
+            value: The question.
+            by: The asker, or None.
         """
 
 

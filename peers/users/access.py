@@ -1,13 +1,13 @@
-"""`Access`: the one place where a node asks who somebody is, and what he may do.
+"""`Access`: the one place where a node asks who a client is, and what it may do.
 
 ```
 Proof ──recognise──▶ Identity ──rights──▶ Rights, or None where everything is allowed
    └── NotRecognisedError: always the same text and code, after the time that its address has to wait
 ```
 
-What is shown is looked at in this order: certificate, token or JWT, Unix account. Only who shows nothing is anonymous:
+Credentials are checked in this order: certificate, token or JWT, Unix account:
 
-| shown | and then |
+| credential | user |
 |---|---|
 | a certificate of the policy's table | its user, unless a token beside it is wrong |
 | a certificate that is in no table | the user of the token beside it; refused without one, if there is such a table |
@@ -16,12 +16,7 @@ What is shown is looked at in this order: certificate, token or JWT, Unix accoun
 | the hub's own account, or root | an admin, `local` |
 | nothing, or any other account | the role of `access.anonymous`; refused if there is none |
 
-A user without any role is not known: who is taken out of the policy is gone.
-
-Owner: the event loop. Invariants: the users are swapped whole (`adopt`); no secret is kept, logged or told. Cost: a few
-µs; a JWT costs a signature, up to 0.2 ms.
-
-Not here: where files are read (`peers.users.users`), where a refusal is sent, when a proof has ended.
+A user without any role is not known. Users are swapped whole (`adopt`); no secret is kept, logged or told.
 """
 
 from __future__ import annotations
@@ -44,51 +39,36 @@ from peers.users.tokens import SCHEME
 from peers.users.users import Users
 from peers.zeek.zmtp.z85 import decode_key
 
-FIRST_S = 0.1
-"""How long the answer to a first failure waits, s: a hundred times what the slowest way to recognise somebody takes."""
+FIRST_S = 0.1  # How long the answer to a first failure waits: a hundred times what the slowest credential takes
 
-LONGEST_S = 3.2
-"""The longest that an answer waits, s: within `limits.handshake_s`, so that it is an answer still."""
+LONGEST_S = 3.2  # The longest that an answer waits: within `limits.handshake_s`, so that it is an answer still
 
-WINDOW_S = 60.0
-"""Without a failure for so long, an address is as good as new, s."""
+WINDOW_S = 60.0  # Without a failure for so long, an address is as good as new
 
+# How many addresses are remembered, 200 bytes each. An attacker with more is not stopped by waiting, either
 ADDRESSES = 10_000
-"""How many addresses are remembered, 200 bytes each. Whoever has more than these is not stopped by waiting, either."""
 
 
 class Failures:
     """The failures of the last minute.
 
     Each failure of an address within `WINDOW_S` of the one before doubles the time that its answer waits. The first one
-    waits, too: that hides how long it took to find out what was wrong. Who is recognised never waits, so that a
-    colleague behind the same address is not held up. Of IPv6 a network of 64 bits is one address; all of this machine
-    is one. The address that failed least lately is forgotten first.
-
-    Args:
-        limit: How many addresses are remembered.
+    waits, too: that hides how long it took to find out what was wrong. A recognised client never waits, so that a
+    colleague behind the same address is not held up. An IPv6 network of 64 bits is one address; all of this machine is
+    one. The address that failed least lately is forgotten first.
     """
 
     def __init__(self, limit: int = ADDRESSES) -> None:
         self._limit = limit
+        # Host → failures, and time of the last one; the one that failed last is last
         self._last: dict[str, tuple[int, float]] = {}
-        """Host → how many failures, and when the last one was; the one that failed last is last."""
 
     @property
     def addresses(self) -> int:
-        """How many addresses are remembered."""
         return len(self._last)
 
     def note(self, address: str, now_s: float) -> float:
-        """Take note of a failure.
-
-        Args:
-            address: Where it came from, as connections show it.
-            now_s: The time, of any clock that runs evenly.
-
-        Returns:
-            How long the answer waits, s.
-        """
+        """Note a failure at a time of a monotonic clock; return how long the answer waits, s."""
         host = host_of(address)
         count, last_s = self._last.pop(host, (0, now_s))
         count = count + 1 if now_s - last_s < WINDOW_S else 1
@@ -103,16 +83,15 @@ class Failures:
 
 _ADMIN = frozenset({ADMIN})
 
-Tested = Literal["allowed", "refused"]
-"""The policy in force was asked; another one was tried, had a mistake, was too large; there was too much to do."""
+Tested = Literal["allowed", "refused"]  # Questions to the policy, by answer
 
 
 class Access:
-    """Who is who at one node.
+    """Recognises the users of one node.
 
     Args:
-        users: By what they are recognised; `NOBODY` lets everybody do everything.
-        now_s: A clock that runs evenly, s; failures are slowed down by it.
+        users: Credentials and policy; `NOBODY` lets everybody do everything.
+        now_s: A monotonic clock, s; failures are slowed down by it.
         wall_s: The time, s since 1970; proofs end by it.
     """
 
@@ -121,20 +100,16 @@ class Access:
         self._now_s = now_s
         self._wall_s = wall_s
         self.failures = Failures()
-        """How long answers are held back, address by address."""
         self.recognised: Counter[How] = Counter()
-        """How many were recognised since the start, by how."""
         self.refused: Counter[Reason] = Counter()
-        """How many were not, by why."""
-        self.tested: Counter[Tested] = Counter()
-        """How often somebody has asked what a policy says, by what came of that (`peers.admin.access`)."""
+        self.tested: Counter[Tested] = Counter()  # Questions to the policy (`peers.admin.access`)
+        # Called with address, reason and text of a client that is not recognised
         self.on_refused: Callable[[str, Reason, str], object] = _ignore
-        """Called with address, reason and text where somebody is not recognised; the node tells its audit."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
     def policy(self) -> Policy | None:
-        """Who may do what; None where everything is allowed to everybody."""
+        """The policy; None where everything is allowed to everybody."""
         return self._users.policy
 
     @property
@@ -144,12 +119,12 @@ class Access:
 
     @property
     def takes_strangers(self) -> bool:
-        """Whether somebody who shows nothing at all is let in."""
+        """Whether a client without credentials is let in."""
         return self.is_open or bool(self._users.anonymous)
 
     @property
     def anonymous(self) -> str:
-        """The role of those who show nothing; empty if they are not let in, or if nothing is set."""
+        """The role of clients without credentials; empty if they are not let in, or if nothing is set."""
         return self._users.anonymous
 
     def adopt(self, users: Users) -> None:
@@ -157,7 +132,7 @@ class Access:
         self._users = users
 
     def rights(self, identity: Identity) -> Rights | None:
-        """Return what somebody may do; None for everything."""
+        """Return the rights of a user; None for everything."""
         policy = self._users.policy
         return None if policy is None else policy.rights(identity.user, identity.roles)
 
@@ -167,7 +142,7 @@ class Access:
         """Return who shows a proof.
 
         Raises:
-            NotRecognisedError: Nobody who is known. The caller answers after its `delay_s`.
+            NotRecognisedError: No known user. The caller answers after its `delay_s`.
         """
         asked_s = self._now_s()
         policy = self._users.policy
@@ -179,7 +154,6 @@ class Access:
         return identity
 
     def _refuse(self, address: str, refusal: Refusal, asked_s: float) -> NoReturn:
-        """Count and log why somebody is not recognised, and tell him nothing of it."""
         delay_s = self.failures.note(address, asked_s)
         self.refused[refusal.reason] += 1
         self._log.warning("not recognised", address=address, reason=refusal.text, held_back_s=delay_s)
@@ -188,11 +162,6 @@ class Access:
         raise NotRecognisedError(max(0.0, delay_s - (self._now_s() - asked_s))) from None
 
     def _identity(self, proof: Proof, policy: Policy) -> Identity:
-        """Return who shows a proof, where there are users.
-
-        Raises:
-            Refusal: Nobody who is known.
-        """
         by_certificate = self._of_certificate(proof.certificate) if proof.certificate else None
         by_token = self._of_token(proof.token) if proof.token else None
         identity = by_certificate or by_token
@@ -206,11 +175,6 @@ class Access:
         return identity
 
     def _of_certificate(self, certificate: Mapping[str, Any]) -> Identity | None:
-        """Return whose certificate it is; None if the table does not say.
-
-        Raises:
-            Refusal: The table says several users.
-        """
         table = self._users.certificates
         if not table:
             return None
@@ -224,11 +188,6 @@ class Access:
         return None
 
     def _of_token(self, text: str) -> Identity:
-        """Return whose token, or JWT, it is.
-
-        Raises:
-            Refusal: Nobody's.
-        """
         jwts = self._users.jwts
         if jwts is not None and not text.startswith(SCHEME):
             return jwts.identity(text, self._wall_s())
@@ -238,7 +197,6 @@ class Access:
         return Identity(token.user, frozenset(token.roles), "token", token.until_s, token.id)
 
     def _of_account(self, uid: int | None) -> Identity | None:
-        """Return who an account on this machine belongs to; None if it belongs to nobody who is known."""
         users = self._users
         if uid is None:
             return None
@@ -247,11 +205,6 @@ class Access:
         return Identity(LOCAL, _ADMIN, "local") if uid in users.own_uids else None
 
     def _of_nothing(self) -> Identity:
-        """Return who somebody is that shows nothing.
-
-        Raises:
-            Refusal: Nobody is anonymous here.
-        """
         if not self._users.anonymous:
             raise Refusal(Reason.NOTHING, "neither certificate nor token, and access.anonymous is not set")
         return Identity(ANONYMOUS, frozenset({self._users.anonymous}), "anonymous")
@@ -259,11 +212,11 @@ class Access:
     # Who somebody still is.
 
     def allows_curve_key(self, key: bytes) -> bool:
-        """Return whether a node of a Zeek cluster may come in that has this public key."""
+        """Return whether a node of a Zeek cluster with this public key may connect."""
         return key in self._users.curve_clients
 
     def is_current(self, identity: Identity) -> bool:
-        """Return whether somebody who was recognised once still would be: False for a user who is gone."""
+        """Return whether a recognised user still would be: False for a user who is gone."""
         if identity.how == "curve" and not self.allows_curve_key(decode_key(identity.key)):
             return False
         policy = self._users.policy
@@ -273,7 +226,6 @@ class Access:
         return not has_ended and _is_known(identity, policy) and self._is_vouched_for(identity)
 
     def _is_vouched_for(self, identity: Identity) -> bool:
-        """Return whether what somebody has shown still stands where it stood."""
         users = self._users
         match identity.how:
             case "anonymous":
@@ -298,8 +250,7 @@ class Access:
         return still
 
 
-def _ignore(_: str, __: Reason, ___: str) -> None:
-    """Stand in where nobody wants to know."""
+def _ignore(_: str, __: Reason, ___: str) -> None: ...
 
 
 _SOMEBODY_HERE = Identity(LOCAL, frozenset(), "local")
@@ -308,20 +259,15 @@ _SOMEBODY = Identity(ANONYMOUS, frozenset(), "anonymous")
 
 
 def _of_this_hub(proof: Proof) -> Identity:
-    """Return who somebody is at a hub without users, which does not even look at what is shown.
-
-    It is the same object for all of them: thousands of idle clients keep it.
-    """
+    """Return the identity at a hub without users: the same object for all, as thousands of idle clients keep it."""
     return _SOMEBODY_HERE if proof.is_local else _SOMEBODY
 
 
 def _is_known(identity: Identity, policy: Policy) -> bool:
-    """Return whether the policy knows a user, or one of the roles that his proof vouches for."""
     return identity.user in policy or not identity.roles.isdisjoint(policy.roles)
 
 
 def _unknown(certificate: Mapping[str, Any]) -> str:
-    """Say which certificate is in no table, in the words that would have to stand there."""
     (subject,), *_ = names_of(certificate)
     shown = printable(subject.text) if subject.value else "it says no name that can be read"
     return f"a certificate that is not in [certificates]: {shown}"
@@ -331,28 +277,22 @@ def _unknown(certificate: Mapping[str, Any]) -> str:
 
 
 class Reason(Enum):
-    """Kinds of failures, as `/metrics` counts them."""
+    """Reasons of failures for the log and for counters; clients do not get them."""
 
-    NOTHING = "nothing"
-    """He shows nothing, and nobody is anonymous here."""
-    CERTIFICATE = "certificate"
-    """His certificate is nobody's."""
+    NOTHING = "nothing"  # No credentials, and `access.anonymous` is not set
+    CERTIFICATE = "certificate"  # The certificate of no user
     TOKEN = "token"  # noqa: S105 -- a kind, no secret
-    """His token is none of this hub's."""
     JWT = "jwt"
-    """His JWT is not right."""
-    ENDED = "ended"
-    """What he shows was right once."""
-    USER = "user"
-    """What he shows is right, but the policy knows neither him nor a role of his."""
+    ENDED = "ended"  # The credential has expired
+    USER = "user"  # The policy knows neither the user nor a role of theirs
 
 
 class Refusal(Exception):  # noqa: N818 -- a verdict, not a failure
-    """Somebody is not recognised.
+    """A client is not recognised.
 
     Args:
         reason: Which kind.
-        text: Exactly what was wrong, for whoever runs the hub; never with a secret, or what a far side has written.
+        text: Exactly what was wrong, for operators; never with a secret, or with text of a far side.
     """
 
     def __init__(self, reason: Reason, text: str) -> None:
@@ -365,18 +305,13 @@ class Refusal(Exception):  # noqa: N818 -- a verdict, not a failure
 
 
 class Proof(NamedTuple):
-    """What a far side shows."""
+    """Credentials of a far side."""
 
-    address: str
-    """Where it comes from, as connections show it: failures are counted by it."""
-    token: str = ""
-    """A token of this hub, or a JWT; empty for none. It is a secret, so that a proof is never logged."""
-    certificate: Mapping[str, Any] | None = None
-    """Its certificate, which TLS has checked already, as `ssl.SSLSocket.getpeercert` gives it; None for none."""
-    unix_uid: int | None = None
-    """The account on this machine that it runs under, as a Unix socket's kernel tells; None elsewhere."""
-    is_local: bool = False
-    """Whether it came by a Unix socket or by a listener on loopback."""
+    address: str  # Failures are counted by it
+    token: str = ""  # A token of this hub, or a JWT. It is a secret, so that a proof is never logged
+    certificate: Mapping[str, Any] | None = None  # As `ssl.SSLSocket.getpeercert` gives it; TLS has checked it already
+    unix_uid: int | None = None  # Its account on this machine, as a Unix socket's kernel tells
+    is_local: bool = False  # Whether it came by a Unix socket or by a listener on loopback
 
     def __repr__(self) -> str:
         return f"Proof(address={self.address!r}, ...)"

@@ -1,11 +1,7 @@
 """CURVE keys on the disk: this hub's secret ones, the public ones of nodes that may connect, and those of brokers.
 
-A file has one key a line, in Z85 as libzmq and Zeek write keys (`peers.zeek.zmtp.z85`). What stands behind a key,
-and lines that are empty or begin with `#`, as no key does, are for people.
-
-Invariants: a secret key is readable for nobody but its owner, not for a moment; no error repeats one.
-
-Owner: the files. Cost: 20 µs a line. Not here: where keys come from, which needs PyNaCl (`peers.zeek.zmtp.curve`).
+A file has one key a line, in Z85 as libzmq and Zeek write keys (`peers.zeek.zmtp.z85`); text behind a key, empty lines
+and comments with `#` are for people. A secret key is readable only for its owner, not for a moment for others.
 """
 
 from __future__ import annotations
@@ -22,8 +18,7 @@ from peers.users.files import read_file
 from peers.users.tokens import check_private
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 
-_LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024
-"""A quarter of a million keys."""
+_LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024  # A quarter of a million keys
 
 _SECRET_MODE: Final = 0o600
 _PUBLIC_MODE: Final = 0o644
@@ -44,7 +39,7 @@ def read_clients(settings: ZeekSettings) -> frozenset[bytes]:
 
 
 def read_public(path: str) -> bytes:
-    """Return the one public key that a file holds.
+    """Return the one public key of a file.
 
     Raises:
         ConfigError: It cannot be read, or holds none, or several.
@@ -53,7 +48,7 @@ def read_public(path: str) -> bytes:
 
 
 def read_secret(path: str) -> bytes:
-    """Return the one secret key that a file holds.
+    """Return the one secret key of a file.
 
     Raises:
         ConfigError: Others may read the file, it cannot be read, or holds none, or several.
@@ -97,7 +92,6 @@ def _one(path: str) -> bytes:
 
 
 def _keys(path: str) -> Iterator[bytes]:
-    """Yield the keys of a file."""
     content = read_file(Path(path), _LARGEST_FILE_BYTES, "a file of CURVE keys")
     for number, line in enumerate(content.decode("utf-8", "replace").splitlines(), 1):
         words = line.split(maxsplit=1)

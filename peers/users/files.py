@@ -1,7 +1,4 @@
-"""`read_file`, `read_toml`, `parse_toml`: files that people write, read whole or refused with one line that names them.
-
-Owner: nobody. Not here: what the files hold.
-"""
+"""Reads files that people write, whole, or raises an error that names the place."""
 
 from __future__ import annotations
 
@@ -12,12 +9,12 @@ from hub.settings.config import ConfigError
 
 
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Args:
         path: Where it is.
-        largest_bytes: Larger than this is not what is meant.
-        what: What is meant, for the error: "a file of settings".
+        largest_bytes: A larger one is an error.
+        what: For that error: "a file of settings".
 
     Raises:
         ConfigError: There is none, it cannot be read, or it is too large.
@@ -35,7 +32,7 @@ def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
 
 
 def read_toml(path: Path, largest_bytes: int, what: str) -> dict[str, object]:
-    """Return the tables that a TOML file holds; the arguments are those of `read_file`.
+    """Return the tables of a TOML file; the arguments are those of `read_file`.
 
     Raises:
         ConfigError: It cannot be read, or is no TOML; the text names the line.
@@ -57,11 +54,7 @@ def decoded(content: bytes, source: str) -> str:
 
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
-    """Return the tables that a text in TOML holds.
-
-    Args:
-        text: Whatever it is.
-        source: Where it stands, for the error.
+    """Return the tables of a TOML text; the source is for the error.
 
     Raises:
         ConfigError: It is no TOML; the text names the line.

@@ -1,26 +1,14 @@
-"""`Jwts`: who shows a JWT, by the keys of whoever issues them.
+"""`Jwts`: recognises users by JWTs; `read_keys`: the keys that sign them, from a JWKS or a PEM file.
 
 ```
 header.claims.signature ─▶ sizes, header ─▶ the key of `kid` ─▶ signature by the key's own algorithm ─▶ claims
 ```
 
-A key has one algorithm, which follows from the key (`ALGORITHMS`); what a token's header says is only compared with it.
-So nobody can have a public key taken for the secret of an HMAC, nor ask for no signature. A token names its key by
-`kid` where there are several. Claims are read strictly, and after the signature was checked: no name twice, no number
-that is none.
-
-| claim | |
-|---|---|
-| `exp` | must be there and lie ahead |
-| `nbf` | must be past, if it is there |
-| `iss` | must be `access.jwt_issuer` |
-| `aud` | must be `access.jwt_audience`, or a list that has it |
-| `access.jwt_user` (`sub`) | the user's name |
-| `access.jwt_roles` (`roles`) | a list of roles, or a text with spaces between them; may be absent |
-
-Owner: nobody, a `Jwts` never changes. Cost: 30 to 200 µs a token, by algorithm.
-
-Not here: keys that are fetched from somewhere; tokens that are revoked before they end.
+A key has one algorithm (RS256 for RSA of 2,048 bits or more, ES256, EdDSA, HS256 for secrets of 32 bytes or more in a
+JWKS); what a token's header says is only compared with it, so that a public key is never taken for the secret of an
+HMAC. Claims are read strictly, after the signature was checked: no name twice, no number that is none. `exp` must lie
+ahead, `nbf` must be past, `iss` and `aud` must be those of the settings, `sub` and `roles` (or other claims of the
+settings) give the user and their roles. Private keys are refused; keys that are not for signatures are passed over.
 """
 
 from __future__ import annotations
@@ -51,34 +39,26 @@ from peers.users.files import read_file
 from peers.users.identity import Identity
 from peers.users.tokens import check_private
 
-LEEWAY_S = 30.0
-"""How far the clock of whoever issues tokens may be off, s."""
+LEEWAY_S = 30.0  # How far the clock of an issuer may be off
 
-MOST_TOKEN_CHARACTERS = 8192
-"""Largest token, characters: what HTTP servers take of a header. Nothing of a larger one is looked at."""
+MOST_TOKEN_CHARACTERS = 8192  # What HTTP servers take of a header. Nothing of a larger one is looked at
 
-_MOST_HEADER_CHARACTERS = 1024
-"""Largest header of a token, characters: it names an algorithm and a key."""
+_MOST_HEADER_CHARACTERS = 1024  # It names an algorithm and a key
 
 _MOST_ROLES = 256
 
 _MARK_BYTES = 8
-_SALT = secrets.token_bytes(32)
-"""Makes marks of keys useless to whoever wants to guess a secret by them."""
+_SALT = secrets.token_bytes(32)  # Makes marks of keys useless for guessing a secret
 
-_LATEST_S = 253_402_300_799
-"""The end of the year 9999, s since 1970: a later `exp` is no time."""
+_LATEST_S = 253_402_300_799  # The end of the year 9999: a later `exp` is no time
 
 
 class Key(NamedTuple):
     """A key that signs tokens."""
 
-    kid: str
-    """Its name; empty if it has none."""
+    kid: str  # Its name, or empty
     algorithm: str
-    """The one algorithm that it is used with."""
-    key: Any
-    """As PyJWT takes it: a public key, or the bytes of a secret."""
+    key: Any  # As PyJWT takes it: a public key, or the bytes of a secret
 
 
 class Jwts:
@@ -96,21 +76,17 @@ class Jwts:
         self._verifiers = {key.algorithm: jwt.PyJWS([key.algorithm]) for key in self._keys.values()}
 
     def takes(self, mark: str) -> bool:
-        """Return whether tokens that were recognised under this mark, the `key` of an identity, still would be.
+        """Return whether tokens under this mark, the `key` of an identity, are still accepted.
 
-        It stands for the key itself, and not only for its name, and for whose tokens are taken.
+        It stands for the key itself, and not only for its name, and for the settings of claims.
         """
         return mark in self._marks.values()
 
     def identity(self, text: str, wall_s: float) -> Identity:
-        """Return who shows a token.
-
-        Args:
-            text: The token.
-            wall_s: The time, s since 1970.
+        """Return who shows a token, at a time in s since 1970.
 
         Raises:
-            Refusal: Nobody; the token is not right, or has ended.
+            Refusal: The token is wrong, or has ended.
         """
         key = self._key_for(text)
         try:
@@ -135,11 +111,6 @@ class Jwts:
         return Identity(user, _roles(claims, settings.jwt_roles), "jwt", until_s, self._marks[key.kid])
 
     def _key_for(self, text: str) -> Key:
-        """Return the key that a token says to be signed by.
-
-        Raises:
-            Refusal: There is none, or it is not used in this way.
-        """
         header = _header(text)
         kid = header.get("kid", "")
         if len(self._keys) == 1:
@@ -156,7 +127,6 @@ class Jwts:
 
 
 def _mark(key: Key, settings: AccessSettings) -> str:
-    """Return what stands for a key and all that its tokens must say, as long as this process lasts."""
     if isinstance(key.key, bytes):
         material = key.key
     else:
@@ -167,7 +137,6 @@ def _mark(key: Key, settings: AccessSettings) -> str:
 
 
 def _header(text: str) -> Mapping[str, Any]:
-    """Read a token's header, of which nothing is believed."""
     if len(text) > MOST_TOKEN_CHARACTERS:
         raise _refusal(f"more than {MOST_TOKEN_CHARACTERS} characters")
     encoded, *others = text.split(".")
@@ -189,7 +158,7 @@ def strict_json(content: bytes) -> Any:
     """Read JSON in which no name stands twice and each number is one.
 
     Raises:
-        ValueError: It is none.
+        ValueError: It is malformed.
         RecursionError: It is nested too deep.
     """
     return json.loads(content.decode(), object_pairs_hook=_once_each, parse_constant=_refuse_constant)
@@ -207,7 +176,6 @@ def _refuse_constant(_: str) -> float:
 
 
 def _time_s(claims: Mapping[str, Any], name: str) -> float:
-    """Return the time of a claim, s since 1970."""
     value = claims.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LATEST_S:
         raise _refusal(f"no {name}, or one that is no time")
@@ -215,7 +183,6 @@ def _time_s(claims: Mapping[str, Any], name: str) -> float:
 
 
 def _user(value: object, name: str) -> str:
-    """Return the user of a claim."""
     if not isinstance(value, str):
         raise _refusal(f"no claim {name!r} that is a text")
     try:
@@ -228,7 +195,6 @@ def _user(value: object, name: str) -> str:
 
 
 def _roles(claims: Mapping[str, Any], name: str) -> frozenset[str]:
-    """Return the roles of a claim; none if it is absent."""
     value = claims.get(name, [])
     roles = value.split(" ") if isinstance(value, str) else value
     if not isinstance(roles, list) or len(roles) > _MOST_ROLES or not all(isinstance(role, str) for role in roles):
@@ -243,12 +209,10 @@ def _refusal(text: str) -> Refusal:
 # The keys of whoever issues JWTs, from a JWKS or a PEM file.
 
 
-_LARGEST_FILE_BYTES = 1024 * 1024
-"""A thousand keys."""
+_LARGEST_FILE_BYTES = 1024 * 1024  # A thousand keys
 
 _LEAST_RSA_BITS = 2048
-_LEAST_SECRET_BYTES = 32
-"""As long as the hash, as RFC 7518 (3.2) asks for."""
+_LEAST_SECRET_BYTES = 32  # As long as the hash, as RFC 7518 (3.2) asks for
 
 _MOST_KID_CHARACTERS = 256
 
@@ -281,7 +245,6 @@ def read_keys(path: Path) -> list[Key]:
 
 
 def _pem_key(content: bytes, source: str) -> Key:
-    """Read the one public key of a PEM file."""
     if content.count(b"-----BEGIN") != 1 or _PUBLIC_HEAD not in content:
         hint = "give one PUBLIC KEY; of a certificate: openssl x509 -pubkey -noout; several keys belong into a JWKS"
         raise ConfigError(source, "", f"not one public key: {hint}")
@@ -293,7 +256,6 @@ def _pem_key(content: bytes, source: str) -> Key:
 
 
 def _algorithm(key: object, source: str, place: str) -> str:
-    """Return the one algorithm that a public key is used with."""
     match key:
         case RSAPublicKey():
             if key.key_size < _LEAST_RSA_BITS:
@@ -314,7 +276,6 @@ def _algorithm(key: object, source: str, place: str) -> str:
 
 
 def _jwks(tree: object, source: str) -> list[Key]:
-    """Read the keys of a JWKS."""
     entries = tree.get("keys") if isinstance(tree, dict) else None
     if not isinstance(entries, list):
         raise ConfigError(source, "keys", "a list of keys is expected, as a JWKS has it")
@@ -337,13 +298,11 @@ def _jwks(tree: object, source: str) -> list[Key]:
 
 
 def _signs(entry: Mapping[str, Any]) -> bool:
-    """Return whether a key is for checking signatures."""
     uses = entry.get("key_ops", ["verify"])
     return entry.get("use", "sig") == "sig" and isinstance(uses, list) and "verify" in uses
 
 
 def _jwk(entry: Mapping[str, Any], source: str, place: str) -> Key:
-    """Read one key of a JWKS."""
     kid = entry.get("kid", "")
     if not isinstance(kid, str) or len(kid) > _MOST_KID_CHARACTERS:
         raise ConfigError(source, f"{place}.kid", f"expected a text of at most {_MOST_KID_CHARACTERS} characters")

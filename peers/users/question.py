@@ -1,7 +1,4 @@
-"""`Question`: may somebody do something? As `hub policy test` asks it of a file, and `$hub/policy/test` of a hub.
-
-Cost: some 10 µs. Not here: what the policy says, and why (`hub.policy.verdict`).
-"""
+"""`Question`: may a user do something? `hub policy test` asks it of a file, `$hub/policy/test` of a hub."""
 
 from __future__ import annotations
 
@@ -17,38 +14,34 @@ from hub.topics import check_prefix, check_topic, printable
 
 _SHOWN_ROLES = 8
 
+# Of targets; all others are prefixes
 _CHECKS = {
     Action.PUBLISH: check_topic,
     Action.REQUEST: check_topic,
     Action.BRING: check_topic,
     Action.CLAIM: check_name,
 }
-"""What says whether something can be published, asked, brought or claimed; all else is done to prefixes."""
 
 
 class Question(NamedTuple):
     """What is asked."""
 
-    user: str
-    """Who; empty for whoever has the roles."""
-    roles: tuple[str, ...]
-    """What his token vouches for, beside what the policy gives him."""
-    action: str
-    """One of `DEEDS`."""
+    user: str  # Empty for any user with the roles
+    roles: tuple[str, ...]  # That a token vouches for, beside those of the policy
+    action: str  # One of `DEEDS`
     topic: str
-    """To what."""
 
 
 def own_roles(settings: Settings) -> Mapping[str, str]:
-    """Return the roles of those users to whom the hub itself gives one; empty for who is not let in."""
+    """Return the roles of those users to whom the hub itself gives one; empty for users that are not let in."""
     return {ANONYMOUS: settings.access.anonymous, LOCAL: ADMIN, ZEEK: settings.zeek.role}
 
 
 def asked_deed(question: Question) -> Deed:
-    """Return what is asked about.
+    """Return the action.
 
     Raises:
-        UsageError: There is no such action, or it cannot be done to that, by whoever it is.
+        UsageError: There is no such action, or it is not for such a topic.
     """
     if question.action not in DEEDS:
         raise UsageError(f"there is no action {printable(question.action)}; there are {', '.join(DEEDS)}")
@@ -58,7 +51,7 @@ def asked_deed(question: Question) -> Deed:
 
 
 def is_stranger(policy: Policy, question: Question, own: Mapping[str, str]) -> bool:
-    """Return whether somebody would not be let in, as nobody gives him a role. The arguments are those of `decide`."""
+    """Return whether a user would not be let in, as they have no role. The arguments are those of `decide`."""
     user = question.user
     return bool(user) and not question.roles and not own.get(user) and user not in policy
 
@@ -68,11 +61,11 @@ def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdic
 
     Args:
         policy: The policy.
-        question: What is asked.
+        question: The question.
         own: As `own_roles` gives it.
 
     Raises:
-        UsageError: It makes no sense: there is no such role or action, nobody can be called so, that is no topic.
+        UsageError: There is no such role or action, or that is no user or topic.
     """
     user, roles, _, topic = question
     if user:

@@ -1,21 +1,15 @@
-"""`Tokens`: who has which token, from a file that has only their hashes.
+"""`Tokens`: tokens by their hashes; `TokenFile`: the file that has them; `AdminToken`: the admin's, in clear.
 
-A token is 256 random bits: `hub_` and 43 characters of base64url. The file has one JSON object a line:
+A token is 256 random bits: `hub_` and 43 characters of base64url. The file has one JSON object a line; empty lines and
+comments with `#` are passed over and stay:
 
 ```
 {"sha256":"9f86d0…","user":"alice","created":"2026-11-22T10:00:00Z","ends":"2026-12-22T10:00:00Z","label":"laptop"}
 ```
 
-`ends`, `label` and `roles` may be absent. The first `ID_DIGITS` digits of the hash are the token's id, by which it is
-shown, logged and revoked: they are of no use to anybody who wants to guess the rest. Lines that are empty or begin with
-`#` are passed over.
-
-Why SHA-256, and no slow hash as for passwords: nobody can try 2**256 tokens, however quickly each is tried. So whoever
-reads the file can do nothing with it, and a token is checked in a microsecond.
-
-Owner: nobody, a `Tokens` never changes. Cost: 3 µs a line to read; one hash for each token that is shown.
-
-Not here: how the file is changed (`peers.users.tokens`).
+`ends`, `label` and `roles` may be absent. The first `ID_DIGITS` digits of the hash are the token's id. SHA-256, and no
+slow hash as for passwords: nobody can try 2**256 tokens. A file is never readable for others than its owner, not for a
+moment; it is changed under a lock and replaced whole, so that a hub reads the old one or the new one.
 """
 
 from __future__ import annotations
@@ -43,19 +37,15 @@ from hub.policy.policy import ADMIN, RESERVED_USERS, check_user
 from hub.settings.config import ConfigError
 from hub.topics import printable
 
-SCHEME = "hub_"
-"""What a token of a hub begins with, so that people and scanners of sources know it when they see one."""
+SCHEME = "hub_"  # Beginning of a token, so that people and scanners of sources recognise it
 
 _SECRET_BYTES = 32
 
-ID_DIGITS = 12
-"""How much of a hash is enough to tell a million tokens apart: 48 bits."""
+ID_DIGITS = 12  # How much of a hash is enough to tell a million tokens apart: 48 bits
 
-_MOST_TOKEN_CHARACTERS = 64
-"""What is longer is no token and not worth a hash; those that are have 47."""
+_MOST_TOKEN_CHARACTERS = 64  # Longer texts are no tokens and not worth a hash; tokens have 47
 
-LABEL_CHARACTERS = 64
-"""The longest label of a token."""
+LABEL_CHARACTERS = 64  # Of a token
 
 _Moment = Annotated[datetime, Meta(tz=True)]
 
@@ -67,14 +57,12 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     user: str
     created: _Moment
     ends: _Moment | None = None
-    roles: tuple[str, ...] = ()
-    """What the token vouches for, beside the roles that the policy gives its user."""
+    roles: tuple[str, ...] = ()  # That the token vouches for, beside those that the policy gives its user
     label: Annotated[str, Meta(max_length=LABEL_CHARACTERS)] = ""
-    """What it is for, for people."""
 
     @property
     def id(self) -> str:
-        """By what it is shown and revoked; no secret."""
+        """The id by which it is shown and revoked; no secret."""
         return self.sha256[:ID_DIGITS]
 
     @property
@@ -87,11 +75,7 @@ _decoder = msgspec.json.Decoder(Token)
 
 
 class Tokens:
-    """The tokens of one file.
-
-    Args:
-        by_hash: The hash of each → what is known of it.
-    """
+    """The tokens of one file, by hash."""
 
     __slots__ = ("_by_hash", "_by_id")
 
@@ -103,9 +87,9 @@ class Tokens:
         return len(self._by_hash)
 
     def find(self, secret: str) -> Token | None:
-        """Return the token whose text this is; None if it is none of these. It may have ended.
+        """Return the token with this text, which may have ended, or None.
 
-        Which bytes of hashes a look-up compares tells nothing: whoever tries texts cannot choose their hashes.
+        The time of the look-up tells nothing: an attacker cannot choose the hashes of texts.
         """
         if len(secret) > _MOST_TOKEN_CHARACTERS:
             return None
@@ -117,7 +101,6 @@ class Tokens:
         return iter(self._by_hash.values())
 
     def of_id(self, token_id: str) -> Token | None:
-        """Return the token with an id; None if there is none."""
         return self._by_id.get(token_id)
 
 
@@ -125,7 +108,7 @@ NO_TOKENS = Tokens({})
 
 
 def hash_of(secret: str) -> str:
-    """Return the hash of a token's text: of the text as it is, so that no other text means the same token."""
+    """Return the hash of a token's text as it is, so that no other text means the same token."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -135,11 +118,7 @@ def new_secret() -> str:
 
 
 def read_tokens(content: bytes, source: str) -> Tokens:
-    """Read what a file of tokens holds.
-
-    Args:
-        content: The file's.
-        source: The file's name, for errors.
+    """Read the content of a file of tokens; the source is for errors.
 
     Raises:
         ConfigError: A line is no token; the text names it, and shows nothing of it.
@@ -156,7 +135,7 @@ def read_tokens(content: bytes, source: str) -> Tokens:
 
 
 def without(content: bytes, token: Token) -> bytes:
-    """Return what a file of tokens holds but for the line of one of them; comments and all else stay as they are."""
+    """Return the content of a file of tokens without the line of one of them."""
     lines = content.split(b"\n")
     for number, line in _lines(content):
         if _decoder.decode(line).sha256 == token.sha256:
@@ -190,8 +169,7 @@ def _token(line: bytes, source: str, place: str) -> Token:
 # A file of hashed tokens on the disk: reading it, adding a token, taking one away.
 
 
-_LARGEST_FILE_BYTES = 64 * 1024 * 1024
-"""A quarter of a million tokens."""
+_LARGEST_FILE_BYTES = 64 * 1024 * 1024  # A quarter of a million tokens
 
 _MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
@@ -200,7 +178,7 @@ _HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub 
 
 
 def check_private(descriptor: int, path: Path) -> None:
-    """See to it that nobody but its owner, and root, can read or write a file.
+    """Check that only its owner, and root, can read or write a file.
 
     Raises:
         ConfigError: Others can; the text says how to mend it.
@@ -212,17 +190,13 @@ def check_private(descriptor: int, path: Path) -> None:
 
 
 class TokenFile:
-    """A file of tokens.
-
-    Args:
-        path: Where it is, or is to be.
-    """
+    """A file of tokens."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     def read(self) -> Tokens:
-        """Return the tokens that it holds.
+        """Return the tokens in it.
 
         Raises:
             ConfigError: There is none, others may read it, or a line is no token.
@@ -248,14 +222,14 @@ class TokenFile:
         """Make a token, and the file if there is none.
 
         Args:
-            user: Whose it is, a name as `check_user` takes it.
+            user: A name as `check_user` takes it.
             created: Now.
-            ends: When it ends; None for never.
-            roles: What it vouches for.
-            label: What it is for.
+            ends: None for never.
+            roles: That it vouches for.
+            label: For people.
 
         Returns:
-            Its text, which is nowhere else, and what stands in the file.
+            Its text, which is nowhere else, and its line.
 
         Raises:
             ConfigError: The file cannot be read or written, or the token could not be read from it.
@@ -271,7 +245,7 @@ class TokenFile:
         return secret, token
 
     def revoke(self, token_id: str) -> Token:
-        """Take a token away.
+        """Remove a token.
 
         Raises:
             ConfigError: There is none with this id, or the file cannot be read or written.
@@ -287,7 +261,6 @@ class TokenFile:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[bytes]:
-        """Hold the lock of the file, made if it is not there, for as long as the block lasts; yield what it holds."""
         try:
             descriptor = self._lock()
         except OSError as error:
@@ -323,7 +296,6 @@ class TokenFile:
         return content
 
     def _replace(self, content: bytes) -> None:
-        """Put a file with this content in the place of the one that is there, with the same owner."""
         target = self._path.resolve()  # a symbolic link stays one
         was = target.stat()
         descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
@@ -353,7 +325,7 @@ _SECRET = re.compile(r"hub_[A-Za-z0-9_-]{43,60}", re.ASCII)
 
 
 def usual_place(environment: Mapping[str, str]) -> str:
-    """Return where the file is if nobody says: in the folder where programs of this account keep what they must.
+    """Return the default path of the admin's token: in the state folder of this account.
 
     Raises:
         ConfigError: There is no such folder.
@@ -368,11 +340,7 @@ def usual_place(environment: Mapping[str, str]) -> str:
 
 
 class AdminToken:
-    """The file.
-
-    Args:
-        path: Where it is, or is to be.
-    """
+    """The file with the admin's token, for setting up a hub: whoever may read it is an admin."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
@@ -414,9 +382,5 @@ class AdminToken:
         return text
 
     def token(self) -> Token:
-        """Return what the hub knows of it: whoever shows it is the admin.
-
-        Raises:
-            ConfigError: As `secret`.
-        """
+        """Return its token, with the role of an admin; errors are those of `secret`."""
         return Token(hash_of(self.secret()), ADMIN, datetime.fromtimestamp(0, UTC), roles=(ADMIN,), label="first")

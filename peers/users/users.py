@@ -1,8 +1,7 @@
-"""`Users`: everything by which somebody is recognised, as the files of `access.*` have it.
+"""`Users`: all credentials and the policy, as the files of `access.*` have them.
 
-Owner: `peers.users.access`, which swaps it whole. Invariants: a `Users` never changes; it was read from files that were
-all right, or there is none. Cost: `read_users` reads and compiles files, 0.9 s of CPU for 100,000 rules: a running hub
-calls it in a thread, within `peers.daemon.memory.undisturbed`.
+`read_users` takes 0.9 s of CPU for 100,000 rules: a running hub calls it in a thread, within
+`peers.daemon.memory.undisturbed`.
 """
 
 from __future__ import annotations
@@ -27,52 +26,37 @@ if TYPE_CHECKING:
     from peers.users.jwts import Jwts
 
 
-_LARGEST_POLICY_BYTES = 64 * 1024 * 1024
-"""Twenty times what 100,000 rules and 10,000 users take."""
+_LARGEST_POLICY_BYTES = 64 * 1024 * 1024  # Twenty times what 100,000 rules and 10,000 users take
 
-_UID_DIGITS = 10
-"""Numbers of accounts have 32 bits."""
+_UID_DIGITS = 10  # Numbers of accounts have 32 bits
 
 _BUILT_IN = "the built-in policy"
 
-TRIED = "the policy"
-"""What a policy is called, in errors, that was sent to be tried."""
+TRIED = "the policy"  # Name of a tried policy in errors
 
 
 class Users(NamedTuple):
-    """By what users are recognised."""
+    """Credentials and policy."""
 
-    policy: Policy | None = None
-    """Who may do what; None where nothing is set, so that nobody is asked and everything is allowed."""
-    certificates: Mapping[CertificateName, str] = {}
-    """What a certificate says → whose it is."""
+    policy: Policy | None = None  # None where nothing is set, so that everything is allowed
+    certificates: Mapping[CertificateName, str] = {}  # Name of a certificate → user
     tokens: Tokens = NO_TOKENS
     jwts: Jwts | None = None
-    """None where no keys for JWTs are set."""
-    unix: Mapping[int, str] = {}
-    """Account on this machine → whose it is."""
+    unix: Mapping[int, str] = {}  # Account on this machine → user
+    # Accounts that administer the hub over a Unix socket, if `unix` does not say another user: the hub's own, root
     own_uids: frozenset[int] = frozenset()
-    """Accounts that administer the hub over a Unix socket, if `unix` does not say another user: the hub's own, root."""
-    anonymous: str = ""
-    """The role of those who show nothing; empty if they are not let in."""
-    curve_clients: frozenset[bytes] = frozenset()
-    """The public keys of nodes of Zeek clusters that may connect, where those must show any."""
+    anonymous: str = ""  # The role of clients without credentials; empty if they are not let in
+    curve_clients: frozenset[bytes] = frozenset()  # Public keys of nodes of Zeek clusters that may connect
 
 
 NOBODY = Users()
-"""Nothing is set."""
 
 
 _ZEEK = ZeekSettings()
-"""Nothing is set."""
 
 
 def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
-    """Read everything that the settings name.
-
-    Args:
-        settings: That name it.
-        zeek: What is set of Zeeks: the role of all of them (`zeek.role`) must be there, too.
+    """Read everything that the settings name; the role of Zeeks (`zeek.role`) must be in the policy, too.
 
     Raises:
         ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
@@ -97,7 +81,6 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
 
 
 def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: ZeekSettings) -> None:
-    """See to it that the roles that settings name are there."""
     for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
         if role and role not in policy.roles:
             known = ", ".join(sorted(policy.roles)[:8])
@@ -105,7 +88,7 @@ def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: Ze
 
 
 def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
-    """Return the policy that settings name, and what it is called in an error: its file, or the built-in roles.
+    """Return the policy of the settings, and its name in an error: its file, or the built-in roles.
 
     Raises:
         ConfigError: Something is wrong with it.
@@ -125,7 +108,6 @@ def read_policy_file(path: str) -> Policy:
 
 
 def _compiled(path: str) -> tuple[Policy, Accounts]:
-    """Return the policy of a file, and whose accounts are whose by it; the built-in roles where the path is empty."""
     text = decoded(read_file(Path(path), _LARGEST_POLICY_BYTES, "a policy"), path) if path else ""
     return _of_text(text, path or _BUILT_IN)
 
@@ -141,7 +123,6 @@ def _of_text(text: str, source: str) -> tuple[Policy, Accounts]:
 
 
 def _tokens(settings: AccessSettings) -> Tokens:
-    """Return all tokens of this hub: those of the file, and the admin's."""
     tokens = TokenFile(settings.tokens).read() if settings.tokens else NO_TOKENS
     if not settings.admin_token:
         return tokens
@@ -150,7 +131,6 @@ def _tokens(settings: AccessSettings) -> Tokens:
 
 
 def _jwts(settings: AccessSettings) -> Jwts | None:
-    """Return what recognises JWTs; None where that is not set."""
     if not settings.jwt_keys:
         return None
     for key in ("jwt_issuer", "jwt_audience", "jwt_user", "jwt_roles"):
@@ -163,7 +143,6 @@ def _jwts(settings: AccessSettings) -> Jwts | None:
 
 
 def _unix(accounts: Accounts, source: str) -> Mapping[int, str]:
-    """Return whose each account on this machine is, by its number."""
     found: dict[int, str] = {}
     for account, user in accounts.unix.items():
         uid = _uid(account)
@@ -174,7 +153,6 @@ def _unix(accounts: Accounts, source: str) -> Mapping[int, str]:
 
 
 def _uid(account: str) -> int | None:
-    """Return the number of an account that is given by number or by name; None if there is none."""
     if account.isascii() and account.isdigit():
         return int(account) if len(account) <= _UID_DIGITS else None
     try:
