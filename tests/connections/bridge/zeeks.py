@@ -33,26 +33,22 @@ class Zeek:
         self._server: Server
 
     async def start(self) -> None:
-        """Listen, on the same port as before if there was one."""
         self._server = await serve(
             self._take, "127.0.0.1", self.port, process_request=self._answer, compression=None, ping_interval=None
         )
         self.port = next(iter(self._server.sockets)).getsockname()[1]
 
     async def stop(self) -> None:
-        """Close everything."""
         self._server.close()
         await self._server.wait_closed()
 
     async def crash(self) -> None:
-        """Go without a word."""
         for connection in self._all:
             connection.transport.abort()
         await self.stop()
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it listens."""
         return Endpoint.parse(f"ws://127.0.0.1:{self.port}")
 
     def _answer(self, connection: ServerConnection, request: Request) -> Response | None:
@@ -66,7 +62,6 @@ class Zeek:
         await connection.wait_closed()
 
     async def greet(self) -> tuple[ServerConnection, list[str]]:
-        """Take the next connection, read the array, acknowledge it; return both."""
         connection = await self.connections.get()
         prefixes = json.loads(await connection.recv())
         await connection.send(ACK)
@@ -103,11 +98,9 @@ class Bridged:
 
 
 def publishing(zeek: Zeek, *prefixes: str) -> PublishingEndpoint:
-    """The endpoint of a Zeek that gets what is published under these prefixes."""
     endpoint = zeek.endpoint
     return PublishingEndpoint(endpoint.host, endpoint.port, endpoint.location, prefixes)
 
 
 async def linked(hub: Hub) -> None:
-    """Wait until the hub has the ack."""
     await eventually(lambda: any(handler.name.startswith("eeee") for handler in hub.node.core.handlers.values()))

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgpack
 import pytest
@@ -28,8 +29,7 @@ def messages(topic: bytes, body: bytes = b"\xc0", flags: int = 0) -> bytes:
     return encode_frame(Kind.MESSAGES, body, key=topic, flags=flags)
 
 
-@dataclass(frozen=True)
-class Bad:
+class Bad(NamedTuple):
     """What a client sends, and what it is told."""
 
     stream: bytes
@@ -38,101 +38,76 @@ class Bad:
     greeted: bool = True
 
 
-FATAL = {
-    "garbage": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes, limit 6144", greeted=False),
-    "an HTTP request": Bad(b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", CloseCode.TOO_BIG, "routing key of", greeted=False),
-    "a TLS handshake": Bad(
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", CloseCode.TOO_BIG, "body of", greeted=False
-    ),
-    "a large first frame": Bad(
-        HEADER.pack(65_537, Kind.HELLO, 0, 0), CloseCode.TOO_BIG, "body of 65537 bytes, limit 65536", greeted=False
-    ),
-    "messages first": Bad(
-        publication("/a", 1), CloseCode.PROTOCOL_ERROR, "MESSAGES is not expected before HELLO", greeted=False
-    ),
-    "a subscription first": Bad(
-        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
-        CloseCode.PROTOCOL_ERROR,
-        "SUBSCRIBE is not expected before HELLO",
-        greeted=False,
-    ),
-    "PING first": Bad(
-        encode_frame(Kind.PING, b""), CloseCode.PROTOCOL_ERROR, "PING is not expected before HELLO", greeted=False
-    ),
-    "HELLO that is no map": Bad(
-        encode_frame(Kind.HELLO, b"\xc0"), CloseCode.PROTOCOL_ERROR, "HELLO: Expected `object`", greeted=False
-    ),
-    "HELLO of another protocol": Bad(
+ERROR, BIG, DATA = CloseCode.PROTOCOL_ERROR, CloseCode.TOO_BIG, CloseCode.BAD_DATA
+FIRST = {
+    "garbage": (b"\xff" * 100, BIG, "routing key of 65535 bytes, limit 6144"),
+    "an HTTP request": (b"GET / HTTP/1.1\r\nHost: hub\r\n\r\n", BIG, "routing key of"),
+    "a TLS handshake": (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", BIG, "body of"),
+    "a large first frame": (HEADER.pack(65_537, Kind.HELLO, 0, 0), BIG, "body of 65537 bytes, limit 65536"),
+    "messages first": (publication("/a", 1), ERROR, "MESSAGES is not expected before HELLO"),
+    "a subscription first": (encode_subscription(Kind.SUBSCRIBE, ["/a"], 1), ERROR, "SUBSCRIBE is not expected before"),
+    "PING first": (encode_frame(Kind.PING, b""), ERROR, "PING is not expected before HELLO"),
+    "HELLO that is no map": (encode_frame(Kind.HELLO, b"\xc0"), ERROR, "HELLO: Expected `object`"),
+    "HELLO of another protocol": (
         Hello(protocol=2, role="client").encode(),
-        CloseCode.PROTOCOL_ERROR,
+        ERROR,
         "HELLO: protocol 2, this side speaks 1",
-        greeted=False,
     ),
-    "HELLO of no role": Bad(
+    "HELLO of no role": (
         encode_frame(Kind.HELLO, msgpack.packb({"protocol": 1, "role": "cat"})),
-        CloseCode.PROTOCOL_ERROR,
+        ERROR,
         "HELLO: Invalid enum value 'cat'",
-        greeted=False,
     ),
-    "HELLO of a hub with a short id": Bad(
-        Hello(protocol=1, role="hub", id=b"short").encode(), CloseCode.PROTOCOL_ERROR, "16 bytes", greeted=False
-    ),
-    "HELLO nested deep": Bad(
-        encode_frame(Kind.HELLO, b"\x81\xa1x" + b"\x91" * 60_000), CloseCode.PROTOCOL_ERROR, "HELLO: ", greeted=False
-    ),
-    "HELLO twice": Bad(HELLO, CloseCode.PROTOCOL_ERROR, "HELLO is not expected with a client"),
-    "an unknown kind": Bad(encode_frame(99, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 99"),
-    "kind 0": Bad(encode_frame(0, b""), CloseCode.PROTOCOL_ERROR, "unknown kind 0"),
-    "what is for a later version": Bad(
-        encode_frame(Kind.ROUTING, b""), CloseCode.PROTOCOL_ERROR, "ROUTING is not expected with a client"
-    ),
-    "a notice": Bad(
-        encode_frame(Kind.NOTICE, b"\x80"), CloseCode.PROTOCOL_ERROR, "NOTICE is not expected with a client"
-    ),
-    "a body over the limit": Bad(
-        HEADER.pack((16 << 20) + 1, Kind.MESSAGES, 0, 2), CloseCode.TOO_BIG, "body of 16777217 bytes, limit 16777216"
-    ),
-    "a key over the limit": Bad(
-        HEADER.pack(0, Kind.MESSAGES, 0, 6145), CloseCode.TOO_BIG, "routing key of 6145 bytes, limit 6144"
-    ),
-    "a large PING": Bad(encode_frame(Kind.PING, bytes(129)), CloseCode.TOO_BIG, "PING of 129 bytes"),
-    "a CLOSE without a code": Bad(encode_frame(Kind.CLOSE, b""), CloseCode.PROTOCOL_ERROR, "CLOSE: 0 bytes"),
-    "garbage after HELLO": Bad(b"\xff" * 100, CloseCode.TOO_BIG, "routing key of 65535 bytes"),
-    "refused messages and then garbage": Bad(messages(b"") * 5 + b"\xff" * 8, CloseCode.TOO_BIG, "routing key of"),
+    "HELLO of a hub with a short id": (Hello(protocol=1, role="hub", id=b"short").encode(), ERROR, "16 bytes"),
+    "HELLO nested deep": (encode_frame(Kind.HELLO, b"\x81\xa1x" + b"\x91" * 60_000), ERROR, "HELLO: "),
 }
+LATER = {
+    "HELLO twice": (HELLO, ERROR, "HELLO is not expected with a client"),
+    "an unknown kind": (encode_frame(99, b""), ERROR, "unknown kind 99"),
+    "kind 0": (encode_frame(0, b""), ERROR, "unknown kind 0"),
+    "what is for a hub": (encode_frame(Kind.ROUTING, b""), ERROR, "ROUTING is not expected with a client"),
+    "a notice": (encode_frame(Kind.NOTICE, b"\x80"), ERROR, "NOTICE is not expected with a client"),
+    "a body over the limit": (
+        HEADER.pack((16 << 20) + 1, Kind.MESSAGES, 0, 2),
+        BIG,
+        "body of 16777217 bytes, limit 16777216",
+    ),
+    "a key over the limit": (HEADER.pack(0, Kind.MESSAGES, 0, 6145), BIG, "routing key of 6145 bytes, limit 6144"),
+    "a large PING": (encode_frame(Kind.PING, bytes(129)), BIG, "PING of 129 bytes"),
+    "a CLOSE without a code": (encode_frame(Kind.CLOSE, b""), ERROR, "CLOSE: 0 bytes"),
+    "garbage after HELLO": (b"\xff" * 100, BIG, "routing key of 65535 bytes"),
+    "refused messages and then garbage": (messages(b"") * 5 + b"\xff" * 8, BIG, "routing key of"),
+}
+FATAL = {name: Bad(*bad, name in LATER) for name, bad in (FIRST | LATER).items()}
 
 REFUSED = {
-    "an empty topic": Bad(messages(b""), CloseCode.BAD_DATA, "topic is empty"),
-    "a long topic": Bad(messages(b"/" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long, the limit is 1024 bytes"),
-    "the longest key": Bad(messages(b"/" * 6144), CloseCode.BAD_DATA, "is 6144 bytes long"),
-    "a topic that is not UTF-8": Bad(messages(b"/\xff"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
-    "a topic with a surrogate": Bad(messages(b"/\xed\xa0\x80"), CloseCode.BAD_DATA, "is not UTF-8 at byte 1"),
-    "a topic with NUL": Bad(messages(b"/a\0b"), CloseCode.BAD_DATA, "control character U+0000 at character 2"),
-    "a topic with an escape": Bad(messages(b"/\x1b[2J"), CloseCode.BAD_DATA, "control character U+001B"),
-    "the hub's own topic": Bad(messages(b"$hub/overflow"), CloseCode.NOT_ALLOWED, "$hub/ is the hub's own"),
-    "unknown flags": Bad(messages(b"/a", flags=128), CloseCode.BAD_DATA, "flags 0b10000000"),
-    "a batch of none": Bad(messages(b"/a", BATCH_COUNT.pack(0), 1), CloseCode.BAD_DATA, "BATCH: a body of 4 bytes"),
-    "a batch of too many": Bad(
-        messages(b"/a", BATCH_COUNT.pack(2**32 - 1) + b"\xc0", 1), CloseCode.BAD_DATA, "BATCH: a body of 5 bytes"
+    "an empty topic": (messages(b""), DATA, "topic is empty"),
+    "a long topic": (messages(b"/" * 1025), DATA, "is 1025 bytes long, the limit is 1024 bytes"),
+    "the longest key": (messages(b"/" * 6144), DATA, "is 6144 bytes long"),
+    "a topic that is not UTF-8": (messages(b"/\xff"), DATA, "is not UTF-8 at byte 1"),
+    "a topic with a surrogate": (messages(b"/\xed\xa0\x80"), DATA, "is not UTF-8 at byte 1"),
+    "a topic with NUL": (messages(b"/a\0b"), DATA, "control character U+0000 at character 2"),
+    "a topic with an escape": (messages(b"/\x1b[2J"), DATA, "control character U+001B"),
+    "the hub's own topic": (messages(b"$hub/overflow"), CloseCode.NOT_ALLOWED, "$hub/ is the hub's own"),
+    "unknown flags": (messages(b"/a", flags=128), DATA, "flags 0b10000000"),
+    "a batch of none": (messages(b"/a", BATCH_COUNT.pack(0), 1), DATA, "BATCH: a body of 4 bytes"),
+    "a batch of too many": (
+        messages(b"/a", BATCH_COUNT.pack(2**32 - 1) + b"\xc0", 1),
+        DATA,
+        "BATCH: a body of 5 bytes",
     ),
-    "a batch without a count": Bad(messages(b"/a", b"", 1), CloseCode.BAD_DATA, "BATCH: a body of 0 bytes"),
-    "a subscription that is none": Bad(encode_frame(Kind.SUBSCRIBE, b"\xc0"), CloseCode.BAD_DATA, "SUBSCRIBE: "),
-    "a subscription nested deep": Bad(
-        encode_frame(Kind.SUBSCRIBE, b"\x91" * 100_000), CloseCode.BAD_DATA, "SUBSCRIBE: "
+    "a batch without a count": (messages(b"/a", b"", 1), DATA, "BATCH: a body of 0 bytes"),
+    "a subscription that is none": (encode_frame(Kind.SUBSCRIBE, b"\xc0"), DATA, "SUBSCRIBE: "),
+    "a subscription nested deep": (encode_frame(Kind.SUBSCRIBE, b"\x91" * 100_000), DATA, "SUBSCRIBE: "),
+    "a subscription bomb": (encode_frame(Kind.SUBSCRIBE, b"\x92\x00\xdd\xff\xff\xff\xff"), DATA, "SUBSCRIBE: "),
+    "a long prefix": (encode_subscription(Kind.SUBSCRIBE, ["/" * 1025]), DATA, "prefix '///"),
+    "a prefix with a control character": (
+        encode_subscription(Kind.SUBSCRIBE, ["/a\x7f"]),
+        DATA,
+        "control character U+007F",
     ),
-    "a subscription bomb": Bad(
-        encode_frame(Kind.SUBSCRIBE, b"\x92\x00\xdd\xff\xff\xff\xff"), CloseCode.BAD_DATA, "SUBSCRIBE: "
-    ),
-    "a long prefix": Bad(
-        encode_subscription(Kind.SUBSCRIBE, ["/" * 1025]), CloseCode.BAD_DATA, "prefix '///", greeted=True
-    ),
-    "a prefix with a control character": Bad(
-        encode_subscription(Kind.SUBSCRIBE, ["/a\x7f"]), CloseCode.BAD_DATA, "control character U+007F"
-    ),
-    "a prefix that is not UTF-8": Bad(
-        encode_frame(Kind.SUBSCRIBE, b"\x92\x00\x91\xa1\xff"), CloseCode.BAD_DATA, "SUBSCRIBE: "
-    ),
-    "an unsubscription that is none": Bad(encode_frame(Kind.UNSUBSCRIBE, b""), CloseCode.BAD_DATA, "UNSUBSCRIBE: "),
+    "a prefix that is not UTF-8": (encode_frame(Kind.SUBSCRIBE, b"\x92\x00\x91\xa1\xff"), DATA, "SUBSCRIBE: "),
+    "an unsubscription that is none": (encode_frame(Kind.UNSUBSCRIBE, b""), DATA, "UNSUBSCRIBE: "),
 }
 
 
@@ -189,7 +164,7 @@ async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Ot
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused(hub: Hub, others: Others, name: str) -> None:
-    bad = REFUSED[name]
+    bad = Bad(*REFUSED[name])
     client = await hub.client("/mine")
     await client.send(publication("/mine", 1), bad.stream, publication("/mine", 2))
     found = []
@@ -220,7 +195,7 @@ async def test_refused_messages_are_counted(hub: Hub) -> None:
 async def test_refused_messages_go_nowhere(hub: Hub) -> None:
     client = await hub.client()
     everything = await hub.client("")
-    await client.send(*(bad.stream for bad in REFUSED.values()))
+    await client.send(*(stream for stream, _, _ in REFUSED.values()))
     await client.publish("/end", 1)
     assert await everything.values(1) == [("/end", 1)]
 

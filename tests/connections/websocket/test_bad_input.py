@@ -35,12 +35,8 @@ async def bystander(hub: Hub) -> AsyncIterator[RawWebSocket]:
     ("data", "code", "reason"),
     [
         (frame(Opcode.TEXT, b"{}", masked=False), 1002, "mask"),
-        (frame(Opcode.TEXT, b"{}", reserved=0b100), 1002, "reserved bits"),
-        (frame(0xB), 1002, "opcode"),
-        (frame(Opcode.PING, bytes(200)), 1002, "control frame too long"),
         (frame(Opcode.BINARY, b"\x80"), 1003, "takes text"),
         (frame(Opcode.TEXT, b"{"), 1007, "not JSON: "),
-        (frame(Opcode.TEXT, b'{"type":"\xff"}'), 1007, "not UTF-8 at byte 9"),
         (frame(Opcode.TEXT, b'{"type":"publish","topic":"/t","value":' + b"[" * 100_000), 1007, "nested too deep"),
         (frame(Opcode.TEXT, b"[" * 100_000 + b"]" * 100_000), 1007, "nested too deep"),
         (b"\x81\xff\x00\x00\x00\xff\xff\xff\xff\xff" + bytes(4), 1009, "16777216"),

@@ -23,13 +23,11 @@ StartNode = Callable[..., Awaitable[ZmqNode]]
 
 @pytest.fixture(autouse=True)
 def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has to come back."""
     monkeypatch.setattr(cluster, "REDIAL_S", 0.0)
 
 
 @pytest.fixture
 async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
-    """A hub on two ports for nodes, and one for its own clients."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     listen = ["zeek+zmq://127.0.0.1:0", "tcp://127.0.0.1:0"]
     daemon = Daemon(load({"listen": listen}, {}), "hub")
@@ -42,7 +40,6 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def start_node(hub: Daemon) -> Iterator[StartNode]:
-    """Start nodes, which subscribe once both their sockets are connected; all are gone when the test is over."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     nodes: list[ZmqNode] = []
 
@@ -61,7 +58,6 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
 
 
 def joined_nodes(hub: Daemon) -> list[Connection]:
-    """The connections of nodes whose handshakes are done."""
     return [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
 
 
@@ -70,7 +66,6 @@ def joined_nodes(hub: Daemon) -> list[Connection]:
 
 @pytest.fixture
 def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    """One of libzmq; nobody has a socket of it any more when the test is over."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     yield context
     context.term()
@@ -78,7 +73,6 @@ def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
 
 @pytest.fixture
 def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[], ZmqBroker]]:
-    """Start brokers."""
     brokers: list[ZmqBroker] = []
 
     def start() -> ZmqBroker:
@@ -92,5 +86,4 @@ def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[
 
 @pytest.fixture
 def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
-    """One of them."""
     return start_broker()

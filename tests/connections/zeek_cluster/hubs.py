@@ -14,7 +14,6 @@ __all__ = ["joined", "running"]
 
 @asynccontextmanager
 async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:
-    """Run a hub, which has a port for its clients in front of others."""
     settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers}
     daemon = Daemon(load(settings, {}), name)
     await daemon.start()
@@ -27,6 +26,5 @@ async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Da
 
 
 def joined(hub: Daemon) -> list[Connection]:
-    """The connections to a broker whose handshakes are done, that for events first."""
     found = [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
     return sorted(found, key=lambda one: type(one.conversation).__name__)

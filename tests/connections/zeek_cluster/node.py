@@ -50,30 +50,24 @@ class ZmqNode:
         self._events: list[list[bytes]] = []
 
     def subscribe(self, *topics: str) -> None:
-        """Ask for topics."""
         for topic in topics:
             self._subscriber.send(b"\1" + topic.encode())
 
     def unsubscribe(self, *topics: str) -> None:
-        """Ask for them no more."""
         for topic in topics:
             self._subscriber.send(b"\0" + topic.encode())
 
     def ask(self, frame: bytes) -> None:
-        """Send whatever on the socket for subscriptions."""
         self._subscriber.send(frame)
 
     def publish(self, *parts: bytes) -> None:
-        """Send a message of these parts."""
         self._publisher.send_multipart(parts)
 
     def publish_event(self, topic: str, event: Event = HELLO) -> None:
-        """Send an event as Zeek does."""
         self.publish(topic.encode(), self.id.encode(), b"broker-bin-v1", event.encode())
 
     @property
     def told(self) -> list[tuple[bool, str]]:
-        """What it was told so far of topics: whether each is wanted."""
         with contextlib.suppress(zmq.Again):
             while True:
                 (frame,) = self._publisher.recv_multipart(zmq.NOBLOCK)
@@ -82,17 +76,14 @@ class ZmqNode:
 
     @property
     def events(self) -> list[list[bytes]]:
-        """The messages that it got so far, in parts."""
         with contextlib.suppress(zmq.Again):
             while True:
                 self._events.append(self._subscriber.recv_multipart(zmq.NOBLOCK))
         return self._events
 
     def is_told(self, topic: str, *, is_wanted: bool = True) -> bool:
-        """Whether the last that it was told of a topic is this."""
         return [wanted for wanted, one in self.told if one == topic][-1:] == [is_wanted]
 
     def close(self) -> None:
-        """Go without a word."""
         self._subscriber.close()
         self._publisher.close()

@@ -28,7 +28,6 @@ LIMIT_BYTES = 16 * 1024 * 1024
 
 
 def handshake(kind: str) -> bytes:
-    """What a node says first."""
     ready = encode_command(Command(b"READY", encode_properties({"Socket-Type": kind.encode()})))
     return Greeting("NULL").encode() + ready
 
@@ -41,7 +40,6 @@ class Raw:
 
     @classmethod
     async def connect(cls, hub: Daemon, kind: str, says: bytes = b"") -> Raw:
-        """Connect the socket of a node, and shake hands."""
         endpoint = hub.endpoints[0]
         port = endpoint.port if kind == "XSUB" else endpoint.xsub
         self = cls(*await asyncio.open_connection("127.0.0.1", port))
@@ -52,7 +50,6 @@ class Raw:
         return self
 
     async def end(self) -> bytes:
-        """Wait until the hub has closed it; return what it has said."""
         said = b""
         with contextlib.suppress(ConnectionError):
             while data := await self._reader.read(65_536):
@@ -62,14 +59,12 @@ class Raw:
 
 
 async def quiet_pair(start_node: StartNode) -> tuple[ZmqNode, ZmqNode]:
-    """Two nodes, of which one gets what the other one publishes."""
     node, reader = await start_node("node"), await start_node("reader", "zeek.")
     await eventually(lambda: node.is_told("zeek."))
     return node, reader
 
 
 async def pass_an_event(node: ZmqNode, reader: ZmqNode, value: int = 0) -> None:
-    """It gets there; what stands in front of it is returned to nobody."""
     event = Event("Demo::number", Count(value))
     node.publish_event("zeek.a", event)
     await eventually(lambda: any(parts[3] == event.encode() for parts in reader.events))
@@ -95,7 +90,6 @@ GIANT = (LIMIT_BYTES + 1).to_bytes(8, "big")
     ],
 )
 async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode, kind: str, says: bytes, reason: str) -> None:
-    """What has no end, or is no ZMTP: one line, counted, closed without a word; the others go on."""
     node, reader = await quiet_pair(start_node)
     told = len(node.told)
     with structlog.testing.capture_logs() as logs:
@@ -114,7 +108,6 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode, kind: 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
-    """A node that is closed for it would never be up again for its cluster; the kernel looks for dead machines."""
     raw = await Raw.connect(hub, kind)
     await eventually(lambda: any(one.handler for one in hub.node.connections))
     (connection,) = hub.node.connections
@@ -134,7 +127,6 @@ async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
 
 
 async def test_frames_without_end(hub: Daemon, start_node: StartNode) -> None:
-    """Empty parts, one behind the other: there is a limit of parts."""
     node, reader = await quiet_pair(start_node)
     raw = await Raw.connect(hub, "XPUB")
     raw.writer.write(b"\x01\x00" * (1 << 16))
@@ -147,7 +139,6 @@ async def test_frames_without_end(hub: Daemon, start_node: StartNode) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("cut", [1, 10, 63, 64, 70, 92, 93, 95, 120, 130])
 async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str, cut: int) -> None:
-    """A stream that ends anywhere: what was whole is taken, and nothing else."""
     node, reader = await quiet_pair(start_node)
     event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
     said = handshake(kind) + (
@@ -167,7 +158,6 @@ async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str, 
 
 
 async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNode) -> None:
-    """They are refused, whichever form they have; the connection stays."""
     node, _ = await quiet_pair(start_node)
     long = b"zeek." + b"x" * 1020
     with structlog.testing.capture_logs() as logs:
@@ -191,7 +181,6 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(5))
 async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str, seed: int) -> None:
-    """Whatever mutated nodes say: the hub has no error of its own, and nodes get sound events only."""
     node, reader = await quiet_pair(start_node)
     recorded = wire("z01-null-wire.jsonl").items()
     seeds = [b"".join(reads)[92:] for (name, way), reads in recorded if way == TO_BROKER and f" {kind} to" in name]
@@ -212,7 +201,6 @@ async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str,
 
 
 async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> None:
-    """In the midst of what it gets, without a word and with much unread: the others get all, once."""
     node, reader = await quiet_pair(start_node)
     dying = []
     for told in range(2, 7):  # one by one: of those that come in one turn, nodes are told once
@@ -229,7 +217,6 @@ async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> Non
 
 
 async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: StartNode) -> None:
-    """They have subscriptions of their own, say nothing, and go at once: events pass all the time."""
     node, reader = await quiet_pair(start_node)
     crowd = []
     for number in range(300):

@@ -21,7 +21,6 @@ from tests.hubs.eventually import eventually, settle
 
 
 def payloads(node: ZmqNode) -> list[bytes]:
-    """What a node got, without topics, senders and serializers."""
     return [parts[3] for parts in node.events]
 
 
@@ -29,7 +28,6 @@ def payloads(node: ZmqNode) -> list[bytes]:
 
 
 async def test_everybody_is_told_of_each_subscription(start_node: StartNode) -> None:
-    """Also whoever has made it, and again where somebody has the same one: Zeek waits for that."""
     first, second = await start_node("first"), await start_node("second")
     first.subscribe("zeek.a")
     await eventually(lambda: first.is_told("zeek.a") and second.is_told("zeek.a"))
@@ -38,7 +36,6 @@ async def test_everybody_is_told_of_each_subscription(start_node: StartNode) -> 
 
 
 async def test_an_unsubscription_is_told_when_the_last_one_goes(start_node: StartNode) -> None:
-    """An earlier one would cut off those who are left."""
     first, second = await start_node("first", "zeek.a"), await start_node("second", "zeek.a")
     await eventually(lambda: first.told.count((True, "zeek.a")) == 2 == second.told.count((True, "zeek.a")))
     first.unsubscribe("zeek.a")
@@ -50,7 +47,6 @@ async def test_an_unsubscription_is_told_when_the_last_one_goes(start_node: Star
 
 
 async def test_a_node_that_goes_is_known_to_be_gone(start_node: StartNode) -> None:
-    """Its subscriptions end with its connection: that is how nodes find out."""
     stays, goes = await start_node("stays", "zeek.a"), await start_node("goes", "zeek.a", "zeek.cluster.nodeid.goes.")
     await eventually(lambda: stays.is_told("zeek.cluster.nodeid.goes."))
     goes.close()
@@ -59,7 +55,6 @@ async def test_a_node_that_goes_is_known_to_be_gone(start_node: StartNode) -> No
 
 
 async def test_who_comes_late_is_told_all_once(hub: Daemon, start_node: StartNode) -> None:
-    """Before anything else, also what two nodes want."""
     first, second = await start_node("first", "zeek.a", "zeek.b"), await start_node("second", "zeek.b")
     await eventually(lambda: second.told.count((True, "zeek.b")) == 2 and second.is_told("zeek.a"))
     late = await start_node("late")
@@ -72,7 +67,6 @@ async def test_who_comes_late_is_told_all_once(hub: Daemon, start_node: StartNod
 
 
 async def test_clients_of_the_hub_count(hub: Daemon, start_node: StartNode) -> None:
-    """What they want is told, and its end only when no node has it either."""
     node = await start_node("node")
     async with connect(hub.endpoints[1].location) as client:
         async with client.subscribe("zeek.a"):
@@ -87,7 +81,6 @@ async def test_clients_of_the_hub_count(hub: Daemon, start_node: StartNode) -> N
 
 
 async def test_a_client_that_wants_everything(hub: Daemon, start_node: StartNode) -> None:
-    """Nodes are asked for it: their clusters have no data stores, which Zeeks over Broker have."""
     node = await start_node("node")
     async with connect(hub.endpoints[1].location) as client, client.subscribe("") as messages:
         await eventually(lambda: node.is_told(""))
@@ -99,7 +92,6 @@ async def test_a_client_that_wants_everything(hub: Daemon, start_node: StartNode
 
 
 async def test_events_reach_nodes_as_they_were_sent(start_node: StartNode) -> None:
-    """Byte for byte, once, in order, also the node itself; and nobody who has not asked for them."""
     sender, reader = await start_node("sender", "zeek."), await start_node("reader", "zeek.a", "zeek.a.b", "zeek.c")
     await eventually(lambda: {topic for _, topic in sender.told} == {"zeek.", "zeek.a", "zeek.a.b", "zeek.c"})
     large = Event("Demo::large", "x" * 70_000)
@@ -115,7 +107,6 @@ async def test_events_reach_nodes_as_they_were_sent(start_node: StartNode) -> No
 
 
 async def test_events_are_messages_of_the_hub(hub: Daemon, start_node: StartNode) -> None:
-    """Clients read them as those of any Zeek, with the node that has sent them; and nodes get theirs."""
     node = await start_node("zeromq_worker-1", "zeek.to.nodes")
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.from") as messages:
         await eventually(lambda: node.is_told("zeek.from"))
@@ -133,7 +124,6 @@ async def test_events_are_messages_of_the_hub(hub: Daemon, start_node: StartNode
 
 
 async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
-    """Its events are in the same data model, and reach other nodes in JSON again."""
     node, other = await start_node("json"), await start_node("other", "zeek.")
     payload = (
         b'{"@data-type":"vector","data":[{"@data-type":"count","data":1},{"@data-type":"count","data":1},'
@@ -149,7 +139,6 @@ async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> N
 
 
 async def test_clients_of_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
-    """What they publish reaches nodes in JSON, once a node was heard; what another cluster's node has said, too."""
     node, reader = await start_node("json"), await start_node("reader", "zeek.")
     await eventually(lambda: node.is_told("zeek."))
     node.publish(b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT))
@@ -170,7 +159,6 @@ async def test_clients_of_a_cluster_that_uses_json(hub: Daemon, start_node: Star
 
 
 async def test_a_stuck_node_keeps_nobody_waiting(hub: Daemon, start_node: StartNode) -> None:
-    """It loses what its queue cannot hold, which is counted; another one gets all."""
     sender, stuck = await start_node("sender"), await start_node("stuck", "zeek.", receive_hwm=1)
     reader = await start_node("reader", "zeek.")
     await eventually(lambda: sender.told.count((True, "zeek.")) == 2)
@@ -209,7 +197,6 @@ EVENT = HELLO.encode()
 async def test_what_is_no_event_reaches_nobody(
     hub: Daemon, start_node: StartNode, parts: list[bytes], reason: str
 ) -> None:
-    """It is counted and told in one line; the node goes on."""
     node, reader = await start_node("node"), await start_node("reader", "zeek.")
     await eventually(lambda: node.is_told("zeek."))
     with structlog.testing.capture_logs() as logs:
@@ -237,7 +224,6 @@ DEEP = Event("e").encode()[:-2] + b"\x0e\x01" * 500_000 + b"\x00"
     ids=["short", "long", "garbage", "deep", "without a name"],
 )
 async def test_garbage_behind_a_known_head(hub: Daemon, start_node: StartNode, payload: bytes, reason: str) -> None:
-    """It reaches neither nodes, of which a deep value would end those that use C++ Broker's values, nor clients."""
     node, reader = await start_node("node"), await start_node("reader", "zeek.")
     await eventually(lambda: node.is_told("zeek."))
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
@@ -254,7 +240,6 @@ async def test_garbage_behind_a_known_head(hub: Daemon, start_node: StartNode, p
 
 
 async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
-    """All of it is counted, and told in a line now and then, and what is left when the node goes."""
     node, reader = await start_node("node"), await start_node("reader", "zeek.")
     await eventually(lambda: node.is_told("zeek."))
     with structlog.testing.capture_logs() as logs:
@@ -272,7 +257,6 @@ async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
 
 @pytest.mark.parametrize("topic", [b"\xff", b"$hub/", b"zeek\n"])
 async def test_a_subscription_that_is_none(hub: Daemon, start_node: StartNode, topic: bytes) -> None:
-    """Nobody is told of it; the node goes on."""
     node = await start_node("node")
     node.ask(b"\1" + topic)
     node.subscribe("zeek.a")
@@ -285,7 +269,6 @@ async def test_a_subscription_that_is_none(hub: Daemon, start_node: StartNode, t
 
 
 async def test_strangers(hub: Daemon, start_node: StartNode) -> None:
-    """Whoever speaks something else is closed without a word that a node could take for a refusal."""
     node = await start_node("node", "zeek.a")
     await eventually(lambda: node.is_told("zeek.a"))
     endpoint = hub.endpoints[0]

@@ -41,8 +41,6 @@ BATCHES = Path(__file__).parents[2] / "zeek" / "zmtp" / "recordings" / "z03-log-
 
 
 def as_client(public: bytes = CLIENT_PUBLIC, secret: bytes = CLIENT_SECRET, server: bytes = SERVER_PUBLIC) -> Secure:
-    """What makes a socket of libzmq a client."""
-
     def secure(socket: Socket) -> None:
         socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = public, secret, server
 
@@ -50,14 +48,12 @@ def as_client(public: bytes = CLIENT_PUBLIC, secret: bytes = CLIENT_SECRET, serv
 
 
 def as_server(socket: Socket) -> None:
-    """Make a socket of libzmq a server, which asks ZAP who may come in, if somebody answers there."""
     socket.curve_server = True
     socket.curve_secretkey = SERVER_SECRET
 
 
 @pytest.fixture
 def context() -> Iterator[zmq.Context[Socket]]:
-    """One of libzmq; nobody has a socket of it any more when the test is over."""
     context: zmq.Context[Socket] = zmq.Context()
     yield context
     context.destroy(linger=0)
@@ -65,7 +61,6 @@ def context() -> Iterator[zmq.Context[Socket]]:
 
 @pytest.fixture
 def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]:
-    """Start nodes at a broker; all are gone when the test is over."""
     nodes: list[ZmqNode] = []
 
     def start(endpoint: Endpoint, node_id: str, *topics: str, secure: Secure) -> ZmqNode:
@@ -80,7 +75,6 @@ def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]
 
 @pytest.fixture
 def zeek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Settings of both roles, with their files."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     for name, key in (("broker", SERVER_SECRET), ("node", CLIENT_SECRET)):
         write_secret(tmp_path / f"{name}.key", decode_key(key.decode()))
@@ -99,7 +93,6 @@ def zeek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 async def running(
     zeek: dict[str, Any], *listen: str, peers: tuple[str, ...] = (), **limits: float
 ) -> AsyncIterator[Daemon]:
-    """Run a hub, which has a port for its clients in front of others."""
     settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": list(peers), "zeek": zeek, "limits": limits}
     daemon = Daemon(load(settings, {}), "hub")
     await daemon.start()
@@ -112,12 +105,10 @@ async def running(
 
 
 def broker_url(endpoint: Endpoint) -> str:
-    """Where the hub joins a cluster."""
     return f"zeek+zmq://127.0.0.1:{endpoint.port}?xsub={endpoint.xsub}"
 
 
 def events_of(node: ZmqNode) -> list[bytes]:
-    """What a node got, without topics, senders and serializers."""
     return [parts[3] for parts in node.events]
 
 
@@ -125,7 +116,6 @@ def events_of(node: ZmqNode) -> list[bytes]:
 
 
 async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
-    """Subscriptions are told, events pass byte for byte and in order, small ones and large ones; clients get theirs."""
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub, connect(hub.endpoints[0].location) as client:
         broker = hub.endpoints[1]
         sender = start_node(broker, "sender", secure=as_client())
@@ -151,7 +141,6 @@ async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: C
 async def test_a_node_of_an_encrypted_cluster(
     context: zmq.Context[Socket], zeek: dict[str, Any], start_node: Callable[..., ZmqNode]
 ) -> None:
-    """The hub joins libzmq's proxy, and is there again after a restart of it."""
     broker = ZmqBroker(context, as_server)
     try:
         async with running(zeek, peers=(broker_url(broker.endpoint),)) as hub:
@@ -178,7 +167,6 @@ async def test_a_node_of_an_encrypted_cluster(
 
 
 async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.Context[Socket]) -> None:
-    """A logger is a server, as Zeek's own are."""
     async with running(zeek, "zeek+log://127.0.0.1:0") as hub:
         push = context.socket(zmq.PUSH)
         as_client()(push)
@@ -192,7 +180,6 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
 
 @pytest.mark.parametrize("name", ["", "&name=topichub"])
 async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, Any], name: str) -> None:
-    """Of one hub the other is the broker; what their clients publish passes, whether it is a silent node or not."""
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as one:
         peer = broker_url(one.endpoints[1]) + name
         async with (
@@ -232,7 +219,6 @@ async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, 
 async def test_strangers_at_an_encrypted_port(
     zeek: dict[str, Any], start_node: Callable[..., ZmqNode], secure: Secure, kind: str, told: str
 ) -> None:
-    """Each is counted, and one line a minute says why; nobody else notices, and nothing of theirs comes in."""
     async with running(zeek, "zeek+zmq://127.0.0.1:0", "zeek+log://127.0.0.1:0") as hub:
         with structlog.testing.capture_logs() as logs:
             stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
@@ -251,7 +237,6 @@ async def test_strangers_at_an_encrypted_port(
 
 
 async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNode]) -> None:
-    """It is not served in the clear."""
     async with running({"stores": []}, "zeek+zmq://127.0.0.1:0") as hub:
         start_node(hub.endpoints[1], "node", secure=as_client())
         await eventually(lambda: hub.node.zeek_failed_handshakes["mechanism"] >= 3)  # it tries again
@@ -262,7 +247,6 @@ async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNo
     "garbage", [b"\x04\xc8", b"\x04\x06\x05HELLO", b"\x04\x08\x07WELCOME", b"\xff" * 300, b"\0\1x"]
 )
 async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any], garbage: bytes) -> None:
-    """Truncated and garbled handshakes: counted, and the end of one connection."""
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
         reader, writer = await asyncio.open_connection("127.0.0.1", hub.endpoints[1].port)
         writer.write(Greeting("CURVE").encode() + garbage)
@@ -275,7 +259,6 @@ async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any], garbage: bytes
 
 
 async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[str, Any], tmp_path: Path) -> None:
-    """The hub says why it is no node there, and goes on trying."""
     plain, encrypted = ZmqBroker(context), ZmqBroker(context, as_server)
     write_public(tmp_path / "other.pub", decode_key(OTHER_PUBLIC.decode()))
     wrong_key = zeek | {"curve_broker": str(tmp_path / "other.pub")}
@@ -297,7 +280,6 @@ async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[
 
 
 async def test_a_broker_that_does_not_allow_the_hub(zeek: dict[str, Any], tmp_path: Path) -> None:
-    """Of a hub it is the end of the stream behind INITIATE, which the dialler tells."""
     (tmp_path / "clients").write_text(OTHER_PUBLIC.decode())
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as one:
         with structlog.testing.capture_logs() as logs:
@@ -312,7 +294,6 @@ async def test_a_broker_that_does_not_allow_the_hub(zeek: dict[str, Any], tmp_pa
 async def test_a_key_that_is_taken_away(
     zeek: dict[str, Any], tmp_path: Path, start_node: Callable[..., ZmqNode]
 ) -> None:
-    """At a reload the node is closed, and comes in no more; another one may come now."""
     clients = tmp_path / "clients"
     clients.write_text(f"{CLIENT_PUBLIC.decode()} leaves\n{encode_key(bytes(32))} nobody\n")
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
@@ -332,7 +313,6 @@ async def test_a_key_that_is_taken_away(
 
 
 async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
-    """Ten thousand strangers say HELLO and nothing more: few are kept, and nodes that are there go on."""
     strangers = 10_000
     async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
         sender = start_node(hub.endpoints[1], "sender", secure=as_client())
@@ -358,7 +338,6 @@ async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_n
 
 
 def _hello() -> bytes:
-    """What a client says until it hears WELCOME."""
     from peers.zeek.zmtp.curve import CurveClient, KeyPair
 
     client = CurveClient(KeyPair.new(), decode_key(SERVER_PUBLIC.decode()))
@@ -366,7 +345,6 @@ def _hello() -> bytes:
 
 
 async def _half(port: int, hello: bytes) -> asyncio.StreamWriter:
-    """Connect, and wait for WELCOME, which costs the hub what the attack is for."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(hello)
     await reader.readexactly(GREETING_BYTES + 2 + 168)
@@ -386,7 +364,6 @@ async def _half(port: int, hello: bytes) -> asyncio.StreamWriter:
     ],
 )
 async def test_settings_that_belong_together(zeek: dict[str, Any], taken: tuple[str, ...], told: str) -> None:
-    """What is half set is told at the start: nobody talks in the clear by a slip."""
     left = {name: value for name, value in zeek.items() if name not in taken}
     with pytest.raises(ConfigError, match=told):
         async with running(left, "zeek+zmq://127.0.0.1:0"):

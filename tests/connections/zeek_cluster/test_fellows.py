@@ -32,14 +32,12 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def has(hub: Daemon) -> bool:
-    """Whether a hub has the cluster that it has joined: it takes what nodes publish, and gives them what they want."""
     handlers = [one.handler for one in joined(hub) if one.handler is not None]
     wants = any(prefix.startswith("zeek.") for one in handlers for prefix in one.prefixes)
     return len(handlers) == 2 and wants and not any(one.delivery.is_left for one in handlers)
 
 
 def leaves(hub: Daemon) -> bool:
-    """Whether it has joined it, and leaves it to another one."""
     handlers = [one.handler for one in joined(hub) if one.handler is not None]
     return (
         len(handlers) == 2
@@ -49,28 +47,23 @@ def leaves(hub: Daemon) -> bool:
 
 
 def one_has_it(*hubs: Daemon) -> bool:
-    """Whether one of two hubs has the cluster, the one with the lower id, and the other one leaves it."""
     one, other = sorted(hubs, key=lambda hub: hub.node.id)
     return has(one) and leaves(other)
 
 
 def know(prefix: str, of: Daemon, at: Daemon) -> bool:
-    """Whether a hub has heard by the mesh that another one wants a prefix."""
     return prefix in at.node.core.far_hubs.wanted_by(of.node.id)
 
 
 def know_of_each_other(prefix: str, one: Daemon, other: Daemon) -> bool:
-    """Whether both have heard that of each other."""
     return know(prefix, one, other) and know(prefix, other, one)
 
 
 def number(value: int) -> Event:
-    """An event that can be told from others."""
     return Event("Demo::number", Count(value))
 
 
 async def test_nothing_comes_twice(broker: ZmqBroker, start: Callable[..., ZmqNode]) -> None:
-    """Neither to clients of both hubs, nor to nodes; the other hub takes over as the first one goes."""
     node = start(broker.endpoint, "node", "zeek.to")
     async with AsyncExitStack() as stack:
         leaving, staying = AsyncExitStack(), AsyncExitStack()
@@ -105,7 +98,6 @@ async def test_nothing_comes_twice(broker: ZmqBroker, start: Callable[..., ZmqNo
 
 
 async def test_the_other_one_takes_over(broker: ZmqBroker, start: Callable[..., ZmqNode]) -> None:
-    """When the hub that has the cluster stops, and when it only loses its connections to it."""
     node = start(broker.endpoint, "node", "zeek.to")
     async with AsyncExitStack() as stack:
         hubs: dict[str, tuple[Daemon, AsyncExitStack]] = {}
@@ -131,7 +123,6 @@ async def test_the_other_one_takes_over(broker: ZmqBroker, start: Callable[..., 
 
 
 async def test_meshes_become_one_and_fall_apart(broker: ZmqBroker, start: Callable[..., ZmqNode]) -> None:
-    """Each has the cluster for itself while they are apart; that one leaves it to the other is told in a line."""
     start(broker.endpoint, "node", "zeek.to")
     cluster = str(broker.endpoint)
     async with running("first", [cluster]) as first, running("second", [cluster]) as second:
@@ -147,7 +138,6 @@ async def test_meshes_become_one_and_fall_apart(broker: ZmqBroker, start: Callab
 
 
 async def test_two_with_names(broker: ZmqBroker, start_zeek: Callable[..., ZeekNode]) -> None:
-    """Both are nodes that others see, though one of them leaves all events to the other."""
     layout = ("manager", "hub-1", "hub-2")
     manager = start_zeek(broker.endpoint, "manager", layout=layout)
     cluster: Endpoint = broker.endpoint

@@ -25,7 +25,6 @@ StartNode = Callable[..., ZmqNode]
 
 @pytest.fixture
 def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartNode]:
-    """Start nodes at a broker."""
     nodes: list[ZmqNode] = []
 
     def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
@@ -41,7 +40,6 @@ def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartNode]:
 
 @pytest.fixture
 async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
-    """One that has joined the cluster of the broker."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with running("hub", [str(broker.endpoint)]) as daemon:
         await eventually(lambda: len(joined(daemon)) == 2)
@@ -49,13 +47,11 @@ async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def numbers(events: list[list[bytes]]) -> list[int]:
-    """What was published by `number`, in order."""
     known = {number(value).encode(): value for value in range(10)}
     return [known[parts[3]] for parts in events]
 
 
 async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
-    """Nodes' events are messages; clients' messages are events in the name of the hub, and do not come back."""
     node = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
         await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek.to"))
@@ -75,7 +71,6 @@ async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: StartNode)
 
 
 async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
-    """Nodes are told what clients want, and its end, but of nothing that they would take for a node."""
     node = start(broker.endpoint, "node", "zeek.cluster.nodeid.node.")
     async with connect(hub.endpoints[0].location) as client:
         async with client.subscribe("zeek.cluster.nodeid."), client.subscribe("zeek.cluster.nodeid.x."):
@@ -91,7 +86,6 @@ async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: StartNode) ->
 
 
 async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
-    """Both connections come back, and all is told again, in both directions."""
     node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
         await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
@@ -113,7 +107,6 @@ async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start:
 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: StartNode, which: int) -> None:
-    """It is made again by itself, and the other one stays."""
     node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
         await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
@@ -134,7 +127,6 @@ async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: Star
 async def test_clusters_stay_apart(
     start_broker: Callable[[], ZmqBroker], start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a node of one has published does not go to another, as it could go around; that of clients goes to both."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     first, second = start_broker(), start_broker()
     async with running("hub", [str(first.endpoint), str(second.endpoint)]) as hub:
@@ -150,7 +142,6 @@ async def test_clusters_stay_apart(
 
 
 async def test_another_hub_is_the_broker(start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each event reaches everybody at either hub once, whoever has published it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with running("far", [], "zeek+zmq://127.0.0.1:0") as far, running("hub", [str(far.endpoints[1])]) as hub:
         node = start(far.endpoints[1], "node", "zeek.")
@@ -177,31 +168,26 @@ async def test_another_hub_is_the_broker(start: StartNode, tmp_path: Path, monke
 
 
 async def came(messages: AsyncIterator[Message], event: Event) -> None:
-    """Wait for an event; those before it are others."""
     async for message in messages:
         if Event.of(message.value) == event:
             return
 
 
 def number(value: int) -> Event:
-    """An event that can be told from others."""
     return Event("Demo::number", Count(value))
 
 
 def wanting(hub: Daemon, prefix: str) -> int:
-    """How many brokers have told a hub that somebody wants a prefix."""
     return sum(1 for one in joined(hub) if one.handler is not None and prefix in one.handler.prefixes)
 
 
 def is_wanted(hub: Daemon, prefix: str) -> bool:
-    """Whether one has."""
     return wanting(hub, prefix) > 0
 
 
 async def test_a_broker_of_the_same_mesh_is_not_joined(
     start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither when it is one from the beginning, nor when it becomes one; its events come by the link, each once."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with running("far", [], "zeek+zmq://127.0.0.1:0") as far:
         broker = str(far.endpoints[1])

@@ -25,7 +25,6 @@ EXPECTED = [json.loads(line) for line in (FOLDER / "z03-log-batches.expected.ndj
 
 @pytest.fixture
 async def logger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
-    """A hub that takes logs, and has a port for its clients."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     daemon = Daemon(load({"listen": ["zeek+log://127.0.0.1:0", "tcp://127.0.0.1:0"]}, {}), "hub")
     await daemon.start()
@@ -37,7 +36,6 @@ async def logger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterat
 
 @pytest.fixture
 def push(logger: Daemon) -> zmq.Socket[bytes]:
-    """The socket of a node."""
     socket = zmq.Context.instance().socket(zmq.PUSH)
     socket.setsockopt(zmq.LINGER, 0)
     socket.connect(f"tcp://127.0.0.1:{logger.endpoints[0].port}")
@@ -45,7 +43,6 @@ def push(logger: Daemon) -> zmq.Socket[bytes]:
 
 
 async def test_each_record_is_a_message(logger: Daemon, push: zmq.Socket[bytes]) -> None:
-    """Under the path of its log, typed, and with the node that has written it."""
     async with connect(logger.endpoints[1].location) as client, client.subscribe("/zeek/LOG/") as messages:
         for parts in BATCHES:
             push.send_multipart(parts)
@@ -59,7 +56,6 @@ async def test_each_record_is_a_message(logger: Daemon, push: zmq.Socket[bytes])
 
 
 async def test_what_is_no_log_batch(logger: Daemon, push: zmq.Socket[bytes]) -> None:
-    """It is counted and told; what stands before a fault of a batch is taken, and the node goes on."""
     kind, node, serializer, batch = BATCHES[0]
     with structlog.testing.capture_logs() as logs:
         async with connect(logger.endpoints[1].location) as client, client.subscribe("/zeek/LOG/") as messages:

@@ -27,7 +27,6 @@ StartZeek = Callable[..., ZeekNode]
 
 @pytest.fixture
 def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartZeek]:
-    """Start nodes at a broker."""
     nodes: list[ZeekNode] = []
 
     def start(endpoint: Endpoint, name: str, **further: Any) -> ZeekNode:
@@ -43,7 +42,6 @@ def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartZeek]:
 async def cluster(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Endpoint]:
-    """Where the central broker of a cluster is."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     if request.param == "libzmq":
         yield request.getfixturevalue("broker").endpoint
@@ -54,24 +52,20 @@ async def cluster(
 
 @asynccontextmanager
 async def member_of(endpoint: Endpoint, further: str = "name=hub") -> AsyncIterator[tuple[Daemon, Client]]:
-    """A hub that is a node of a cluster, with a client that hears of nodes."""
     async with running("main", [f"{endpoint}&{further}"]) as daemon, connect(daemon.endpoints[0].location) as client:
         await eventually(lambda: len(joined(daemon)) == 2)
         yield daemon, client
 
 
 def names(daemon: Daemon) -> list[str]:
-    """The nodes that a hub knows to be up."""
     return sorted(name for one in daemon.node.zeek_clusters.values() for name in one.nodes.values())
 
 
 def ups(*nodes: ZeekNode) -> list[int]:
-    """How many nodes each of them knows to be up; all go on with what they are doing."""
     return [len(node.run().up) for node in nodes]
 
 
 async def test_it_is_seen_and_sees(cluster: Endpoint, start_zeek: StartZeek) -> None:
-    """By nodes that were there and by one that comes later, each once; clients hear of them, and may ask."""
     manager = start_zeek(cluster, "manager")
     async with member_of(cluster) as (hub, client), client.subscribe("$hub/nodes/") as told:
         await eventually(lambda: manager.run().up and names(hub) == ["manager"])
@@ -100,7 +94,6 @@ async def test_it_is_seen_and_sees(cluster: Endpoint, start_zeek: StartZeek) -> 
 
 
 async def test_what_is_said_to_it_reaches_clients(cluster: Endpoint, start_zeek: StartZeek) -> None:
-    """Under the topics of its name and its id; and what clients say to a node reaches that."""
     manager = start_zeek(cluster, "manager")
     async with member_of(cluster) as (_, client), client.subscribe("zeek.cluster.node") as messages:
         await eventually(lambda: manager.run().up)
@@ -122,7 +115,6 @@ async def test_what_is_said_to_it_reaches_clients(cluster: Endpoint, start_zeek:
 async def test_the_broker_is_restarted(
     broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is down, as nobody has seen anybody go; who comes then is greeted, and events pass."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     manager = start_zeek(broker.endpoint, "manager")
     async with member_of(broker.endpoint) as (hub, client):
@@ -144,7 +136,6 @@ async def test_the_broker_is_restarted(
 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_one_connection_breaks(cluster: Endpoint, start_zeek: StartZeek, which: int) -> None:
-    """Nodes see the hub go with its subscriptions only, and come again; the hub sees nobody go."""
     manager = start_zeek(cluster, "manager")
     async with member_of(cluster) as (hub, _):
         await eventually(lambda: manager.run().up and names(hub) == ["manager"])
@@ -161,7 +152,6 @@ async def test_one_connection_breaks(cluster: Endpoint, start_zeek: StartZeek, w
 
 
 async def test_a_name_that_the_layout_does_not_have(cluster: Endpoint, start_zeek: StartZeek) -> None:
-    """Zeek says so in its own log, and goes on; events pass all the same."""
     manager = start_zeek(cluster, "manager", layout=("manager",))
     async with member_of(cluster) as (hub, client):
         await eventually(lambda: manager.run().warnings and names(hub) == ["manager"])
@@ -173,7 +163,6 @@ async def test_a_name_that_the_layout_does_not_have(cluster: Endpoint, start_zee
 async def test_what_is_odd_is_told_in_a_line(
     cluster: Endpoint, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another node of its name; one that says no hello; a greeting with other arguments."""
     monkeypatch.setattr(member, "LOOK_S", 0.02)
     with structlog.testing.capture_logs() as logs:
         async with member_of(cluster) as (hub, _):
@@ -195,7 +184,6 @@ async def test_a_broker_that_stays_away(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Its nodes are down after some time, and up when they are there again; nobody is greeted once more for it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(member, "LOOK_S", 0.05)
     manager = start_zeek(broker.endpoint, "manager")
@@ -213,7 +201,6 @@ async def test_a_broker_that_stays_away(
 
 @pytest.mark.parametrize("told", ["", "&serializer=broker-json-v1"])
 async def test_a_cluster_that_uses_json(cluster: Endpoint, start_zeek: StartZeek, told: str) -> None:
-    """Told so, it speaks JSON from the first word; else it greets once more, as soon as it has heard somebody."""
     manager = start_zeek(cluster, "manager", serializer=b"broker-json-v1")
     async with member_of(cluster, "name=hub" + told) as (hub, client), client.subscribe("zeek.cluster.node.") as got:
         await eventually(lambda: manager.run().up and names(hub) == ["manager"])
@@ -232,7 +219,6 @@ async def test_a_cluster_that_uses_json(cluster: Endpoint, start_zeek: StartZeek
 async def test_a_serializer_that_is_said(
     broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
 ) -> None:
-    """Nobody has to be heard; a node that uses another one is told of, and changes nothing."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     said = "serializer=broker-json-v1"
     peers, listen = ([f"{broker.endpoint}&{said}"], []) if role == "peers" else ([], [f"zeek+zmq://127.0.0.1:0?{said}"])

@@ -1,17 +1,4 @@
-"""Recorded clusters, played to the hub: their nodes to the hub as the broker, their broker to the hub as a node.
-
-As the broker, the hub gets each message that a node of a story has sent, in order, from as many connections as there
-were; and what it gives each of them is compared, frame for frame, with what that node has got:
-
-* events byte for byte, in the order of each node that has sent them: there is none between nodes;
-* subscriptions: which, and how often, up to when the broker was away, and after that. Not in which order, which is that
-  of a tree in libzmq, and not in which of the two forms, as libzmq takes one or the other by when it connects.
-
-Greetings are compared byte for byte; of READY that what libzmq says is there: the hub adds its id.
-
-Of the encrypted recording (z02) what nodes have sent and got is played, not its bytes, whose keys were not recorded. Of
-logs (z03) the recording has no broker's side, as there is no answer to them: the nodes' side is in `test_logger`.
-"""
+"""Recorded clusters, played to the hub: their nodes to the hub as the broker, their broker to the hub as a node."""
 
 from __future__ import annotations
 
@@ -46,13 +33,11 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def handshake(stream: bytes) -> tuple[bytes, bytes]:
-    """What stands at the beginning of a stream: the greeting, and READY as a frame."""
     end = GREETING_BYTES + 2 + stream[GREETING_BYTES + 1]
     return stream[:GREETING_BYTES], stream[GREETING_BYTES:end]
 
 
 def fits(said: bytes, recorded: bytes) -> bool:
-    """Whether a handshake is the recorded one, but for further properties."""
     (greeting, ready), (like, like_ready) = handshake(said), handshake(recorded)
     properties, expected = (decode_properties(frame[2 + len(b"\x05READY") :]) for frame in (ready, like_ready))
     return greeting == like and expected.items() <= properties.items()
@@ -69,7 +54,6 @@ class Socket:
 
     @classmethod
     async def connect(cls, own: bytes, port: int, stream: bytes, like: bytes) -> Socket:
-        """Dial the hub, and say what was recorded; what it says must fit what the broker has said."""
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         greeting, ready = handshake(stream)
         writer.write(greeting[:11])
@@ -89,7 +73,6 @@ class Socket:
 
     @property
     def topics(self) -> Counter[tuple[bool, bytes]]:
-        """The subscriptions that it was told, in whichever form."""
         return Counter(
             (found.parts[0][:1] == b"\1", found.parts[0][1:])
             if isinstance(found, Message)
@@ -98,11 +81,9 @@ class Socket:
         )
 
     def send(self, frames: bytes) -> None:
-        """Write."""
         self._writer.write(frames)
 
     def close(self) -> None:
-        """Go."""
         self._reading.cancel()
         self._writer.close()
 
@@ -117,7 +98,6 @@ class Stage:
         self.wanted: dict[str, dict[bytes, None]] = {}
 
     async def open(self, endpoint: Endpoint, *names: str) -> None:
-        """Let nodes connect; libzmq then repeats their subscriptions as commands."""
         for name in names:
             own = self._ids[name]
             for kind, port, which in (("XSUB", endpoint.port, XSUB), ("XPUB", endpoint.xsub, XPUB)):
@@ -127,7 +107,6 @@ class Stage:
                 self.sockets[name, "XSUB"].send(encode_command(Command(b"SUBSCRIBE", topic)))
 
     def send(self, step: Step) -> None:
-        """Let a node send what it has sent."""
         if step.socket == "XSUB":
             wanted = self.wanted[step.node]
             if step.parts[0][:1] == b"\1":
@@ -137,14 +116,12 @@ class Stage:
         self.sockets[step.node, step.socket].send(encode_message(step.parts))
 
     def close(self, *names: str) -> None:
-        """Let nodes go."""
         for name, kind in list(self.sockets):
             if name in names:
                 self.sockets.pop((name, kind)).close()
 
 
 def ids_of(steps: list[Step]) -> dict[str, bytes]:
-    """The ids of the nodes of a story, by their names."""
     found = {}
     for step in steps:
         if step.topic.startswith(NODE_ID):
@@ -189,7 +166,6 @@ def _sent(step: Step, node: str, socket: str) -> Step:
 
 @pytest.mark.parametrize("recording", STORIES)
 async def test_the_hub_in_the_place_of_the_broker(recording: str) -> None:
-    """Each node gets what it has got from libzmq's proxy."""
     steps = written_out(story(recording))
     stage = Stage(ids_of(steps))
     names = {step.node for step in steps}
@@ -206,7 +182,6 @@ async def test_the_hub_in_the_place_of_the_broker(recording: str) -> None:
 
 
 async def play(part: list[Step], stage: Stage, endpoint: Endpoint, *, has_proxy: bool) -> None:
-    """Let nodes send what they have sent, each once all has come that had come by then; compare what has come."""
     expected: dict[tuple[str, str], list[Step]] = {key: [] for key in stage.sockets if key[0] != "proxy"}
 
     def all_has_come() -> bool:
@@ -237,7 +212,6 @@ async def play(part: list[Step], stage: Stage, endpoint: Endpoint, *, has_proxy:
 
 
 def by_sender(events: list[list[bytes]]) -> dict[bytes, list[bytes]]:
-    """Events as they stand on the wire, of each node that has sent some."""
     found: dict[bytes, list[bytes]] = {}
     for parts in events:
         found.setdefault(parts[1], []).append(encode_message(parts))
@@ -259,7 +233,6 @@ class FarBroker:
     @classmethod
     @asynccontextmanager
     async def run(cls) -> AsyncIterator[tuple[FarBroker, Endpoint]]:
-        """Listen on both ports."""
         self = cls()
         async with AsyncExitStack() as stack:
             ports = []
@@ -271,7 +244,6 @@ class FarBroker:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Close all connections."""
         for writer in self._writers:
             writer.close()
         self._writers.clear()
@@ -288,7 +260,6 @@ class FarBroker:
 
 
 async def test_the_hub_as_a_node_of_the_recorded_broker() -> None:
-    """Clients get all events that the node has got, before and after the restart; the hub knows what nodes want."""
     async with AsyncExitStack() as stack:
         broker, endpoint = await stack.enter_async_context(FarBroker.run())
         hub = await stack.enter_async_context(running("hub", []))
@@ -314,12 +285,10 @@ async def test_the_hub_as_a_node_of_the_recorded_broker() -> None:
 
 
 def wants(hub: Daemon) -> set[str]:
-    """What the broker has told a hub that somebody wants."""
     return {prefix for one in joined(hub) if one.handler is not None for prefix in one.handler.prefixes}
 
 
 def messages_of(connection: str) -> list[Message | Command]:
-    """What the broker has said behind its handshake."""
     stream = b"".join(WIRE[connection, TO_NODE])
     incoming = Incoming(1 << 20)
     incoming.feed(stream[len(b"".join(handshake(stream))) :])
@@ -327,13 +296,11 @@ def messages_of(connection: str) -> list[Message | Command]:
 
 
 def events_of(connection: str) -> list[tuple[bytes, tuple[str, ...], Event]]:
-    """The events that came by a connection, as clients of the hub get them."""
     parts = [found.parts for found in messages_of(connection) if isinstance(found, Message)]
     return [(topic, (f"zeek-node={sender.decode()}",), Event.decode(payload)) for topic, sender, _, payload in parts]
 
 
 def wanted_of(connection: str) -> set[str]:
-    """What is wanted at the end, of all that came by a connection."""
     wanted: dict[str, None] = {}
     for found in messages_of(connection):
         is_wanted, topic = (

@@ -33,24 +33,20 @@ class Zeeks:
         self._connections: dict[str, list[Connection]] = {}
 
     async def start(self, name: str) -> None:
-        """Start a node, whose sockets are connected then."""
         before = joined_nodes(self._hub)
         self.nodes[name] = ZeekNode(self._context, self._hub.endpoints[0], name, LAYOUT)
         await eventually(lambda: len(joined_nodes(self._hub)) >= len(before) + 2)
         self._connections[name] = [one for one in joined_nodes(self._hub) if one not in before]
 
     def stop(self, name: str) -> None:
-        """End a node without a word."""
         self.nodes.pop(name).close()
 
     def cut(self, name: str, kinds: tuple[type, ...] = BOTH) -> None:
-        """Break the connections of a node: its sockets connect again by themselves."""
         for connection in self._connections[name]:
             if isinstance(connection.conversation, kinds):
                 connection.abort()
 
     def are_all_up(self) -> bool:
-        """Whether each node has all others up, and waits for no half of a greeting."""
         names = set(self.nodes)
         return all(
             set(node.up.values()) == names - {node.name} and not (node.subscriptions or node.hellos)
@@ -58,13 +54,11 @@ class Zeeks:
         )
 
     def raised(self, name: str) -> list[list[tuple[str, str]]]:
-        """What each other node has raised about a node."""
         return [[one for one in node.raised if one[1] == name] for node in self.nodes.values() if node.name != name]
 
 
 @pytest.fixture
 async def zeeks(hub: Daemon, context: zmq.Context[zmq.Socket[bytes]]) -> AsyncIterator[Zeeks]:
-    """One of three nodes, which have each other up."""
     made = Zeeks(hub, context)
     for name in LAYOUT[:3]:
         await made.start(name)
@@ -76,7 +70,6 @@ async def zeeks(hub: Daemon, context: zmq.Context[zmq.Socket[bytes]]) -> AsyncIt
 
 @pytest.fixture(autouse=True)
 def _no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nodes that greet the hub are not waited for in vain."""
     monkeypatch.setattr(returning, "WAIT_S", 3600.0)
 
 
@@ -85,7 +78,6 @@ DOWN_AND_UP = ["up", "down", "up"]
 
 @pytest.mark.parametrize("kinds", [BOTH, (Subscriber,)], ids=["both", "subscriber"])
 async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[type, ...]) -> None:
-    """For all others, and they for it, and nobody warns of anything."""
     zeeks.cut("worker-1", kinds)
     await eventually(
         lambda: zeeks.are_all_up() and zeeks.raised("worker-1") == [[(word, "worker-1") for word in DOWN_AND_UP]] * 2
@@ -96,7 +88,6 @@ async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[typ
 
 
 async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
-    """Nobody has noticed, so nobody is told anything."""
     zeeks.cut("worker-1", (Publisher,))
     await eventually(lambda: len(joined_nodes(hub)) == 5)
     await eventually(lambda: len(joined_nodes(hub)) == 6)
@@ -106,7 +97,6 @@ async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
 
 
 async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
-    """As where a network was cut: they have each other up again, too."""
     zeeks.cut("worker-1")
     zeeks.cut("worker-2")
     manager = zeeks.nodes["manager"]
@@ -116,7 +106,6 @@ async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
 
 
 async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
-    """A node that comes back is told who has gone; those that it does not know greet it as ever."""
     zeeks.stop("worker-2")
     zeeks.cut("worker-1")
     await eventually(lambda: len(joined_nodes(hub)) < 4)
@@ -128,7 +117,6 @@ async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
 async def test_a_hub_that_comes_back(
     context: zmq.Context[zmq.Socket[bytes]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What nodes have published meanwhile is not read before others have had time to come back, too."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     async with running("hub", [], "zeek+zmq://127.0.0.1:0") as hub:
         place = hub.endpoints[1]
@@ -154,7 +142,6 @@ async def test_a_hub_that_comes_back(
 
 
 async def test_a_node_that_does_not_greet_the_hub(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Others are told of it after a while nevertheless."""
     monkeypatch.setattr(returning, "WAIT_S", 0.0)
     silent, other = await start_node("silent"), await start_node("other")
     topic = "zeek.cluster.nodeid.silent."

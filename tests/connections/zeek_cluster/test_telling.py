@@ -20,7 +20,6 @@ class Loop:
         self.due: deque[Callable[[], object]] = deque()
 
     def turn(self) -> None:
-        """All that was asked for before."""
         for _ in range(len(self.due)):
             self.due.popleft()()
 
@@ -35,18 +34,15 @@ class Told:
         self.untold: OrderedDict[bytes, None] = OrderedDict()
 
     def note(self, topic: bytes, *, again: bool = False) -> None:
-        """As `Listener`."""
         self.untold[topic] = None
         self.again[topic] = again
         self.telling.stand(self)
 
     @property
     def has_untold(self) -> bool:
-        """As `Listener`."""
         return bool(self.untold)
 
     def tell_some(self) -> int:
-        """As `Listener`."""
         count = min(len(self.untold), AT_ONCE)
         self.told += [self.untold.popitem(last=False)[0] for _ in range(count)]
         return count * WORD_COST
@@ -63,13 +59,11 @@ class Crowd:
         self.publishers.update(dict.fromkeys(self.all))
 
     def words(self) -> int:
-        """How often one was told of one topic."""
         return sum(len(publisher.told) for publisher in self.all)
 
 
 @pytest.mark.parametrize("count", [1, 10, 300])
 def test_a_turn_has_a_share(count: int) -> None:
-    """Whatever has changed, and however many are to be told; in the end each knows everything, in its order."""
     crowd = Crowd(count)
     topics = [f"zeek.{number}".encode() for number in range(200)]
     for topic in topics:
@@ -87,7 +81,6 @@ def test_a_turn_has_a_share(count: int) -> None:
 
 
 def test_those_who_wait_are_told_while_others_go_on() -> None:
-    """Nobody waits for one who is to be told very much, nor for subscriptions that come without end."""
     crowd = Crowd(2)
     much, little = crowd.all
     for number in range(5_000):
@@ -105,7 +98,6 @@ def test_those_who_wait_are_told_while_others_go_on() -> None:
 
 
 def test_of_one_topic_the_last_counts() -> None:
-    """What waits is no more than there are topics."""
     crowd = Crowd(3)
     for number in range(1_000):
         crowd.telling.changed(b"zeek.a", again=number == 3)  # somebody waits for the echo
@@ -115,7 +107,6 @@ def test_of_one_topic_the_last_counts() -> None:
 
 
 def test_who_is_gone_is_told_nothing() -> None:
-    """It leaves the line, once or more."""
     crowd = Crowd(2)
     crowd.telling.changed(b"zeek.a", again=False)
     gone = crowd.all[0]

@@ -54,7 +54,6 @@ class ZeekNode(ZmqNode):
         self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.node.{name}.")
 
     def run(self) -> ZeekNode:
-        """Deal with all that has come."""
         while self._told_until < len(self.told):
             is_wanted, topic = self.told[self._told_until]
             self._told_until += 1
@@ -70,15 +69,12 @@ class ZeekNode(ZmqNode):
         return self
 
     def read(self, payload: bytes) -> Event:
-        """Take an event of the cluster's serializer apart."""
         return Event.decode(from_json(payload) if self._is_json else payload)
 
     def write(self, event: Event) -> bytes:
-        """Put an event in the cluster's serializer together."""
         return to_json(event.encode()) if self._is_json else event.encode()
 
     def say(self, topic: str, event: Event) -> None:
-        """Publish an event."""
         self.publish(topic.encode(), self.id.encode(), self._serializer, self.write(event))
 
     def _comes(self, node_id: str) -> None:

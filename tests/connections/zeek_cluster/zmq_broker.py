@@ -29,7 +29,6 @@ class ZmqBroker:
         self.start()
 
     def start(self) -> None:
-        """Begin, or begin again."""
         control = f"inproc://control-{id(self)}"
         xsub, xpub, told = (self._context.socket(kind) for kind in (zmq.XSUB, zmq.XPUB, zmq.PAIR))
         self._teller = self._context.socket(zmq.PAIR)
@@ -48,7 +47,6 @@ class ZmqBroker:
         self._thread.start()
 
     def stop(self) -> None:
-        """End, so that its connections break."""
         if self._thread.is_alive():
             self._teller.send(b"TERMINATE")
             self._thread.join()

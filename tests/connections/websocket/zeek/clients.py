@@ -31,15 +31,12 @@ class Watcher:
         core.subscribe(self.handler, [prefix])
 
     def send(self, batches: list[Batch]) -> None:
-        """Take batches."""
         self.frames += [part for batch in batches for part in batch.parts()]
 
     def send_gap(self, lost_messages: int) -> None:
-        """Nothing is ever lost here."""
         raise AssertionError(lost_messages)
 
     def close(self, code: int, text: str) -> None:
-        """Never closed from the hub's side."""
         raise AssertionError(code, text)
 
 
@@ -52,46 +49,38 @@ class ZeekClient:
 
     @classmethod
     async def connect(cls, hub: Hub, *lines: str, receive_bytes: int | None = None) -> ZeekClient:
-        """Shake hands; `lines` are further headers."""
         client = cls(await hub.raw_websocket(receive_bytes=receive_bytes))
         await client.shake_hands(upgrade("", *lines, path=PATH))
         return client
 
     @classmethod
     async def subscribed(cls, hub: Hub, *prefixes: str, lines: tuple[str, ...] = (), **options: Any) -> ZeekClient:
-        """Shake hands, subscribe, read the ack."""
         client = await cls.connect(hub, *lines, **options)
         await client.say(json.dumps(prefixes).encode())
         assert (await client.reply())["type"] == "ack"
         return client
 
     async def shake_hands(self, request: bytes) -> None:
-        """Become a WebSocket with that request."""
         await self.raw.send(request)
         self.head = await self.raw.head()
         assert self.head.startswith(b"HTTP/1.1 101 "), self.head
 
     async def say(self, *texts: bytes) -> None:
-        """Send text messages, back to back."""
         await self.raw.send(*(frame(Opcode.TEXT, text) for text in texts))
 
     async def publish(self, topic: str, *counts: int) -> None:
-        """Publish counts."""
         await self.say(*(count(topic, number) for number in counts))
 
     async def text(self) -> bytes:
-        """Read the next text message."""
         opcode, payload = await self.raw.frame()
         assert opcode == Opcode.TEXT, (opcode, payload)
         return payload
 
     async def reply(self) -> dict[str, Any]:
-        """Read the next message as what it says."""
         found: dict[str, Any] = json.loads(await self.text())
         return found
 
     async def settle(self) -> list[tuple[int, bytes]]:
-        """Wait until the hub has acted on all that was sent; return the frames that came before."""
         await self.raw.send(frame(Opcode.PING, MARK))
         found = []
         while (got := await self.raw.frame()) != (Opcode.PONG, MARK):

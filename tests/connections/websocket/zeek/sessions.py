@@ -49,7 +49,6 @@ def _payload(step: dict[str, Any]) -> bytes:
 
 
 def nested(depth: int) -> bytes:
-    """Vectors in each other."""
     inner: Any = {"@data-type": "integer", "data": 1}
     for _ in range(depth):
         inner = {"@data-type": "vector", "data": [inner]}
@@ -57,7 +56,6 @@ def nested(depth: int) -> bytes:
 
 
 def sessions(name: str) -> dict[str, Session]:
-    """Read a recording: its sessions by their names."""
     found: dict[str, Session] = {}
     for line in (_RECORDINGS / f"{name}.jsonl").read_text().splitlines():
         step = json.loads(line)
@@ -76,11 +74,9 @@ def sessions(name: str) -> dict[str, Session]:
 
 
 def results(name: str) -> list[dict[str, Any]]:
-    """Read what came of each case."""
     found: list[dict[str, Any]] = json.loads((_RECORDINGS / f"{name}.json").read_text())
     return found
 
 
 def texts_of(session: Session) -> list[bytes]:
-    """The server's data messages."""
     return [payload for opcode, payload in session.heard if opcode == Opcode.TEXT and b'"data-message"' in payload]

@@ -27,7 +27,6 @@ from tests.websocket.zeek.messages import body_of, count
 
 
 async def test_with_the_library(hub: Hub) -> None:
-    """A common client: the ack first, then what was subscribed to."""
     async with connect(f"{hub.endpoint.location}{PATH}") as socket:
         await socket.send('["/a"]')
         ack = json.loads(await socket.recv())
@@ -39,7 +38,6 @@ async def test_with_the_library(hub: Hub) -> None:
 
 
 async def test_subprotocols_and_extensions_are_passed_over(hub: Hub) -> None:
-    """The path says what is spoken, whatever is offered."""
     client = await ZeekClient.connect(hub, "Sec-WebSocket-Protocol: hub.v1.json", "Sec-WebSocket-Extensions: x")
     assert b"Sec-WebSocket-Protocol" not in client.head
     assert b"Sec-WebSocket-Extensions" not in client.head
@@ -58,7 +56,6 @@ async def test_subprotocols_and_extensions_are_passed_over(hub: Hub) -> None:
     ],
 )
 async def test_refused_handshakes(hub: Hub, data: bytes, status: int) -> None:
-    """As for the hub's own clients: no key, no upgrade, a strange page, an unknown path."""
     raw = await hub.raw_websocket()
     await raw.send(data)
     assert (await raw.response()).status == status
@@ -66,7 +63,6 @@ async def test_refused_handshakes(hub: Hub, data: bytes, status: int) -> None:
 
 @pytest.mark.parametrize("path", ["/", "/v1/messages", "/v2/messages/json?x"])
 async def test_another_path(hub: Hub, path: str) -> None:
-    """A WebSocket without a subprotocol is told in the manner of Zeek's server where the API is."""
     raw = await hub.raw_websocket()
     await raw.send(upgrade("", path=path))
     assert (await raw.response()).status == HTTPStatus.SWITCHING_PROTOCOLS
@@ -81,7 +77,6 @@ async def test_another_path(hub: Hub, path: str) -> None:
 
 
 async def test_nothing_comes_before_the_ack(hub: Hub) -> None:
-    """What is published while a client has not subscribed is not for it; the array, and all is active."""
     client, other = await ZeekClient.connect(hub), await ZeekClient.subscribed(hub)
     await other.publish("/a", 1)
     await other.settle()
@@ -93,7 +88,6 @@ async def test_nothing_comes_before_the_ack(hub: Hub) -> None:
 
 
 async def test_messages_right_behind_the_array(hub: Hub) -> None:
-    """They are published after the ack, in order."""
     watcher = Watcher(hub, "/a")
     client = await ZeekClient.connect(hub)
     await client.say(b"[]", count("/a", 1), b"5", count("/a", 2))
@@ -102,7 +96,6 @@ async def test_messages_right_behind_the_array(hub: Hub) -> None:
 
 
 async def test_no_echo(hub: Hub) -> None:
-    """What a client publishes goes to all others who want it, the hub's own clients too, but not back."""
     client, other = await ZeekClient.subscribed(hub, "/"), await ZeekClient.subscribed(hub, "/a")
     await client.publish("/a", 1)
     assert await other.text() == count("/a", 1)
@@ -113,7 +106,6 @@ async def test_no_echo(hub: Hub) -> None:
 
 
 async def test_everything(hub: Hub) -> None:
-    """The empty prefix is everything that others publish; what the hub says of itself is not made for such programs."""
     client = await ZeekClient.subscribed(hub, "")
     other = await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
     await other.publish("/a", 1)
@@ -122,7 +114,6 @@ async def test_everything(hub: Hub) -> None:
 
 
 async def test_what_the_hub_says(hub: Hub) -> None:
-    """Comes in Broker's terms to whoever asks for it by name."""
     client = await ZeekClient.subscribed(hub, "", "$hub/client/")
     await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
     joined = await client.reply()
@@ -131,7 +122,6 @@ async def test_what_the_hub_says(hub: Hub) -> None:
 
 
 async def test_each_has_an_id(hub: Hub) -> None:
-    """Programs that are told the same id take themselves for one."""
     endpoints = []
     for _ in range(2):
         client = await ZeekClient.connect(hub)
@@ -151,7 +141,6 @@ async def test_each_has_an_id(hub: Hub) -> None:
     ],
 )
 async def test_topics_that_the_hub_does_not_take(hub: Hub, topic: str, cause: str) -> None:
-    """The error names the cause and the input; the next message is published."""
     client, other = await ZeekClient.subscribed(hub), await ZeekClient.subscribed(hub, "/ok")
     await client.publish("/ok", 1)
     await client.publish(topic, 2)
@@ -173,7 +162,6 @@ async def test_topics_that_the_hub_does_not_take(hub: Hub, topic: str, cause: st
     ],
 )
 async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub, prefixes: list[str], cause: str) -> None:
-    """There is no second chance: the error, then Close with the same words."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=2))
     client = await ZeekClient.connect(hub)
     await client.say(json.dumps(prefixes).encode(), count("/a", 1))
@@ -183,7 +171,6 @@ async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub, prefixes
 
 
 async def test_duplicates_are_one(start_hub: StartHub) -> None:
-    """They count once against the limit, and a message comes once."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=1))
     client = await ZeekClient.subscribed(hub, "/a", "/a")
     publish(hub.node.core, "/a", None)
@@ -192,7 +179,6 @@ async def test_duplicates_are_one(start_hub: StartHub) -> None:
 
 
 async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
-    """However many clients get a batch, it is converted once."""
     clients = [await ZeekClient.subscribed(hub, "/a") for _ in range(5)]
     source = Watcher(hub, "/elsewhere").handler
     batch = Batch(encode_frame(KIND_MESSAGES, body_of(count("/a", 1)), key=b"/a", flags=2), 1)
@@ -207,7 +193,6 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
 
 
 async def test_what_has_no_form_is_counted(hub: Hub) -> None:
-    """The client is not told, for the API has no word for it; the counters and the log are."""
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: me",))
     core = hub.node.core
     source = Watcher(hub, "/elsewhere").handler
@@ -221,7 +206,6 @@ async def test_what_has_no_form_is_counted(hub: Hub) -> None:
 
 
 async def test_overflow_disconnects_in_brokers_words(start_hub: StartHub) -> None:
-    """A client that does not read is closed with 1011, if that is the policy."""
     limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
     hub = await start_hub(settings=settings_of(queue=limits))
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: stalled",), receive_bytes=4096)
@@ -238,7 +222,6 @@ async def test_overflow_disconnects_in_brokers_words(start_hub: StartHub) -> Non
 
 @pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
 async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) -> None:
-    """With the other policies messages are missing, and counted; what comes is sound and in order."""
     hub = await start_hub(settings=settings_of(queue=QueueLimits(messages=50, overflow=overflow)))
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: stalled",), receive_bytes=4096)
     hub.shrink_buffers()
@@ -258,7 +241,6 @@ async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) 
 
 
 async def test_the_hub_stops(hub: Hub) -> None:
-    """Close with 1001."""
     client = await ZeekClient.subscribed(hub)
     hub.node.draining = True
     for connection in list(hub.node.connections):
@@ -267,7 +249,6 @@ async def test_the_hub_stops(hub: Hub) -> None:
 
 
 async def test_too_large(start_hub: StartHub) -> None:
-    """Above the limit of the settings: 1009."""
     hub = await start_hub(settings=settings_of(frame_bytes=5000))
     client = await ZeekClient.subscribed(hub)
     await client.say(b" " * 5001)
@@ -275,7 +256,6 @@ async def test_too_large(start_hub: StartHub) -> None:
 
 
 async def test_silence(hub: Hub) -> None:
-    """A silent client is asked for a sign of life, before and after its array, and given up if there is none."""
     client = await ZeekClient.connect(hub)
     await client.settle()
     hub.later(21)
@@ -304,13 +284,11 @@ async def test_silence(hub: Hub) -> None:
     ],
 )
 def test_the_name(headers: dict[str, str], name: str) -> None:
-    """The application's if it is valid, else the software's, cut; nothing that acts on a terminal."""
     assert client_name(Headers(headers)) == name
     assert len(name.encode()) <= NAME_LIMIT_BYTES
 
 
 async def test_the_name_is_announced(hub: Hub) -> None:
-    """A client has its name from the moment in which it is there."""
     watcher = Watcher(hub, "$hub/client/")
     await ZeekClient.connect(hub, "X-Application-Name: silent")
     await ZeekClient.subscribed(hub, lines=("User-Agent: agent/1",))

@@ -71,7 +71,6 @@ _TAKEN_APART = {"fragmented with ping in between", "big message 5 MB string", "c
 
 
 def _without_fault(reply: str) -> str:
-    """The reply without what is wrong with the JSON, which the hub words otherwise."""
     return re.sub(r"(?<=contained )(malformed JSON -> .*|invalid data)(?=\"}$)", "no message", reply)
 
 
@@ -85,7 +84,6 @@ def _without_identity(text: bytes) -> Any:
 
 
 async def _open(hub: Hub, session: Session) -> ZeekClient:
-    """Shake hands with the recorded request; the answer must have what the recorded one has."""
     client = ZeekClient(await hub.raw_websocket())
     await client.shake_hands(session.request)
     for line in session.answer.rstrip().split(b"\r\n")[1:]:
@@ -96,7 +94,6 @@ async def _open(hub: Hub, session: Session) -> ZeekClient:
 
 
 async def test_all_types_from_the_hub(hub: Hub) -> None:
-    """The handshake, the ack and the text of every kind of value, byte for byte."""
     client = await _open(hub, _VALUES)
     array, close = _VALUES.sent
     await client.raw.send(array)
@@ -127,7 +124,6 @@ async def test_all_types_from_the_hub(hub: Hub) -> None:
 
 
 async def test_all_types_from_the_client(hub: Hub) -> None:
-    """Sessions of values, valid and not: each reply, each value that arrives, and the numbers of the inputs."""
     watcher = Watcher(hub, "/up")
     client = await ZeekClient.subscribed(hub)
     compared = 0
@@ -145,7 +141,6 @@ async def test_all_types_from_the_client(hub: Hub) -> None:
 
 
 def _received(watcher: Watcher, recorded: list[str]) -> list[str]:
-    """What arrived, in the words of the recording, and cut where that is."""
     assert all(frame.flags == BROKER_FLAGS for frame in watcher.frames)
     values = [decode(encode(decode(frame.body))) for frame in watcher.frames]  # sets sorted, as Broker shows them
     found = [f"recv data(/up, {to_text(value)})" for value in values]
@@ -157,7 +152,6 @@ def _received(watcher: Watcher, recorded: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(_FAULTS.keys() - _BAD_BEGINNINGS.keys() - _CLOSED.keys() - _TAKEN_APART))
 async def test_what_leaves_the_connection_open(hub: Hub, name: str) -> None:
-    """The recorded frames in the recorded order, and as many messages for the others; the connection goes on."""
     session, result = _FAULTS[name], _FAULT_RESULTS[name]
     watcher = Watcher(hub, "/up")
     client = await _open(hub, session)
@@ -177,7 +171,6 @@ async def test_what_leaves_the_connection_open(hub: Hub, name: str) -> None:
 
 @pytest.mark.parametrize("name", _BAD_BEGINNINGS)
 async def test_a_first_message_that_is_no_array_of_strings(hub: Hub, name: str) -> None:
-    """An error that says so, as Zeek's server gives it, then Close; nothing that stands behind it is read."""
     watcher = Watcher(hub, "/up")
     client = await _open(hub, _FAULTS[name])
     await client.raw.send(*_FAULTS[name].sent)
@@ -190,7 +183,6 @@ async def test_a_first_message_that_is_no_array_of_strings(hub: Hub, name: str) 
 
 @pytest.mark.parametrize("name", _CLOSED)
 async def test_what_ends_the_connection(hub: Hub, name: str) -> None:
-    """It ends with a Close that says why; nothing that stands behind it is read."""
     watcher = Watcher(hub, "/up")
     client = await _open(hub, _FAULTS[name])
     await client.raw.send(*_FAULTS[name].sent)
@@ -200,7 +192,6 @@ async def test_what_ends_the_connection(hub: Hub, name: str) -> None:
 
 
 async def test_a_close_without_a_code(hub: Hub) -> None:
-    """It is echoed as it came."""
     client = await _open(hub, _FAULTS["close empty from client"])
     await client.raw.send(*_FAULTS["close empty from client"].sent)
     assert (await client.reply())["type"] == "ack"
@@ -208,7 +199,6 @@ async def test_a_close_without_a_code(hub: Hub) -> None:
 
 
 async def test_a_ping_between_fragments(hub: Hub) -> None:
-    """It is answered, and the message arrives."""
     watcher = Watcher(hub, "/up")
     session = _FAULTS["fragmented with ping in between"]
     client = await _open(hub, session)
@@ -218,7 +208,6 @@ async def test_a_ping_between_fragments(hub: Hub) -> None:
 
 
 async def test_five_megabytes(hub: Hub) -> None:
-    """More JSON than is converted: an error says so, and the connection goes on."""
     watcher = Watcher(hub, "/up")
     session = _FAULTS["big message 5 MB string"]
     client = await _open(hub, session)
