@@ -133,7 +133,7 @@ class BridgeConversation:
             route = core.routes.of(incoming.routing_key)
         except RejectedError as error:
             return self._tell(Failure(error.text, outward=False))
-        core.publish(handler, route, incoming.batch)
+        core.publish(handler, route, Batch(incoming.frame, 1))
         return _MESSAGE_EVENTS + len(incoming.frame) // _BYTES_PER_EVENT
 
     def _join(self) -> None:

@@ -36,8 +36,8 @@ from peers.websocket.dialogue import Dialogue, HubDialogue
 from peers.websocket.http.head import Head as HttpHead
 from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Piece, Session
-from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
-from peers.websocket.zeek import PATH as ZEEK_PATH
+from peers.websocket.zeek.codec import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
+from peers.websocket.zeek.codec import PATH as ZEEK_PATH
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE_CHARACTERS
 from peers.wire.token import Renewal

@@ -17,7 +17,7 @@ from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope
 from peers.client import Client, RejectedError, connect
 from peers.values import encode
-from peers.websocket.zeek import PATH
+from peers.websocket.zeek.codec import PATH
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from tests.connections.broker.conftest import PLAIN

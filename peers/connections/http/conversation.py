@@ -38,7 +38,7 @@ from peers.websocket.http.head import Head
 from peers.websocket.http.publishing import Publishing
 from peers.websocket.http.query import EVENTS, is_served, target_of, wanted_of
 from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
-from peers.websocket.zeek import client_name
+from peers.websocket.zeek.codec import client_name
 from peers.wire.control import decode_notice
 from peers.wire.hello import grant
 from peers.wire.kinds import Kind

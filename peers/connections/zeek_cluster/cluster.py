@@ -1,4 +1,4 @@
-"""`Cluster`: what all connections of one Zeek cluster share.
+"""`Cluster`: what all connections of one Zeek cluster share; `Telling` and `Returning`: when nodes hear of each other.
 
 ```
 node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
@@ -6,28 +6,34 @@ node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
 core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, want
 ```
 
-A node publishes only what it was told is wanted, and learns from subscriptions which other nodes are up. So each
-subscription is told, also to the node itself; its end only when no node has it any more, nor the hub (`Wanted`). In a
-cluster with a central broker of its own (`FarCluster`) the same two connections lead there.
-
-Owner: one listener, or the two diallers of one endpoint. A subscription is in the core before a node is told of it.
+A node publishes only what is wanted, and learns from subscriptions which other nodes are up. So each subscription is
+sent to all nodes, also to the node itself; its end only when neither a node nor the hub has it any more (`Wanted`). A
+subscription is in the core before a node hears of it. In a cluster with a central broker of its own (`FarCluster`) the
+same two connections lead there; in a `Member` the hub is a node with a name, that others see.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Hashable
-from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
+from collections.abc import Callable, Collection, Hashable, Mapping
+from typing import TYPE_CHECKING, Final, Generic, TypeVar, assert_never
 
 from hub.batch import Batch
+from hub.events import zeek_node
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.connections.zeek_cluster.far_end import NO_CURVE
-from peers.connections.zeek_cluster.returning import Returning
 from peers.node.node import Node
+from peers.values.event import Event, NoEventError
 from peers.values.forms import Form
-from peers.zeek.zmtp.discovery import NODE_ID
-from peers.zeek.zmtp.events import HUB_ID, JSON, EventWriter
+from peers.values.layout import InvalidDataError
+from peers.zeek.zmtp.discovery import GREETING, LOOK_S, NODE_ID, NODES_LIMIT, Discovery, Down, Odd, Say, Up
+from peers.zeek.zmtp.events import BINARY, HUB_ID, JSON, EventWriter
 from peers.zeek.zmtp.session import Mechanism
+
+if TYPE_CHECKING:
+    from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
 S = TypeVar("S", bound=Hashable)
 
@@ -38,30 +44,21 @@ class Wanted(Generic[S]):
     __slots__ = ("_by_subscriber", "_subscribers")
 
     def __init__(self) -> None:
-        # Topic → how many subscribers want it, in the order in which topics came.
         self._subscribers: dict[bytes, int] = {}
-        # Subscriber → his topics, from the first of them until the last one, or he, goes.
+        """Topic → number of subscribers, in the order in which topics came."""
         self._by_subscriber: dict[S, dict[bytes, None]] = {}
 
-    def __len__(self) -> int:
-        """Return how many topics are wanted."""
-        return len(self._subscribers)
-
     def __contains__(self, topic: bytes) -> bool:
-        """Return whether anybody wants exactly this topic."""
+        """Return whether exactly this topic is wanted."""
         return topic in self._subscribers
 
     @property
     def topics(self) -> list[bytes]:
-        """Everything that a publisher that comes is told."""
+        """All topics."""
         return list(self._subscribers)
 
-    def of(self, subscriber: S) -> int:
-        """Return how many topics a subscriber has."""
-        return len(self._by_subscriber.get(subscriber, ()))
-
     def add(self, subscriber: S, topic: bytes) -> bool:
-        """Take note of a subscribe, which is told to every publisher; return whether it is new for this subscriber."""
+        """Add a subscription; return whether it is new for this subscriber."""
         topics = self._by_subscriber.setdefault(subscriber, {})
         if topic in topics:
             return False
@@ -70,23 +67,22 @@ class Wanted(Generic[S]):
         return True
 
     def remove(self, subscriber: S, topic: bytes) -> bool:
-        """Take note of an unsubscribe; return whether publishers are told of it."""
+        """Remove a subscription; return whether it was the last one to the topic."""
         topics = self._by_subscriber.get(subscriber, {})
         if topic not in topics:
             return False
         del topics[topic]
         if not topics:
             del self._by_subscriber[subscriber]
-        return self._let_go(topic)
+        return self._release(topic)
 
     def leave(self, subscriber: S) -> list[bytes]:
-        """Take note that a subscriber is gone; return the topics whose unsubscribe publishers are told."""
-        return [topic for topic in self._by_subscriber.pop(subscriber, {}) if self._let_go(topic)]
+        """Remove all subscriptions of a subscriber; return the topics that are not wanted any more."""
+        return [topic for topic in self._by_subscriber.pop(subscriber, {}) if self._release(topic)]
 
-    def _let_go(self, topic: bytes) -> bool:
-        count = self._subscribers[topic] - 1
-        if count:
-            self._subscribers[topic] = count
+    def _release(self, topic: bytes) -> bool:
+        self._subscribers[topic] -= 1
+        if self._subscribers[topic]:
             return False
         del self._subscribers[topic]
         return True
@@ -96,56 +92,41 @@ TURN_COST: Final = 4_000
 """What may be done in one turn, about µs."""
 
 _HANDED_OUT_COST: Final = TURN_COST // 2
-"""Of that, for taking note of what has changed: so that those who have taken note are told in any case."""
+"""Of that, for noting changes, so that the rest is left for sending them."""
 
-_NOTES_PER_COST: Final = 8
-"""So many publishers take note of a topic in 1 µs."""
-
-
-class Listener(Protocol):
-    """A publisher."""
-
-    def note(self, topic: bytes, *, again: bool = False) -> None:
-        """Take note that it is to be told of a topic; `again`: also where it knows that it is wanted."""
-
-    def tell_some(self) -> int:
-        """Tell it some of what it is to be told; return what that has cost, about µs."""
-
-    @property
-    def has_untold(self) -> bool:
-        """Whether there is more."""
+_NOTES_PER_COST: Final = 8  # publishers that note a topic in 1 µs
 
 
 class Telling:
-    """Of one cluster.
+    """Spreads over turns what the publishers of a cluster are to be sent of subscriptions.
 
     Args:
         after_turn: Calls a function once this turn of the loop is over.
-        publishers: All who are told.
+        publishers: All of the cluster.
     """
 
     __slots__ = ("_after_turn", "_changed", "_is_due", "_line", "_publishers")
 
-    def __init__(self, after_turn: Callable[[Callable[[], object]], object], publishers: Collection[Listener]) -> None:
+    def __init__(self, after_turn: Callable[[Callable[[], object]], object], publishers: Collection[Publisher]) -> None:
         self._after_turn = after_turn
         self._publishers = publishers
         self._changed: OrderedDict[bytes, bool] = OrderedDict()
-        """Topics of which no publisher has taken note yet, and whether that is `again`."""
-        self._line: OrderedDict[Listener, None] = OrderedDict()
-        """Those who have something to be told, first come."""
+        """Topics that no publisher has noted yet, and whether that is `again`."""
+        self._line: OrderedDict[Publisher, None] = OrderedDict()
+        """Publishers with something to be sent, first come."""
         self._is_due = False
 
     def changed(self, topic: bytes, *, again: bool) -> None:
-        """All publishers are to be told of a topic; `again`: also those who know that it is wanted."""
+        """A topic has changed; `again`: also for publishers that know that it is wanted."""
         self._changed[topic] = again or self._changed.get(topic, False)
         self._request()
 
-    def stand(self, publisher: Listener) -> None:
-        """A publisher is to be told something."""
+    def stand(self, publisher: Publisher) -> None:
+        """A publisher has something to be sent."""
         self._line[publisher] = None
         self._request()
 
-    def leave(self, publisher: Listener) -> None:
+    def leave(self, publisher: Publisher) -> None:
         """A publisher is gone; once or more."""
         self._line.pop(publisher, None)
 
@@ -155,7 +136,6 @@ class Telling:
             self._after_turn(self._go_on)
 
     def _go_on(self) -> None:
-        """Do a turn's share."""
         self._is_due = False
         publishers, changed, line = self._publishers, self._changed, self._line
         cost = 0
@@ -173,124 +153,187 @@ class Telling:
             self._request()
 
 
-HUB_TOPIC: Final = b"topichub.hub."
-"""What the topics begin with to which hubs subscribe: the id follows in hexadecimal digits, and a dot."""
+WAIT_S: Final = 5.0
+"""Timeout for a node that comes back to greet the hub; nodes wait 10 s for a greeting's other half."""
 
-_LOOK_S: Final = 1.0
-"""How often it is looked whether the mesh has changed, seconds."""
+_UNHEARD_S: Final = 300.0
+"""How long before its end a connection may have been dead; keepalive finds that out in 240 s."""
 
-_SETTLE_S: Final = 0.05
-"""How long it is waited for what else the broker tells in the same breath, seconds."""
+_PROBES_LIMIT: Final = 16  # greetings of a node that is gone that are kept
 
 
-class Fellows:
-    """Hubs in a cluster.
+class _Known:
+    """A nodeid topic; times are the loop's."""
+
+    __slots__ = ("born_s", "ended_s", "probes", "subscriber")
+
+    def __init__(self, born_s: float) -> None:
+        self.born_s = born_s
+        self.ended_s = math.inf  # when it has last gone
+        self.probes: list[bytes] = []
+        """Where its node has greeted the hub while it was gone, and was not greeted back."""
+        self.subscriber: Subscriber | None = None  # while it is gone
+
+
+class Returning:
+    """Nodes whose connection has broken, and which come back under the same id.
+
+    For all others such a node was down. For the node itself nothing has happened: its socket has kept the subscriptions
+    of the others, so it would greet none of them, and none would have it up again. So it is sent the end of each nodeid
+    topic that it knows, then the topic; and only then the others hear that it is there.
+
+    ```
+    nodeid topic comes back ─▶ held ─▶ which publisher is the node's? all get a probe, each greets it with its id
+                                    ─▶ that one is sent all topics anew, then another probe
+    greeted there, or WAIT_S are over   ─▶ the others hear of the node
+    ```
+
+    A probe is a nodeid topic of the hub: a Zeek greets the hub there, and the hub greets it back, so that it waits for
+    nothing. New nodes get no ends: Zeek warns of an end that it does not expect.
 
     Args:
-        node: This one.
-        address: Where the broker is, for people.
-        on_change: Called when this hub leaves the cluster to another one, and when it does so no more.
+        own: The hub's node id.
+        loop: Of the hub.
+        publishers: All of the cluster.
+        announce: Called with a topic that is not held any more.
     """
 
-    __slots__ = ("_address", "_has", "_hubs", "_is_told", "_looking", "_node", "_on_change", "is_left", "topic")
+    def __init__(
+        self,
+        own: bytes,
+        loop: asyncio.AbstractEventLoop,
+        publishers: Mapping[Publisher, object],
+        announce: Callable[[bytes], object],
+    ) -> None:
+        self.mailbox = NODE_ID + own + b"."
+        """Beginning of the topics of probes."""
+        self.held: dict[bytes, asyncio.TimerHandle] = {}
+        """Topics of nodes that have come back, of which others have not heard yet."""
+        self._loop = loop
+        self._publishers = publishers
+        self._announce = announce
+        self._known: dict[bytes, _Known] = {}
+        self._probes = 0  # a node greets the hub only at a probe that is new to it
+        self._told_anew: dict[Publisher, bytes] = {}
+        """Publishers that were sent all topics anew → the probe behind that."""
 
-    def __init__(self, node: Node, address: str, on_change: Callable[[], object]) -> None:
-        self._node = node
-        self._address = address
-        self._on_change = on_change
-        self.topic = HUB_TOPIC + node.id.hex().encode() + b"."
-        """What this hub subscribes to."""
-        self.is_left = False
-        """Whether this hub leaves the cluster to another one."""
-        # The hub that has it; None before the broker has told for the first time who is there.
-        self._has: bytes | None = None
-        # Those that are there, with this one, once the broker has told it; as far as it has told since it is connected.
-        self._hubs: set[bytes] = set()
-        self._is_told = False
-        self._looking: asyncio.TimerHandle | None = None
+    def comes(self, topic: bytes, subscriber: Subscriber) -> bool:
+        """A node subscribes to its nodeid topic, which was not wanted; return whether the topic is held."""
+        known = self._known.get(topic)
+        if known is None:
+            if len(self._known) >= NODES_LIMIT:
+                for gone in [each for each, known in self._known.items() if known.subscriber is None]:
+                    del self._known[gone]
+            if len(self._known) < NODES_LIMIT:
+                known = self._known[topic] = _Known(self._loop.time())
+                known.subscriber = subscriber
+            return False
+        known.subscriber = subscriber
+        probes, known.probes = known.probes, []
+        for probe in probes:
+            _greet(subscriber, topic, probe)
+        self.held[topic] = self._loop.call_later(WAIT_S, self._release, topic)
+        for publisher in self._publishers:
+            if publisher.node_topic == topic:
+                self._tell_anew(publisher)
+                return True
+        probe = self._new_probe()
+        for publisher in self._publishers:
+            if not publisher.node_topic:
+                publisher.tell(probe)
+        return True
 
-    def begin(self) -> None:
-        """The broker tells from now on who is there."""
-        self._hubs.clear()
-        self._is_told = False
-        if self._has is None:
-            self._leave(is_left=len(self._node.core.mesh.graph.reached) > 1)
-        self._look_in(_LOOK_S)
+    def goes(self, topic: bytes) -> None:
+        """The last subscription to a nodeid topic has ended."""
+        if (timer := self.held.pop(topic, None)) is not None:
+            timer.cancel()
+        if (known := self._known.get(topic)) is not None:
+            known.ended_s, known.subscriber = self._loop.time(), None
 
-    def end(self) -> None:
-        """It tells nothing any more; as long as that is so, nothing changes."""
-        if self._looking is not None:
-            self._looking.cancel()
-            self._looking = None
+    def publisher_comes(self, publisher: Publisher) -> None:
+        """A publisher is about to be sent the topics."""
+        publisher.since_s = self._loop.time()
+        if self.held:
+            publisher.tell(self._new_probe())
 
-    def appeared(self, topic: bytes) -> None:
-        """Somebody has subscribed to a topic that begins with `HUB_TOPIC`; once more, perhaps."""
-        self._is_told = self._is_told or topic == self.topic
-        hub = _hub_of(topic)
-        if hub and hub not in self._hubs:
-            self._hubs.add(hub)
-            self._look_in(_SETTLE_S)
+    def publisher_goes(self, publisher: Publisher) -> None:
+        """A publisher is gone; once or more."""
+        self._told_anew.pop(publisher, None)
 
-    def gone(self, topic: bytes) -> None:
-        """Nobody has subscribed to it any more."""
-        self._hubs.discard(_hub_of(topic))
-        self._look_in(0)
+    def _new_probe(self) -> bytes:
+        self._probes += 1
+        return self.mailbox + b"%d." % self._probes
 
-    def _look_in(self, seconds: float) -> None:
-        self.end()
-        self._looking = self._node.loop.call_later(seconds, self._look)
-
-    def _look(self) -> None:
-        self._look_in(_LOOK_S)
-        if not self._is_told:
+    def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
+        """A greeting at a probe says which node a publisher belongs to."""
+        try:
+            event = Event.decode(payload)
+        except (NoEventError, InvalidDataError):
             return
-        reached = self._node.core.mesh.graph.reached
-        before, self._has = self._has, min((hub for hub in self._hubs if hub in reached), default=self._node.id)
-        is_left = self._has != self._node.id
-        if self._has != before and (before is not None or is_left):
-            text = "Zeek cluster left to another hub of the mesh" if is_left else "Zeek cluster taken over"
-            self._node.log.info(text, cluster=self._address, hub=self._has.hex())
-        self._leave(is_left=is_left)
+        if event.name != GREETING or len(event.args) != 2 or not isinstance(event.args[1], str):
+            return
+        publisher.node_topic = NODE_ID + event.args[1].encode() + b"."
+        known = self._known.get(publisher.node_topic)
+        if known is not None and known.subscriber is not None:
+            _greet(known.subscriber, publisher.node_topic, topic)
+        elif known is not None and len(known.probes) < _PROBES_LIMIT:
+            known.probes.append(topic)
+        if self._told_anew.get(publisher) == topic:
+            del self._told_anew[publisher]
+            self._release(publisher.node_topic)
+        elif publisher.node_topic in self.held and publisher not in self._told_anew:
+            self._tell_anew(publisher)
 
-    def _leave(self, *, is_left: bool) -> None:
-        if is_left != self.is_left:
-            self.is_left = is_left
-            self._node.zeek_clusters_left += 1 if is_left else -1
-            self._on_change()
+    def _tell_anew(self, publisher: Publisher) -> None:
+        """Send a node that has come back all nodeid topics that it knows anew."""
+        lost_s = self._known[publisher.node_topic].ended_s
+        has_stayed = publisher.since_s <= lost_s
+        for topic, known in self._known.items():
+            if topic == publisher.node_topic:
+                continue
+            if publisher.is_told(topic) if has_stayed else known.born_s <= lost_s <= known.ended_s + _UNHEARD_S:
+                publisher.tell_anew(topic)
+        self._told_anew[publisher] = probe = self._new_probe()
+        publisher.tell(probe)
+
+    def _release(self, topic: bytes) -> None:
+        if (timer := self.held.pop(topic, None)) is not None:
+            timer.cancel()
+            self._announce(topic)
 
 
-def _hub_of(topic: bytes) -> bytes:
-    """Return the id in a topic; empty where there is none."""
-    try:
-        return bytes.fromhex(topic[len(HUB_TOPIC) : -1].decode())
-    except ValueError:
-        return b""
+def _greet(subscriber: Subscriber, topic: bytes, probe: bytes) -> None:
+    """Greet a node back, under a name that no layout has."""
+    greeting = Event(GREETING, "", probe[len(NODE_ID) : -1].decode())
+    _offer(subscriber, topic, greeting.encode())
 
 
-if TYPE_CHECKING:
-    from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
+def _offer(subscriber: Subscriber | None, topic: bytes, payload: bytes) -> None:
+    """Send one node an event behind its queue; it is no message of the hub."""
+    if subscriber is not None and (handler := subscriber.handler) is not None:
+        handler.offer(Batch(encode_frame(KIND_MESSAGES, payload, key=topic, flags=BROKER_FLAGS), 1))
 
 
 REDIAL_S: Final = 0.3
-"""How long after its start publishers are not read, seconds. Sockets of libzmq dial again within 0.1 s, in any order:
-of what a publisher brings before a subscriber is back, that one would lose all."""
+"""How long after its start publishers are not read, seconds. Sockets of libzmq dial again within 0.1 s, in any order: a
+subscriber that is back later than a publisher would lose its events."""
 
 
 class Cluster:
-    """One cluster.
+    """One cluster, of a listener or of the two diallers of one endpoint.
 
     Args:
         node: The hub.
-        name: What stands in its node id; its own name if it is empty.
-        serializer: In which form events are; if it is empty, in that of the first event of who came last.
-        mechanism: Makes what each of its connections gets one of.
+        name: Part of the hub's node id; its own name if it is empty.
+        serializer: Form of events; if it is empty, that of the first event of the publisher that came last.
+        mechanism: Makes the mechanism of each connection.
     """
 
     is_far = False
     """Whether it has a central broker of its own."""
 
     is_left = False
-    """Whether the hub leaves it to another hub of the mesh, which has joined it, too."""
+    """Whether another hub of the mesh, which has joined it, too, exchanges its events."""
 
     def __init__(
         self,
@@ -306,35 +349,33 @@ class Cluster:
         """From when on publishers are read, by the loop's clock."""
         self._is_told = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
-        """What the subscribers of the cluster want."""
         self.publishers: dict[Publisher, None] = {}
-        """All who are told of it, from their handshakes on."""
+        """From their handshakes on."""
         self.telling = Telling(node.after_turn, self.publishers)
-        """When they are told."""
         self.own = HUB_ID + f"{name or node.name}_{node.id.hex()[:12]}".encode()
-        """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
+        """The hub's node id, sender of what no node has published."""
         self._returning = Returning(self.own, node.loop, self.publishers, self._announce)
         self.mailbox = b"" if self.is_far else self._returning.mailbox
-        """What the topics begin with whose events are said to the hub itself (`hear`); empty for none."""
+        """Beginning of the topics of events to the hub itself (`hear`); empty for none."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
         self._writer.serializer = serializer.encode()
 
     def form(self, _: Batch) -> Form:
-        """Give a batch its form for nodes: events. For `Batch.form`."""
+        """Return a batch's form for nodes: events."""
         return Form(self._writer.write)
 
     def keep(self, batch: Batch, events: bytes) -> None:
-        """Give a batch that a node has sent its form for the others: the bytes that have come, which are binary."""
+        """Keep the bytes of a node's batch as its form for other nodes; they are binary."""
         if self._writer.serializer != JSON:
             batch.keep_form(self.form, Form.ready(self._writer.write, events))
 
     def take_in(self, publisher: Publisher) -> None:
-        """A publisher is about to be told what is wanted, from now on until `let_go`."""
+        """A publisher is about to be sent the topics, from now on until `let_go`."""
         self.publishers[publisher] = None
         self._returning.publisher_comes(publisher)
 
     def let_go(self, publisher: Publisher) -> None:
-        """It is gone; once or more."""
+        """A publisher is gone; once or more."""
         self.publishers.pop(publisher, None)
         self._returning.publisher_goes(publisher)
         self.telling.leave(publisher)
@@ -343,43 +384,43 @@ class Cluster:
         """A subscriber is there."""
 
     def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
-        """A node has published an event to `mailbox`, in Broker's binary format."""
+        """A node has published an event to `mailbox`."""
         self._returning.hear(publisher, topic, payload)
 
     def is_wanted(self, topic: bytes) -> bool:
-        """Whether publishers are told that nodes want exactly this topic."""
+        """Whether nodes want exactly this topic, and publishers may know it."""
         return topic in self.wanted and topic not in self._returning.held
 
     @property
     def told_topics(self) -> list[bytes]:
-        """Everything that a publisher that comes is told."""
+        """All topics that a publisher is sent."""
         return [topic for topic in self.wanted.topics if topic not in self._returning.held]
 
     @property
     def serializer(self) -> bytes:
-        """In which form events are written to nodes; empty while it is not known."""
+        """Form in which events are written to nodes; empty while it is not known."""
         return self._writer.serializer
 
     def learn(self, serializer: bytes) -> bool:
-        """A publisher's first event is in a serializer; return whether another one is used from now on."""
+        """Take the serializer of a publisher's first event; return whether another one is used from now on."""
         before = self._writer.serializer
         if serializer == before:
             return False
         if self._is_told:
-            text, is_used = "Zeek node uses another serializer than the URL says", False
+            text = "Zeek node uses another serializer than the URL says"
         else:
-            self._writer.serializer, is_used = serializer, True
+            self._writer.serializer = serializer
             text = "Zeek cluster uses another serializer now" if before else "Zeek cluster uses a serializer"
         log = self.node.log.warning if before else self.node.log.info
         log(text, serializer=serializer.decode(), before=before.decode())
-        return is_used
+        return not self._is_told
 
     def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `FarCluster` looks at it
-        """Whether publishers may be told that the hub wants a topic for others than nodes of the cluster."""
+        """Whether publishers may know that the hub wants a topic for others than nodes of the cluster."""
         return True
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:
-        """A subscriber has asked for a topic; once more, perhaps."""
+        """A subscriber has asked for a topic, perhaps once more."""
         is_first = topic not in self.wanted
         self.wanted.add(subscriber, topic)
         if not (is_first and topic.startswith(NODE_ID) and self._returning.comes(topic, subscriber)):
@@ -404,16 +445,21 @@ class Cluster:
         self.telling.changed(topic, again=False)
 
 
+HUB_TOPIC: Final = b"topichub.hub."
+"""Beginning of the topics to which hubs subscribe: the id follows in hexadecimal digits, and a dot."""
+
+_LOOK_S: Final = 1.0  # how often it is looked whether the mesh has changed
+_SETTLE_S: Final = 0.05  # how long it is waited for more subscriptions from the broker
+
+
 class FarCluster(Cluster):
-    """One that has a central broker of its own, where the hub is a node.
+    """A cluster with a central broker of its own, where the hub is a node.
 
-    That broker tells everybody what is wanted, this hub, too. The hub gives it what its clients, its own process, Zeeks
-    of other protocols and other hubs publish, but nothing that a node of any cluster has published: where it reaches
-    the same cluster by another way, that would go around without end. Where another hub of the mesh has joined the same
-    cluster, one of the two leaves it to the other.
+    The hub publishes there what its clients, its own process, Zeeks of other protocols and other hubs publish, but
+    nothing that a node of any cluster has published, which could go around without end. Of the hubs of one mesh that
+    have joined the same cluster, the one with the smallest id exchanges its events.
 
-    The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one. It does
-    otherwise as a `peers.connections.zeek_cluster.member.Member`.
+    The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one.
     """
 
     is_far = True
@@ -429,29 +475,28 @@ class FarCluster(Cluster):
     ) -> None:
         super().__init__(node, name=name, serializer=serializer, mechanism=mechanism)
         self.address = address
-        self._fellows = Fellows(node, address, self._change_sides)
-        self.wanted.add(self, self._fellows.topic)
+        self._hub_topic = HUB_TOPIC + node.id.hex().encode() + b"."
+        self.wanted.add(self, self._hub_topic)
         self.speaker: Subscriber | None = None
-        """The connection by which the broker tells what nodes want, and is given what the hub publishes."""
-
-    @property
-    def is_left(self) -> bool:  # type: ignore[override]
-        """Whether the hub leaves it to another hub of the mesh, which has joined it, too."""
-        return self._fellows.is_left
-
-    def _change_sides(self) -> None:
-        for publisher in self.publishers:
-            publisher.change_sides()
-        if self.speaker is not None:
-            self.speaker.change_sides()
+        """Connection by which the broker sends subscriptions, and gets what the hub publishes."""
+        self._holder: bytes | None = None
+        """The hub that exchanges the events; None before the broker has sent the first subscriptions of hubs."""
+        self._hubs: set[bytes] = set()
+        """Hubs whose subscriptions the broker has sent since it is connected."""
+        self._is_heard = False  # the broker has sent this hub's own subscription
+        self._hub_timer: asyncio.TimerHandle | None = None
 
     def write_later(self, subscriber: Subscriber) -> None:
-        """The broker tells what nodes want from now on."""
+        """The broker sends subscriptions from now on."""
         self.speaker = subscriber
-        self._fellows.begin()
+        self._hubs.clear()
+        self._is_heard = False
+        if self._holder is None:
+            self._set_left(is_left=len(self.node.core.mesh.graph.reached) > 1)
+        self._look_at_hubs_in(_LOOK_S)
 
     def keep(self, batch: Batch, events: bytes) -> None:
-        """Nobody is given the bytes that have come."""
+        """Nothing is sent to other nodes."""
 
     def may_ask(self, topic: bytes) -> bool:
         """Not where nodes would take the hub for a node, and wait for its hello."""
@@ -460,15 +505,164 @@ class FarCluster(Cluster):
     def want(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
         """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
-            self._fellows.appeared(topic)
+            self._is_heard = self._is_heard or topic == self._hub_topic
+            hub = _hub_of(topic)
+            if hub and hub not in self._hubs:
+                self._hubs.add(hub)
+                self._look_at_hubs_in(_SETTLE_S)
 
     def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- as above
         """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
-            self._fellows.gone(topic)
+            self._hubs.discard(_hub_of(topic))
+            self._look_at_hubs_in(0)
 
     def leave(self, subscriber: Subscriber) -> None:
-        """The broker tells nothing any more, until it is there again."""
+        """The broker sends nothing until it is there again; nothing changes meanwhile."""
         if self.speaker is subscriber:
             self.speaker = None
-            self._fellows.end()
+            if self._hub_timer is not None:
+                self._hub_timer.cancel()
+                self._hub_timer = None
+
+    def _look_at_hubs_in(self, seconds: float) -> None:
+        if self._hub_timer is not None:
+            self._hub_timer.cancel()
+        self._hub_timer = self.node.loop.call_later(seconds, self._look_at_hubs)
+
+    def _look_at_hubs(self) -> None:
+        self._look_at_hubs_in(_LOOK_S)
+        if not self._is_heard:
+            return
+        reached = self.node.core.mesh.graph.reached
+        holder = min((hub for hub in self._hubs if hub in reached), default=self.node.id)
+        before, self._holder = self._holder, holder
+        is_left = holder != self.node.id
+        if holder != before and (before is not None or is_left):
+            text = "Zeek cluster left to another hub of the mesh" if is_left else "Zeek cluster taken over"
+            self.node.log.info(text, cluster=self.address, hub=holder.hex())
+        self._set_left(is_left=is_left)
+
+    def _set_left(self, *, is_left: bool) -> None:
+        if is_left != self.is_left:
+            self.is_left = is_left
+            self.node.zeek_clusters_left += 1 if is_left else -1
+            for publisher in self.publishers:
+                publisher.change_sides()
+            if self.speaker is not None:
+                self.speaker.change_sides()
+
+
+def _hub_of(topic: bytes) -> bytes:
+    try:
+        return bytes.fromhex(topic[len(HUB_TOPIC) : -1].decode())
+    except ValueError:
+        return b""
+
+
+class Member(FarCluster):
+    """A cluster with a central broker of its own, in which the hub is a node with a name, that others see.
+
+    ```
+    subscriptions of nodes ─▶ Discovery ─▶ greetings, to the broker's XSUB
+    events to this node    ─▶     └─────▶ $hub/nodes/up, $hub/nodes/down; the log
+    ```
+
+    The hub subscribes to the topics of its id and of its name, as nodes do, and to no pool: what a cluster shares out
+    among the nodes of a pool would be lost here. Greetings are no messages of the hub, since nodes of other clusters
+    would take them for greetings, too. What nodes say to this one are messages.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        address: str,
+        *,
+        name: str,
+        serializer: str = "",
+        mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
+    ) -> None:
+        super().__init__(node, address, name=name, serializer=serializer, mechanism=mechanism)
+        self._discovery = Discovery(name, self.own.decode())
+        node.zeek_clusters[address] = self._discovery
+        self.mailbox = self._discovery.mailbox
+        for topic in (self.mailbox, b"zeek.cluster.node." + name.encode() + b"."):
+            self.wanted.add(self, topic)
+        self._looking: asyncio.TimerHandle | None = None
+        """Set from the first connection on, until the hub stops."""
+
+    def take_in(self, publisher: Publisher) -> None:
+        """The broker brings events, and is about to be sent the hub's subscriptions."""
+        super().take_in(publisher)
+        self._discovery.subscribing()
+        self._look_again()
+
+    def write_later(self, subscriber: Subscriber) -> None:
+        """The broker sends subscriptions from now on."""
+        super().write_later(subscriber)
+        self._look_again()
+
+    def want(self, subscriber: Subscriber, topic: bytes) -> None:
+        """A node has asked for a topic, perhaps once more."""
+        super().want(subscriber, topic)
+        if topic.startswith(NODE_ID):
+            self._discovery.subscribed(topic)
+            self._act()
+
+    def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:
+        """No node asks for it any more."""
+        super().want_no_more(subscriber, topic)
+        if topic.startswith(NODE_ID):
+            self._discovery.unsubscribed(topic)
+            self._act()
+
+    def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:  # noqa: ARG002 -- there is one
+        """A node has published an event to this one."""
+        self._discovery.hear(payload)
+        self._act()
+
+    def learn(self, serializer: bytes) -> bool:
+        """Greet again: nodes could not read greetings in another serializer."""
+        before = self.serializer or BINARY
+        is_used = super().learn(serializer)
+        if is_used and serializer != before:
+            self._discovery.greet_again()
+            self._act()
+        return is_used
+
+    def leave(self, subscriber: Subscriber) -> None:
+        """The broker sends nothing until it is there again."""
+        if self.speaker is not subscriber:
+            return
+        super().leave(subscriber)
+        self._discovery.interrupted()
+        if self.node.draining and self._looking is not None:
+            self._looking.cancel()
+
+    def _look_again(self) -> None:
+        if self._looking is None:
+            self._looking = self.node.loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._looking = None
+        if not self.node.draining:
+            self._discovery.look()
+            self._act()
+            self._look_again()
+
+    def _act(self) -> None:
+        log, announce = self.node.log, self.node.core.own_events.announce
+        for change in self._discovery.changes():
+            match change:
+                case Say(topic, payload):
+                    _offer(self.speaker, topic, payload)
+                case Up(node_id, name):
+                    log.info("Zeek node is up", node=name, id=node_id, cluster=self.address)
+                    announce(zeek_node("up", self.address, node_id, name))
+                case Down(node_id, name, reason):
+                    log.info("Zeek node is down", node=name, id=node_id, cluster=self.address, reason=reason)
+                    announce(zeek_node("down", self.address, node_id, name, reason))
+                case Odd(reason):
+                    log.warning("Zeek cluster", cluster=self.address, reason=reason)
+                case _:
+                    assert_never(change)

@@ -1,12 +1,7 @@
-"""`FarEnd`: what both connections of a Zeek node have in common, whichever of its sockets is at the other end.
+"""`FarEnd`: what the connections to all sockets of a Zeek node, or of a central broker, have in common.
 
-Likewise those to a central broker.
-
-Who it is is found out as for all Zeeks (`peers.connections.door`). It becomes a leaf of the hub with the end of the
-handshake. Nothing is ever said to a far side that is refused, or that is ended: ZeroMQ has no word for it that Zeek
-survives, so the reason is in the log.
-
-Owner: one `Connection`. Not here: what comes, and what is written (`sockets`).
+It becomes a leaf of the hub with the end of the handshake. A far side that is refused, or that is ended, is told
+nothing: ZeroMQ has no word for it that Zeek survives, so the reason is in the log.
 """
 
 from __future__ import annotations
@@ -34,11 +29,7 @@ from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
 
 def need_curve() -> None:
-    """See to it that CURVE can be spoken.
-
-    Raises:
-        UsageError: PyNaCl is not installed.
-    """
+    """Raise `UsageError` if PyNaCl is not installed."""
     try:
         import nacl.bindings  # noqa: F401, PLC0415 -- optional, and only who uses CURVE pays for the import
     except ImportError as error:
@@ -46,22 +37,18 @@ def need_curve() -> None:
 
 
 class Mechanisms:
-    """What each connection gets one of.
+    """Makes the mechanism of each connection; raises `ConfigError`, and `UsageError` without PyNaCl.
 
     Args:
-        settings: Which keys there are.
-        allows: Whether a node may come in that has a public key; asked in each handshake.
-
-    Raises:
-        ConfigError: A key cannot be read, or one of two that belong together is missing.
-        UsageError: PyNaCl is not installed.
+        settings: With the files of keys.
+        allows: Whether a node with this public key may come in; asked in each handshake.
     """
 
     def __init__(self, settings: ZeekSettings, allows: Callable[[bytes], bool]) -> None:
         self.served: Callable[[], Mechanism] = _null
-        """Makes that of a connection of a node that has come."""
+        """Of a node that has come."""
         self.dialled: Callable[[], Mechanism] = _null
-        """Makes that of a connection to a broker."""
+        """Of a broker."""
         if settings.curve_clients and not settings.curve_key:
             raise ConfigError("", "zeek.curve_key", "missing: without it, nobody is asked for zeek.curve_clients")
         if bool(settings.curve_broker) is not bool(settings.curve_node_key):
@@ -94,35 +81,25 @@ def _client(secret: bytes, server: bytes) -> Callable[[], Mechanism]:
 
 
 NO_CURVE = Mechanisms(ZeekSettings(), lambda _: False)
-"""Nothing is set."""
 
 
-LINES_PER_SECOND: Final = 8
-"""How many lines a second tell what is wrong with one node: enough to see it."""
-
+LINES_PER_SECOND: Final = 8  # of the log, about one node
 _SECOND_S: Final = 1.0
 
 
 class Complaints:
-    """About one thing that a node sends.
-
-    Args:
-        connection: To the node.
-        text: What has happened.
-    """
+    """Log lines about one kind of bad input of a node, at a bounded rate."""
 
     __slots__ = ("_again_s", "_connection", "_count", "_lines_left", "_reason", "_text")
 
     def __init__(self, connection: Connection, text: str) -> None:
         self._connection = connection
         self._text = text
-        # What is not told yet: how many, and why the last of them was not taken.
-        self._count, self._reason = 0, ""
-        # How many lines more may be told until when, of the loop's clock.
+        self._count, self._reason = 0, ""  # of what is not logged yet
         self._lines_left, self._again_s = 0, 0.0
 
     def add(self, reason: str) -> None:
-        """Something was not taken."""
+        """Log bad input, now or with the next."""
         self._count += 1
         self._reason = reason
         now_s = self._connection.node.loop.time()
@@ -134,7 +111,7 @@ class Complaints:
             self._tell()
 
     def end(self) -> None:
-        """The connection is over: tell what is left; once or more."""
+        """Log the rest; once or more."""
         if self._count:
             self._tell()
 
@@ -145,28 +122,19 @@ class Complaints:
         connection.node.log.warning(self._text, address=address, name=name, reason=self._reason, messages=count)
 
 
-_LOOK_S: Final = 1.0
-"""How soon a hub parts that has become one of the same mesh, seconds."""
+_LOOK_S: Final = 1.0  # how soon a hub parts that has become one of the same mesh
 
 SEALED_WRITE_COST: Final = 64
-"""As how many bytes one counts that is written in boxes: an event of 150 bytes is 4 of them, which take 11 µs."""
+"""A byte that is written in boxes counts as so many: an event of 150 bytes is 4 boxes, which take 11 µs."""
 
-PROOF_COST: Final = 10
-"""As how many changes a step of a handshake with CURVE counts: 0.1 to 0.15 ms."""
+PROOF_COST: Final = 10  # a step of a handshake with CURVE, 0.1 to 0.15 ms, counts as so many changes
 
 _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 6))
-"""The kernel probes a silent far side after 60 s, then every 30 s, and gives it up after 6 probes: 4 minutes."""
+"""The kernel gives a silent far side up after 4 minutes."""
 
 
 class FarEnd:
-    """One socket of a node.
-
-    Args:
-        hub: The hub that the connection belongs to.
-        queue: Queue of its handler.
-        connection: To it.
-        session: Of the protocol.
-    """
+    """One socket of a node."""
 
     __slots__ = (
         "_connection",
@@ -183,7 +151,7 @@ class FarEnd:
     unsaid = "the far side closed"
     is_held = is_bell = False
     is_dialled = False
-    """Whether it is a central broker, which this hub has dialled, and no node that has come to this hub."""
+    """Whether it is a central broker, which this hub has dialled."""
 
     def __init__(self, hub: Node, queue: QueueLimits, connection: Connection, session: Session) -> None:
         self._node = hub
@@ -191,10 +159,9 @@ class FarEnd:
         self._connection = connection
         self.session = session
         self._skipped = Complaints(connection, "skipped what a Zeek node sent")
-        # Whether the far side has broken the protocol behind its handshake.
-        self._has_broken = False
+        self._has_broken = False  # the protocol, behind its handshake
         self._looking: asyncio.TimerHandle | None = None
-        """Set while it is looked, once a second, whether the far side has become a hub of the same mesh."""
+        """Set while it is looked whether the far side has become a hub of the same mesh."""
 
     @property
     def is_quiet(self) -> bool:
@@ -220,11 +187,11 @@ class FarEnd:
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def end_of_stream(self) -> None:
-        """Tell the session, which knows whether that was expected."""
+        """Tell the session."""
         self.session.feed_eof()
 
     def _join(self, on_filter: OnFilter | None = None) -> bool:
-        """The handshake is done: take the far side in; return whether it may come in."""
+        """Take the far side in after the handshake; return whether it may come in."""
         node, connection = self._node, self._connection
         if self.is_dialled and self._is_of_mesh():
             self._part()
@@ -269,12 +236,11 @@ class FarEnd:
             self._look_again()
 
     def skip(self, reason: str) -> None:
-        """Something was not taken: count it, and tell it."""
+        """Count and log something that was rejected."""
         self._connection.count_rejected()
         self._skipped.add(reason)
 
     def _finish(self, ended: Ended) -> None:
-        """The session says that it is over."""
         connection = self._connection
         connection.reason = connection.reason or ended.text
         if (fault := self.session.fault) is not None:
@@ -289,7 +255,7 @@ class FarEnd:
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
 
     def _log_fault(self, fault: Fault, reason: str) -> None:
-        """Log a failed handshake; for one host and fault, once a minute."""
+        """Log a failed handshake, for one host and fault once a minute."""
         address = self._connection.address
         key = (address.rpartition(":")[0], fault)
         if handshakes := self._node.lines.add(key, self._node.loop.time()):
@@ -316,7 +282,7 @@ class FarEnd:
     # Ends.
 
     def ping(self) -> None:
-        """Accept silence: a node that is closed for it, and goes on, is never up again for its cluster."""
+        """Accept silence: a node that is closed for it would never be up again for its cluster."""
         self._connection.hear()
 
     def time_out(self) -> None:
@@ -334,7 +300,7 @@ class FarEnd:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
-        """The far side is no part of the hub any more; tell so, once."""
+        """The far side has left the hub."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None

@@ -6,10 +6,9 @@ Subscriber  XSUB of a node: SUBSCRIBE topic ─▶ core.subscribe, then Cluster.
 Logger      PUSH of a node: its log batches ─▶ core.publish
 ```
 
-Zeek waits for the echo of its own subscriptions, so each one is told, also one that is told already. While a node does
-not read, only what is wanted counts: changes are told when it reads on. A publisher hears that a node wants a topic
-once that node's subscription stands in the core. Boxes of CURVE are made for each node by itself, which takes long: so
-nodes stand in the line of a turn's writers by what they cost. Owner of each: one `Connection`.
+Zeek waits for the echo of its own subscriptions, so each one is sent, also one that a node knows. While a node does not
+read, changes are kept until it reads on. Boxes of CURVE are made for each node by itself, which takes long: so nodes
+stand in the line of a turn's writers by what they cost.
 """
 
 from __future__ import annotations
@@ -47,28 +46,19 @@ from peers.zeek.zmtp.session import (
     encode_subscription,
 )
 
-_TOLD_AT_ONCE: Final = 64
-"""Most topics of which one node is told before it is the turn of another one."""
-
-_WRITE_COST: Final = 20
-_PLAIN_COST: Final = 1
-_SEALED_COST: Final = 5
-"""What a write takes, and a topic that is told, as it is or in a box: µs."""
+_TOLD_AT_ONCE: Final = 64  # topics that one node is sent before it is the turn of another one
+_WRITE_COST: Final = 20  # of a write, µs
+_PLAIN_COST: Final = 1  # of a topic
+_SEALED_COST: Final = 5  # of a topic in a box
 
 
 def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
-    """Make a connection to the XPUB of a node, or of a central broker.
-
-    Args:
-        cluster: That it belongs to.
-        queue: Queue of its handler, in which nothing ever waits.
-        address: Where the broker is, which this hub dials; empty for a node that has come.
-    """
+    """Make a connection to the XPUB of a node, or of the central broker at an address."""
     return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection), address=address)
 
 
 class Publisher(FarEnd):
-    """One node. See `peers.connections.conversation.Conversation`."""
+    """One node; see `peers.connections.conversation.Conversation`."""
 
     __slots__ = ("_anew", "_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled", "node_topic", "since_s")
 
@@ -90,18 +80,17 @@ class Publisher(FarEnd):
         super().__init__(node, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
-        # What the hub wants for those who are not of the cluster.
         self._asked: set[bytes] = set()
-        # What the node was told is wanted.
+        """Topics that the hub wants for others than nodes of the cluster."""
         self._told: set[bytes] = set()
-        # What it is to be told of, and whether also where it knows.
+        """Topics that are wanted, as far as the node knows."""
         self._untold: OrderedDict[bytes, bool] = OrderedDict()
-        # What of it the node is told to have ended first.
+        """Topics to be sent, and whether also where the node knows that they are wanted."""
         self._anew: set[bytes] = set()
-        # Whether something has changed that the node was not told, as it does not read.
-        self._is_behind = False
+        """Topics whose end is sent first."""
+        self._is_behind = False  # as it does not read
         self.node_topic = b""
-        """The nodeid topic of its node, once the node has greeted the hub."""
+        """Nodeid topic of its node, once the node has greeted the hub."""
         self.since_s = 0.0
         """When it has come, by the loop's clock."""
 
@@ -121,7 +110,6 @@ class Publisher(FarEnd):
         return 1
 
     def _greet(self) -> None:
-        """Take the node in, and tell it all that is wanted, before anything else."""
         if self._join(self._ask):
             self._leave_out()
             self._cluster.take_in(self)
@@ -132,15 +120,11 @@ class Publisher(FarEnd):
             self._connection.bar(self._cluster.reads_at_s - self._node.loop.time())
 
     def _hear(self, event: Addressed[Route]) -> None:
-        """Somebody says something to this hub: it is a message like all others, too."""
         if (handler := self._connection.handler) is not None:
             self._node.core.publish(handler, event.run.route, event.run)
             self._cluster.hear(self, event.topic, event.payload)
 
-    # What it is told.
-
     def _ask(self, change: Change) -> None:
-        """What the hub is asked for by others has changed."""
         for prefix in change.added:
             topic = prefix.encode()
             if self._cluster.may_ask(topic):
@@ -152,38 +136,38 @@ class Publisher(FarEnd):
             self.note(topic)
 
     def note(self, topic: bytes, *, again: bool = False) -> None:
-        """Take note that the node is to be told of a topic: that it is wanted, or not any more.
+        """Send the node a topic soon: that it is wanted, or not any more.
 
         Args:
-            topic: Which.
-            again: Whether it is told that it is wanted also where it knows. It must not be told so for nothing: sockets
-                of libzmq count how often, and a topic is over only when its end was told as often.
+            topic: The topic.
+            again: Also where the node knows that it is wanted. Sockets of libzmq count how often, and a topic is over
+                only when its end was sent as often.
         """
         self._untold[topic] = again or self._untold.get(topic, False)
         self._cluster.telling.stand(self)
 
     def is_told(self, topic: bytes) -> bool:
-        """Whether the node knows that a topic is wanted, or is about to be told."""
+        """Whether the node knows that a topic is wanted, or is about to."""
         return topic in self._told or topic in self._untold
 
     def tell(self, topic: bytes) -> None:
-        """Tell the node that the hub itself wants a topic."""
+        """Send the node a topic that the hub itself wants."""
         self._asked.add(topic)
         self.note(topic)
 
     def tell_anew(self, topic: bytes) -> None:
-        """Tell the node that a topic has ended, and then that it is wanted, if it is: its socket may know it still."""
+        """Send the node the end of a topic, and then that it is wanted, if it is."""
         self._anew.add(topic)
         self._untold.pop(topic, None)
         self.note(topic)
 
     @property
     def has_untold(self) -> bool:
-        """Whether there is something that it is to be told."""
+        """Whether there is something to be sent."""
         return bool(self._untold)
 
     def tell_some(self) -> int:
-        """Tell the node some of it; return what that has cost, about µs."""
+        """Send some of it; return what that has cost, about µs."""
         untold = self._untold
         if self._connection.is_choked:
             untold.clear()
@@ -196,7 +180,6 @@ class Publisher(FarEnd):
         return _WRITE_COST + count * (_SEALED_COST if self.session.is_sealed else _PLAIN_COST)
 
     def _word(self, topic: bytes, again: bool) -> bytes:  # noqa: FBT001 -- see `note`
-        """Return what the node is told of a topic; nothing where it knows."""
         is_wanted = self._cluster.is_wanted(topic) or (topic in self._asked and not self._cluster.is_left)
         end = b""
         if topic in self._anew:
@@ -209,7 +192,7 @@ class Publisher(FarEnd):
         return end + encode_subscription(topic, is_wanted=is_wanted)
 
     def write_more(self) -> None:
-        """The node reads on: tell what has changed meanwhile."""
+        """The node reads on: send what has changed meanwhile."""
         if self._is_behind:
             self._is_behind = False
             self._tell_changes()
@@ -220,7 +203,6 @@ class Publisher(FarEnd):
         self._tell_changes()
 
     def _leave_out(self) -> None:
-        """What it brings is nobody's while the cluster is left to another hub."""
         handler = self._connection.handler
         if handler is not None and handler.delivery.is_left != self._cluster.is_left:
             handler.leave_out(left=self._cluster.is_left)
@@ -239,18 +221,12 @@ class Publisher(FarEnd):
 
 
 def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
-    """Make a connection to the XSUB of a node, or of a central broker.
-
-    Args:
-        cluster: That it belongs to.
-        queue: Queue of its handler.
-        address: Where the broker is, which this hub dials; empty for a node that has come.
-    """
+    """Make a connection to the XSUB of a node, or of the central broker at an address."""
     return Connection(cluster.node, lambda connection: Subscriber(cluster, queue, connection), address=address)
 
 
 class Subscriber(FarEnd):
-    """One node. See `peers.connections.conversation.Conversation`."""
+    """One node; see `peers.connections.conversation.Conversation`."""
 
     __slots__ = ("_cluster", "_put_off", "_refused", "is_dialled")
 
@@ -263,12 +239,12 @@ class Subscriber(FarEnd):
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._refused = Complaints(connection, "subscription of a Zeek node refused")
-        # What it has asked for while the cluster is left to another hub.
         self._put_off: dict[str, None] = {}
+        """Subscriptions while the cluster is left to another hub."""
 
     @property
     def handler(self) -> Handler | None:
-        """What it gets is offered here, while it is part of the hub."""
+        """Its handler, while it is part of the hub."""
         return self._connection.handler
 
     def act(self, event: Event) -> int:
@@ -325,7 +301,7 @@ class Subscriber(FarEnd):
         self._put_off[prefix] = None
 
     def change_sides(self) -> None:
-        """The cluster is left to another hub, which gives it what it wants; or is not any more."""
+        """The cluster is left to another hub, or is not any more."""
         handler = self._connection.handler
         if handler is None:
             return
@@ -341,7 +317,6 @@ class Subscriber(FarEnd):
                 self._refuse(error.text if isinstance(error, RejectedError) else str(error))
 
     def _refuse(self, reason: str) -> None:
-        """A subscription is not taken, and nobody is told of it; the node goes on."""
         self._node.zeek_refused_subscriptions += 1
         self._refused.add(reason)
 
@@ -358,18 +333,13 @@ class Subscriber(FarEnd):
         return [self.session.seal(part) for part in parts] if self.session.is_sealed else parts
 
     def leave(self, reason: str) -> None:
-        """The node is gone, and so is all that it wanted; once or more."""
+        """The node is gone, with its subscriptions; once or more."""
         self._refused.end()
         super().leave(reason)
         self._cluster.leave(self)
 
 
 def _prefix(topic: bytes) -> str:
-    """Return what is subscribed to in the core.
-
-    Raises:
-        InvalidTopicError: The hub has no such topics, or they are its own.
-    """
     try:
         prefix = topic.decode()
     except UnicodeDecodeError as error:
@@ -382,18 +352,12 @@ def _prefix(topic: bytes) -> str:
 def logger_connection(
     node: Node, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
 ) -> Connection:
-    """Make a connection to the PUSH of a node.
-
-    Args:
-        node: The hub.
-        queue: Queue of its handler, in which nothing ever waits.
-        mechanism: Makes what the connection gets one of.
-    """
+    """Make a connection to the PUSH of a node."""
     return Connection(node, lambda connection: Logger(node, queue, connection, mechanism()))
 
 
 class Logger(FarEnd):
-    """One node. See `peers.connections.conversation.Conversation`."""
+    """One node; see `peers.connections.conversation.Conversation`."""
 
     __slots__ = ()
 

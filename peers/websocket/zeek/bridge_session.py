@@ -4,12 +4,8 @@
 OPENING ──101──▶ Opened: ask(prefixes) ──▶ ASKING ──ack──▶ Acknowledged ─▶ OPEN ──▶ CLOSED
 ```
 
-A connection writes `take_outgoing()` when it is connected, feeds what it reads to `feed`, acts on each `next_event`,
-and writes `take_outgoing()` again. If a message of a Zeek cannot be read (it is no JSON, or holds no valid values),
-only that message is lost; a Zeek that does not keep to RFC 6455 loses the connection.
-
-Owner: one connection. Invariant: at most one message and one read are held. Not here: what is wanted
-(`peers.websocket.zeek.codec`), clocks, what the hub does with the messages.
+If a message of a Zeek cannot be read (it is no JSON, or holds no valid values), only that message is lost; a Zeek that
+does not keep to RFC 6455 loses the connection. At most one message and one read are held.
 """
 
 from __future__ import annotations
@@ -26,7 +22,6 @@ from websockets.http11 import Response
 from websockets.protocol import OPEN
 from websockets.uri import WebSocketURI
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES
@@ -39,14 +34,11 @@ from peers.wire.hello import SOFTWARE
 from peers.wire.reasons import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
 
-APPLICATION = "topichub"
-"""What this hub calls itself in `X-Application-Name`, which Zeek shows among its clients."""
-
-_SHOWN_CHARACTERS = 200
-"""How much of what the far side says in an error is repeated."""
+APPLICATION = "topichub"  # in `X-Application-Name`, which Zeek shows among its clients
+_SHOWN_CHARACTERS = 200  # of an error of the far side
 
 _DATA = b'{"type":"data-message",'
-"""Zeek's and Broker's servers begin a data message like this. A message that begins otherwise is looked into first."""
+"""Beginning of a data message of Zeek's and Broker's servers; other messages are looked into first."""
 
 
 class Opened(NamedTuple):
@@ -66,19 +58,9 @@ class Incoming(NamedTuple):
     frame: bytes
     routing_key: bytes
 
-    @property
-    def batch(self) -> Batch:
-        """The frame as the core takes it."""
-        return Batch(self.frame, 1)
-
 
 class Failure(NamedTuple):
-    """Something went wrong with one message.
-
-    Attributes:
-        text: What went wrong.
-        outward: True if the Zeek has refused a message of this hub, False if a message of the Zeek is lost.
-    """
+    """The Zeek has rejected a message of this hub (`outward`), or a message of the Zeek is lost."""
 
     text: str
     outward: bool
@@ -88,7 +70,7 @@ Event = Opened | Acknowledged | Incoming | Failure | Closing
 
 
 class Phase(Enum):
-    """Where a conversation stands."""
+    """State of a conversation."""
 
     OPENING = "before the handshake is over"
     ASKING = "before the ack"
@@ -97,8 +79,6 @@ class Phase(Enum):
 
 
 class _Envelope(msgspec.Struct):
-    """The fields that are read of a message which may be no data message."""
-
     type: str = ""
     endpoint: str = ""
     version: str = ""
@@ -111,25 +91,19 @@ _encode = msgspec.json.Encoder().encode
 
 
 class BridgeSession:
-    """The hub's side of a conversation with a Zeek.
-
-    Args:
-        host: The host of the Zeek.
-        port: The port of its WebSocket server.
-        frame_limit_bytes: Largest message that is taken.
-    """
+    """The hub's side of a conversation with the Zeek at a host and port."""
 
     __slots__ = ("_events", "_fragments", "_outgoing", "_protocol", "_unread", "phase")
 
-    phase: Phase
+    rejected_messages = 0  # the conversation counts them
+    has_more = True  # it is not known before `next_event` was called
 
     def __init__(self, host: str, port: int, frame_limit_bytes: int) -> None:
         self.phase = Phase.OPENING
         self._fragments = Fragments()
         self._unread: deque[memoryview] = deque()
-        """Pieces that were fed and not looked at."""
         self._events: Iterator[Event | None] = iter(())
-        """What the piece that is being looked at says."""
+        """Of the piece that is being looked at."""
         self._outgoing: list[bytes] = []
         uri = WebSocketURI(secure=False, host=host, port=port, path=PATH, query="")
         self._protocol = ClientProtocol(uri, max_size=frame_limit_bytes)
@@ -143,8 +117,6 @@ class BridgeSession:
     def closed(self) -> bool:
         """Whether nothing more is to be said, by either side."""
         return self.phase is Phase.CLOSED
-
-    # What the hub says.
 
     def ask(self, prefixes: list[str]) -> None:
         """Subscribe, once and for all."""
@@ -165,10 +137,7 @@ class BridgeSession:
 
     @property
     def _may_speak(self) -> bool:
-        """Whether neither side has ended the conversation.
-
-        The library reads all of a piece at once: it may have met the end behind what `next_event` has returned so far.
-        """
+        # The library reads all of a piece at once: it may have met the end behind what `next_event` has returned.
         return self.phase in {Phase.ASKING, Phase.OPEN} and self._protocol.state is OPEN
 
     def close(self, code: int, text: str) -> None:
@@ -181,7 +150,6 @@ class BridgeSession:
         self._end()
 
     def _end(self) -> None:
-        """The conversation is over: hold nothing of what the Zeek has sent."""
         self.phase = Phase.CLOSED
         self._unread.clear()
         self._events = iter(())
@@ -201,34 +169,23 @@ class BridgeSession:
     def _take_from_library(self) -> None:
         self._outgoing.extend(data for data in self._protocol.data_to_send() if data)  # empty: half-close
 
-    # What the Zeek says.
-
-    rejected_messages = 0
-    """What the Zeek says and the hub does not take, the conversation counts."""
-
-    has_more = True
-    """Whether `next_event` may have something to say. It is not known here before it was asked."""
-
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
+        """Bytes that were read and not acted on."""
         return self._fragments.held_bytes + len(self._protocol.reader.buffer) + sum(map(len, self._unread))
 
     @property
     def unfinished(self) -> int:
-        """The number of the message of which fragments have come, but not the last one; 0 if there is none."""
+        """Number of the message whose last fragment has not come; 0 if there is none."""
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        """Take what was read."""
         if self.phase is not Phase.CLOSED:
             self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData | None:
-        """Return what the Zeek says next. Never raises for bad input: that becomes a `Failure` or a `Closing`.
-
-        None stands for something that is dealt with already (a ping) and has cost time.
-        """
+        """Return the next event, or None for a ping; bad input becomes a `Failure` or a `Closing`."""
         while True:
             for event in self._events:
                 return event
@@ -285,7 +242,6 @@ class BridgeSession:
         return Closing(code, text, by_far_side=False)
 
     def _ended(self) -> Closing | None:
-        """Tell what one of the sides has said in its Close, if one has."""
         end = end_of(self._protocol)
         if end is None:
             return None
@@ -323,5 +279,5 @@ def _incoming(payload: bytes) -> Event:
 
 
 def _shown(text: str) -> str:
-    """Cut what the far side says, and leave nothing in it that acts on a terminal."""
+    """Cut a text of the far side, and remove control characters."""
     return "".join(character if character.isprintable() else "?" for character in text[:_SHOWN_CHARACTERS])

@@ -1,4 +1,4 @@
-"""`ZeekCodec`: the messages of Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it.
+"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it: `ZeekCodec` and `ZeekDialogue`.
 
 ```
 client                                              hub
@@ -9,46 +9,60 @@ client                                              hub
                                               ◀──   {"type":"error","code":"deserialization_failed","context":".."}
 ```
 
-What a client sends becomes a `SubscriptionChange` (the first message) or a `Publication` (all others); what the hub has
-to say and this API has no words for (confirmations, lost messages) is not said. Errors count inputs from 1, the failed
-ones too, the array not. What is wrong with the JSON is told in Broker's own words; see `peers.values`.
+The client subscribes with its first message, once and for all. It does not get what it publishes, and `$hub/` only by
+that name: `[""]` is everything that others publish. Errors count inputs from 1, the failed ones too, the array not. A
+topic that the hub does not take is answered by an error; Broker takes it silently.
 
-Not as Broker does it: a topic that the hub does not take (empty or missing, under `<$>`, of control characters, too
-long) is answered by an error. Broker takes it silently, and then nobody can get the message.
-
-Owner: one session. State: whether the array came, and the number of inputs. No I/O.
-Cost: that of `peers.values.decode_message`, and 2 µs.
+| end | code, reason |
+|---|---|
+| the first message is no array of strings, or has prefixes that the hub does not take | 1008, the error again |
+| a subscription is no longer granted | 1008, what was taken away |
+| binary message | 1003 |
+| queue full, policy disconnect | 1011, `backpressure_overflow` and the hub's own text |
+| a ping without an answer | 1011, `Ping timeout` |
+| another path than the API's | 1008, `Invalid URI - use /v1/messages/json`, behind an error that says the same |
+| others | as for the hub's own clients |
 """
 
 from __future__ import annotations
 
+import re
 import uuid
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
 
 import msgspec
+from websockets.datastructures import Headers
 from websockets.frames import Opcode
+from websockets.http11 import Request
 
 from hub.batch import Batch, value_ends
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, encode_frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
 from hub.topics import TOPIC_LIMIT_BYTES, printable
+from peers.node.node import Node
+from peers.transport.liveness import NO_ANSWER
 from peers.values import InvalidInputError, decode_message, encode_message, from_msgpack
 from peers.values.conversion import is_nested_too_deep
 from peers.values.forms import Form
-from peers.verbs.publish import Publication
+from peers.verbs.far_side import INVALID, rejection
+from peers.verbs.publish import Publication, publish
 from peers.websocket.batches import ITEMS_LIMIT
+from peers.websocket.dialogue import Carrier
 from peers.websocket.framing import encode_message as framed
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
-from peers.websocket.session import AnsweredError
+from peers.websocket.session import AnsweredError, Session
 from peers.wire.events import SubscriptionChange
+from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
 from peers.wire.reasons import MALFORMED
 
 
 class Wanted:
-    """The minimal filter of the hub, as `hub.core.Core.attach` tells it, and what was made of it."""
+    """The minimal filter of the hub, and the prefixes that a Zeek was asked for."""
 
     __slots__ = ("_asked", "_prefixes", "_uncovered")
 
@@ -58,7 +72,7 @@ class Wanted:
         self._uncovered: set[str] = set()
 
     def change(self, change: Change) -> None:
-        """Take a change in."""
+        """Apply a change of the filter."""
         self._prefixes.difference_update(change.removed)
         self._uncovered.difference_update(change.removed)
         for prefix in change.added:
@@ -67,14 +81,14 @@ class Wanted:
                 self._uncovered.add(prefix)
 
     def ask(self) -> list[str]:
-        """Return what is wanted now, to be asked for."""
+        """Return the prefixes to be asked for now."""
         self._asked = sorted(self._prefixes)
         self._uncovered.clear()
         return self._asked
 
     @property
     def is_covered(self) -> bool:
-        """Whether all that is wanted was asked for, or is below something that was."""
+        """Whether all prefixes were asked for, or are below one that was."""
         return not self._uncovered
 
     def _covers(self, prefix: str) -> bool:
@@ -88,7 +102,7 @@ SPLIT_LIMIT_MESSAGES = 16_384
 
 
 def zeek_form(_: Batch) -> Form:
-    """Give a batch its form for `/v1/messages/json`. For `Batch.form`."""
+    """Return a batch's form for `/v1/messages/json`."""
     return Form(_make)
 
 
@@ -109,7 +123,6 @@ def texts(batch: Batch) -> tuple[list[bytes], int]:
 
 
 def _bodies(frame: Frame) -> Iterable[bytes]:
-    """Cut the values apart; none if that cannot be done."""
     body = frame.body
     if not frame.flags & FLAG_BATCH:
         return (body,)
@@ -133,13 +146,10 @@ def _text(frame: Frame, body: bytes) -> bytes | None:
 PATH = "/v1/messages/json"
 
 VERSION = "2.8.0-dev"
-"""Version of Broker whose API this is. Clients may look at it, so it is what they know, and not the hub's own."""
+"""Version of Broker whose API this is; clients may look at it."""
 
-_BROKERS_OWN = b"<$>"
-"""Broker's own topics begin so: they say what goes on within one node."""
-
-_CODE = "deserialization_failed"
-"""Code of all errors. Clients may rely on it and on `type`, not on the context."""
+_BROKERS_OWN = b"<$>"  # Broker's own topics begin so
+_CODE = "deserialization_failed"  # of all errors; clients may rely on it and on `type`, not on the context
 
 _NOT_AN_ARRAY = "subscriptions not an array"
 _NOT_A_STRING = "individual subscription not a string"
@@ -162,11 +172,11 @@ class _Failure(msgspec.Struct, frozen=True, tag="error"):
 INVALID_PATH_TEXT = f"Invalid URI - use {PATH}"
 
 INVALID_PATH = _encode(_Failure("invalid_uri", INVALID_PATH_TEXT))
-"""What Zeek's server says to a client that has asked for another path."""
+"""Answer of Zeek's server to a client that has asked for another path."""
 
 
 class ZeekCodec:
-    """What one client of the API says, and hears. See `peers.websocket.session.MessageCodec`."""
+    """The messages of one client; see `peers.websocket.session.MessageCodec`."""
 
     __slots__ = ("_inputs", "_subscribed")
 
@@ -178,11 +188,11 @@ class ZeekCodec:
         self._inputs = 0
 
     def decode(self, payload: bytes) -> ClientMessage:
-        """Read what the client sent.
+        """Read a message of the client.
 
         Raises:
             AnsweredError: The first message is no array of strings.
-            RefusedError: A later one cannot be published; the text is what follows `input #N `.
+            RefusedError: A later one cannot be published; the text follows `input #N `.
         """
         if not self._subscribed:
             self._subscribed = True
@@ -197,7 +207,7 @@ class ZeekCodec:
         return Publication(frame, frame[4 : HEADER_BYTES + len(topic)], 1, self._inputs)
 
     def encode(self, message: HubMessage) -> bytes:
-        """Write what the hub says; empty if this API has no words for it."""
+        """Write a message of the hub; empty if this API has none for it."""
         match message:
             case Welcome():
                 return _encode(_Ack(str(uuid.UUID(hex=message.hub))))
@@ -209,7 +219,7 @@ class ZeekCodec:
                 return b""
 
     def _check_topic(self, topic: bytes) -> None:
-        """Refuse a topic that cannot even be asked for; all others are looked at once, see `hub.routes`."""
+        """Refuse a topic that cannot be subscribed to; `hub.routes` checks all others."""
         if topic.startswith(_BROKERS_OWN):
             shown = printable(topic.decode("utf-8", "replace"))
             text = f"topic {shown}: <$> is Broker's own"
@@ -221,12 +231,7 @@ class ZeekCodec:
 
 
 def refusal_of(text: str, number: int) -> RefusedError:
-    """Refuse an input that could be read, but is not taken, in the manner of the API.
-
-    Args:
-        text: The cause, for people.
-        number: That of the input.
-    """
+    """Return the API's refusal of an input that could be read, but is not taken."""
     return RefusedError(CloseCode.BAD_DATA, f"was refused -> {text}", number, 1)
 
 
@@ -247,3 +252,95 @@ def _what_is_wrong(payload: bytes) -> str:
     except MALFORMED:
         return _NOT_AN_ARRAY
     return _NOT_A_STRING
+
+
+INTERNAL_ERROR = 1011
+"""Broker closes so when a buffer is full, and Zeek's server when a ping is not answered."""
+
+_APPLICATION_NAME = re.compile(rf"[A-Za-z0-9\-/_.=:*@]{{1,{NAME_LIMIT_BYTES}}}")
+
+
+class ZeekDialogue:
+    """One client; see `peers.websocket.dialogue.Dialogue`."""
+
+    __slots__ = ("_carrier", "_handler", "_name", "_node", "_queue", "_session")
+
+    def __init__(self, node: Node, session: Session, queue: QueueLimits, carrier: Carrier, name: str) -> None:
+        self._node = node
+        self._session = session
+        self._queue = queue
+        self._name = name
+        self._carrier = carrier
+        self._handler: Handler | None = None
+
+    def begin(self) -> None:
+        """Say nothing: the client speaks first."""
+
+    def act(self, message: ClientMessage) -> int:
+        """Subscribe or publish."""
+        match message:
+            case SubscriptionChange():
+                self._subscribe(message)
+                return len(message.prefixes)
+            case Publication() if self._handler is not None:
+                self._publish(self._handler, message)
+        return 0
+
+    def end(self, code: int, text: str) -> tuple[int, str]:
+        """Translate the end to Broker's words, or to those of Zeek's server, which pings."""
+        if code == CloseCode.OVERFLOW:
+            return INTERNAL_ERROR, f"backpressure_overflow: {text}"
+        if text.startswith(NO_ANSWER):
+            return INTERNAL_ERROR, "Ping timeout"
+        return code, text
+
+    def _subscribe(self, wanted: SubscriptionChange) -> None:
+        node, session = self._node, self._session
+        handler = self._handler = self._carrier.join(self._name, self._queue)
+        handler.restrict(itself=False, hub=False)
+        try:
+            node.core.subscribe(handler, dict.fromkeys(wanted.prefixes))
+        except INVALID as error:
+            refused = rejection(error)
+            session.reject(RefusedError(refused.code, refused.text))
+            self._carrier.end(CloseCode.NOT_ALLOWED, refused.text)
+            return
+        node.core.authority.on_revoked[handler] = self._revoke
+        session.send(Welcome(_endpoint_of(node, handler).hex, node.name, self._queue, node.settings.limits.frame_bytes))
+
+    def _revoke(self, error: RejectedError) -> None:
+        self._carrier.end(CloseCode.NOT_ALLOWED, error.text)
+
+    def _publish(self, handler: Handler, publication: Publication) -> None:
+        try:
+            publish(self._node, handler, publication)
+        except RejectedError as error:
+            if error.code == CloseCode.NOT_ALLOWED:
+                self._node.audit.refused(handler, "publish", error, publication.messages)
+            self._session.reject(refusal_of(error.text, publication.request))
+
+
+def _endpoint_of(node: Node, handler: Handler) -> uuid.UUID:
+    """Return the id of a client: programs made for Zeek tell by it whether they are two."""
+    return uuid.uuid5(uuid.UUID(bytes=node.id), str(handler.id))
+
+
+def is_astray(request: Request) -> bool:
+    """Return whether a request with another path was meant for the API: a WebSocket without a subprotocol.
+
+    Zeek's server takes such a handshake, says which path is right, and closes; programs made for it expect that.
+    """
+    headers = request.headers
+    upgrades = [value.strip().lower() for line in headers.get_all("Upgrade") for value in line.split(",")]
+    return "websocket" in upgrades and not headers.get_all("Sec-WebSocket-Protocol")
+
+
+def client_name(headers: Headers) -> str:
+    """Return a client's name: its application's if that is one, else its software, else nothing."""
+    for name in headers.get_all("X-Application-Name"):
+        if _APPLICATION_NAME.fullmatch(name):
+            return name
+    for agent in headers.get_all("User-Agent"):
+        if agent.isprintable():
+            return fitting_name(agent)
+    return ""

@@ -17,7 +17,7 @@ from peers.connections.dialler import Dialler
 from peers.connections.zeek_diallers import bridge_dialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.websocket.zeek import PATH
+from peers.websocket.zeek.codec import PATH
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
 from tests.websocket.zeek.messages import ACK

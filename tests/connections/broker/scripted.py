@@ -105,7 +105,7 @@ class Endpointlike:
             if self.id > self.hub_id:
                 self.write(encode_hello(self.id))
         message = await self._expect_not_probe() if as_connector or self.id > self.hub_id else None
-        if message.tag is Tag.HELLO:
+        if message is not None and message.tag is Tag.HELLO:
             self.hub_id = message.sender
         if message is None or message.tag is Tag.HELLO:
             self.write(encode_version_select(self.id), encode_originator_syn(prefixes))

@@ -1,12 +1,11 @@
-"""The numbered channel of a data store: its rhythm, its limits, and the end that takes actions in order.
+"""The numbered channel of a data store: its timing, its limits, and the end that takes actions in order.
 
-A channel carries numbered actions from one producer to its consumers: from a master to all its clones, and from each
-clone that writes to the master. Numbers begin at 2: 1 stands for "nothing was sent yet", 0 for "nothing was
-acknowledged yet".
+A channel carries numbered actions from a master to all its clones, or from a clone that writes to the master. Numbers
+begin at 2: 1 means "nothing was sent yet", 0 "nothing was acknowledged yet".
 
 ```
 handshake(offset) ─▶ next = offset + 1
-action n:  n == next ─▶ taken, with all that waited for it     n > next ─▶ waits     n < next ─▶ came twice
+action n:  n == next ─▶ taken, with all that waited for it     n > next ─▶ waits     n < next ─▶ a duplicate
 tick:      nothing yet ─▶ nack [0]     something is missing ─▶ nack [...]     all is well ─▶ now and then an ack
 ```
 """
@@ -20,50 +19,39 @@ from typing import Final, NamedTuple
 
 from peers.zeek.broker.stores.command import Action, CumulativeAck, Nack
 
+# Options of Broker: `broker.store.tick-interval`, `heartbeat-interval`, `nack-timeout`, `connection-timeout` (50 s).
 TICK_S: Final = 0.1
-"""How long a tick is, seconds; as `broker.store.tick-interval`."""
-
 HEARTBEAT_TICKS: Final = 5
-"""How often both ends give a sign of life, ticks; as `broker.store.heartbeat-interval`."""
-
 NACK_TICKS: Final = 2
-"""How long something may be missing before it is asked for again, ticks; as `broker.store.nack-timeout`."""
-
 SILENT_TICKS: Final = HEARTBEAT_TICKS * 100
-"""How long a consumer may say nothing before it is removed, ticks; as `broker.store.connection-timeout`: 50 s."""
 
-FIRST_NUMBER: Final = 1
-"""The number before that of the first action."""
-
-NACK_NUMBERS: Final = 1_000
-"""Most numbers that are asked for, or sent again, at once: what is still missing then is asked for two ticks later."""
+FIRST_NUMBER: Final = 1  # before that of the first action
+NACK_NUMBERS: Final = 1_000  # that are asked for, or sent again, at once
 
 
 class ChannelLimits(NamedTuple):
-    """How much one end of a channel holds."""
+    """Most actions, and bytes of actions, that wait at one end for acknowledgements, or for earlier actions."""
 
     actions: int = 100_000
-    """Most actions that wait for acknowledgements, or for those before them."""
     bytes: int = 64 * 1024 * 1024
-    """Most bytes of these."""
 
 
 @dataclass(slots=True)
 class ChannelCounters:
-    """What was not as it should be, since the start; channels may share one."""
+    """Irregularities since the start; channels may share one."""
 
     repeated: int = 0
     """Actions that were sent again."""
     failed: int = 0
-    """Actions that were asked for again, and are not held any more."""
+    """Actions that a consumer lacks, and that are not held any more."""
     silent: int = 0
-    """Consumers that were removed since they said nothing for `SILENT_TICKS`."""
+    """Consumers that were removed after `SILENT_TICKS` of silence."""
     wrong: int = 0
-    """Consumers that were removed since they asked for numbers that were not ascending."""
+    """Consumers that were removed as they have asked for numbers that were not ascending."""
     overrun: int = 0
-    """Actions that came too early and found no room; they are asked for again."""
+    """Actions that came too early and were dropped; they are asked for again."""
     lost: int = 0
-    """Actions that a consumer has learned to be lost for good."""
+    """Actions that are lost for good."""
 
 
 class Consumer:
@@ -73,8 +61,8 @@ class Consumer:
         take: Called with each action, in order.
         lose: Called with the number of an action that will never come, in its place.
         say: Called with an acknowledgement or a nack for the producer.
-        limits: Of what waits for earlier actions.
-        counters: Raised here.
+        limits: Of early actions.
+        counters: Updated.
     """
 
     __slots__ = (
@@ -106,11 +94,11 @@ class Consumer:
         self._limits = limits
         self._counters = counters
         self.next = 0
-        """The number that is taken next; 0 before the handshake."""
+        """Number that is taken next; 0 before the handshake."""
         self._last = 0
-        """The end of the stream as far as it is known: all numbers below it were used."""
+        """End of the stream as far as it is known: all numbers below it were used."""
         self._early: dict[int, tuple[Action | None, int]] = {}
-        """Actions that wait for those before them, with their sizes; None for one that will never come."""
+        """Early actions with their sizes; None for one that will never come."""
         self._early_bytes = 0
         self._ticks = self._idle_ticks = self._next_at_tick = 0
 
@@ -149,7 +137,7 @@ class Consumer:
             self._wait(number, action, size_bytes)
 
     def hear_lost(self, number: int) -> None:
-        """The producer does not have this number any more."""
+        """This number is lost for good."""
         if self.next and number == self.next:
             self._advance(None)
             self._take_early()
@@ -162,7 +150,7 @@ class Consumer:
             self._last = max(self._last, number + 1)
 
     def stop(self) -> None:
-        """Take nothing more of what has come: the owner gives up on the producer, perhaps amid a call to it."""
+        """Drop early actions: the owner gives up on the producer, perhaps within `take` or `lose`."""
         self._early.clear()
         self._early_bytes = 0
 

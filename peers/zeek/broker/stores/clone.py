@@ -7,14 +7,12 @@ answers ◀─ a change by that publisher ◀───────────�
         ◀─ none, or refused ◀─ the copy has all that the master has told since it confirmed the wish
 ```
 
-A master says only what has changed. So a wish is known to be granted once a change comes back with its publisher, and
-known to have changed nothing once the master has confirmed it and the copy has everything up to a number that was heard
-of behind the confirmation. A C++ clone that has lost its place goes stale without noticing it; this one begins anew, as
-another entity, and its wishes are not sent to another master.
-
-Invariant: each command is answered once; a command without an answer when the master is lost is answered with that.
-Expiries are the master's. A value that the store cannot hold is missing in it, and counted. A user is charged for
-commands on their way as for entries. Owner: the connections of one hub, which call `tick` each 100 ms. No I/O.
+A master sends only changes. So a wish is granted once a change comes back with its publisher, and has changed nothing
+once the master has confirmed it and the copy has everything up to a number that was heard of behind the confirmation.
+A clone that has lost its place begins anew, as another entity, and its wishes are not sent to another master. Each
+command is answered once, also when the master is lost. Expiries are the master's. A value that the store cannot hold is
+missing in it, and counted. A user is charged for commands on their way as for entries. The owner calls `tick` each
+100 ms.
 """
 
 from __future__ import annotations
@@ -65,38 +63,34 @@ from peers.zeek.broker.stores.master import Outcome, StoreOwner, Then, Wish, pub
 
 _PLAIN: Final = frozenset({"put", "put_unique", "erase", "clear"})
 _ADDING: Final = {"append": Tag.STRING, "insert": Tag.SET, "insert_entry": Tag.TABLE, "push": Tag.VECTOR}
-"""What a missing entry begins as; that of a number is of the type of what is added."""
+"""Type of a missing entry; that of a number is the type of the number that is added."""
 _SUBTRACTING: Final = frozenset({"decrement", "remove", "pop", "subtract"})
-_NONE: Final = encode(None)
-"""Stands for the value where there is none: a pop."""
+_NONE: Final = encode(None)  # the value of a pop
 
 
 @dataclass(slots=True)
 class _Written:
-    """One command on its way, with its canonical key."""
+    """One command on its way, with its canonical key; `number` is that of the wish."""
 
     command: Command
     publisher: object
-    """The client, as those are told who read changes."""
     done: Callable[[Outcome], object]
     user: str | None
-    """Who is charged."""
     number: int = 0
-    """Its number among the wishes to the master; 0 until it has one."""
 
 
 class Clone:
-    """Of one store.
+    """The copy of one store.
 
     Args:
-        known: The name of the store at the Zeek.
+        known: Name of the store at the Zeek.
         owner: Changes the copy.
         entities: Makes a new entity of this node at each call.
-        send: Called with the id of a node, nil for all, and a command that goes there under the topic of masters.
-        on_state: Called with why the copy follows no master any more, and with nothing once it does.
+        send: Called with the id of a node, nil for all, and a command for the topic of masters.
+        on_state: Called with why the copy follows no master any more, and with "" once it does.
         is_announced: Whether a Zeek that is peered has the master. Where none has, the copy may follow it still.
-        limits: Of what waits, in each direction.
-        counters: Raised here.
+        limits: Of each direction.
+        counters: Updated.
     """
 
     def __init__(  # noqa: PLR0913 -- each is another thing
@@ -117,39 +111,32 @@ class Clone:
         self._counters = counters or ChannelCounters()
         self.refused = 0
         """Changes that the store could not make: it is full, or a value is too large for it."""
-        self._asker = entities()
-        """The entity that asks for results of `put_unique`."""
+        self._asker = entities()  # of results of `put_unique`
         self._written: OrderedDict[bytes, _Written] = OrderedDict()
         """Commands that wait for their answers, by publisher, in the order of their numbers."""
-        self._keys: Counter[bytes] = Counter()
-        """How many of them there are of each key."""
+        self._keys: Counter[bytes] = Counter()  # of these commands
         self._charges: dict[str, dict[bytes, list[int]]] = {}
         """By user and key: commands on their way, and how many entries and bytes more these may be charged."""
         self._charged: Counter[tuple[str, int]] = Counter()
-        """The sums of entries (1) and bytes (2) of each user."""
+        """Sums of entries (1) and bytes (2) of each user."""
         self._requests = 0
-        self._unique: dict[int, bytes] = {}
-        """The publishers of `put_unique`, by request."""
+        self._unique: dict[int, bytes] = {}  # publishers of `put_unique`, by request
         self._begin_anew()
 
     def _begin_anew(self) -> None:
         self._own = self._entities()
-        """The entity that takes changes, and that wishes are sent by."""
-        self._master = b""
-        """The entity that is copied; empty until it is found."""
+        self._master = b""  # until it is found
         self._consumer = Consumer(self._take, self._lose, self._say, self._limits, self._counters)
-        self._heard = 0
-        """The highest number that the master has used, as far as it is known."""
+        self._heard = 0  # the highest number that the master is known to have used
         self._silent_ticks = self._ticks = 0
         # The channel to the master.
         self._is_writer = self._is_known_writer = False
         self._number = self._acked = FIRST_NUMBER
         self._sent: dict[int, bytes] = {}
-        """Wishes that the master has not confirmed, by number."""
+        """Unconfirmed wishes, by number."""
         self._sent_bytes = 0
         self._last_write_tick = 0
-        self._confirmed = self._fenced = 0
-        """Up to which wish the master has confirmed all; and for which of them a number stands in `_fences`."""
+        self._confirmed = self._fenced = 0  # the last wish that is confirmed, and that has a fence
         self._fences: deque[tuple[int, int]] = deque()
         """Wishes, and the number of the change with which the copy has everything that came of them."""
 
@@ -160,11 +147,11 @@ class Clone:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the copy has everything that it knows of, and the master every wish."""
+        """Whether the copy has all known changes, and the master every wish."""
         return self._consumer.is_idle and not self._sent and not self._written
 
     def __len__(self) -> int:
-        """Return how many commands wait for their answers."""
+        """Return the number of commands that wait for their answers."""
         return len(self._written)
 
     def begin(self) -> None:
@@ -172,7 +159,7 @@ class Clone:
         self._consumer.ask()
 
     def restart(self, reason: str) -> None:
-        """Give up on the master, and look for one: the same, or another."""
+        """Give up on the master, and look for one."""
         self._consumer.stop()
         self._begin_anew()
         self._answer_all(reason)
@@ -180,12 +167,7 @@ class Clone:
         self._consumer.ask()
 
     def hear(self, command: StoreCommand, size_bytes: int) -> None:
-        """Take a command from under the topic of clones. Its sender must be of the node that has sent it.
-
-        Args:
-            command: What came.
-            size_bytes: How long it was.
-        """
+        """Take a command from the topic of clones; its sender must be of the node that has sent it."""
         seq, sender, receiver, content = command
         if isinstance(content, AckClone):
             if receiver == self._own and not self._consumer.is_attached:
@@ -239,7 +221,7 @@ class Clone:
     # The copy.
 
     def _replace(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Hold these entries and no others; readers of the store's changes are told only of differences."""
+        """Hold these entries and no others; only differences are changes of the store."""
         wanted: dict[bytes, bytes] = {}
         for key, value in entries:
             try:
@@ -265,7 +247,6 @@ class Clone:
                 self._change(action)
 
     def _change(self, change: Put | Erase | Expire | Clear) -> None:
-        """Do as the master has done."""
         written = self._pop(change.publisher) if change.publisher in self._written else None
         try:
             if isinstance(change, Clear):
@@ -286,7 +267,7 @@ class Clone:
             self._owner.apply([command], then, written.publisher, written.user)
 
     def _answer(self, command: Command, written: _Written, outcomes: list[Outcome], error: HubError | None) -> None:
-        """Answer a client once the change is in the copy; what its user may not have is there nevertheless."""
+        """Answer a client once the change is in the copy; an entry over the user's limits is there nevertheless."""
         if written.user is not None and error is None and isinstance(outcomes[0], StoreError):
             written.user = None
             self._owner.apply([command], partial(self._answer, command, written), written.publisher)
@@ -306,7 +287,7 @@ class Clone:
     def apply(
         self, commands: Iterable[Command | StoreError], then: Then, publisher: object = None, user: str | None = None
     ) -> None:
-        """Have commands carried out at the master; see `peers.stores.master.Master.apply`."""
+        """Carry out commands at the master; see `peers.stores.master.Master.apply`."""
         asked = list(commands)
         outcomes: list[Outcome] = [None] * len(asked)
         left = len(asked)
@@ -353,12 +334,9 @@ class Clone:
         written.number = self._write(wish)
 
     def _checked(self, command: Command) -> tuple[Command, int]:
-        """Return a command with its canonical key, and how large the entry may become by it (0: there will be none).
+        """Return a command with its canonical key, and the largest size of the entry afterwards (0: there is none).
 
         It is tried at the copy, as a master at a Zeek would log a clash of types, or do something else.
-
-        Raises:
-            StoreError: The copy could not do that.
         """
         if command.kind == "clear":
             return command, 0
@@ -377,11 +355,6 @@ class Clone:
         return Command(command.kind, key, command.value, command.expiry_ns, None, command.empty), size
 
     def _wish_of(self, command: Command, who: bytes) -> Wish:  # noqa: PLR0911 -- a table of kinds
-        """Return what the master is asked for.
-
-        Raises:
-            StoreError: It cannot be asked for that.
-        """
         kind, expiry_ns = command.kind, command.expiry_ns
         if kind == "clear":
             return Clear(who)
@@ -407,11 +380,7 @@ class Clone:
         raise StoreError(f"a store of a Zeek cannot be asked for {kind!r}")
 
     def _charge(self, user: str, key: bytes, size: int) -> None:
-        """Charge a user for an entry that is on its way; each key counts once.
-
-        Raises:
-            StoreError: The user would have too much; nothing has changed.
-        """
+        """Charge a user for an entry that is on its way; each key counts once."""
         keys = self._charges.get(user, {})
         commands, entries, size_bytes = keys.get(key, (0, 0, 0))
         others = self._charged[user, 1] - entries, self._charged[user, 2] - size_bytes
@@ -434,7 +403,7 @@ class Clone:
     # What becomes of it.
 
     def _settle(self, number: int) -> None:
-        """All changes have come that wishes up to this number have led to: the others have changed nothing."""
+        """All changes of wishes up to this number have come: the others have changed nothing."""
         while self._written:
             who, written = next(iter(self._written.items()))
             if not 0 < written.number <= number:
@@ -443,7 +412,6 @@ class Clone:
             written.done(None if written.command.kind == "erase" else self._not_done(written.command.kind))
 
     def _answer_all(self, reason: str) -> None:
-        """Answer all commands: nobody will say what has become of them."""
         for who in list(self._written):
             text = f"{reason}: nobody knows whether it was carried out"
             self._pop(who).done(StoreError(text, CloseCode.INTERNAL_ERROR))
@@ -466,7 +434,6 @@ class Clone:
     # The channel to the master.
 
     def _write(self, wish: Wish) -> int:
-        """Send a wish to the master; return its number."""
         if not self._is_writer:
             self.attach_writer()
         self._number += 1
@@ -478,7 +445,7 @@ class Clone:
         return self._number
 
     def attach_writer(self) -> None:
-        """Tell the master that wishes will come."""
+        """Begin the channel of wishes."""
         self._is_writer = True
         self._shake_hands()
 
@@ -511,7 +478,7 @@ class Clone:
             self._acked = self._confirmed = number
 
     def _fence(self, number: int) -> None:
-        """The master has used this number, and says so behind all that it has confirmed of wishes."""
+        """The master has used this number, behind all that it has confirmed."""
         self._heard = max(self._heard, number)
         if self._confirmed > self._fenced:
             self._fences.append((self._confirmed, self._heard))

@@ -1,4 +1,4 @@
-"""`Command`: one command of a data store, as it stands in an envelope behind the topic.
+"""`Command`: one command of a data store, as it stands in an envelope behind the topic; and the topics of stores.
 
 ```
  0  u64  seq        number of an action in its channel; the offset of an ack_clone; 0 for all other controls
@@ -7,12 +7,9 @@
 56  u8   kind       what follows, see the classes below; everything must be consumed
 ```
 
-Actions change a store, and are numbered; controls keep a channel together (`producer`, `consumer`). The class of what
-a command holds says which it is; its fields stand on the wire in their order. Keys and values stay in Broker's binary
-format: they are looked over, so that whoever converts them later finds them sound, but no values are made.
-
-Cost: 3 µs for most kinds, and 0.2 µs for each value within a key or a value. No state, no I/O. Not here: envelopes and
-their own receivers (`peers.zeek.broker.messages`).
+Actions change a store, and are numbered; controls keep a channel together. The fields of the content stand on the wire
+in their order. Keys and values stay in Broker's binary format, and are checked. Cost: 3 µs for most kinds, and 0.2 µs
+for each value within a key or a value.
 """
 
 from __future__ import annotations
@@ -32,22 +29,20 @@ RECEIVER_OFFSET: Final = SENDER_OFFSET + ENTITY_BYTES
 KIND_OFFSET: Final = RECEIVER_OFFSET + ENTITY_BYTES
 
 _NODE_BYTES = 16
-_OBJECT = Struct(">Q")
 _HEADER = Struct(">Q24s24sB")
 _U64 = Struct(">Q")
 _I64 = Struct(">q")
 _U16 = Struct(">H")
-_ENTRY_BYTES = 2
-"""A key and a value take at least so many bytes, as each has a tag."""
+_ENTRY_BYTES = 2  # at least: key and value have a tag each
 
 
 class InvalidCommandError(ValueError):
-    """Bytes that are no command. The text is one sentence and says what is wrong where."""
+    """Bytes that are no command."""
 
 
 def entity(node: bytes, number: int) -> bytes:
-    """Return the entity with this number in a node."""
-    return node + _OBJECT.pack(number)
+    """Return an entity."""
+    return node + _U64.pack(number)
 
 
 def node_of(of: bytes) -> bytes:
@@ -57,7 +52,7 @@ def node_of(of: bytes) -> bytes:
 
 def object_of(of: bytes) -> int:
     """Return an entity's number in its node."""
-    number: int = _OBJECT.unpack_from(of, _NODE_BYTES)[0]
+    number: int = _U64.unpack_from(of, _NODE_BYTES)[0]
     return number
 
 
@@ -74,7 +69,7 @@ class Put(NamedTuple):
 
 
 class PutUnique(NamedTuple):
-    """Set the value of a key that has none; `who` is told by a result with its `request`."""
+    """Set the value of a key that has none; `who` gets a result with this `request`."""
 
     key: bytes
     value: bytes
@@ -101,14 +96,14 @@ class Erase(NamedTuple):
 
 
 class Expire(NamedTuple):
-    """A key's time was over, so it was removed."""
+    """A key has expired."""
 
     key: bytes
     publisher: bytes
 
 
 class Add(NamedTuple):
-    """Add to a key's value; a key that is missing starts as the zero of `initial`."""
+    """Add to a key's value; a missing key starts as the zero of `initial`."""
 
     key: bytes
     value: bytes
@@ -118,7 +113,7 @@ class Add(NamedTuple):
 
 
 class Subtract(NamedTuple):
-    """Take away from a key's value."""
+    """Subtract from a key's value."""
 
     key: bytes
     value: bytes
@@ -143,7 +138,7 @@ class AttachWriter(NamedTuple):
 
 
 class Keepalive(NamedTuple):
-    """The last number that the producer has used."""
+    """Last number that the producer has used."""
 
     number: int
 
@@ -155,7 +150,7 @@ class CumulativeAck(NamedTuple):
 
 
 class Nack(NamedTuple):
-    """The consumer lacks these; a lone 0 asks for the handshake."""
+    """Numbers that the consumer lacks; a lone 0 asks for the handshake."""
 
     numbers: tuple[int, ...]
 
@@ -169,7 +164,7 @@ class AckClone(NamedTuple):
 
 
 class RetransmitFailed(NamedTuple):
-    """The producer does not have this number any more."""
+    """This number is lost for good."""
 
     number: int
 
@@ -179,7 +174,7 @@ Content = Action | AttachWriter | Keepalive | CumulativeAck | Nack | AckClone | 
 
 
 class Command(NamedTuple):
-    """A command with who says it to whom."""
+    """A command between two entities."""
 
     seq: int
     sender: bytes
@@ -191,8 +186,6 @@ class Command(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """One type of field: how it is read at a position, and written."""
-
     read: Callable[[bytes, int], tuple[Any, int]]
     write: Callable[[Any], bytes]
 
@@ -239,7 +232,7 @@ def _read_tag(data: bytes, position: int) -> tuple[Tag, int]:
 
 
 def _read_count(data: bytes, position: int, least_bytes: int) -> tuple[int, int]:
-    """Read how many there are of what takes `least_bytes` each, before there is room made for any."""
+    """Read a number of elements of at least so many bytes, before there is room made for any."""
     count, start = read_varbyte(data, position)
     if count * least_bytes > len(data) - start:
         raise InvalidCommandError(f"{count} are claimed at byte {position}, {len(data) - start} bytes are left")
@@ -302,7 +295,7 @@ _KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS
 
 
 def kind_of(content: type) -> int:
-    """Return the number that stands for a class of contents."""
+    """Return the number of a class of contents."""
     return _KINDS[content]
 
 
@@ -315,14 +308,7 @@ def encode_command(command: Command) -> bytes:
 
 
 def decode_command(data: bytes) -> Command:
-    """Take a command apart.
-
-    Args:
-        data: What stands behind the topic.
-
-    Raises:
-        InvalidCommandError: It is none; the text says why.
-    """
+    """Decode what stands behind the topic; raises `InvalidCommandError`."""
     if len(data) < _HEADER.size:
         raise InvalidCommandError(f"command of {len(data)} bytes, the shortest has more than {_HEADER.size}")
     seq, sender, receiver, kind = _HEADER.unpack_from(data)
@@ -344,19 +330,16 @@ def decode_command(data: bytes) -> Command:
     return Command(seq, sender, receiver, make(*values))
 
 
-# Topics of a store. A Broker endpoint refuses to be a store's master while the filter of a direct peer covers the
-# topic that masters read, since it takes the peer for another master: so a hub must not ask Zeeks for everything when
-# a client does (`covers_stores`).
+# A Broker endpoint refuses to be a store's master while the filter of a direct peer covers the topic that masters read,
+# since it takes the peer for another master: so a hub must not ask Zeeks for everything when a client does.
 
-_INTERNAL = "<$>"
-"""A topic with this part in it is for endpoints themselves."""
-
+_INTERNAL = "<$>"  # a part of the topics of endpoints themselves
 _MASTER = "/<$>/data/master"
 _CLONE = "/<$>/data/clone"
 
 
 def master_topic(name: str) -> str:
-    """Return the topic that the master of a store reads. Broker puts exactly one slash behind the name."""
+    """Return the topic that the master of a store reads; exactly one slash stands behind the name."""
     return name.rstrip("/") + _MASTER
 
 
@@ -379,18 +362,13 @@ def store_of(topic: str) -> tuple[str, bool] | None:
 
 
 def announces_master(prefixes: Iterable[str], name: str) -> bool:
-    """Return whether an endpoint with this filter may be the master of a store: then nobody else is to be it."""
+    """Return whether an endpoint with this filter may be the master of a store."""
     topic = master_topic(name)
     return any(topic.startswith(prefix) for prefix in prefixes)
 
 
 def covers_stores(prefix: str, names: Iterable[str]) -> bool:
-    """Return whether a topic of a store, or another one that is for endpoints themselves, begins with `prefix`.
-
-    Args:
-        prefix: The prefix that a subscriber wants.
-        names: Prefixes of the names of stores.
-    """
+    """Return whether `prefix` matches topics of endpoints themselves, or of stores whose names have these prefixes."""
     if _INTERNAL in prefix or _INTERNAL.startswith(prefix):  # the empty prefix is one of the latter
         return True
     return any(name.startswith(prefix) or prefix.startswith(name) for name in names)

@@ -1,7 +1,7 @@
 """`Forwarder`: lets masters and clones of different Broker endpoints find each other, with this hub between them.
 
-A Broker endpoint takes a command only from the node that it names as its own, and answers that one. So the hub must be
-what both sides believe to talk to: it replaces the sender by an alias, and an alias by its entity.
+A Broker endpoint takes a command only from the node that has sent it, and answers that one. So both sides talk to the
+hub: it replaces the sender by an alias, and an alias by its entity.
 
 ```
 clone at P ── sender (P, 7) ──▶ hub ── sender (hub, k) ──▶ master at Q          k stands for (P, 7): an alias
@@ -9,10 +9,10 @@ clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ─�
 ```
 
 A command to nil goes to all other peers whose filter covers the topic, one to an alias to the peer of that entity. An
-alias is a hash of the entity under the hub's id: so it is the same when an entity was forgotten and speaks again. A
-peer is told the topics of stores that others announce, never its own: a master that is restarted there must not take
-itself for another one. The hub itself takes part as a peer of its own. Long commands are looked over, as values that
-nest too deep end C++ Broker's process. Owner: the Broker connections of one hub. Cost: 5 µs a command.
+alias is a hash of the entity and the hub's id, so it is the same after the entity was forgotten. A peer gets the topics
+of stores that others announce, never its own: a restarted master must not take itself for another one. The hub itself
+takes part as a peer. Long commands are checked, as values that nest too deep end C++ Broker's process. Cost: 5 µs a
+command.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from peers.zeek.broker.stores.command import (
 from peers.zeek.broker.writing import UNREAD_BYTES
 
 FORGET_TICKS = 600
-"""How long entities of a peer that is lost are known, ticks: 60 s, longer than masters wait for clones."""
+"""How long entities of a lost peer are known: 60 s, longer than masters wait for clones."""
 
 _HASH_BYTES = 8
 
@@ -58,41 +58,39 @@ _SNAPSHOT = kind_of(AckClone)
 _CHANGING = frozenset(map(kind_of, (Put, PutUnique, Erase, Expire, Add, Subtract, Clear, AttachWriter)))
 _VALUES = {kind_of(each): 2 for each in (Put, PutUnique, Add, Subtract)}
 _VALUES.update({kind_of(each): 1 for each in (Erase, Expire)})
-"""How many values kinds begin with."""
+"""Number of values that commands of a kind begin with."""
 _ENTRIES_OFFSET = KIND_OFFSET + 1 + 8 + 2
 
 
 class ForwarderLimits(NamedTuple):
-    """How much one peer may have."""
+    """Limits of one peer."""
 
     entities: int = 1_000
-    """Masters and clones at one peer, and others that it makes up."""
     topics: int = 2_000
-    """Topics of stores that one peer announces: two for each store."""
+    """Two for each store."""
     snapshot_values: int = 500_000
-    """Most elements and entries of one command that is looked over: 0.2 µs each."""
+    """Most elements and entries of one command that is checked: 0.2 µs each."""
 
 
 @dataclass(slots=True)
 class ForwarderCounters:
-    """What became of commands, since the start."""
+    """Commands since the start: forwarded to at least one peer, or dropped."""
 
     forwarded: int = 0
-    """Commands that went to at least one peer."""
     unheard: int = 0
-    """Dropped: for all, and nobody has asked for them."""
+    """For all, but without a subscriber."""
     elsewhere: int = 0
-    """Dropped: from a peer that takes no part, as another hub forwards for it."""
+    """From a peer that another hub forwards for."""
     unknown: int = 0
-    """Dropped: for an entity that is not known, or whose peer is gone, or from somebody else's entity."""
+    """For an entity that is not known, or whose peer is gone; or from an entity of another peer."""
     undelivered: int = 0
-    """Dropped: a peer did not read fast enough. The channel sends them again."""
+    """For a slow peer. The channel sends them again."""
     refused: int = 0
-    """Dropped: the policy does not let this peer say it, or another one hear it."""
+    """The policy does not allow a peer to send or to receive them."""
     invalid: int = 0
-    """Dropped: no command of a store, or values that are no values, too many or too deep."""
+    """No commands, or with invalid values, too many, or too deep ones."""
     too_many: int = 0
-    """Dropped: from one entity more than a peer may have. Topics over the limit count, too."""
+    """From entities over the limit. Topics over the limit count, too."""
 
 
 class End(Protocol):
@@ -102,75 +100,54 @@ class End(Protocol):
         """Send an envelope as a frame; return whether it was taken."""
 
     def may_say(self, name: str, *, writes: bool) -> bool:
-        """Return whether it may say something in a store; `writes`: that changes it, or may."""
+        """Return whether it may send a command of a store; `writes`: one that may change it."""
 
     def may_hear(self, name: str) -> bool:
-        """Return whether it may see what is in a store."""
+        """Return whether it may see the content of a store."""
 
     @property
     def user(self) -> str | None:
-        """Who is charged for what it writes; None for nobody."""
+        """User who is charged for its entries."""
 
 
 class _Peer:
-    """One peer, from when it comes until it is forgotten."""
-
     __slots__ = ("end", "entities", "is_own", "lost_tick", "prefixes", "topics")
 
     def __init__(self) -> None:
-        self.is_own = False
-        """Whether it is the hub itself."""
-        self.end: End | None = None
-        """None while it is lost."""
+        self.is_own = False  # the hub itself
+        self.end: End | None = None  # while it is lost
         self.prefixes: tuple[str, ...] = ()
-        self.topics: frozenset[str] = frozenset()
-        """Those of stores among its prefixes."""
-        self.entities: set[int] = set()
-        """Its aliases."""
+        self.topics: frozenset[str] = frozenset()  # of stores, among the prefixes
+        self.entities: set[int] = set()  # aliases
         self.lost_tick = 0
 
 
-def _nothing() -> None:
-    """Stand in for whoever is told of topics."""
-
-
-def is_write(kind: int, *, to_master: bool) -> bool:
-    """Return whether a command of this kind may change a store: wishes do, and all that a master says."""
-    return not to_master or kind in _CHANGING
-
-
 class Forwarder:
-    """Between all peers of one hub.
-
-    Args:
-        own_id: The id of the hub.
-        between_peers: Whether peers hear of each other, and not of the hub only.
-        limits: Of each peer.
-    """
+    """Forwards between all peers of one hub; or, without `between_peers`, between each of them and the hub only."""
 
     __slots__ = ("_between_peers", "_limits", "_peers", "_targets", "_tick", "counters", "on_topics", "own_id")
 
     def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
         self.own_id = own_id
-        """Of the hub; it may become another one before any peer has come."""
+        """Endpoint id of the hub; it may change before any peer has come."""
         self._between_peers = between_peers
-        self.on_topics: Callable[[], object] = _nothing
-        """Called when other topics are to be announced to peers than before."""
+        self.on_topics: Callable[[], object] = lambda: None
+        """Called when the topics to be announced to peers have changed."""
         self._limits = limits or ForwarderLimits()
         self._peers: dict[bytes, _Peer] = {}
         self._targets: dict[int, tuple[bytes, bytes]] = {}
-        """Peer and entity, by alias."""
+        """Alias → peer and entity."""
         self._tick = 0
         self.counters = ForwarderCounters()
 
     @property
     def entities(self) -> int:
-        """How many are known."""
+        """Number of entities that are known."""
         return len(self._targets)
 
     @property
     def stores(self) -> int:
-        """How many stores somebody has announced."""
+        """Number of stores that are announced."""
         topics = {topic for peer in self._peers.values() for topic in peer.topics}
         return len({store_of(topic) for topic in topics if topic.endswith("master")})
 
@@ -178,18 +155,18 @@ class Forwarder:
 
     @property
     def is_needed(self) -> bool:
-        """Whether ticks mean anything: somebody is to be forgotten, or the hub itself takes part."""
+        """Whether `tick` must be called: a peer is to be forgotten, or the hub itself takes part."""
         return any(peer.end is None or peer.is_own for peer in self._peers.values())
 
     def join(self, peer_id: bytes, end: End, prefixes: Iterable[str], *, is_own: bool = False) -> None:
-        """A peer has come, with its filter; what was known of it before it was lost holds on."""
+        """A peer has come, with its filter; its entities of before it was lost are known."""
         peer = self._peers.setdefault(peer_id, _Peer())
         peer.end = end
         peer.is_own = is_own
         self.announced(peer_id, prefixes)
 
     def announced(self, peer_id: bytes, prefixes: Iterable[str]) -> None:
-        """A peer has another filter now."""
+        """A peer has another filter."""
         peer = self._peers[peer_id]
         peer.prefixes = tuple(prefixes)
         topics = [prefix for prefix in peer.prefixes if is_store_topic(prefix)]
@@ -206,31 +183,29 @@ class Forwarder:
             self._set_topics(peer, frozenset())
 
     def topics_for(self, peer_id: bytes) -> frozenset[str]:
-        """Return the topics of stores that this hub is to announce to a peer: those of all others."""
+        """Return the topics to be announced to a peer: those of all others."""
         return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
 
     def is_announced(self, peer_id: bytes, topic: str) -> bool:
-        """Return whether a topic of a store is one of `topics_for`."""
+        """Return whether a topic is one of `topics_for`."""
         return any(topic in peer.topics for peer in self._others(peer_id))
 
     def user_of(self, alias: bytes) -> str | None:
-        """Return who is charged for what the entity writes that an alias stands for; None for nobody."""
+        """Return the user who is charged for the entries of an alias."""
         peer_id, _ = self._targets.get(object_of(alias), (NIL_ID, NIL_ENTITY))
         peer = self._peers.get(peer_id)
         return None if peer is None or peer.end is None else peer.end.user
 
     def _others(self, peer_id: bytes) -> Iterator[_Peer]:
-        """Iterate over those that a peer hears of, and who hear of it."""
         return (peer for other, peer in self._peers.items() if self._meet(peer_id, other))
 
     def _meet(self, one: bytes, other: bytes) -> bool:
-        """Return whether two peers hear of each other."""
         if one == other:
             return False
         return self._between_peers or any(each in self._peers and self._peers[each].is_own for each in (one, other))
 
     def tick(self) -> None:
-        """Let a tick pass: who was lost for long enough is forgotten."""
+        """Let a tick pass: forget peers that were lost for long enough."""
         self._tick += 1
         for peer_id in [each for each, peer in self._peers.items() if peer.end is None]:
             peer = self._peers[peer_id]
@@ -247,7 +222,7 @@ class Forwarder:
     # Commands.
 
     def hear(self, peer_id: bytes, envelope: Envelope) -> None:
-        """A peer has sent a command: pass it on, if it can be."""
+        """Forward a command of a peer."""
         payload = envelope.payload
         peer = self._peers.get(peer_id)
         if peer is None or peer.end is None:
@@ -258,7 +233,7 @@ class Forwarder:
             self.counters.invalid += 1
             return
         name, to_master = store
-        if not peer.end.may_say(name, writes=is_write(payload[KIND_OFFSET], to_master=to_master)):
+        if not peer.end.may_say(name, writes=not to_master or payload[KIND_OFFSET] in _CHANGING):
             self.counters.refused += 1
             return
         sender = payload[SENDER_OFFSET:RECEIVER_OFFSET]
@@ -272,7 +247,7 @@ class Forwarder:
             self._pass_on(peer_id, envelope, name, alias, receiver)
 
     def _store_of(self, envelope: Envelope) -> tuple[str, bool] | None:
-        """Return the store that a command is for, and whether for its master; None if it cannot be passed on."""
+        """Return the store of a command, and whether it is for the master; None if it cannot be passed on."""
         payload = envelope.payload
         try:
             store = store_of(envelope.topic.decode())
@@ -283,7 +258,7 @@ class Forwarder:
         return store if len(payload) > KIND_OFFSET else None
 
     def _look_over(self, payload: bytes) -> None:
-        """Raise a ValueError or an IndexError for a command whose values are none, or too many, or too deep."""
+        """Raise a `ValueError` or an `IndexError` for invalid values, too many, or too deep ones."""
         kind, position = payload[KIND_OFFSET], KIND_OFFSET + 1
         budget = Budget(self._limits.snapshot_values)
         if kind == _SNAPSHOT:
@@ -297,7 +272,7 @@ class Forwarder:
             position = value_end(payload, position, budget)
 
     def _alias(self, peer_id: bytes, sender: bytes) -> bytes | None:
-        """Return the entity that stands for another one; None if it cannot be one of this peer, or one too many."""
+        """Return the alias of an entity; None if it is of another peer, or one too many."""
         if node_of(sender) != peer_id:
             self.counters.unknown += 1
             return None

@@ -9,10 +9,8 @@ clone ── attach_writer ──▶ Consumer ── wishes in their order ─�
 A C++ clone follows one entity for its life, takes no second snapshot, and nothing but the next number. So the last
 numbered actions are a log, and where the store is in a file, the log, the master's entity and the last wish of each
 writer are notes in the same transactions: after a restart clones go on where they are, and no wish is granted twice.
-A clone that lacks more than the log holds is told so. Nobody hears of what is not kept yet, not even in a snapshot.
-
-Values of the hub are msgpack, those of Zeeks are in Broker's format; a value without a Broker form is left out, and
-counted. Owner: the connections of one hub, which call `tick` each 100 ms. No I/O.
+Clones get nothing that is not kept yet, not even in a snapshot. Values of the hub are msgpack, those of Zeeks are in
+Broker's format; a value without a Broker form is left out, and counted. The owner calls `tick` each 100 ms.
 """
 
 from __future__ import annotations
@@ -85,30 +83,19 @@ Then: TypeAlias = Callable[[list[Outcome], HubError | None], object]
 Notes: TypeAlias = Mapping[str, bytes | None]
 Wish: TypeAlias = Put | PutUnique | Erase | Add | Subtract | Clear
 
-REPEATED: Final = 2 * NACK_NUMBERS
-"""Most actions that are sent again to one clone in one tick. It asks every other tick, if it does as it should."""
-
-_SNAPSHOT_OVERHEAD_BYTES = 256 + 1024
-"""More than the headers of envelope and command, and the topic, take beside the entries of a snapshot."""
+REPEATED: Final = 2 * NACK_NUMBERS  # most actions that are sent again to one clone in one tick
+_SNAPSHOT_OVERHEAD_BYTES = 256 + 1024  # more than envelope, command and topic take beside the entries
 
 _LONG_TICKS = SILENT_TICKS // 2
-"""How long a writer may be silent before it is asked where it is: C++ clones drop what they have written to a master
-from which they have heard nothing for `SILENT_TICKS`, and write nothing more until they are asked."""
+"""After so much silence a writer is asked for its handshake: C++ clones drop their writes to a master that was silent
+for `SILENT_TICKS`, and write nothing more until they are asked."""
 
 _HANDSHAKE = Nack((0,))
-"""Asks for a handshake."""
-
-_STATE = Struct(">QQQ")
-"""Number of the master's entity, of the last action, and of the store's last change."""
-
-_POSITION = Struct(">QQ")
-"""Number of a writer's last wish, and of the last action then."""
-
+_STATE = Struct(">QQQ")  # numbers of the master's entity, of the last action, and of the store's last change
+_POSITION = Struct(">QQ")  # numbers of a writer's last wish, and of the last action then
 _NUMBER = Struct(">Q")
 _LENGTH = Struct(">I")
-
-_ZEEK = "zeek "
-"""What the name of a publisher begins with that is an entity at a Zeek."""
+_ZEEK = "zeek "  # a publisher that is an entity at a Zeek begins so
 
 _ZEROS: dict[Tag, Value] = {
     Tag.BOOLEAN: False,
@@ -123,11 +110,11 @@ _ZEROS: dict[Tag, Value] = {
     Tag.VECTOR: (),
 }
 _EMPTIES = {tag: to_msgpack(encode(zero)) for tag, zero in _ZEROS.items()}
-"""What an addition to a missing key begins with; other types can be added to nothing."""
+"""Start of an addition to a missing key; other types cannot be added to."""
 
 
 class StoreOwner(Protocol):
-    """The one that changes a store of the hub: `peers.stores.master.Master`."""
+    """`peers.stores.master.Master`."""
 
     store: Store
     listeners: list[Callable[[Sequence[Change]], object]]
@@ -135,11 +122,11 @@ class StoreOwner(Protocol):
 
     @property
     def notes(self) -> dict[str, bytes] | None:
-        """The notes beside the store when it was opened, to be taken; None if nothing is kept over a restart."""
+        """Notes beside the store when it was opened; None if it is not in a file."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether all that anybody was ever told of the store was in it when it was opened."""
+        """Whether all changes that were ever published were in the store when it was opened."""
 
     def apply(
         self,
@@ -152,90 +139,75 @@ class StoreOwner(Protocol):
         """Carry commands out; keep what `note` makes of their outcomes beside the changes; then call `then`."""
 
     def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """Call `then` once all that the store has now is kept, or with why that has failed once."""
+        """Call `then` once all present changes are kept, or with an error."""
 
 
 class MasterLimits(NamedTuple):
-    """How much one master holds for its clones."""
+    """Limits of one master."""
 
     clones: int = 1_000
     writers: int = 1_000
     snapshot_entries: int = 100_000
-    """Most entries of a snapshot: it is made in one go, 2.5 µs each, so 0.25 s for so many."""
+    """A snapshot is made in one go, 2.5 µs an entry."""
     snapshot_bytes: int = 16 * 1024 * 1024
-    """Largest snapshot, with all that stands around it: that of a frame."""
+    """Largest frame with a snapshot."""
     open_snapshot_bytes: int = 64 * 1024 * 1024
     """Most bytes of snapshots that are not acknowledged yet; a clone without room asks again 200 ms later."""
     log_actions: int = 65_536
-    """How many of the last actions are held, and noted where the store is in a file."""
     log_bytes: int = 32 * 1024 * 1024
     channel: ChannelLimits = ChannelLimits()
-    """Of what waits of each writer for earlier wishes."""
+    """Of each writer's early wishes."""
 
 
 @dataclass(slots=True)
 class MasterCounters:
-    """What was not as it should be, since the start; masters may share one."""
+    """Irregularities since the start; masters may share one."""
 
     channel: ChannelCounters = field(default_factory=ChannelCounters)
     snapshots_too_large: int = 0
-    """How often a clone was not served since the content does not fit into a frame, or has too many entries."""
+    """Requests of clones for a snapshot over the limits."""
     adopted: int = 0
     """Clones that went on where they were, although they were not known (any more)."""
     disowned: int = 0
-    """How often a clone that was not known (any more) was told that it lacks what will never come."""
+    """Answers to unknown clones that their next action is lost for good."""
     refused: int = 0
-    """Clones and writers that were not taken, as there are too many; they ask again."""
+    """Clones and writers over the limits; they ask again."""
     unexpected: int = 0
-    """Commands that mean nothing to a master, or another one."""
+    """Commands for another master, or that are none for a master."""
 
 
 class _Clone:
-    """One clone, as the master knows it."""
-
     __slots__ = ("acked", "handshake", "is_held", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
 
     def __init__(self, offset: int, tick: int) -> None:
-        self.offset = offset
-        """Its handshake stands for everything up to this number."""
+        self.offset = offset  # its handshake stands for all up to this number
         self.acked = 0
-        """What it has acknowledged last; 0 before the first time."""
         self.handshake = b""
         """Sent again until the first acknowledgement."""
         self.is_held = False
-        """Whether its handshake holds what is not kept yet, and is not sent."""
+        """Whether its handshake holds changes that are not kept yet, and is not sent."""
         self.last_seen = tick
-        self.lagged = False
-        """Whether it lacked something at the last keepalive."""
-        self.repeated = self.repeated_tick = 0
-        """How many actions were sent to it again in which tick."""
-
-    @property
-    def has(self) -> int:
-        """Up to which number it needs nothing any more."""
-        return max(self.acked, self.offset)
+        self.lagged = False  # it lacked something at the last keepalive
+        self.repeated = self.repeated_tick = 0  # actions that were sent again in one tick
 
 
 class _Writer:
-    """A clone that writes."""
-
     __slots__ = ("consumer", "kept", "last_heard", "taken")
 
     consumer: Consumer
 
     def __init__(self, tick: int) -> None:
         self.last_heard = tick
-        self.taken = self.kept = 0
-        """The numbers of its last wish that the store has taken, and that is kept."""
+        self.taken = self.kept = 0  # numbers of the last wish that the store has taken, and that is kept
 
 
 def publisher_of(of: bytes) -> str:
-    """Return how an entity is named to those who read changes."""
+    """Return an entity as the publisher of changes."""
     return f"{_ZEEK}{uuid.UUID(bytes=node_of(of))}#{object_of(of)}"
 
 
 def entity_of(publisher: object, other: bytes) -> bytes:
-    """Return the entity that a publisher is; `other` for all that are no entity."""
+    """Return a publisher as an entity; `other` if it is none."""
     if isinstance(publisher, str) and publisher.startswith(_ZEEK):
         node, _, number = publisher.removeprefix(_ZEEK).partition("#")
         with suppress(ValueError, StructError):  # a client may call itself anything
@@ -244,19 +216,19 @@ def entity_of(publisher: object, other: bytes) -> bytes:
 
 
 class Master:
-    """Of one store.
+    """The master of one store.
 
     Args:
-        known: The name under which clones know the store.
-        node_id: Of the node of its entity.
-        new_object: The number of its entity, unless an earlier one goes on.
+        known: Name of the store at clones.
+        node_id: Node of its entity.
+        new_object: Number of its entity, unless an earlier one goes on.
         owner: Changes the store.
-        send: Called with the id of a node, nil for all, and a command that goes there under the topic of clones.
-        now_ns: The time, ns since 1970, by which entries expire.
-        limits: Of what is held.
-        counters: Raised here.
-        user_of: Returns the user who is charged for what a clone writes, by its entity; None for the store alone.
-        on_refused: Called with that user and the reason where a wish was not granted: no clone is told.
+        send: Called with the id of a node, nil for all, and a command for the topic of clones.
+        now_ns: Returns the time by which entries expire, since 1970.
+        limits: Its limits.
+        counters: Updated.
+        user_of: Returns the user who is charged for the entries of a clone, by its entity.
+        on_refused: Called with that user and the reason where a wish was not granted; no clone is told.
     """
 
     def __init__(  # noqa: PLR0913 -- each is another thing
@@ -280,27 +252,28 @@ class Master:
         self._prefix = f"zeek master {known} "
         self._is_kept = owner.notes is not None
         self.number = self._told = FIRST_NUMBER
-        """The last action's number, and that of the last one that is kept, and clones may know."""
+        """Numbers of the last action, and of the last one that is kept, and clones may know."""
         self._log: dict[int, bytes] = {}
-        """The last actions as commands for all, by number, without a hole."""
-        self._log_bytes = 0
+        """The last actions as commands for all, by number, without a gap."""
+        self.log_bytes = 0
+        """Bytes of actions that are held."""
         self._records: deque[tuple[int, str]] = deque()
-        """The notes that hold them: the last number in each, and its name."""
+        """The notes that hold them: last number and name of each."""
         self._noted: deque[tuple[int, int]] = deque()
         """Numbers of the store's changes that are not kept yet, with those of their actions."""
         self._positions: dict[bytes, int] = {}
-        """The last wish of each writer, as noted; the one who has written last is last."""
+        """Last wish of each writer, as noted, in the order of writing."""
         self._may_be_known = False
-        """Whether a clone may have a number from before, so that a hole must show."""
+        """Whether a clone may have a number from before, so that a gap must show."""
         self._clones: dict[bytes, _Clone] = {}
         self._writers: dict[bytes, _Writer] = {}
         self._tick = self._last_broadcast = 0
         self._content: tuple[tuple[bytes, bytes], ...] | None = None
-        """The whole content as it was written last, for clones that come together; None once it has changed."""
+        """The whole content, for clones that come together; None once it has changed."""
         self.refused = 0
-        """Wishes that were not granted: a clash of types, a full store, a value that is none."""
+        """Wishes that were not granted: a clash of types, a full store, an invalid value."""
         self.unwritable = 0
-        """Times that an entry or a change was left out, as it has no Broker form."""
+        """Entries and changes that were left out, as they have no Broker form."""
         self.own = entity(node_id, new_object)
         if self._is_kept:
             notes = self._restore(owner.notes or {}, node_id)
@@ -309,34 +282,29 @@ class Master:
         owner.listeners.append(self._tell)
 
     def close(self) -> None:
-        """Serve the store no more."""
+        """Stop serving the store."""
         self._owner.noters.remove(self._note)
         self._owner.listeners.remove(self._tell)
 
     @property
     def clones(self) -> int:
-        """How many clones there are."""
+        """Number of clones."""
         return len(self._clones)
 
     @property
     def writers(self) -> int:
-        """How many clones have said that they write."""
+        """Number of clones that write."""
         return len(self._writers)
 
     @property
-    def log_bytes(self) -> int:
-        """How many bytes of actions are held."""
-        return self._log_bytes
-
-    @property
     def waiting_bytes(self) -> int:
-        """How many bytes of actions some clone has not acknowledged."""
-        floor = min((clone.has for clone in self._clones.values()), default=self._told)
+        """Bytes of actions that some clone has not acknowledged."""
+        floor = min((max(clone.acked, clone.offset) for clone in self._clones.values()), default=self._told)
         return sum(len(self._log.get(number, b"")) for number in range(floor + 1, self._told + 1))
 
     @property
     def is_idle(self) -> bool:
-        """Whether all clones have everything, and nothing of what they wish is known to be missing."""
+        """Whether all clones have everything, and no wish is known to be missing."""
         has_all = all(clone.acked >= self._told for clone in self._clones.values())
         return has_all and all(writer.consumer.is_idle for writer in self._writers.values())
 
@@ -349,12 +317,7 @@ class Master:
                 self.unwritable += 1
 
     def hear(self, command: StoreCommand, size_bytes: int) -> None:
-        """Take a command from under the topic of masters. Its sender must be of the node that has sent it.
-
-        Args:
-            command: What came.
-            size_bytes: How long it was.
-        """
+        """Take a command from the topic of masters; its sender must be of the node that has sent it."""
         seq, sender, receiver, content = command
         if receiver not in (self.own, NIL_ENTITY):
             self._counters.unexpected += 1
@@ -380,7 +343,7 @@ class Master:
                 self._counters.unexpected += 1
 
     def tick(self) -> None:
-        """Let a tick pass: keepalives, and clones that have fallen silent."""
+        """Let a tick pass: send keepalives, remove silent clones."""
         self._tick += 1
         if self._last_broadcast + HEARTBEAT_TICKS == self._tick:
             self._last_broadcast = self._tick
@@ -394,7 +357,7 @@ class Master:
             writer.consumer.tick()
 
     def _keep_alive(self) -> None:
-        """C++ clones take no keepalive that does not name them: one that lacks the last action gets its own."""
+        # C++ clones take no keepalive that does not name them: one that lacks the last action gets its own.
         self._say(NIL_ENTITY, Keepalive(self._told))
         for entity_, clone in self._clones.items():
             if clone.lagged and clone.acked < self._told:
@@ -407,7 +370,7 @@ class Master:
     # The log, and what is noted of it.
 
     def _restore(self, notes: dict[str, bytes], node_id: bytes) -> Notes:
-        """Go on with what was noted, if that can be; return what is to be noted before a clone hears anything."""
+        """Go on with the notes, if that can be; return the notes to be kept before a clone hears anything."""
         state = notes.get(self._prefix + "state")
         known, last, change = (0, 0, 0) if state is None else _STATE.unpack(state)
         if state is None or not self._owner.is_certain:
@@ -427,7 +390,7 @@ class Master:
         return {**gone, **self._state()}
 
     def _restore_log(self, notes: dict[str, bytes]) -> Notes:
-        """Take the actions up to the last one that were noted without a hole; return what is to be taken away."""
+        """Take the last noted actions without a gap; return the notes to be removed."""
         records = {}
         for name in [each for each in notes if each.startswith(self._prefix + "told ")]:
             commands = _cut(notes.pop(name))
@@ -442,7 +405,7 @@ class Master:
             log += reversed(commands)
             number = first - 1
         self._log = dict(enumerate(reversed(log), number + 1))
-        self._log_bytes = sum(map(len, log))
+        self.log_bytes = sum(map(len, log))
         return dict.fromkeys(name for _, _, name in records.values())
 
     def _state(self) -> Notes:
@@ -456,12 +419,12 @@ class Master:
         self.number += 1
         command = encode_command(StoreCommand(self.number, self.own, NIL_ENTITY, action))
         self._log[self.number] = command
-        self._log_bytes += len(command)
-        while len(self._log) > self._limits.log_actions or self._log_bytes > self._limits.log_bytes:
-            self._log_bytes -= len(self._log.pop(next(iter(self._log))))
+        self.log_bytes += len(command)
+        while len(self._log) > self._limits.log_actions or self.log_bytes > self._limits.log_bytes:
+            self.log_bytes -= len(self._log.pop(next(iter(self._log))))
 
     def _record(self, before: int) -> Notes:
-        """Return what is to be kept of the actions behind a number: one note; its name is that of an old one again."""
+        """Return the note of the actions behind a number, under the name of an old one."""
         if not self._is_kept:
             return {}
         notes: dict[str, bytes | None] = {}
@@ -477,16 +440,16 @@ class Master:
         return {**notes, **self._state()}
 
     def _forget_all(self) -> None:
-        """A store in memory changes without a clone: one that comes back must find a hole."""
+        """A store in memory changes without a clone: one that comes back must find a gap."""
         if self._may_be_known:
             self._may_be_known = False
             self._log.clear()
-            self._log_bytes = 0
+            self.log_bytes = 0
             self.number += 1
             self._told = self.number
 
     def _note(self, changes: Sequence[Change]) -> Notes:
-        """Number changes, by whomever they were made, and return what is to be kept beside them."""
+        """Number changes, and return the notes to be kept beside them."""
         self._content = None
         before = self.number
         for change in changes:
@@ -499,7 +462,7 @@ class Master:
         return self._record(before)
 
     def _tell(self, changes: Sequence[Change]) -> None:
-        """Tell clones of changes, which are kept, and of all before them."""
+        """Send clones changes that are kept, and all before them."""
         while self._noted and self._noted[0][0] <= changes[-1].number:
             self._tell_up_to(self._noted.popleft()[1])
 
@@ -512,11 +475,7 @@ class Master:
         self._told = max(self._told, number)
 
     def _action_of(self, change: Change) -> Action:
-        """Return what clones are told of a change.
-
-        Raises:
-            InvalidDataError: Its key has no Broker form.
-        """
+        """Return a change as an action; raises `InvalidDataError` if its key has no Broker form."""
         publisher = entity_of(change.publisher, self.own)
         if change.kind == ChangeKind.CLEAR:
             return Clear(publisher)
@@ -596,7 +555,7 @@ class Master:
         self._say(sender, RetransmitFailed(number))
 
     def _adopt(self, sender: bytes, number: int) -> _Clone | None:
-        """Let a clone that is not known go on behind a number, or tell it that what it waits for will never come."""
+        """Let an unknown clone go on behind a number, or tell it that its next action is lost for good."""
         first = next(iter(self._log), self.number + 1)
         if not first - 1 <= number <= self._told:
             if 0 <= number < (1 << 64) - 1:
@@ -641,7 +600,7 @@ class Master:
         return self._content
 
     def _hold(self, sender: bytes, clone: _Clone, handshake: bytes) -> None:
-        """Send a handshake once what it holds is kept, if it is still wanted then."""
+        """Send a handshake once its content is kept, if it is still wanted then."""
 
         def then(error: HubError | None) -> None:
             if self._clones.get(sender) is not clone or clone.handshake is not handshake:
@@ -677,7 +636,7 @@ class Master:
         return writer
 
     def _find_writer(self, sender: bytes) -> _Writer | None:
-        """Return a writer that is known, if only from before the hub was started; ask it where it is if that is old."""
+        """Return a known writer, also of before a restart; after a long silence it is asked for its handshake."""
         writer = self._writers.get(sender)
         if writer is not None:
             if self._tick - writer.last_heard > _LONG_TICKS:  # it may have given up on this master
@@ -692,7 +651,7 @@ class Master:
         return writer
 
     def _forget_silent_writer(self) -> bool:
-        """Make room by forgetting the writer that has been silent for longest; return whether that was long enough."""
+        """Forget the writer with the longest silence; return whether that was long enough."""
         sender = min(self._writers, key=lambda each: self._writers[each].last_heard)
         if self._tick - self._writers[sender].last_heard <= SILENT_TICKS:
             return False
@@ -710,7 +669,7 @@ class Master:
             writer.consumer.hear_lost(content.number)
 
     def _answer_writer(self, sender: bytes, writer: _Writer, content: CumulativeAck | Nack) -> None:
-        """Answer a writer, which forgets what is acknowledged: so that is only what is kept."""
+        """Answer a writer; only wishes that are kept are acknowledged, as it forgets them."""
         if writer.kept < writer.taken:
             kept = writer.kept
             content = CumulativeAck(kept) if isinstance(content, CumulativeAck) else Nack((kept + 1, *content.numbers))
@@ -761,7 +720,6 @@ class Master:
 
 
 def _cut(record: bytes) -> list[bytes]:
-    """Return the commands of a note."""
     commands = []
     position = 0
     while position < len(record):
@@ -772,27 +730,18 @@ def _cut(record: bytes) -> list[bytes]:
 
 
 def _command_of(wish: Action) -> Command:
-    """Return what a store is asked for.
+    """Return a wish as a command of the store; raises `InvalidDataError` and `StoreError`."""
+    if isinstance(wish, Clear):
+        return Command("clear")
+    if isinstance(wish, Erase):
+        return Command("erase", to_msgpack(wish.key))
+    if not isinstance(wish, Put | PutUnique | Subtract | Add):
+        raise StoreError("that is no wish")  # `hear` lets nothing else pass
+    empty = _EMPTIES.get(wish.initial) if isinstance(wish, Add) else None
+    if isinstance(wish, Add) and empty is None:
+        raise StoreError(f"nothing can be added to a value of type {wish.initial.name.lower()}")
+    key, value = to_msgpack(wish.key), to_msgpack(wish.value)
+    return Command(_KINDS[type(wish)], key, value, wish.expiry_ns, empty=empty)
 
-    Raises:
-        InvalidDataError: The key or the value is none.
-        StoreError: The type that is to be added to is none that can be, or it is no wish.
-    """
-    match wish:
-        case Clear():
-            return Command("clear")
-        case Erase():
-            return Command("erase", to_msgpack(wish.key))
-        case Put():
-            return Command("put", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
-        case PutUnique():
-            return Command("put_unique", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
-        case Subtract():
-            return Command("subtract", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
-        case Add():
-            empty = _EMPTIES.get(wish.initial)
-            if empty is None:
-                raise StoreError(f"nothing can be added to a value of type {wish.initial.name.lower()}")
-            key, value = to_msgpack(wish.key), to_msgpack(wish.value)
-            return Command("add", key, value, wish.expiry_ns, empty=empty)
-    raise StoreError("that is no wish")  # `hear` lets nothing else pass
+
+_KINDS: dict[type, str] = {Put: "put", PutUnique: "put_unique", Subtract: "subtract", Add: "add"}

@@ -12,7 +12,7 @@ from hub.delivery import Role
 from hub.frame import Frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from peers.websocket.zeek import PATH
+from peers.websocket.zeek.codec import PATH
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket, frame, upgrade
 from tests.websocket.zeek.messages import count

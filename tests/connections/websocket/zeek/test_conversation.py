@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 from hub.batch import Batch
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.overflow import Overflow, QueueLimits
-from peers.websocket.zeek import PATH, client_name, zeek_form
+from peers.websocket.zeek.codec import PATH, client_name, zeek_form
 from peers.wire.hello import NAME_LIMIT_BYTES
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.fakes import publish

@@ -13,7 +13,7 @@ from websockets.frames import Opcode
 from hub.batch import Batch
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.values import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
-from peers.websocket.zeek import VERSION
+from peers.websocket.zeek.codec import VERSION
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.connections.websocket.zeek.sessions import Session, results, sessions, texts_of
 from tests.hubs.hub import Hub
