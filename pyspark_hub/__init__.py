@@ -79,13 +79,12 @@ else:
             Raises:
                 OptionError, ColumnError: It cannot be read so.
             """
-            from peers.spark.connector.batch import BatchReader, PushdownReader  # noqa: PLC0415 -- see above
+            from peers.spark.connector.batch import BatchReader  # noqa: PLC0415 -- see above
             from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
 
             options = read_source_options(self.options, streaming=False)
-            reader = PushdownReader if options.pushdown else BatchReader
-            return reader(checked_schema(schema, options.decode), options)
+            return BatchReader(checked_schema(schema, options.decode), options)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
             """Return what reads the journal as it grows; what cannot be read so, it says when it is asked.

@@ -11,77 +11,67 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from hub.topics import check_prefix
 from peers.cli.contexts import ContextName
 from peers.cli.flag_values import FlagError, check_count, check_positive
 from peers.cli.output import write_file
-from peers.cli.spark import MESSAGES, SPARK, Engine, check_folder, described, write_csv
-from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
-from peers.spark.connector.options import Access
+from peers.cli.spark import (
+    EXIT_INCOMPLETE,
+    MESSAGES,
+    Engine,
+    access_of,
+    check_folder,
+    described,
+    prefixes_of,
+    show_figures,
+    write_csv,
+)
+from peers.cli.texts import show
+from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile
+from peers.spark.archive_files import EVERYTHING, Selection
+from peers.spark.progress import JobProgress
+from peers.spark.report.findings import TRAFFIC_HEADS, figures_of, remarks, sheets, traffic_row
 from peers.spark.report.page import page
-from peers.spark.report.tables import sheets
-from peers.spark.report.words import TRAFFIC_HEADS, figures_of, remarks, traffic_row
-from peers.spark.routing.matcher import Way
-from peers.spark.selection import Selection
-from peers.spark.stopping import signals_told
-from peers.spark.summary import Figure, amount, columns, figures, rate, show, span
-from peers.transport.endpoints import Endpoint
+from peers.spark.session import check_packages
+from peers.spark.signals import stop_event
+from peers.spark.summary import amount, rate, span
 
 if TYPE_CHECKING:
-    from peers.spark.progress import JobProgress
-    from peers.spark.replaying.pace import Pace
-    from peers.spark.replaying.replay import Replayed
-    from peers.spark.replaying.windows import Extent
+    from peers.spark.replay import Pace, Replay
     from peers.spark.report.findings import Findings
-    from peers.spark.routing.matcher import Matcher, Totals
-    from peers.spark.routing.route import Routes
+    from peers.spark.route import Matcher, Totals
 
 
-EXIT_INCOMPLETE = 2
-"""The job ended before all was published."""
+_PACE = Group("Pace", sort_key=2)
 
-_WHAT = Group("Messages", sort_key=1)
-_HOW = Group("Pace", sort_key=2)
-
-
-def _help(text: str, group: Group, name: str | None = None) -> Parameter:
-    return Parameter(help=text, group=group, name=name, negative=())
+Start = Annotated[datetime | None, described("Not before this time; UTC unless it names a zone.", MESSAGES)]
+End = Annotated[datetime | None, described("Before this time.", MESSAGES)]
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class What:
-    """The options that say which messages are replayed."""
+    """Which messages are replayed."""
 
-    topics: Annotated[str | None, _help("Prefixes, separated by commas; all without it.", _WHAT)] = None
-    start: Annotated[datetime | None, _help("Not before this time; UTC unless it names a zone.", _WHAT)] = None
-    end: Annotated[datetime | None, _help("Before this time.", _WHAT)] = None
-    from_offset: Annotated[int, _help("Not before this offset: where a replay was broken off.", _WHAT)] = 0
-
-    def selection(self) -> Selection:
-        """Return the selection that the options make, without the offset.
-
-        Raises:
-            UsageError: They cannot mean anything together.
-        """
-        prefixes = () if self.topics is None else tuple(prefix.strip() for prefix in self.topics.split(","))
-        return Selection(tuple(map(check_prefix, prefixes)), self.start, self.end).check()
+    topics: Annotated[str | None, described("Prefixes, separated by commas; all without it.", MESSAGES)] = None
+    start: Start = None
+    end: End = None
+    from_offset: Annotated[int, described("Not before this offset: where a replay was broken off.", MESSAGES)] = 0
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class How:
-    """The options that say how fast messages are replayed."""
+    """How fast messages are replayed."""
 
-    speed: Annotated[float | None, _help("As recorded, by so much faster; 1 without any of these.", _HOW)] = None
-    full_speed: Annotated[bool, _help("As fast as the hub takes them.", _HOW)] = False
-    rate: Annotated[float | None, _help("So many messages a second, evenly.", _HOW)] = None
-    max_pause: Annotated[timedelta, _help("Longest pause with --speed: a night need not be sat through.", _HOW)] = (
-        timedelta(seconds=60)
-    )
+    speed: Annotated[float | None, described("As recorded, by so much faster; 1 without any of these.", _PACE)] = None
+    full_speed: Annotated[bool, described("As fast as the hub takes them.", _PACE)] = False
+    rate: Annotated[float | None, described("So many messages a second, evenly.", _PACE)] = None
+    max_pause: Annotated[
+        timedelta, described("Longest pause with --speed: a night need not be sat through.", _PACE)
+    ] = timedelta(seconds=60)
 
     def check(self) -> None:
-        """Check what can be checked before Java is started, which takes seconds.
+        """Check the options.
 
         Raises:
             FlagError: There are two paces, or one is none.
@@ -94,13 +84,10 @@ class How:
 
     def pace(self) -> Pace:
         """Return the pace."""
-        from peers.spark.replaying.pace import FullSpeed, Rate, Recorded  # noqa: PLC0415 -- numpy is part of an extra
+        from peers.spark.replay import Pace  # noqa: PLC0415 -- numpy is part of an extra
 
-        if self.full_speed:
-            return FullSpeed()
-        if self.rate is not None:
-            return Rate(self.rate)
-        return Recorded(self.speed or 1.0, self.max_pause.total_seconds())
+        speed = None if self.full_speed else self.speed or 1.0
+        return Pace(speed=speed, rate=self.rate, max_pause_s=self.max_pause.total_seconds())
 
 
 def replay(  # noqa: PLR0913 -- one group of flags each
@@ -111,7 +98,6 @@ def replay(  # noqa: PLR0913 -- one group of flags each
     context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
     what: What | None = None,
     how: How | None = None,
-    engine: Engine | None = None,
     token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
@@ -119,109 +105,80 @@ def replay(  # noqa: PLR0913 -- one group of flags each
 
     Exit code 2 if it is broken off; it tells from which offset to go on.
     """
-    what, how, files = what or What(), how or How(), tls or TlsFiles()
-    selection = what.selection()
+    what, how = what or What(), how or How()
+    prefixes = () if what.topics is None else prefixes_of(what.topics)
+    selection = Selection(prefixes, what.start, what.end).check()
     how.check()
-    token, token_path = text_or_path(token_file)
-    Endpoint.parse_remote(url)
+    access = access_of(url, token_file, tls)
     check_folder(archive)
-    _meet(Access(url, token, ca=files.ca, certificate=files.certificate, key=files.key, token_file=token_path))
-    with (engine or Engine()).running("replay") as job:
-        from peers.spark.replaying.replay import ReplayOrder  # noqa: PLC0415 -- Spark is loaded when a job runs
-        from peers.spark.replaying.replay import replay as run  # noqa: PLC0415 -- the same
+    check_packages("numpy", "pyarrow")
+    from peers.spark.replay import replay as run  # noqa: PLC0415 -- an extra
 
-        order = ReplayOrder(
-            url=url,
-            path=archive,
-            selection=selection,
+    with JobProgress() as progress, stop_event() as stop:
+        progress.step("publishing")
+        done = run(
+            access,
+            archive,
+            selection,
             from_offset=what.from_offset,
             pace=how.pace(),
-            token=token,
-            token_file=token_path,
-            ca=files.ca,
-            certificate=files.certificate,
-            key=files.key,
+            every=lambda done: _advance(progress, done),
+            stop=stop,
         )
-        with signals_told() as stop:
-            done = run(job, order, lambda published, extent: _advance(job.progress, published.next, extent), stop)
     _show(done)
     return EXIT_INCOMPLETE if done.ending else 0
 
 
-def _meet(access: Access) -> None:
-    """See to it that the hub is there before Java is started."""
-    from peers.spark.presence import check_connection  # noqa: PLC0415 -- a client; only where a job runs
-
-    check_connection(access)
+def _advance(progress: JobProgress, done: Replay) -> None:
+    progress.advance(done.next - done.first, done.last + 1 - done.first)
+    progress.poll()
 
 
-def _advance(progress: JobProgress, offset: int, extent: Extent) -> None:
-    progress.advance(offset - extent.first, extent.last + 1 - extent.first)
-
-
-def _show(done: Replayed) -> None:
-    published = done.published
-    rows: list[Figure] = [
-        ("published", "messages", amount(published.messages)),
-        ("published", "bytes", amount(published.bytes)),
-        ("refused by the hub", "messages", amount(published.refused + done.rejected)),
-        ("left out, no msgpack", "messages", amount(published.left_out)),
-        ("from", "offset", amount(done.extent.first)),
-        ("to", "offset", amount(published.next)),
-        ("elapsed", "s", f"{done.elapsed_s:.1f}"),
-        ("published", "messages/s", rate(published.messages, done.elapsed_s)),
-    ]
-    show(figures(rows))
+def _show(done: Replay) -> None:
+    show_figures(
+        [
+            ("published", "messages", amount(done.messages)),
+            ("published", "bytes", amount(done.bytes)),
+            ("refused by the hub", "messages", amount(done.rejected)),
+            ("left out, no msgpack", "messages", amount(done.skipped)),
+            ("from", "offset", amount(done.first)),
+            ("to", "offset", amount(done.next)),
+            ("elapsed", "s", f"{done.elapsed_s:.1f}"),
+            ("published", "messages/s", rate(done.messages, done.elapsed_s)),
+        ]
+    )
     if done.ending:
-        print(f"broken off: {done.ending}; go on with --from-offset {published.next}", file=sys.stderr)
+        print(f"broken off: {done.ending}; go on with --from-offset {done.next}", file=sys.stderr)
 
 
 _GAP = timedelta(minutes=1)
+_SHORTEST_GAP_US = 1_000
 
-_SHORTEST_US = 1_000
-"""The shortest bucket, and the shortest gap, that may be asked for."""
-
+# Most rows of a table on the terminal, and most columns of one of topics.
 _SHOWN_ROWS = 20
-"""Most rows of a table on the terminal."""
-
 _SHOWN_COLUMNS = 4
-"""Most columns of a table of topics: times are in the page and the CSV, a terminal is not as wide."""
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Selected:
-    """The options that say which messages of an archive are meant."""
+    """Which messages of an archive are reported."""
 
     prefix: Annotated[list[str] | None, described("Only topics with this prefix; repeatable.", MESSAGES)] = None
-    start: Annotated[datetime | None, described("Not before this time; UTC unless it names a zone.", MESSAGES)] = None
-    end: Annotated[datetime | None, described("Before this time.", MESSAGES)] = None
-
-    def selection(self) -> Selection:
-        """Return the selection that the options make.
-
-        Raises:
-            UsageError: They cannot mean anything together.
-        """
-        return Selection(tuple(self.prefix or ()), self.start, self.end).check()
+    start: Start = None
+    end: End = None
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class ReportOutput:
-    """The options that say what `hub spark report` gives, beside the tables."""
+    """What `hub spark report` writes, beside the tables."""
 
     html: Annotated[Path | None, described("Write a page with figures and drawings to this file.")] = None
     csv: Annotated[Path | None, described("Write CSV files to this folder: topics, roots, rates, gaps, offsets.")] = (
         None
     )
-    bucket: Annotated[
-        timedelta | None, described("Width of the buckets of rates, such as 1m; chosen by the time without it.")
-    ] = None
     gap: Annotated[timedelta, described("Report stretches longer than this without any message of a root.")] = _GAP
-    event_time: Annotated[
-        str, described("Field with the time of a message, to go by in place of the hub's.", MESSAGES)
-    ] = ""
     top: Annotated[int, described("Topics that are named as those with the most messages, and bytes.")] = 10
 
 
@@ -233,24 +190,18 @@ def report(
     engine: Engine | None = None,
 ) -> None:
     """Tell what an archive holds: who sent how much and when, gaps, absent offsets."""
-    output = output or ReportOutput()
-    selection = (selected or Selected()).selection()
-    bucket_us = None if output.bucket is None else _microseconds("--bucket", output.bucket)
-    gap_us = _microseconds("--gap", output.gap)
+    output, selected = output or ReportOutput(), selected or Selected()
+    selection = Selection(tuple(selected.prefix or ()), selected.start, selected.end).check()
+    gap_us = output.gap // timedelta(microseconds=1)
+    if gap_us < _SHORTEST_GAP_US:
+        raise FlagError(f"--gap: {span(_SHORTEST_GAP_US)} or more expected, {span(gap_us)} given")
     check_count("--top", output.top)
     check_folder(archive)
     with (engine or Engine()).running("report") as job:
         from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
 
         begun = time.monotonic()
-        questions = Questions(
-            selection=selection,
-            bucket_us=bucket_us,
-            gap_us=gap_us,
-            top=output.top,
-            all_topics=output.csv is not None,
-            event_time=output.event_time,
-        )
+        questions = Questions(selection=selection, gap_us=gap_us, top=output.top, all_topics=output.csv is not None)
         findings = survey(job.spark, archive, questions, job.progress)
     _show_findings(findings, time.monotonic() - begun)
     if output.html is not None:
@@ -260,36 +211,29 @@ def report(
             write_csv(output.csv / name, sheet.heads, sheet.rows)
 
 
-def _microseconds(option: str, length: timedelta) -> int:
-    length_us = length // timedelta(microseconds=1)
-    if length_us < _SHORTEST_US:
-        raise FlagError(f"{option}: {span(_SHORTEST_US)} or more expected, {span(length_us)} given")
-    return length_us
-
-
 def _show_findings(findings: Findings, elapsed_s: float) -> None:
     messages = findings.total.messages
     own = [("elapsed", "s", f"{elapsed_s:.1f}"), ("surveyed", "messages/s", rate(messages, elapsed_s))]
-    show(figures([*figures_of(findings), *own]))
-    for head, found in (("root", findings.talk.roots), ("topic", findings.talk.by_messages)):
+    show_figures([*figures_of(findings), *own])
+    for head, found in (("root", findings.roots), ("topic", findings.by_messages)):
+        print()
         rows = [traffic_row(traffic)[:_SHOWN_COLUMNS] for traffic in found[:_SHOWN_ROWS]]
-        show("", columns((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows))
+        show((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows)
         if len(found) > _SHOWN_ROWS:
-            show(f"and {len(found) - _SHOWN_ROWS:,} more")
+            print(f"and {len(found) - _SHOWN_ROWS:,} more")
     for remark in remarks(findings):
-        show(f"* {remark}")
+        print(f"* {remark}")
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class RouteOutput:
-    """The options that say what `hub spark route` gives, beside the table."""
+    """What `hub spark route` writes, beside the table."""
 
     counts: Annotated[Path | None, described("Write messages and bytes of each subscriber to this CSV file.")] = None
     deliveries: Annotated[
         str | None, described("Write who gets each message to this new folder, as Parquet: offset, subscribers.")
     ] = None
-    pairs: Annotated[bool, described("Deliveries are one row each: offset, subscriber.")] = False
     top: Annotated[int, described("Subscribers in the table, those with the most messages.")] = 20
 
 
@@ -299,62 +243,55 @@ def route(
     /,
     output: RouteOutput | None = None,
     engine: Engine | None = None,
-    *,
-    way: Annotated[Way, described("Match topics, or explode messages; auto looks which is cheaper.", SPARK)] = Way.AUTO,
 ) -> None:
     """Tell which subscriber would get which message of an archive, by the hub's own matching.
 
     SUBSCRIPTIONS is CSV with the header name,prefix or NDJSON with these fields. A subscriber may have several prefixes
     and gets each message once. In deliveries, subscribers are numbers; _subscribers in their folder has the names.
     """
-    from peers.spark.routing.matcher import Matcher  # noqa: PLC0415 -- Spark is loaded when a job runs
-    from peers.spark.routing.subscriptions import read_subscriptions  # noqa: PLC0415 -- the same
+    check_packages("numpy", "pyarrow")
+    from peers.spark.route import Matcher, count, read_subscriptions, write_deliveries  # noqa: PLC0415 -- an extra
 
     output = output or RouteOutput()
-    if output.pairs and output.deliveries is None:
-        raise FlagError("--pairs: --deliveries is needed, too")
     matcher = Matcher(read_subscriptions(subscriptions))
     check_folder(archive)
     with (engine or Engine()).running("route") as job:
-        from peers.spark.archive_files import read_archive  # noqa: PLC0415 -- the same
-        from peers.spark.routing.route import route as matched  # noqa: PLC0415 -- the same
-        from peers.spark.routing.route import write_deliveries  # noqa: PLC0415 -- the same
+        from peers.spark.scan import Scan  # noqa: PLC0415 -- Spark is loaded when a job runs
 
         begun = time.monotonic()
-        job.progress.tell("matching topics")
-        read = read_archive(job.spark, archive)
-        job.size_shuffles(read)
-        routes = matched(read, matcher, way)
-        job.progress.tell("counting")
-        totals, messages = routes.totals()
+        job.progress.step("counting")
+        scan = Scan(job.spark, archive, EVERYTHING)
+        totals = count(scan, matcher)
         if output.deliveries is not None:
-            job.progress.tell("writing deliveries")
-            write_deliveries(routes, output.deliveries, pairs=output.pairs)
-    _show_routes(routes, totals, messages, time.monotonic() - begun)
+            job.progress.step("writing deliveries")
+            write_deliveries(scan, matcher, output.deliveries)
+    _show_routes(matcher, totals, time.monotonic() - begun)
     _show_subscribers(matcher, totals, output.top)
     if output.counts is not None:
         numbered = zip(range(len(matcher.names)), matcher.names, totals.messages, totals.bytes, strict=True)
         write_csv(output.counts, ("number", "name", "messages", "bytes"), numbered)
 
 
-def _show_routes(routes: Routes, totals: Totals, messages: int, elapsed_s: float) -> None:
-    rows: list[Figure] = [
-        ("messages", "messages", amount(messages)),
-        ("wanted by nobody", "messages", amount(messages - totals.wanted)),
-        ("deliveries", "deliveries", amount(totals.delivered)),
-        ("delivered", "bytes", amount(sum(totals.bytes))),
-        ("subscribers", "subscribers", amount(len(routes.matcher.names))),
-        ("prefixes", "prefixes", amount(len(routes.matcher.prefixes))),
-        ("way", "", routes.way),
-        ("elapsed", "s", f"{elapsed_s:.1f}"),
-        ("matched", "messages/s", rate(messages, elapsed_s)),
-    ]
-    show(figures(rows), "")
+def _show_routes(matcher: Matcher, totals: Totals, elapsed_s: float) -> None:
+    messages = totals.all_messages
+    show_figures(
+        [
+            ("messages", "messages", amount(messages)),
+            ("wanted by nobody", "messages", amount(messages - totals.wanted)),
+            ("deliveries", "deliveries", amount(totals.delivered)),
+            ("delivered", "bytes", amount(sum(totals.bytes))),
+            ("subscribers", "subscribers", amount(len(matcher.names))),
+            ("prefixes", "prefixes", amount(len(matcher.prefixes))),
+            ("elapsed", "s", f"{elapsed_s:.1f}"),
+            ("matched", "messages/s", rate(messages, elapsed_s)),
+        ]
+    )
+    print()
 
 
 def _show_subscribers(matcher: Matcher, totals: Totals, top: int) -> None:
     most = sorted(range(len(matcher.names)), key=lambda number: (-totals.messages[number], matcher.names[number]))
     rows = [(matcher.names[n], amount(totals.messages[n]), amount(totals.bytes[n])) for n in most[: max(0, top)]]
-    show(columns(("subscriber", "messages", "bytes"), rows))
+    show(("subscriber", "messages", "bytes"), rows)
     if len(most) > len(rows):
-        show(f"and {len(most) - len(rows):,} more")
+        print(f"and {len(most) - len(rows):,} more")

@@ -1,10 +1,4 @@
-"""The hub's data on Apache Spark: a session, archives as DataFrames, and the jobs behind `hub spark`.
+"""Spark: the source and sink `format("hub")`, archives of a journal, and the jobs of `hub spark`.
 
-```
-cli/spark ──▶ report, routing ──▶ archive_files          what is asked, and of what
-    └───────▶ session ──▶ java, package, progress        where it runs
-```
-
-pyspark is an extra (`spark`) and heavy: nothing outside this package and `peers.cli.spark` imports it, and
-the modules that the command line loads at once (`session`, `package`, `progress`, `summary`) do so only when called.
+pyspark is an extra (`spark`) and heavy: only this package and `peers.cli.spark` import it, when a job runs.
 """

@@ -1,10 +1,7 @@
 """The zip of this project's own code, for the executors of a cluster (`--py-files`).
 
-It holds the Python sources of `hub`, `peers` and `pyspark_hub`. Compiled twins cannot be loaded from a zip: executors
-run the pure modules. What the project depends on (pyarrow, pandas, msgpack, msgspec, pygtrie ...) is not in it: the
-Python of the executors must have it.
-
-Invariant: the same sources make the same bytes. Cost: tens of milliseconds.
+It holds the Python sources: compiled twins cannot be loaded from a zip. The dependencies (pyarrow, pandas, msgpack,
+msgspec, pygtrie ...) must be installed in the Python of the executors. The same sources make the same bytes.
 """
 
 from __future__ import annotations
@@ -16,19 +13,14 @@ from pathlib import Path
 
 from hub.errors import UsageError
 
-__all__ = ["PACKAGES", "write_package"]
+_PACKAGES = ("hub", "peers", "pyspark_hub")
 
-PACKAGES = ("hub", "peers", "pyspark_hub")
-
-_LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""The oldest date that a zip can hold: what stands in it does not depend on when it was made."""
+# The oldest date that a zip can hold: the bytes do not depend on when it was made.
+_DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(path: Path) -> int:
-    """Write the zip to `path`.
-
-    Returns:
-        How many files are in it.
+    """Write the zip; return how many files it has.
 
     Raises:
         UsageError: It cannot be written there.
@@ -37,7 +29,7 @@ def write_package(path: Path) -> int:
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
             for name, source in _sources():
-                package.writestr(zipfile.ZipInfo(name, _LONG_AGO), source.read_bytes(), zipfile.ZIP_DEFLATED)
+                package.writestr(zipfile.ZipInfo(name, _DATE), source.read_bytes(), zipfile.ZIP_DEFLATED)
                 count += 1
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
@@ -45,8 +37,8 @@ def write_package(path: Path) -> int:
 
 
 def _sources() -> Iterator[tuple[str, Path]]:
-    """Each file's name in the zip, and where it is."""
-    for package in PACKAGES:
+    """Yield the name in the zip and the path of each file."""
+    for package in _PACKAGES:
         found = importlib.util.find_spec(package)
         for folder in found.submodule_search_locations or () if found is not None else ():
             root = Path(folder)

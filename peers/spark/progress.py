@@ -1,10 +1,7 @@
-"""`JobProgress`: a bar on standard error while Spark works, where that is a terminal.
+"""`JobProgress`: a progress bar on standard error while a job works, where that is a terminal.
 
-Spark says which stages are running and how many of their tasks are done; a thread asks it five times a second. A step
-that knows better how far it is (a stream that counts offsets) says so with `advance`, and is believed.
-
-Owner of the state: the command that made it; the thread only reads what it was given. Cost: nothing where standard
-error is no terminal, else about 2 ms of the driver five times a second.
+A thread asks Spark five times a second how many tasks of the running stages are done. A step that counts by itself
+calls `advance`, and then Spark is not asked.
 """
 
 from __future__ import annotations
@@ -13,52 +10,26 @@ import sys
 import threading
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from peers.spark.failure import spark_errors
-
 if TYPE_CHECKING:
-    from pyspark.core.status import SparkStageInfo
-
-__all__ = ["JobProgress", "Tracker", "tasks"]
+    from pyspark.core.status import StatusTracker
 
 _UPDATE_S = 0.2
 
 
-class Tracker(Protocol):
-    """What is needed of Spark's `StatusTracker`."""
-
-    def getActiveStageIds(self) -> list[int]:  # noqa: N802 -- Spark's name
-        """Return the stages that are running."""
-
-    def getStageInfo(self, stageId: int) -> SparkStageInfo | None:  # noqa: N802, N803 -- Spark's names
-        """Return how far a stage is."""
-
-
-def tasks(tracker: Tracker) -> tuple[int, int]:
-    """Return how many tasks of the running stages are done, and how many there are."""
-    done = total = 0
-    for number in tracker.getActiveStageIds():
-        stage = tracker.getStageInfo(number)
-        if stage is not None:  # it has just ended
-            done += stage.numCompletedTasks
-            total += stage.numTasks
-    return done, total
-
-
 class JobProgress:
-    """How far a job is; to be used as a context, at whose end the bar is wiped out.
+    """How far a job is; a context, at whose end the bar is removed.
 
     Args:
-        shown: Whether to show it at all.
-        console: Where to; standard error without it, and only if that is a terminal.
+        console: Standard error without it. Nothing is drawn, or asked of Spark, where it is no terminal.
     """
 
-    def __init__(self, *, shown: bool = True, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         console = console or Console(file=sys.stderr)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
@@ -70,11 +41,11 @@ class JobProgress:
             redirect_stdout=False,
             redirect_stderr=False,
             auto_refresh=False,
-            disable=not (shown and console.is_terminal),
+            disable=not console.is_terminal,
         )
         self._task = self._bar.add_task("", total=None)
-        self._tracker: Tracker | None = None
-        self._told = False
+        self._tracker: StatusTracker | None = None
+        self._counts_itself = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
 
@@ -90,34 +61,36 @@ class JobProgress:
             self._thread.join()
         self._bar.stop()
 
-    def tell(self, what: str) -> None:
-        """A step of that name begins."""
-        self._told = False
-        self._bar.reset(self._task, description=what, total=None)
+    def step(self, name: str) -> None:
+        """Begin a step."""
+        self._counts_itself = False
+        self._bar.reset(self._task, description=name, total=None)
 
     def warn(self, text: str) -> None:
-        """Say something that does not vanish with the bar."""
+        """Print a warning that does not vanish with the bar."""
         self._bar.console.print(Text(f"hub: {text}"), soft_wrap=True)
 
-    def watch(self, tracker: Tracker | None) -> None:
-        """Show the tasks that this tracker tells of; None before the session that it belongs to ends."""
+    def watch(self, tracker: StatusTracker | None) -> None:
+        """Show the tasks of a session; None before it ends."""
         self._tracker = tracker
 
     def advance(self, completed: float, total: float | None = None) -> None:
-        """The step itself says how far it is: what Spark's tasks say is not shown until the next step."""
-        self._told = True
+        """Show how far the step is, until the next step."""
+        self._counts_itself = True
         self._bar.update(self._task, completed=completed, total=total)
 
     def poll(self) -> None:
-        """Ask once, and draw."""
+        """Ask Spark once, and draw."""
         tracker = self._tracker
-        if tracker is not None and not self._told:
-            done, total = tasks(tracker)
+        if tracker is not None and not self._counts_itself:
+            found = (tracker.getStageInfo(number) for number in tracker.getActiveStageIds())
+            stages = [stage for stage in found if stage is not None]  # None: it has just ended
+            done, total = sum(stage.numCompletedTasks for stage in stages), sum(stage.numTasks for stage in stages)
             self._bar.update(self._task, completed=done, total=total or None)
         self._bar.refresh()
 
     def _run(self) -> None:
         while not self._over.wait(_UPDATE_S):
-            # A session that is just ending cannot be asked; its end is told elsewhere.
-            with suppress(OSError, *spark_errors()):
+            # A session that is just ending cannot be asked: py4j raises all sorts.
+            with suppress(Exception):
                 self.poll()

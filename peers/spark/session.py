@@ -1,22 +1,22 @@
-"""A Spark session with the settings that the hub's jobs need, and the context that a command runs in.
+"""A Spark session with the settings that the jobs need, and the context that a command runs in.
 
 ```
-with running_job(SessionSettings(master="local[*]")) as job:      a bar from the first moment on, and errors that
-    frame = read_archive(job.spark, path)                          people can read; the session is stopped at the end
-    job.progress.tell("counting")
+with running_job(SessionSettings(master="local[*]")) as job:      a progress bar, errors of one line;
+    job.progress.step("counting")                                  the session is stopped at the end
+    job.spark.range(10).count()
 ```
 
-What is set, and why, stands at `session_conf`. Under `spark-submit`, and where a session exists already, its master,
-memory and logs are its owner's; only what the jobs rely on (UTC, microseconds) is set.
-
-Owner of the state: Spark keeps one session a process. Cost: a local session takes 3 to 6 s to start, most of it Java's.
-Not here: what is done with the session.
+Under `spark-submit`, and where a session exists already, its master, memory and logs stay as they are; only the
+settings of `_SQL` are set. A local session takes 3 to 6 s to start.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
+import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,54 +25,39 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
-from peers.spark.ending import held_back, orderly_ends
-from peers.spark.failure import JobFailedError, cause_of, last_words, spark_errors
-from peers.spark.java import SparkUnavailableError, check_java
+from hub.errors import HubError, UsageError
 from peers.spark.package import write_package
 from peers.spark.progress import JobProgress
+from peers.spark.signals import held_back, orderly_ends
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-__all__ = [
-    "SHUFFLE_BYTES",
-    "SHUFFLE_LIMIT",
-    "Job",
-    "SessionSettings",
-    "open_session",
-    "resolved_master",
-    "running_job",
-    "session_conf",
-    "shuffle_partitions",
-]
+    from pyspark.sql import SparkSession
 
 _LOOPBACK = "127.0.0.1"
-
-_TRIES = 4
-"""How often a task is tried before its job fails: what Spark does on clusters; a plain `local[N]` tries once."""
-
-SHUFFLE_BYTES = 32 * 1024 * 1024
-"""Of Parquet that is read, for each task behind a shuffle. The jobs shuffle sums, which are smaller by far; each task
-costs some ms, on a cluster some ten."""
-
-SHUFFLE_LIMIT = 10_000
-"""Tasks: 320 GB of Parquet. Beyond it, tasks are larger."""
-
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
-
 _LOCAL = re.compile(r"local(?:\[(\*|[0-9]+)\])?")
 _ANY_LOCAL = re.compile(r"local(?:\[.*\])?")
 
+# How often a task is tried before its job fails: as on clusters; a plain `local[N]` tries once.
+_TRIES = 4
+
+# The jobs rely on these; they can be set on a running session.
 _SQL = {
     "spark.sql.session.timeZone": "UTC",  # else the dates of partitions follow the zone of the machine
-    "spark.sql.python.filterPushdown.enabled": "true",  # else the hub sends what a filter then throws away
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # else INT96, which other tools refuse
 }
-"""What the jobs rely on; can be set on a session that runs."""
 
 _QUIET = {
     "spark.ui.showConsoleProgress": "false",  # it would draw into our own bar
     "spark.log.level": "ERROR",
+}
+
+_CHECKPOINTING = "org.apache.spark.sql.execution.streaming.checkpointing"
+
+# For checkpoints on a local disk, where archives are. Spark's own choice, by way of Hadoop's FileContext, takes 30 to
+# 45 ms more for each of the two files of a micro-batch, to refuse a file that exists; the archive's lock does that.
+_CHEAP_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_CHECKPOINTING}.FileSystemBasedCheckpointFileManager"
 }
 
 _LOOPBACK_ONLY = {
@@ -87,40 +72,17 @@ class SessionSettings:
     """Where a job runs, and with what."""
 
     name: str = "topichub"
-    """How it is called on a cluster's pages."""
+    """Shown on a cluster's pages."""
     master: str = "local[*]"
-    """A master URL of Spark."""
-    driver_memory: str = "1g"
-    """Java heap of the driver, which in local mode is all there is; in Java's notation."""
-    shuffle_partitions: int = 0
-    """Tasks behind a shuffle; with 0, jobs that know what they read size it by that (`Job.size_shuffles`), others have
-    twice the cores in local mode and Spark's own default on a cluster."""
     conf: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark; they win."""
 
 
 class Job(NamedTuple):
-    """What a command works with."""
+    """What a job works with."""
 
     spark: SparkSession
     progress: JobProgress
-    sizes: bool = False
-    """Whether it may say how many tasks a shuffle has: the session is its own, and nobody else has said it."""
-
-    def size_shuffles(self, frame: DataFrame) -> None:
-        """Have as many tasks behind a shuffle as what is to be read asks for."""
-        if self.sizes:
-            self.spark.conf.set(_SHUFFLE_PARTITIONS, str(shuffle_partitions(_size_bytes(frame))))
-
-
-def shuffle_partitions(size_bytes: int) -> int:
-    """Return how many tasks there should be behind a shuffle of what so many bytes of Parquet hold."""
-    return max(1, min(-(-size_bytes // SHUFFLE_BYTES), SHUFFLE_LIMIT))
-
-
-def _size_bytes(frame: DataFrame) -> int:
-    """Return how large Spark takes what is to be read for: the sizes of its files."""
-    return int(str(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes()))  # noqa: SLF001 -- no other door
 
 
 def resolved_master(master: str) -> str:
@@ -130,84 +92,68 @@ def resolved_master(master: str) -> str:
 
 
 def session_conf(settings: SessionSettings, cores: int) -> dict[str, str]:
-    """Return the settings of Spark for a session that is to be started.
-
-    Args:
-        settings: What was asked for.
-        cores: CPUs of this machine.
-    """
+    """Return the settings of Spark for a new session on a machine with so many CPUs."""
     master = resolved_master(settings.master)
-    conf = {"spark.master": master, "spark.app.name": settings.name, "spark.driver.memory": settings.driver_memory}
-    conf |= _SQL | _QUIET
+    conf = {"spark.master": master, "spark.app.name": settings.name} | _SQL | _QUIET | _CHEAP_CHECKPOINTS
     if _is_local(master):
-        conf |= _LOOPBACK_ONLY | _of_cores(_cores_of(master, cores))
-    if settings.shuffle_partitions:
-        conf[_SHUFFLE_PARTITIONS] = str(settings.shuffle_partitions)
+        found = re.match(r"local\[(\d+)", master)
+        cores = int(found[1]) if found else cores
+        conf |= _LOOPBACK_ONLY
+        conf[_SHUFFLE_PARTITIONS] = str(2 * cores)  # else 200
+        conf["spark.sql.files.minPartitionNum"] = str(4 * cores)  # else one a core, and all wait for the slowest
     return conf | dict(settings.conf)
-
-
-def _of_cores(cores: int) -> dict[str, str]:
-    """Return what Spark's defaults make too large and too small for one machine."""
-    return {
-        _SHUFFLE_PARTITIONS: str(2 * cores),  # else 200
-        "spark.sql.files.minPartitionNum": str(4 * cores),  # else one a core, and the slowest keeps the others waiting
-    }
 
 
 def _is_local(master: str) -> bool:
     return _ANY_LOCAL.fullmatch(master) is not None
 
 
-def _cores_of(master: str, cores: int) -> int:
-    found = re.match(r"local\[(\d+)", master)
-    return int(found[1]) if found else cores
-
-
 def open_session(settings: SessionSettings | None = None, log: IO[bytes] | None = None) -> SparkSession:
-    """Start a session, or take the one that runs.
+    """Start a session, or take the running one.
 
     Args:
-        settings: Of a session that is to be started; one that runs is only given `_SQL`.
-        log: Where Java's standard error goes, and that of the Python workers; to ours without it.
+        settings: Of a new session.
+        log: Receives the standard error of Java and of the Python workers; ours without it.
 
     Raises:
         SparkUnavailableError: pyspark, pyarrow, pandas or Java are missing or too old.
         JobFailedError: It does not start.
     """
-    spark = _running() or _opened(settings or SessionSettings(), log)
+    spark = _running() or _started(settings or SessionSettings(), log)
     for key, value in _SQL.items():
         spark.conf.set(key, value)
     return spark
 
 
-def _running() -> SparkSession | None:
-    """Return the session that runs, if there is one.
+def check_packages(*names: str) -> None:
+    """Check that packages of the extra are installed.
 
     Raises:
-        SparkUnavailableError: A package is missing.
+        SparkUnavailableError: One is missing.
     """
-    try:
-        import pandas  # noqa: F401, ICN001, PLC0415 -- an extra
-        import pyarrow  # noqa: F401, ICN001, PLC0415 -- the same
-        from pyspark.sql import SparkSession  # noqa: PLC0415 -- the same
-    except ImportError as error:
-        raise SparkUnavailableError(
-            f"hub spark needs {error.name}, which is not installed: pip install '.[spark]'"
-        ) from error
+    for name in names:
+        if importlib.util.find_spec(name) is None:
+            raise SparkUnavailableError(f"hub spark needs {name}, which is not installed: pip install '.[spark]'")
+
+
+def _running() -> SparkSession | None:
+    check_packages("pyspark", "pyarrow", "pandas")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- heavy, and an extra
+
     return SparkSession.getActiveSession()
 
 
-def _submitted() -> bool:
+def _is_submitted() -> bool:
     """Whether spark-submit has started Java, so that its flags rule."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def _opened(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
+def _started(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
     from pyspark import SparkConf, SparkContext  # noqa: PLC0415 -- heavy, and an extra
     from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 -- the same
     from pyspark.sql import SparkSession  # noqa: PLC0415 -- the same
 
-    if _submitted():
+    if _is_submitted():
         return SparkSession.builder.config(map={"spark.app.name": settings.name, **settings.conf}).getOrCreate()
     check_java()
     if _is_local(settings.master):
@@ -225,90 +171,177 @@ def _opened(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
 
 
 @contextmanager
-def running_job(settings: SessionSettings, *, shown: bool = True, verbose: bool = False) -> Iterator[Job]:
-    """Run the block with a session and a bar; stop the session at its end, unless it was there before.
+def running_job(settings: SessionSettings) -> Iterator[Job]:
+    """Run the block with a session and a progress bar; stop the session at its end, unless it ran before.
 
-    On a cluster, the executors are sent this project's code. What Java and the workers write to standard error goes to
-    a file, which is deleted unless the job fails.
-
-    Args:
-        settings: Of the session.
-        verbose: Whether to show that file on standard error in place of keeping it.
-        shown: Whether to show a bar, where standard error is a terminal.
+    On a cluster, the executors receive this project's code. The standard error of Java and the workers goes to a file,
+    which is deleted unless the job fails.
 
     Raises:
         SparkUnavailableError: pyspark, pyarrow, pandas or Java are missing or too old.
-        JobFailedError: The session does not start, or Spark gave up on the block's work.
+        JobFailedError: The session does not start, or Spark gave up on the work of the block.
     """
     before = _running()
     with (
         orderly_ends(),
-        JobProgress(shown=shown) as progress,
+        JobProgress() as progress,
         tempfile.TemporaryDirectory(prefix="topichub-") as folder,
     ):
-        progress.tell("starting Spark")
-        with _kept_on_failure(verbose=verbose) as log:
-            spark = open_session(_shipped(_housed(settings, Path(folder)), Path(folder)), log)
+        progress.step("starting Spark")
+        with _log_of_failures() as log:
+            spark = open_session(_with_folders(settings, Path(folder)), log)
             progress.watch(spark.sparkContext.statusTracker())
             try:
-                yield Job(spark, progress, sizes=before is None and not _says_shuffles(settings))
+                yield Job(spark, progress)
             finally:
                 progress.watch(None)
                 if before is None:
                     spark.stop()
 
 
-def _says_shuffles(settings: SessionSettings) -> bool:
-    return bool(settings.shuffle_partitions) or _SHUFFLE_PARTITIONS in settings.conf
-
-
-def _housed(settings: SessionSettings, folder: Path) -> SessionSettings:
-    """Return the settings with a folder for the tables of this Spark.
-
-    Jobs have none; but Spark makes one where the user stands, and leaves it there.
-    """
-    return replace(settings, conf={"spark.sql.warehouse.dir": str(folder / "warehouse"), **settings.conf})
-
-
-def _shipped(settings: SessionSettings, folder: Path) -> SessionSettings:
-    """Return the settings with this project's code for the executors, where these are other machines."""
+def _with_folders(settings: SessionSettings, folder: Path) -> SessionSettings:
+    """Return the settings with a folder for tables, and this project's code where executors are on other machines."""
+    # Jobs have no tables; but Spark makes a folder for them in the working directory, and leaves it there.
+    made = {"spark.sql.warehouse.dir": str(folder / "warehouse")}
     key = "spark.submit.pyFiles"
-    if _is_local(settings.master) or key in settings.conf or _submitted():
-        return settings
-    package = folder / "topichub.zip"
-    write_package(package)
-    return replace(settings, conf={key: str(package), **settings.conf})
-
-
-def _is_interrupted(error: BaseException | None) -> bool:
-    """Whether a failure is what an interrupt became: on the way out of a call that it broke, pyspark calls Java."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__context__
-    return error is not None
+    if not (_is_local(settings.master) or key in settings.conf or _is_submitted()):
+        package = folder / "topichub.zip"
+        write_package(package)
+        made[key] = str(package)
+    return replace(settings, conf=made | dict(settings.conf))
 
 
 @contextmanager
-def _kept_on_failure(*, verbose: bool) -> Iterator[IO[bytes]]:
-    """Yield a file that is deleted unless Spark fails; its failures become errors of ours that name the file.
-
-    Args:
-        verbose: Whether it is shown in place of being kept, with what Spark raised.
-    """
+def _log_of_failures() -> Iterator[IO[bytes]]:
+    """Yield a file that is deleted unless Spark fails; its errors become a `JobFailedError` that names the file."""
     failures: tuple[type[Exception], ...] = (JobFailedError, *spark_errors())
     with tempfile.NamedTemporaryFile(prefix="topichub-spark-", suffix=".log", delete=False) as log:
-        path = Path(log.name)
         keep = False
         try:
             yield log
         except failures as error:
             if _is_interrupted(error):
                 raise KeyboardInterrupt from error
-            said = str(error) if isinstance(error, JobFailedError) else cause_of(error)
-            if verbose:
-                sys.stderr.write(f"{path.read_text(errors='replace')}\n{error}\n")
-                raise JobFailedError(said) from error
             keep = True
-            raise JobFailedError(f"{said} (what Spark said is in {path})") from error
+            said = str(error) if isinstance(error, JobFailedError) else cause_of(error)
+            raise JobFailedError(f"{said} (what Spark said is in {log.name})") from error
         finally:
             if not keep:
-                path.unlink()
+                Path(log.name).unlink()
+
+
+def _is_interrupted(error: BaseException | None) -> bool:
+    """Whether an interrupt became this failure: on the way out of a broken call, pyspark calls Java."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None
+
+
+# Errors of Spark, in one line: without Java's stack and the tracebacks of workers.
+
+_TRACEBACK = "Traceback (most recent call last):"
+_CLASS = re.compile(r'^(?:Exception in thread "\w+" )?(?:[\w$]+\.)+[\w$]+: ')
+_CAUSED_BY = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
+_CONDITION = re.compile(r"^\[[A-Z0-9_.]+\] ")
+_SQLSTATE = re.compile(r"\s*SQLSTATE: \w+\s*$")
+_NOISE = re.compile(r"WARNING|Using Spark|Setting |To adjust|\s+at |[0-9/]+ [0-9:]+ (?:WARN|INFO)")
+
+
+class JobFailedError(HubError):
+    """Spark gave up on a job; the text is the cause."""
+
+
+def spark_errors() -> tuple[type[Exception], ...]:
+    """Return what Spark raises; pyspark must be installed."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415 -- part of the extra
+    from pyspark.errors import PySparkException  # noqa: PLC0415 -- the same
+
+    return (PySparkException, Py4JError)
+
+
+def cause_of(error: Exception) -> str:
+    """Return the cause in one line: the error of a worker, else Java's first error and its last cause."""
+    text = str(error)
+    if _TRACEBACK in text:
+        return _raised(text)
+    lines = [line for line in text.splitlines() if line.strip()]
+    if len(lines) > 1 and lines[0].startswith("An error occurred while calling"):
+        lines = lines[1:]  # py4j's own words
+    first = _plain(lines[0].removeprefix(": ")) if lines else type(error).__name__
+    causes = _CAUSED_BY.findall(text)
+    last = _plain(causes[-1]) if causes else first
+    return first if last in first else f"{first.rstrip('.')}: {last}"
+
+
+def _raised(text: str) -> str:
+    """Return the last line of the last traceback, which names the exception."""
+    *_, traceback = text.split(_TRACEBACK)
+    lines = [line for line in traceback.splitlines() if line.strip() and not line.startswith((" ", "\t"))]
+    return _CLASS.sub("", lines[0]) if lines else "a Python worker failed"
+
+
+def _plain(line: str) -> str:
+    line = _CLASS.sub("", line.strip())
+    return _SQLSTATE.sub("", _CONDITION.sub("", line))
+
+
+def last_words(log: str) -> str:
+    """Return why Java did not start, from its log; empty if the log does not say."""
+    return next((_plain(line) for line in log.splitlines() if line.strip() and not _NOISE.match(line)), "")
+
+
+# Java: Spark looks for it in JAVA_HOME, then in PATH, and says little where there is none or an old one.
+
+_JAVA_LEAST = 17
+_JAVA_S = 60.0
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_REMEDY = f"install one (Debian, Ubuntu: apt-get install openjdk-{_JAVA_LEAST}-jre-headless) or point JAVA_HOME at one"
+
+
+class SparkUnavailableError(UsageError):
+    """Spark lacks a package or Java; the text says which, and how to get it."""
+
+
+def check_java(environment: Mapping[str, str] = os.environ) -> int:
+    """Return the major version of the Java that Spark would start.
+
+    Args:
+        environment: With `JAVA_HOME` and `PATH`.
+
+    Raises:
+        SparkUnavailableError: There is none, it does not run, or it is too old.
+    """
+    java = java_path(environment)
+    try:
+        done = subprocess.run(  # noqa: S603 -- the program that Spark will start, without input
+            [java, "-version"], capture_output=True, text=True, timeout=_JAVA_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        text = f"Spark needs Java {_JAVA_LEAST} or newer, {java} does not run: {_REMEDY}"
+        raise SparkUnavailableError(text) from error
+    found = java_version(done.stderr)
+    if found < _JAVA_LEAST:
+        shown = f"is Java {found}" if found else "is of no version that it would tell"
+        raise SparkUnavailableError(f"Spark needs Java {_JAVA_LEAST} or newer, {java} {shown}: {_REMEDY}")
+    return found
+
+
+def java_version(text: str) -> int:
+    """Return the major version in the output of `java -version`, 0 if there is none; Java 8 calls itself 1.8."""
+    found = _VERSION.search(text)
+    return int(found[1]) if found else 0
+
+
+def java_path(environment: Mapping[str, str]) -> str:
+    """Return the path of the Java that Spark would start.
+
+    Raises:
+        SparkUnavailableError: There is none.
+    """
+    home = environment.get("JAVA_HOME")
+    if home:
+        return str(Path(home) / "bin" / "java")
+    java = shutil.which("java", path=environment.get("PATH"))
+    if java is None:
+        raise SparkUnavailableError(f"Spark needs Java {_JAVA_LEAST} or newer, there is no Java here: {_REMEDY}")
+    return java

@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from peers.spark.archive_files import EVERYTHING, Selection, files_of
+from peers.spark.archiving.state import EVENT_TIME
+from peers.spark.scan import Reading
 
 NOON_US = int(datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()) * 1_000_000
 
@@ -25,8 +29,6 @@ SCHEMA = pa.schema(
 
 
 class Archived(NamedTuple):
-    """A message of an archive."""
-
     offset: int
     time_us: int
     topic: str
@@ -34,7 +36,6 @@ class Archived(NamedTuple):
 
 
 def archived(topics: Iterable[str], *, first: int = 0, step_us: int = 1_000_000) -> list[Archived]:
-    """One message for each topic, a second apart, from noon on."""
     return [
         Archived(first + number, NOON_US + number * step_us, topic, msgpack.packb({"number": number}))
         for number, topic in enumerate(topics)
@@ -42,12 +43,10 @@ def archived(topics: Iterable[str], *, first: int = 0, step_us: int = 1_000_000)
 
 
 def root_of(topic: str) -> str:
-    """The first component."""
     return topic.removeprefix("/").partition("/")[0]
 
 
 def write_archive(path: Path, messages: Iterable[Archived], batch: int = 0) -> Path:
-    """Write an archive, or a further batch of one, as the layout says."""
     folders: dict[str, list[Archived]] = defaultdict(list)
     for message in messages:
         day = datetime.fromtimestamp(message.time_us // 1_000_000, UTC).date()
@@ -61,11 +60,21 @@ def write_archive(path: Path, messages: Iterable[Archived], batch: int = 0) -> P
 
 
 def table_of(rows: list[Archived]) -> pa.Table:
-    """The columns of a file."""
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=SCHEMA)
 
 
 def write_part(path: Path, table: pa.Table) -> None:
-    """Write one file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path, compression="zstd")
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    rows = [row for file in files_of(str(path)) for row in pq.ParquetFile(file).read().to_pylist()]
+    return sorted(rows, key=lambda row: int(row["offset"]))
+
+
+def offsets_of(path: Path, selection: Selection = EVERYTHING) -> list[int]:
+    files = files_of(str(path), selection)
+    is_dated = any(EVENT_TIME in pq.read_schema(file).names for file in files)
+    reading = Reading(selection, "value", is_dated, frozenset({"offsets"}))
+    return sorted(offset for batch in reading.batches(files) for offset in batch.offsets.tolist())

@@ -34,12 +34,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The session."""
     settings = SessionSettings(
         name="tests",
         master="local[2]",
-        shuffle_partitions=2,
-        conf=QUICK_CONF,
+        conf={"spark.sql.shuffle.partitions": "2", **QUICK_CONF},
     )
     server = Server("workers")
     with pytest.MonkeyPatch.context() as patch:

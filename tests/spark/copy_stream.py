@@ -15,7 +15,6 @@ from tests.spark.quick import QUICK_CONF
 
 
 def main() -> None:
-    """Copy what is there, then end."""
     url, checkpoint, offsets = sys.argv[1:]
     spark = open_session(SessionSettings(name="copy", master="local[2]", conf=QUICK_CONF))
     given = {"url": url, "topics": "/n/", "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}

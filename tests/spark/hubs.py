@@ -38,7 +38,6 @@ class HubWithJournal:
         self.stop()
 
     def start(self) -> None:
-        """Start it, and wait until it listens."""
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
         journal = [] if self.path is None else ["--journal", str(self.path)]
         self._process = Program(
@@ -53,23 +52,19 @@ class HubWithJournal:
         self.url, self.second_url = told[1].split()[-1], told[-1].split()[-1]
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """End it."""
         process, self._process = self._process, None
         if process is not None:
             process.send_signal(number)
             process.communicate()
 
     def kill(self) -> None:
-        """End it without a chance to tidy up."""
         self.stop(signal.SIGKILL)
 
     def restart(self) -> None:
-        """Stop it and start it again."""
         self.stop()
         self.start()
 
     def client(self) -> BlockingClient:
-        """Connect a client."""
         return connect(self.url)
 
     def fill(self, messages: Iterable[tuple[str, Any]]) -> int:
@@ -84,23 +79,19 @@ class HubWithJournal:
         return last + 1
 
     def fill_numbers(self, count: int, *, topics: int = 4, first: int = 0) -> int:
-        """Publish maps with a number each, to some topics in turn."""
         return self.fill((f"/n/{number % topics}", {"number": number}) for number in range(first, first + count))
 
     def stage(self, *frames: bytes) -> None:
-        """Have frames recorded as they are."""
         with self.client() as client:
             client.stage("raw", 0, b"".join(frames))
             client.commit("raw", [0])
 
     def records(self, *prefixes: str) -> list[tuple[str, Any]]:
-        """Return topics and values of what is recorded."""
         with self.client() as client:
             return [(record.topic, record.value) for record in client.read(*prefixes)]
 
 
 def message(topic: str, value: Any) -> bytes:
-    """Return a frame with one value."""
     return encode_frame(KIND_MESSAGES, encode_value(value), key=topic.encode())
 
 

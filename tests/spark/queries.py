@@ -30,6 +30,5 @@ def run_stream(
 
 
 def lose_commit(checkpoint: Path, batch: int) -> None:
-    """Forget that a batch was done, as a crash in the right moment does."""
     (checkpoint / "commits" / str(batch)).unlink()
     (checkpoint / "commits" / f".{batch}.crc").unlink()

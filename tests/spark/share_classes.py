@@ -17,20 +17,17 @@ from typing import TYPE_CHECKING
 
 import pyspark
 
-from peers.spark import java
-from peers.spark.session import SessionSettings, open_session
+from peers.spark.session import SessionSettings, java_path, open_session
 from tests.spark.quick import SHARED_CLASSES, SILENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__: list[str] = []
-
 _WRITTEN_FOR = SHARED_CLASSES.with_suffix(".txt")
 
 
 def _java_and_spark() -> str:
-    told = subprocess.run([java._java(os.environ), "-version"], capture_output=True, text=True, check=True)
+    told = subprocess.run([java_path(os.environ), "-version"], capture_output=True, text=True, check=True)
     return f"{told.stderr}{pyspark.__file__} {pyspark.__version__}\n"
 
 
@@ -52,8 +49,7 @@ def _share(made: Path) -> None:
     settings = SessionSettings(
         name="share classes",
         master="local[2]",
-        shuffle_partitions=2,
-        conf={"spark.driver.extraJavaOptions": flags},
+        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": flags},
     )
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         spark = open_session(settings, log)
@@ -66,7 +62,6 @@ def _share(made: Path) -> None:
 
 
 def main() -> None:
-    """Write the file, unless it is there."""
     written_for = _java_and_spark()
     if SHARED_CLASSES.exists() and _WRITTEN_FOR.exists() and _WRITTEN_FOR.read_text() == written_for:
         return

@@ -13,15 +13,15 @@ import pytest
 
 from hub.batch import encode_value
 from hub.errors import BusyError, UsageError
-from peers.spark.archive_files import read_archive
+from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
-from peers.spark.archiving.archive import Archived, archive
+from peers.spark.archiving.archive import AWAY_S, Archived, Tally, archive
 from peers.spark.archiving.folders import STAGED
-from peers.spark.archiving.query import AWAY_S, CHEAP_CHECKPOINTS
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, locked
-from peers.spark.archiving.watch import Tally
+from peers.spark.connector.options import Access
 from peers.spark.progress import JobProgress
 from peers.spark.session import Job
+from tests.spark.archives import offsets_of, rows_of
 from tests.spark.hubs import HubWithJournal
 from tests.spark.queries import lose_commit
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test."""
     with HubWithJournal(tmp_path / "journal", "--journal-topics", "/,plain") as hub:
         yield hub
 
@@ -41,41 +40,33 @@ Run = Callable[..., Archived]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the archive is."""
     return tmp_path / "archive"
 
 
 @pytest.fixture
 def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    """Archive what the hub has."""
-
     def run(
         every: Callable[[Tally], object] = lambda _: None,
         stop: threading.Event | None = None,
         **order: Any,
     ) -> Archived:
-        given = {"url": hub.url, "path": str(path), **order}
-        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given), every, stop)
+        given = {"access": Access(hub.url), "path": str(path), **order}
+        return archive(Job(spark, JobProgress()), ArchiveOrder(**given), every, stop)
 
     return run
 
 
 def seen(path: Path) -> list[int]:
-    """Offsets as a reader sees them that knows nothing of hubs."""
     table = pyarrow.dataset.dataset(path, format="parquet", partitioning="hive").to_table(columns=["offset"])
     return sorted(table["offset"].to_pylist())
 
 
 def folders(path: Path) -> list[str]:
-    """Folders with files that readers see."""
     return sorted({str(part.parent.relative_to(path)) for part in path.rglob("*.parquet") if "/." not in str(part)})
 
 
 class TestParquet:
-    """Folders of Parquet files."""
-
     def test_records_stand_by_date_root_and_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """With offset, time, topic and value as published."""
         last = hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3), ("/odd=/%x", 4), ("//", 5)])
         done = run()
         assert (done.tally.messages, done.tally.batches, done.tally.first, done.tally.next) == (last, 1, 0, last)
@@ -89,21 +80,17 @@ class TestParquet:
         assert len(dates) == 1
         assert seen(path) == list(range(last))
 
-    def test_the_archive_reads_back_as_it_was(
-        self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession
-    ) -> None:
-        """Also with a filter on topics, which skips folders."""
+    def test_the_archive_reads_back_as_it_was(self, hub: HubWithJournal, run: Run, path: Path) -> None:
         hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3)])
         run()
-        rows = read_archive(spark, str(path)).sort("offset").collect()
-        assert [(row.offset, row.topic, bytes(row.value), row.root) for row in rows] == [
-            (0, "/zeek/dns", encode_value({"n": 1}), "zeek"),
-            (1, "/zeek/conn", encode_value(2), "zeek"),
-            (2, "plain", encode_value(3), "plain"),
+        assert [(row["offset"], row["topic"], row["value"]) for row in rows_of(path)] == [
+            (0, "/zeek/dns", encode_value({"n": 1})),
+            (1, "/zeek/conn", encode_value(2)),
+            (2, "plain", encode_value(3)),
         ]
+        assert offsets_of(path, Selection(["/zeek/"])) == [0, 1]
 
     def test_the_next_run_goes_on(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """In batches of so many offsets; nothing new is no batch."""
         hub.fill_numbers(10, topics=1)
         assert run(max_offsets=4).tally.batches == 3
         hub.fill_numbers(5, topics=1)
@@ -114,7 +101,6 @@ class TestParquet:
         assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["0", "1", "2", "3", "4"]
 
     def test_a_lost_commit_replaces_its_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """It is written again to the same place."""
         hub.fill_numbers(10)
         run(max_offsets=5)
         before = folders(path)
@@ -135,7 +121,6 @@ class TestParquet:
         assert seen(path) == list(range(12))
 
     def test_topics_are_kept(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """An archive has its topics; others are refused."""
         hub.fill_numbers(8)
         run(topics=("/n/1", "/n/2"))
         hub.fill_numbers(8)
@@ -145,14 +130,12 @@ class TestParquet:
             run(topics=("/n/3",))
 
     def test_where_it_begins(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """A new one at an offset; others go on, whatever is said."""
         hub.fill_numbers(10)
         run(starting="7")
         run(starting="0")
         assert seen(path) == [7, 8, 9]
 
     def test_what_a_killed_job_has_left_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """Files that were not moved to their folders."""
         left = path / STAGED / "7"
         left.mkdir(parents=True)
         hub.fill_numbers(3)
@@ -169,23 +152,15 @@ class TestParquet:
         run()
         assert folders(path) == [folder]
 
-    def test_where_only_spark_can_write(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """The same archive, without a state."""
-        hub.fill_numbers(10)
-        done = run(path=f"file://{path}", max_offsets=5)
-        assert (done.tally.messages, done.tally.batches) == (10, 2)
-        assert seen(path) == list(range(10))
-
     def test_refusals(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """Nothing is overwritten, mixed, or written by two at a time."""
         hub.fill_numbers(3)
         with locked(path), pytest.raises(BusyError):
             run()
         run()
         with pytest.raises(UsageError, match="is an archive of format parquet, not iceberg"):
             run(format="iceberg")
-        with pytest.raises(UsageError, match="only archives on a local disk are compacted"):
-            run(path="hdfs://somewhere/archive", compact=True)
+        with pytest.raises(UsageError, match="an archive is a folder"):
+            run(path="hdfs://somewhere/archive")
         shutil.rmtree(path / HUB / CHECKPOINT)
         with pytest.raises(UsageError, match="is missing: nobody knows how far it reaches"):
             run()
@@ -193,19 +168,9 @@ class TestParquet:
         with pytest.raises(UsageError, match="is missing"):
             run()
 
-    def test_the_session_is_left_as_it_was(self, run: Run, spark: SparkSession) -> None:
-        """What the job sets is its own."""
-        (key,) = CHEAP_CHECKPOINTS
-        before = spark.conf.get(key, None)
-        run()
-        assert spark.conf.get(key, None) == before
-
 
 class TestContinuous:
-    """With `every_s`."""
-
     def test_it_goes_on_until_it_is_stopped(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """What comes is archived; it ends with what was done."""
         hub.fill_numbers(3, topics=1)
         stop = threading.Event()
         more = iter([hub.fill_numbers])
@@ -224,7 +189,6 @@ class TestContinuous:
     def test_small_files_are_merged_now_and_then(
         self, hub: HubWithJournal, run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Those of finished batches; the last one stays."""
         monkeypatch.setattr(writing, "COMPACTED_BATCHES", 3)
         monkeypatch.setattr(writing, "COMPACTED_LEAST", 2)
         hub.fill_numbers(12, topics=1)
@@ -240,7 +204,6 @@ class TestContinuous:
         assert len(folders(path)) < 6
 
     def test_a_hub_that_is_away_is_waited_for(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """The query begins again where it was."""
         hub.fill_numbers(3)
         stop = Away(hub)
 
@@ -256,15 +219,12 @@ class TestContinuous:
 
 
 class Away(threading.Event):
-    """Starts the hub again instead of waiting for it."""
-
     def __init__(self, hub: HubWithJournal) -> None:
         super().__init__()
         self.pauses = 0
         self._hub = hub
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait, or start the hub."""
         if timeout != AWAY_S:
             return super().wait(timeout)
         self.pauses += 1

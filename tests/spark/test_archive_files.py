@@ -1,76 +1,40 @@
-"""An archive as a DataFrame: its columns, what is selected of it, which folders are read for that."""
+"""The files of an archive: which rows a selection reads, and which folders are read for that."""
 
 from __future__ import annotations
 
 import re
-from datetime import UTC, date, datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.spark import archive_files
-from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_column, root_of
-from peers.spark.archiving.folders import root_folder
-from peers.spark.selection import Selection, microseconds
-from tests.spark.archives import NOON_US, Archived, archived, write_archive
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from peers.spark.archive_files import Selection, files_of, microseconds, root_of, table_of
+from peers.spark.archiving.folders import root_folder, root_in
+from tests.spark.archives import NOON_US, Archived, archived, offsets_of, write_archive
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 TOPICS = ["/zeek/dns", "/zeek/conn", "/zebra", "zeek/dns", "007", "/", "//x", "/zeek", "/été/a=b%2f"]
 
 
-def offsets(frame: DataFrame) -> list[int]:
-    """Which messages."""
-    return sorted(row.offset for row in frame.select("offset").collect())
-
-
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """One message for each topic, a second apart, in two batches."""
     messages = archived(TOPICS)
     write_archive(tmp_path, messages[:4], 0)
     return write_archive(tmp_path, messages[4:], 1)
 
 
-def test_everything_in_it(spark: SparkSession, archive: Path) -> None:
-    """With the columns of files and folders; the job's state is not part of it."""
-    frame = read_archive(spark, str(archive))
-    assert frame.dtypes == [
-        ("offset", "bigint"),
-        ("timestamp", "timestamp"),
-        ("topic", "string"),
-        ("value", "binary"),
-        ("date", "date"),
-        ("root", "string"),
-        ("batch", "bigint"),
-        ("size", "int"),
-    ]
-    rows = frame.withColumn("time_us", F.unix_micros("timestamp")).orderBy("offset").collect()
-    assert [row.topic for row in rows] == TOPICS
-    assert [row.time_us for row in rows] == [NOON_US + number * 1_000_000 for number in range(len(TOPICS))]
-    assert [row.root for row in rows[:8]] == ["zeek", "zeek", "zebra", "zeek", "007", "", "", "zeek"]
-    assert {(row.date, row.batch) for row in rows} == {(date(2026, 11, 21), 0), (date(2026, 11, 21), 1)}
-    assert bytes(rows[3].value) == archived(TOPICS)[3].value
-
-
 @pytest.mark.parametrize(
     "prefix", ["", "/", "/z", "/ze", "/zeek", "/zeek/", "/zeek/d", "z", "zeek/", "//", "/é", "0", "x"]
 )
-def test_prefixes_are_the_hubs(spark: SparkSession, archive: Path, prefix: str) -> None:
-    """Plain beginnings of topics, in whatever folder these are."""
+def test_prefixes_are_the_hubs(archive: Path, prefix: str) -> None:
     expected = [offset for offset, topic in enumerate(TOPICS) if topic.startswith(prefix)]
-    assert offsets(read_archive(spark, str(archive), Selection([prefix]))) == expected
+    assert offsets_of(archive, Selection([prefix])) == expected
 
 
-def test_several_prefixes(spark: SparkSession, archive: Path) -> None:
-    """Each message once."""
-    assert offsets(read_archive(spark, str(archive), Selection(["/zeek/", "/zeek/dns", "007"]))) == [0, 1, 4]
+def test_several_prefixes(archive: Path) -> None:
+    assert offsets_of(archive, Selection(["/zeek/", "/zeek/dns", "007"])) == [0, 1, 4]
 
 
 @pytest.mark.parametrize(
@@ -86,16 +50,32 @@ def test_several_prefixes(spark: SparkSession, archive: Path) -> None:
 )
 def test_names_of_tables(topic: str, levels: int, table: str) -> None:
     """The first levels of a topic, or all; what is no letter or digit is an underscore."""
-    assert archive_files.table_of(topic, levels) == table
+    assert table_of(topic, levels) == table
 
 
-def test_folders_that_cannot_match_are_not_read(spark: SparkSession, archive: Path) -> None:
-    """By root and date: broken files in them go unnoticed."""
+@pytest.mark.parametrize(
+    ("topic", "folder"),
+    [
+        ("/zeek/dns", "root=zeek"),
+        ("007", "root=007"),
+        ("/", "root=__HIVE_DEFAULT_PARTITION__"),
+        ("/a:b*c/", "root=a%3Ab%2Ac"),
+        ("/ [%]{=}'?#\"^\\\x01\x7f", "root= %5B%25%5D%7B%3D}%27%3F%23%22%5E%5C%01%7F"),
+        (f"/{'𝄞' * 300}/a", f"root={'𝄞' * 60}"),
+    ],
+)
+def test_names_of_folders(topic: str, folder: str) -> None:
+    """As Spark writes them, with characters that it escapes; cut to what a file's name may have."""
+    assert root_folder(root_of(topic)) == folder
+    assert root_in(Path(folder)) == root_of(topic)
+
+
+def test_folders_that_cannot_match_are_not_read(archive: Path) -> None:
     for folder in ("date=2026-11-21/root=other", "date=2026-11-20/root=zeek", "date=2026-11-22/root=zeek"):
         (archive / folder / "batch=0").mkdir(parents=True)
         (archive / folder / "batch=0" / "part-0.parquet").write_text("nonsense")
     selection = Selection(["/zeek/"], NOON, NOON + timedelta(seconds=1.5))
-    assert offsets(read_archive(spark, str(archive), selection)) == [0, 1]
+    assert {re.sub(r".*/(root=.*?)/.*", r"\1", file) for file in files_of(str(archive), selection)} == {"root=zeek"}
 
 
 @pytest.mark.parametrize(
@@ -110,35 +90,11 @@ def test_folders_that_cannot_match_are_not_read(spark: SparkSession, archive: Pa
     ],
 )
 def test_folders_of_a_selection(tmp_path: Path, selection: Selection, expected: set[str]) -> None:
-    """By root and date."""
     write_archive(tmp_path, archived(["/zeek/dns", "/zebra/x", "/"]))
-    write_archive(tmp_path, archived(["/zeek/dns"], step_us=0), 1)
-    (tmp_path / "date=2026-11-21/root=zeek/batch=1").rename(tmp_path / "moved")
-    (tmp_path / "date=2026-11-22/root=zeek").mkdir(parents=True)
-    (tmp_path / "moved").rename(tmp_path / "date=2026-11-22/root=zeek/batch=1")
-    files = archive_files.local_files(str(tmp_path), selection) or []
-    named = [re.search(r"date=2026-11-(\d+)/root=([^/]*)/", file) for file in files]
+    write_archive(tmp_path, [Archived(3, NOON_US + 86_400_000_000, "/zeek/dns", b"1")], 1)
+    named = [re.search(r"date=2026-11-(\d+)/root=([^/]*)/", file) for file in files_of(str(tmp_path), selection)]
     found = {f"{match[1]}:{match[2].replace('__HIVE_DEFAULT_PARTITION__', '')}" for match in named if match}
     assert found == expected
-
-
-def test_roots_of_topics_are_those_of_the_folders(spark: SparkSession, tmp_path: Path) -> None:
-    """As Spark itself writes them, also with characters that it escapes, and longer than a folder's name may be."""
-    long, odd = "𝄞" * 300, " [%]{=}'?#\"^\\\x01\x1f\x7f"
-    topics = [*TOPICS, f"/{long}/a", f"/{long}", "/a:b*c/", "/.hidden/x", "/..", f"/{odd}"]
-    frame = spark.createDataFrame(
-        [(number, topic) for number, topic in enumerate(topics)], "offset BIGINT, topic STRING"
-    )
-    frame = frame.selectExpr("offset", "TIMESTAMP '2026-11-21 12:00:00Z' AS timestamp", "topic", "X'c0' AS value")
-    frame = frame.withColumns({"date": F.to_date("timestamp"), "root": root_column(F.col("topic")), "batch": F.lit(3)})
-    frame.write.partitionBy("date", "root", "batch").parquet(str(tmp_path / "archive"))
-    written = {path.name for path in (tmp_path / "archive").glob("date=*/root=*")}
-    assert {root_folder(root_of(topic)) for topic in topics} == written
-    for prefix in ("", f"/{long}/", f"/{long[:70]}", f"/{long[:5]}", "/a:b*c/", "/.", "/été/"):
-        expected = [number for number, topic in enumerate(topics) if topic.startswith(prefix)]
-        assert offsets(read_archive(spark, str(tmp_path / "archive"), Selection([prefix]))) == expected, prefix[:9]
-    roots = {row.root for row in read_archive(spark, str(tmp_path / "archive")).select("root").distinct().collect()}
-    assert roots == {"zeek", "zebra", "007", "", "été", long[:ROOT_LIMIT_CHARACTERS], "a:b*c", ".hidden", "..", odd}
 
 
 @pytest.mark.parametrize(
@@ -152,27 +108,19 @@ def test_roots_of_topics_are_those_of_the_folders(spark: SparkSession, tmp_path:
         (NOON + timedelta(days=1), None, []),
     ],
 )
-def test_times(
-    spark: SparkSession, archive: Path, start: datetime | None, end: datetime | None, expected: list[int]
-) -> None:
-    """From the start on and before the end; UTC where no zone is given."""
-    assert offsets(read_archive(spark, str(archive), Selection((), start, end))) == expected
+def test_times(archive: Path, start: datetime | None, end: datetime | None, expected: list[int]) -> None:
+    assert offsets_of(archive, Selection((), start, end)) == expected
 
 
-def test_times_across_midnight(spark: SparkSession, tmp_path: Path) -> None:
-    """Each day is a folder."""
+def test_times_across_midnight(tmp_path: Path) -> None:
     midnight = microseconds(datetime(2026, 11, 22, tzinfo=UTC))
     write_archive(tmp_path, [Archived(number, midnight - 2 + number, "/a", b"\xc0") for number in range(4)])
     start = datetime(2026, 11, 21, 23, 59, 59, 999_999, tzinfo=UTC)
-    assert offsets(read_archive(spark, str(tmp_path), Selection((), start, None))) == [1, 2, 3]
-    assert offsets(read_archive(spark, str(tmp_path), Selection((), None, datetime(2026, 11, 22, tzinfo=UTC)))) == [
-        0,
-        1,
-    ]
+    assert offsets_of(tmp_path, Selection((), start, None)) == [1, 2, 3]
+    assert offsets_of(tmp_path, Selection((), None, datetime(2026, 11, 22, tzinfo=UTC))) == [0, 1]
 
 
 def test_a_selection_that_means_nothing() -> None:
-    """Is refused."""
     with pytest.raises(UsageError, match=r"--start, --end: .* is not before"):
         Selection((), NOON, NOON).check()
     with pytest.raises(InvalidTopicError):
@@ -180,8 +128,7 @@ def test_a_selection_that_means_nothing() -> None:
     assert Selection(["/a"], NOON, None).check() == Selection(["/a"], NOON, None)
 
 
-def test_no_archive(spark: SparkSession, tmp_path: Path) -> None:
-    """It is named; an empty folder is an archive without messages."""
+def test_no_archive(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing: there is no such archive"):
-        read_archive(spark, str(tmp_path / "nothing"))
-    assert offsets(read_archive(spark, str(tmp_path))) == []
+        files_of(str(tmp_path / "nothing"))
+    assert offsets_of(tmp_path) == []

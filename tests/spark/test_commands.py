@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -11,24 +10,20 @@ import pytest
 from hub.errors import InvalidTopicError, UsageError
 from peers.cli.spark import app, archive
 from peers.cli.spark_jobs import How, replay
-from peers.spark.replaying.pace import FullSpeed, Rate, Recorded
 from tests.spark.hubs import HubWithJournal
 
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test."""
     with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
 
 def run(*words: str) -> int:
-    """Run `hub spark` with these words; return its exit code."""
     return app(words, result_action="return_value") or 0
 
 
 def figures(told: str) -> dict[str, str]:
-    """The figures of a summary, by label and unit."""
     rows = [line.rsplit(maxsplit=2) for line in told.splitlines() if line.strip()]
     return {f"{row[0].strip()} {row[1]}": row[2] for row in rows if len(row) == 3}
 
@@ -57,11 +52,10 @@ def test_there_and_back(hub: HubWithJournal, tmp_path: Path, capsys: pytest.Capt
 def test_a_replay_that_is_broken_off(
     hub: HubWithJournal, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2, and where to go on."""
     hub.fill_numbers(10)
     path = str(tmp_path / "archive")
     archive(url=hub.url, to=path)
-    monkeypatch.setattr("peers.spark.replaying.publishing._TOLD_MESSAGES", 1)
+    monkeypatch.setattr("peers.spark.replay._REPORTED_MESSAGES", 1)
     monkeypatch.setattr("peers.cli.spark_jobs._advance", lambda *_: hub.stop())
     assert replay(path, url=hub.url, how=How(full_speed=True)) == 2
     assert "go on with --from-offset" in capsys.readouterr().err
@@ -79,17 +73,8 @@ def test_a_replay_that_is_broken_off(
 )
 @pytest.mark.usefixtures("spark")
 def test_flags_that_make_no_sense(words: list[str], said: str) -> None:
-    """Are named."""
     with pytest.raises(UsageError) as caught:
         run(*words)
     assert said in str(caught.value)
     with pytest.raises(InvalidTopicError):
         run("archive", "--to", "x", "--topics", "/a\x00")
-
-
-def test_paces() -> None:
-    """As recorded, unless something else is said."""
-    assert isinstance(How().pace(), Recorded)
-    assert isinstance(How(speed=10.0, max_pause=timedelta(seconds=1)).pace(), Recorded)
-    assert isinstance(How(rate=10.0).pace(), Rate)
-    assert isinstance(How(full_speed=True).pace(), FullSpeed)

@@ -21,17 +21,18 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
-from peers.spark.archive_files import read_archive
-from peers.spark.archiving import parquet, writing
+from peers.spark.archive_files import Selection
+from peers.spark.archiving import writing
 from peers.spark.archiving.archive import Archived, archive
 from peers.spark.archiving.iceberg import IcebergBatches
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
+from peers.spark.connector.options import Access
 from peers.spark.progress import JobProgress
-from peers.spark.replaying.pace import FullSpeed
-from peers.spark.replaying.replay import ReplayOrder, replay
+from peers.spark.replay import replay
+from peers.spark.report.findings import remarks
 from peers.spark.report.survey import Questions, survey
-from peers.spark.selection import Selection
 from peers.spark.session import Job
+from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit
 
@@ -60,30 +61,25 @@ Run = Callable[..., Archived]
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test."""
     with HubWithJournal(tmp_path / "hub.db") as hub:
         yield hub
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where the archive is."""
     return tmp_path / "archive"
 
 
 @pytest.fixture
 def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    """Archive what the hub has."""
-
     def run(**order: Any) -> Archived:
-        given = {"url": hub.url, "path": str(path), "decode": True, "event_time": "ts", **order}
-        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given))
+        given = {"access": Access(hub.url), "path": str(path), "decode": True, "event_time": "ts", **order}
+        return archive(Job(spark, JobProgress()), ArchiveOrder(**given))
 
     return run
 
 
 def in_duckdb(path: Path) -> duckdb.DuckDBPyRelation:
-    """The archive, as DuckDB has it."""
     return duckdb.read_parquet(str(path / "date=*/**/*.parquet"), hive_partitioning=True, union_by_name=True)
 
 
@@ -132,26 +128,17 @@ def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark
     assert names_of_examples["per_root"].to_dict() == {"app": 1, "zeek": 4}
     assert sorted(row.uid for row in names_of_examples["conns"].collect()) == ["C1", "C2", "C3"]
 
-    selected = read_archive(spark, str(path), Selection(("/zeek/",), datetime(2018, 3, 6, tzinfo=UTC)))
-    assert sorted(row.offset for row in selected.collect()) == [1, 4]
-
-    def told(**questions: Any) -> tuple[int, int, int]:
-        asked = Questions(selection=Selection(("/zeek/",)), **questions)
-        findings = survey(spark, str(path), asked, JobProgress(shown=False))
-        return findings.total.messages, findings.undated, findings.total.first_us
-
-    assert told()[:2] == (4, 0)
-    assert told(event_time="ts") == (3, 1, int(TS) * 1_000_000)
-    with pytest.raises(UsageError, match="the archive was decoded by ts"):
-        told(event_time="uid")
+    assert offsets_of(path, Selection(("/zeek/",), datetime(2018, 3, 6, tzinfo=UTC))) == [1, 4]
+    findings = survey(spark, str(path), Questions(selection=Selection(("/zeek/",))), JobProgress())
+    assert (findings.total.messages, findings.total.first_us) == (4, int(TS) * 1_000_000)
+    assert remarks(findings)[0] == "times are those of the field ts, of the hub where a message has none"
     with pytest.raises(UsageError, match="was archived with --decode"):
-        replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=hub.url, path=str(path)))
+        replay(Access(hub.url), str(path))
     with pytest.raises(UsageError, match="bear dates by the time ts"):
         run(event_time="other")
 
 
 def test_times_are_timestamps(run: Run, hub: HubWithJournal, path: Path) -> None:
-    """Zeek's, and RFC 3339 text in a field that has no other text."""
     text = "2018-03-24T17:15:20.5Z"
     zeek_s = struct.pack(">q", 1_521_911_720_500_000_005)
     messages = [
@@ -202,7 +189,6 @@ def test_what_is_no_time_stands_in_the_rest(run: Run, hub: HubWithJournal, path:
 
 
 def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Path) -> None:
-    """Are of these types; others come by themselves."""
     hub.fill(FIRST)
     first = run(schema="uid STRING, n INT, nested STRUCT<a: ARRAY<INT>>").decoded
     assert first is not None
@@ -227,8 +213,8 @@ def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Pat
 
 
 @pytest.mark.parametrize("kind", ["parquet", "iceberg"])
-def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
-    run: Run, hub: HubWithJournal, path: Path, spark: SparkSession, kind: Format, monkeypatch: pytest.MonkeyPatch
+def test_a_table_for_each_topic(
+    run: Run, hub: HubWithJournal, path: Path, kind: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Has columns of its own; what failed between two tables is repeated, and each record is there once."""
     hub.fill(FIRST)
@@ -240,7 +226,7 @@ def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
             raise OSError("broken")
         write(to, *rest)
 
-    where: dict[Format, Any] = {"parquet": parquet, "iceberg": IcebergBatches}
+    where: dict[Format, Any] = {"parquet": writing, "iceberg": IcebergBatches}
     name = "place" if kind == "parquet" else "write"
     write = getattr(where[kind], name)
     with monkeypatch.context() as patched:
@@ -251,9 +237,8 @@ def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
     assert done is not None
     assert sorted(done.added) == []  # they were found by the run that failed
     assert sorted(one.name for one in path.glob("table=*")) == ["table=app_x", "table=zeek_conn", "table=zeek_dns"]
-    assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(7))
-    found = read_archive(spark, str(path), Selection(("/zeek/dns",))).collect()
-    assert sorted(row.offset for row in found) == [3, 4, 5]
+    assert offsets_of(path) == list(range(7))
+    assert offsets_of(path, Selection(("/zeek/dns",))) == [3, 4, 5]
     if kind == "parquet":
         conns = in_duckdb(path / "table=zeek_conn")
         assert conns.order('"offset"').project("n, field_topic").fetchall() == [(1, "mine"), (2, None), (3, None)]
@@ -293,7 +278,7 @@ def test_tables_are_bounded(  # noqa: PLR0917 -- fixtures
     lose_commit(path / HUB / CHECKPOINT, 0)
     run(decode=False, event_time="")
     assert "which is the limit" in capsys.readouterr().err
-    assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(5))
+    assert offsets_of(path) == list(range(5))
     with HubWithJournal(path.parent / "other") as other:
-        replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=other.url, path=str(path), pace=FullSpeed()))
+        replay(Access(other.url), str(path))
         assert other.records() == hub.records()

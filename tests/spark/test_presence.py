@@ -10,8 +10,8 @@ import pytest
 
 from hub.errors import ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.cli.spark import app
+from peers.spark.connector.connection import AGAIN_S, ask_journal, wait_journal
 from peers.spark.connector.options import Access
-from peers.spark.presence import AGAIN_S, check_connection, check_journal, wait_journal
 from tests.spark.hubs import HubWithJournal
 
 NOBODY = "tcp://127.0.0.1:1"
@@ -19,8 +19,6 @@ NOBODY = "tcp://127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No session is started here."""
-
     def started(*_: Any, **__: Any) -> NoReturn:
         pytest.fail("a session was to be started")
 
@@ -29,7 +27,6 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub that records."""
     with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
@@ -40,22 +37,17 @@ def test_a_hub_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ConnectionLostError, match="is the hub running"):
         app(["archive", "--url", NOBODY, "--to", str(path)], result_action="return_value")
     assert not path.exists()
-    with pytest.raises(ConnectionLostError, match="is the hub running"):
-        app(["replay", str(tmp_path), "--url", NOBODY], result_action="return_value")
 
 
 def test_a_hub_without_a_journal() -> None:
-    """Can be published to, and has nothing to archive."""
     with HubWithJournal(None) as hub:
-        check_connection(Access(hub.url))
         with pytest.raises(RejectedError, match="journal"):
-            check_journal(Access(hub.url))
+            ask_journal(Access(hub.url))
         with pytest.raises(RejectedError, match="journal"):
             wait_journal(Access(hub.url), print)
 
 
 def test_a_job_that_begins_before_its_hub(hub: HubWithJournal) -> None:
-    """Waits, and says so once."""
     hub.fill_numbers(1)
     hub.stop()
     told: list[PeerError] = []
@@ -73,7 +65,6 @@ def test_a_job_that_begins_before_its_hub(hub: HubWithJournal) -> None:
 
 @pytest.mark.parametrize("words", [["report"], ["route"], ["replay"]])
 def test_an_archive_that_is_not_there(words: list[str], tmp_path: Path) -> None:
-    """Likewise."""
     subscriptions = tmp_path / "subscriptions.csv"
     subscriptions.write_text("name,prefix\na,/a\n")
     more = [str(subscriptions)] if words == ["route"] else []

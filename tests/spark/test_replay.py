@@ -1,4 +1,4 @@
-"""`replay`: an archive back to a hub, with a real hub and Spark."""
+"""`replay`: an archive back to a hub, at a pace; with a real hub, without Spark."""
 
 from __future__ import annotations
 
@@ -6,24 +6,19 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
 
 from hub.batch import encode_value
 from hub.errors import ConnectionLostError, UsageError
-from peers.spark.progress import JobProgress
-from peers.spark.replaying import publishing, windows
-from peers.spark.replaying.pace import FullSpeed, Rate, Recorded
-from peers.spark.replaying.replay import Replayed, ReplayOrder, replay
-from peers.spark.selection import Selection
-from peers.spark.session import Job
+from peers.spark import replay as module
+from peers.spark.archive_files import EVERYTHING, Selection
+from peers.spark.connector.options import Access
+from peers.spark.replay import Pace, Replay, replay
 from tests.spark.archives import NOON_US, Archived, write_archive
 from tests.spark.hubs import HubWithJournal
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 NOON = datetime.fromtimestamp(NOON_US // 1_000_000, UTC)
 COUNT = 60
@@ -31,7 +26,6 @@ COUNT = 60
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test, with a journal to see what came."""
     with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
@@ -48,63 +42,52 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "archive"
 
 
-Run = Callable[..., Replayed]
+Run = Callable[..., Replay]
 
 
 @pytest.fixture
-def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    """Replay the archive."""
-
-    def run(
-        every: Callable[..., object] = lambda *_: None, stop: threading.Event | None = None, **order: Any
-    ) -> Replayed:
-        given = {"url": hub.url, "path": str(path), **order}
-        return replay(Job(spark, JobProgress(shown=False)), ReplayOrder(**given), every, stop)
+def run(hub: HubWithJournal, path: Path) -> Run:
+    def run(*, url: str = "", of: Path = path, selection: Selection = EVERYTHING, **more: Any) -> Replay:
+        return replay(Access(url or hub.url), str(of), selection, **more)
 
     return run
 
 
 def test_messages_come_in_order(hub: HubWithJournal, run: Run) -> None:
-    """As they were published, whatever root and batch they are in."""
     done = run()
     assert hub.records() == [(f"/{'abc'[number % 3]}/x", number) for number in range(COUNT)]
-    assert (done.published.messages, done.published.left_out, done.rejected, done.ending) == (COUNT, 0, 0, "")
-    assert (done.extent.messages, done.extent.first, done.extent.last) == (COUNT, 0, 590)
-    assert done.published.next == 591
-    assert done.published.bytes == done.extent.bytes == COUNT
+    assert (done.messages, done.bytes, done.skipped, done.rejected, done.ending) == (COUNT, COUNT, 0, 0, "")
+    assert (done.first, done.last, done.next) == (0, 590, 591)
 
 
-@pytest.mark.parametrize(("limit", "value"), [("WINDOW_MESSAGES", 7), ("WINDOW_BYTES", 16)])
+@pytest.mark.parametrize(("limit", "value"), [("_WINDOW_MESSAGES", 7), ("_WINDOW_BYTES", 1_000)])
 def test_large_archives_are_read_in_windows(
     hub: HubWithJournal, run: Run, monkeypatch: pytest.MonkeyPatch, limit: str, value: int
 ) -> None:
-    """Bounded by messages and by bytes; the order stays."""
-    monkeypatch.setattr(windows, limit, value)
-    monkeypatch.setattr(publishing, "_TOLD_MESSAGES", 4)
+    monkeypatch.setattr(module, limit, value)
+    monkeypatch.setattr(module, "_REPORTED_MESSAGES", 4)
     told: list[int] = []
-    run(lambda published, _: told.append(published.next))
+    run(every=lambda done: told.append(done.next))
     assert [number for _, number in hub.records()] == list(range(COUNT))
     assert told == sorted(told)
     assert len(told) >= COUNT // 7
 
 
 def test_a_part_of_it(hub: HubWithJournal, run: Run) -> None:
-    """By topics, by time, and from an offset on."""
     selection = Selection(("/a/", "/b"), NOON + timedelta(seconds=1), NOON + timedelta(seconds=2))
     run(selection=selection, from_offset=130)
     assert [number for _, number in hub.records()] == [13, 15, 16, 18, 19]
 
 
 def test_nothing_is_no_error(hub: HubWithJournal, run: Run) -> None:
-    """Where nothing is selected."""
     done = run(from_offset=1000)
-    assert (done.published.messages, done.ending) == (0, "")
+    assert (done.messages, done.ending) == (0, "")
     assert hub.records() == []
 
 
 def test_the_recorded_pace(hub: HubWithJournal, run: Run) -> None:
     """Divided by a factor: 5.9 s in a fifth of it, which the hub's own times show."""
-    done = run(pace=Recorded(5))
+    done = run(pace=Pace(speed=5))
     with hub.client() as client:
         times = [record.time_us for record in client.read()]
     assert done.elapsed_s >= 5.9 / 5
@@ -113,46 +96,41 @@ def test_the_recorded_pace(hub: HubWithJournal, run: Run) -> None:
 
 
 def test_a_rate(hub: HubWithJournal, run: Run) -> None:
-    """So many a second."""
-    assert run(pace=Rate(200)).elapsed_s >= (COUNT - 1) / 200
+    assert run(pace=Pace(rate=200)).elapsed_s >= (COUNT - 1) / 200
     assert len(hub.records()) == COUNT
 
 
-def test_what_is_no_msgpack_is_left_out(hub: HubWithJournal, spark: SparkSession, tmp_path: Path) -> None:
-    """And counted; it spoils nothing else."""
+def test_what_is_no_msgpack_is_left_out(hub: HubWithJournal, run: Run, tmp_path: Path) -> None:
     values = [encode_value(0), b"\xc1", b"", encode_value(1)]
     archive = write_archive(
         tmp_path / "bad", [Archived(number, NOON_US, "/a", value) for number, value in enumerate(values)]
     )
-    order = ReplayOrder(url=hub.url, path=str(archive), pace=FullSpeed())
-    done = replay(Job(spark, JobProgress(shown=False)), order)
+    done = run(of=archive)
     assert hub.records() == [("/a", 0), ("/a", 1)]
-    assert done.published.left_out == 2
+    assert done.skipped == 2
 
 
 def test_what_no_hub_takes_is_counted(run: Run, path: Path, tmp_path: Path) -> None:
-    """Too large a value, or a topic that is the hub's own; the others come."""
     refused = [Archived(5, NOON_US, "/a", encode_value("x" * 100_000)), Archived(6, NOON_US, "$hub/x", encode_value(1))]
     write_archive(path, refused, 7)
     with HubWithJournal(tmp_path / "small", "--limits-frame-bytes", "65536") as small:
         done = run(url=small.url)
-        assert (done.published.refused, done.published.messages, done.ending) == (2, COUNT, "")
+        assert (done.rejected, done.messages, done.ending) == (2, COUNT, "")
         assert len(small.records()) == COUNT
 
 
 def test_a_hub_that_goes_away(hub: HubWithJournal, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The replay ends and tells from where to go on; nothing comes twice."""
-    monkeypatch.setattr(publishing, "_TOLD_MESSAGES", 10)
+    monkeypatch.setattr(module, "_REPORTED_MESSAGES", 10)
 
-    def every(published: publishing.Published, _: object) -> None:
-        if published.next > 200:
+    def every(done: Replay) -> None:
+        if done.next > 200:
             hub.stop()
 
-    done = run(every, pace=Rate(50))
+    done = run(every=every, pace=Pace(rate=50))
     assert done.ending
-    assert 200 < done.published.next < 591
+    assert 200 < done.next < 591
     hub.start()
-    run(from_offset=done.published.next)
+    run(from_offset=done.next)
     numbers = [number for _, number in hub.records()]
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == COUNT - 1
@@ -160,16 +138,61 @@ def test_a_hub_that_goes_away(hub: HubWithJournal, run: Run, monkeypatch: pytest
 
 
 def test_it_can_be_stopped(run: Run) -> None:
-    """With the account of what was done; also in a long pause."""
     stop = threading.Event()
-    done = run(lambda *_: stop.set(), stop, pace=Rate(0.01))
+    done = run(every=lambda _: stop.set(), stop=stop, pace=Pace(rate=0.01))
     assert done.ending == "stopped"
-    assert 0 < done.published.next < 591
+    assert 0 < done.next < 591
 
 
 def test_refusals(run: Run) -> None:
-    """No archive, or no hub."""
     with pytest.raises(UsageError, match="there is no such archive"):
-        run(path="/nowhere")
+        run(of=Path("/nowhere"))
     with pytest.raises(ConnectionLostError, match="nothing listens"):
         run(url="tcp://127.0.0.1:1")
+
+
+def test_windows_are_cut_by_messages_and_bytes() -> None:
+    """Taking the messages of a row group for evenly spread; every offset is in one window."""
+    half = module._WINDOW_MESSAGES // 2
+    groups = [module._Group(0, 4 * half, 4 * half, 1, "", 0), module._Group(6 * half, 6 * half + 9, 9, 1, "", 0)]
+    assert module._cuts(groups, 0) == [0, 2 * half, 6 * half + 1, 6 * half + 9]
+    assert module._cuts(groups, 3 * half) == [3 * half, 6 * half + 1, 6 * half + 9]
+    large = [module._Group(0, 10, 10, 3 * module._WINDOW_BYTES, "", 0)] * 2
+    assert module._cuts(large, 0) == list(range(11))
+    assert module._cuts([], 0) == [0]
+
+
+S = 1_000_000
+
+
+def due(pace: Pace, *windows: list[float]) -> list[float]:
+    """When messages are due that were recorded at these seconds, in several windows."""
+    return [
+        at for times in windows for at in pace.due_s(np.array([time * S for time in times], dtype=np.int64)).tolist()
+    ]
+
+
+def test_full_speed() -> None:
+    assert due(Pace(), [5, 900]) == [0, 0]
+
+
+def test_rate() -> None:
+    assert due(Pace(rate=2), [5, 900, 901], [902]) == [0, 0.5, 1, 1.5]
+
+
+@pytest.mark.parametrize("windows", [[[100, 101, 103.5]], [[100], [101], [103.5]], [[], [100, 101], [], [103.5]]])
+def test_recorded(windows: list[list[float]]) -> None:
+    assert due(Pace(speed=1), *windows) == [0, 1, 3.5]
+
+
+def test_faster() -> None:
+    assert due(Pace(speed=10), [100, 101, 103.5]) == pytest.approx([0, 0.1, 0.35])
+
+
+def test_long_pauses() -> None:
+    assert due(Pace(speed=1, max_pause_s=60), [0, 3600, 3601]) == [0, 60, 61]
+    assert due(Pace(speed=100, max_pause_s=60), [0, 3600]) == [0, 36]
+
+
+def test_a_clock_that_was_set_back() -> None:
+    assert due(Pace(speed=1), [100, 101, 50, 51], [52, 102]) == [0, 1, 1, 1, 1, 2]

@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import InvalidTopicError, UsageError
 from peers.cli.spark import app
+from peers.spark.archive_files import EVERYTHING, Selection
 from peers.spark.progress import JobProgress
-from peers.spark.report import offsets, survey
-from peers.spark.report.drawing import drawn_names, rates_drawing, step_line
-from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Talk, Traffic
-from peers.spark.report.page import page
-from peers.spark.report.scan import Scan
-from peers.spark.report.steps import bucket_for, time_ticks
-from peers.spark.report.survey import Questions
-from peers.spark.report.tables import sheets
-from peers.spark.report.words import remarks
-from peers.spark.selection import EVERYTHING, Selection
+from peers.spark.report import survey
+from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic, sheets
+from peers.spark.report.page import drawn_names, page, round_width_s, step_line, time_ticks
+from peers.spark.report.survey import BUCKETS, Questions, find_offsets
+from peers.spark.scan import Scan
 from peers.spark.summary import moment
 from tests.spark.archives import NOON_US, Archived, archived, root_of, write_archive
 
@@ -42,18 +35,15 @@ SECOND_US = 1_000_000
 
 
 def found(spark: SparkSession, path: Path, **questions: object) -> Findings:
-    """What a survey finds, without a bar."""
-    return survey.survey(spark, str(path), Questions(**questions), JobProgress(shown=False))  # type: ignore[arg-type]
+    return survey.survey(spark, str(path), Questions(**questions), JobProgress())  # type: ignore[arg-type]
 
 
 def naive_traffic(name: str, messages: list[Archived]) -> Traffic:
-    """The same, counted."""
     times = [message.time_us for message in messages]
     return Traffic(name, len(messages), sum(len(message.value) for message in messages), min(times), max(times))
 
 
 def naive_rates(name_of: dict[str, str], messages: list[Archived], bucket_us: int) -> list[Rate]:
-    """The same, by name and time."""
     buckets: dict[tuple[str, int], list[Archived]] = defaultdict(list)
     for message in messages:
         if message.topic in name_of:
@@ -62,7 +52,6 @@ def naive_rates(name_of: dict[str, str], messages: list[Archived], bucket_us: in
 
 
 def naive_gaps(messages: list[Archived], gap_us: int) -> set[Gap]:
-    """The same, by sorting."""
     times: dict[str, list[int]] = defaultdict(list)
     for message in messages:
         times[root_of(message.topic)].append(message.time_us)
@@ -88,34 +77,32 @@ messages_of_archives = st.lists(
 @settings(max_examples=ROUND_TRIPS)
 @given(
     messages=messages_of_archives,
-    bucket_us=st.sampled_from([SECOND_US, 7 * SECOND_US, 60 * SECOND_US, 1_234_567]),
     gap_us=st.sampled_from([1_000, 999_999, SECOND_US, 5 * SECOND_US, 61 * SECOND_US]),
 )
 def test_a_survey_is_the_naive_count(
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
     messages: list[Archived],
-    bucket_us: int,
     gap_us: int,
 ) -> None:
-    """Topics, roots, rates and gaps, for any times and widths."""
     path = write_archive(tmp_path_factory.mktemp("archive"), messages)
-    findings = found(spark, path, bucket_us=bucket_us, gap_us=gap_us, all_topics=True)
+    findings = found(spark, path, gap_us=gap_us, all_topics=True)
+    bucket_us = findings.bucket_us
     topics = Counter(message.topic for message in messages)
     roots = Counter(root_of(message.topic) for message in messages)
     assert findings.total == naive_traffic("", messages)
     assert findings.topics == len(topics)
     by_topic = [naive_traffic(topic, [one for one in messages if one.topic == topic]) for topic in topics]
     by_root = [naive_traffic(root, [one for one in messages if root_of(one.topic) == root]) for root in roots]
-    assert list(findings.talk.by_messages) == sorted(by_topic, key=lambda one: (-one.messages, one.name.encode()))
-    assert list(findings.talk.by_bytes) == sorted(by_topic, key=lambda one: (-one.bytes, one.name.encode()))
-    assert list(findings.talk.roots) == sorted(by_root, key=lambda one: (-one.messages, one.name.encode()))
+    assert list(findings.by_messages) == sorted(by_topic, key=lambda one: (-one.messages, one.name.encode()))
+    assert list(findings.by_bytes) == sorted(by_topic, key=lambda one: (-one.bytes, one.name.encode()))
+    assert list(findings.roots) == sorted(by_root, key=lambda one: (-one.messages, one.name.encode()))
     assert sorted(findings.root_rates) == naive_rates({topic: root_of(topic) for topic in topics}, messages, bucket_us)
     assert sorted(findings.topic_rates) == naive_rates({topic: topic for topic in topics}, messages, bucket_us)
     assert set(findings.gaps) == naive_gaps(messages, gap_us)
     assert findings.gaps_count == len(findings.gaps)
     assert [gap.length_us for gap in findings.gaps] == sorted((gap.length_us for gap in findings.gaps), reverse=True)
-    table = findings.talk.all_topics
+    table = findings.all_topics
     assert table is not None
     assert {row["topic"]: row["messages"] for row in table.to_pylist()} == topics
 
@@ -125,13 +112,12 @@ def test_a_survey_is_the_naive_count(
 def test_absent_offsets_are_found(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, there: list[int]
 ) -> None:
-    """Within blocks and between them, whatever is there, also twice."""
     path = tmp_path_factory.mktemp("archive")
     for batch, offset in enumerate(there):
         write_archive(path, archived(["/a"], first=offset), batch)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(offsets, "BLOCK_OFFSETS", 8)
-        told = offsets.find_offsets(Scan(spark, str(path), EVERYTHING), limit=100)
+        patch.setattr(survey, "BLOCK_OFFSETS", 8)
+        told = find_offsets(Scan(spark, str(path), EVERYTHING), limit=100)
     distinct = sorted(set(there))
     ranges = [Missing(before + 1, after) for before, after in pairwise(distinct) if after > before + 1]
     absent = sum(one.next - one.first for one in ranges)
@@ -145,29 +131,16 @@ def test_many_and_few_offsets_of_a_block(spark: SparkSession, tmp_path: Path) ->
     write_archive(tmp_path, archived(["/a"] * 4_096, first=70_000, step_us=1), 1)
     write_archive(tmp_path, archived(["/a"] * 3, first=count + 1, step_us=1), 2)
     write_archive(tmp_path, archived(["/a"] * 2, first=count + 3, step_us=1), 3)
-    told = offsets.find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=1)
+    told = find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=1)
     holes = (Missing(count + 5, 70_000), Missing(count, count + 1))
     absent = sum(hole.next - hole.first for hole in holes)
     assert told == Offsets(0, 74_095, absent, 2, 1, holes[:1])
 
 
-def test_where_only_spark_can_read(spark: SparkSession, tmp_path: Path) -> None:
-    """The same is found."""
-    path = write_archive(tmp_path / "archive", archived(["/a/x", "/b", "/a/y", "/a/x", "/"]))
-    selection = Selection(["/a"], end=datetime(2026, 11, 21, 12, 0, 3, tzinfo=UTC))
-    told = [
-        survey.survey(spark, f"{scheme}{path}", Questions(selection=selection), JobProgress(shown=False))
-        for scheme in ("", "file://")
-    ]
-    assert told[0].total.messages == 2
-    assert replace(told[1], archive=str(path)) == told[0]
-
-
 def test_an_offset_twice_does_not_hide_an_absent_one(spark: SparkSession, tmp_path: Path) -> None:
-    """Though the count of messages is right."""
     for batch, offset in enumerate([0, 1, 1, 3]):
         write_archive(tmp_path, archived(["/a"], first=offset), batch)
-    told = offsets.find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=100)
+    told = find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=100)
     assert told == Offsets(0, 3, 1, 1, 1, (Missing(2, 3),))
 
 
@@ -176,16 +149,15 @@ def test_only_the_longest_are_listed(spark: SparkSession, tmp_path: Path, monkey
     for name in ("GAPS_LIMIT", "RANGES_LIMIT", "ROOTS_RATED"):
         monkeypatch.setattr(survey, name, 1)
     monkeypatch.setattr(survey, "ROOTS_LIMIT", 2)
-    monkeypatch.setattr("peers.spark.report.traffic.FETCHED_LIMIT", 2)  # Spark is asked for the rest
     at = [(0, 0, "/a"), (2, 10, "/a"), (5, 40, "/a"), (6, 40, "/b"), (7, 41, "/c")]
     path = write_archive(tmp_path, [Archived(n, NOON_US + s * SECOND_US, topic, b"x") for n, s, topic in at])
-    findings = found(spark, path, gap_us=SECOND_US, top=1, bucket_us=60 * SECOND_US)
+    findings = found(spark, path, gap_us=SECOND_US, top=1)
     assert findings.gaps == (Gap("a", NOON_US + 10 * SECOND_US, NOON_US + 40 * SECOND_US),)
     assert findings.gaps_count == 2
     assert findings.offsets == Offsets(0, 7, 3, 2, 0, (Missing(3, 5),))
-    assert [root.name for root in findings.talk.roots] == ["a", "b"]
-    assert [topic.name for topic in findings.talk.by_messages] == ["/a"]
-    assert findings.root_rates == (Rate(OTHERS, NOON_US, 2, 2), Rate("a", NOON_US, 3, 3))
+    assert [root.name for root in findings.roots] == ["a", "b"]
+    assert [topic.name for topic in findings.by_messages] == ["/a"]
+    assert [(rate.name, rate.messages) for rate in findings.root_rates] == [(OTHERS, 1), (OTHERS, 1), *[("a", 1)] * 3]
 
 
 def test_what_is_selected(spark: SparkSession, tmp_path: Path) -> None:
@@ -199,26 +171,15 @@ def test_what_is_selected(spark: SparkSession, tmp_path: Path) -> None:
         found(spark, path, selection=Selection(["/c"]))
 
 
-def test_buckets_that_nobody_could_hold(spark: SparkSession, tmp_path: Path) -> None:
-    """Are refused, with a width that would suit."""
-    path = write_archive(tmp_path, archived(["/a", "/a"], step_us=86_400 * SECOND_US))
-    with pytest.raises(
-        UsageError, match="--bucket: 1 d are 86,400 buckets of 1 s, the limit is 10,000; 10 min would suit"
-    ):
-        found(spark, path, bucket_us=SECOND_US)
-
-
 @pytest.mark.parametrize(
     ("length_s", "bucket_s"),
     [(0, 1), (240, 1), (241, 2), (3_600, 15), (86_400, 600), (86_400 * 240, 86_400), (86_400 * 365, 2 * 86_400)],
 )
 def test_buckets_have_round_widths(length_s: int, bucket_s: int) -> None:
-    """Not more than 240 of them; whole days in the end."""
-    assert bucket_for(length_s * SECOND_US) == bucket_s * SECOND_US
+    assert round_width_s(length_s * SECOND_US, BUCKETS) == bucket_s
 
 
 def test_marks_on_the_axis_of_time() -> None:
-    """At round times of UTC, written as fine as they are apart."""
     assert time_ticks(NOON_US - SECOND_US, NOON_US + 10 * SECOND_US) == [
         (1.0, "12:00:00"),
         (3.0, "12:00:02"),
@@ -235,23 +196,23 @@ def test_marks_on_the_axis_of_time() -> None:
 
 
 def test_a_line_has_a_step_for_each_bucket() -> None:
-    """Down to 0 where nothing came; neighbours that are equal are one."""
     assert step_line({0: 10, 1: 10, 3: 4}, 4, 2.0) == [(0, 5), (4, 5), (4, 0), (6, 0), (6, 2), (8, 2)]
 
 
 def traffic(name: str, messages: int = 1) -> Traffic:
-    """Of a second."""
     return Traffic(name, messages, messages * 10, NOON_US, NOON_US + SECOND_US)
 
 
 def findings_of(**other: object) -> Findings:
-    """Findings with texts that would be markup, if they were not escaped."""
     given_fields = {
         "archive": "/archive<script>",
         "selected": "everything",
         "total": traffic("", 100),
         "topics": 2,
-        "talk": Talk((traffic("<b>a"), traffic("")), (traffic("/<b>a/x"), traffic("/")), (traffic("/<b>a/x"),)),
+        "roots": (traffic("<b>a"), traffic("")),
+        "by_messages": (traffic("/<b>a/x"), traffic("/")),
+        "by_bytes": (traffic("/<b>a/x"),),
+        "all_topics": None,
         "bucket_us": SECOND_US,
         "root_rates": (Rate("", NOON_US, 1, 10), Rate("<b>a", NOON_US, 99, 990)),
         "topic_rates": (Rate("/<b>a/x", NOON_US, 99, 990),),
@@ -264,8 +225,6 @@ def findings_of(**other: object) -> Findings:
 
 
 class Text(HTMLParser):
-    """Tags and text of a page."""
-
     def __init__(self, html: str) -> None:
         super().__init__()
         self.tags: Counter[str] = Counter()
@@ -273,12 +232,10 @@ class Text(HTMLParser):
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Count it."""
         self.tags[tag] += 1
         assert not {name for name, _ in attrs} & {"src", "href"}
 
     def handle_data(self, data: str) -> None:
-        """Keep it."""
         self.text.append(data)
 
 
@@ -296,24 +253,18 @@ def test_the_page_stands_alone() -> None:
 
 
 def test_a_page_of_nothing_special() -> None:
-    """No gaps, no absent offsets: that is said, and nothing is warned of."""
     made = Text(page(findings_of(gaps=(), gaps_count=0, offsets=Offsets(0, 9, 0, 0, 0, ()))))
     assert made.text.count("none") == 2
     assert not made.tags["ul"]
 
 
 def test_what_is_drawn() -> None:
-    """As many as there are colours, the largest first, all others last; long times are drawn more coarsely."""
     rates = [Rate(name, NOON_US, 1, 1) for name in "abcdefgh"] + [Rate(OTHERS, NOON_US, 1, 1)]
     assert drawn_names(rates, list("hgfedcba")) == list("hgfedc")
     assert drawn_names(rates[-1:], ["a"]) == [OTHERS]
-    long = Traffic("", 10_000, 1, NOON_US, NOON_US + 9_999 * SECOND_US)
-    every = [Rate("a", NOON_US + second * SECOND_US, second % 7, 1) for second in range(10_000)]
-    assert len(rates_drawing(findings_of(total=long), every, ["a"])) < 40_000
 
 
 def test_sheets_hold_everything() -> None:
-    """With headers; the one of all topics only where it was asked for."""
     made = {name: [sheet.heads, *sheet.rows] for name, sheet in sheets(findings_of()).items()}
     assert sorted(made) == ["absent_offsets.csv", "gaps.csv", "root_rates.csv", "roots.csv", "topic_rates.csv"]
     assert made["absent_offsets.csv"] == [("first", "last", "count"), (3, 5, 3)]
@@ -324,15 +275,13 @@ def test_sheets_hold_everything() -> None:
 
 
 def hub_spark(*arguments: object) -> None:
-    """Run a command in this process, with its session."""
     app([str(argument) for argument in arguments], exit_on_error=False, result_action="return_value")
 
 
 @pytest.mark.usefixtures("spark")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Tables on the terminal, a page, and a folder of CSV."""
     archive = write_archive(tmp_path / "archive", archived(["/a/x", "/b", "/a/y", "/a/x"]))
-    hub_spark("report", archive, "--html", tmp_path / "report.html", "--csv", tmp_path / "csv", "--bucket", "2s")
+    hub_spark("report", archive, "--html", tmp_path / "report.html", "--csv", tmp_path / "csv")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["messages", "messages", "4"] in lines
     assert ["gaps", "longer", "than", "1", "min", "gaps", "0"] in lines
@@ -344,33 +293,13 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert rows == {"/a/x": ("a", "2"), "/a/y": ("a", "1"), "/b": ("b", "1")}
     with (tmp_path / "csv" / "root_rates.csv").open() as file:
         rates = [(row["root"], row["start"], row["messages"]) for row in csv.DictReader(file)]
-    two = moment(NOON_US + 2 * SECOND_US)
-    assert rates == [("a", moment(NOON_US), "1"), ("a", two, "2"), ("b", moment(NOON_US), "1")]
-
-
-def test_by_the_time_in_messages(spark: SparkSession, tmp_path: Path) -> None:
-    """What has none is left out of times, and told; what was selected by time is so by that one."""
-    day_s = 86_400
-    values = [{"ts": 1_520_000_000.5 + day_s * day} for day in range(3)] + [{"ts": "soon"}, 7]
-    messages = [Archived(number, NOON_US + number, "/a/x", msgpack.packb(value)) for number, value in enumerate(values)]
-    write_archive(tmp_path, messages)
-    all_of_it = found(spark, tmp_path, event_time="ts", gap_us=day_s // 2 * SECOND_US)
-    assert (all_of_it.total.messages, all_of_it.undated, all_of_it.gaps_count) == (3, 2, 2)
-    assert all_of_it.total.first_us == 1_520_000_000_500_000
-    assert all_of_it.offsets.last == 4
-    assert remarks(all_of_it) == [
-        "times are those of the field ts, not of the hub",
-        "2 messages have no such time and are left out",
+    assert rates == [("a", moment(NOON_US + second * SECOND_US), "1") for second in (0, 2, 3)] + [
+        ("b", moment(NOON_US + SECOND_US), "1")
     ]
-    second = datetime.fromtimestamp(1_520_000_000, UTC) + timedelta(days=1)
-    some = found(spark, tmp_path, event_time="ts", selection=Selection((), second, second + timedelta(days=1)))
-    assert some.total == Traffic("", 1, len(messages[1].value), 1_520_086_400_500_000, 1_520_086_400_500_000)
-    assert (some.undated, some.offsets.last) == (2, 4)
 
 
 @pytest.mark.usefixtures("spark")
 def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By prefixes and times."""
     archive = write_archive(tmp_path, archived(["/a/x", "/b", "/a/y", "/a/x"]))
     times = ("--start", "2026-11-21T12:00:01", "--end", "2026-11-21T14:00:03+02:00")
     hub_spark("report", archive, "--prefix", "/a", "--prefix", "/c", *times)
@@ -383,7 +312,6 @@ def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     [
         (["@nothing"], "nothing: there is no such archive"),
         (["@archive", "--gap", "0.0001s"], "--gap: 0.001 s or more expected, 0.0001 s given"),
-        (["@archive", "--bucket", "0s"], "--bucket: 0.001 s or more"),
         (["@archive", "--top", "0"], "--top 0: give 1 or more"),
         (["@archive", "--start", "2027-01-01"], "there are no messages: from 2027-01-01T00:00:00 on"),
         (["@archive", "--start", "2027-01-01", "--end", "2026-01-01"], "--start, --end: .* is not before"),
@@ -392,7 +320,6 @@ def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, arguments: list[str], said: str) -> None:
-    """One error that names the option or the file."""
     write_archive(tmp_path / "archive", archived(["/a"]))
     with pytest.raises(UsageError, match=said):
         hub_spark("report", *(argument.replace("@", f"{tmp_path}/") for argument in arguments))
@@ -400,6 +327,5 @@ def test_what_is_wrong_is_said(tmp_path: Path, arguments: list[str], said: str) 
 
 @pytest.mark.usefixtures("spark")
 def test_prefixes_that_no_hub_would_take(tmp_path: Path) -> None:
-    """Are refused before Spark is asked."""
     with pytest.raises(InvalidTopicError):
         hub_spark("report", tmp_path, "--prefix", "/a\n")

@@ -1,32 +1,30 @@
-"""Sessions: their settings, what is missing, how a job ends; archives as DataFrames stand in test_archive_files."""
+"""Sessions: their settings, what is missing, how a job ends and fails."""
 
 from __future__ import annotations
 
-import builtins
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from peers.spark.failure import JobFailedError
-from peers.spark.java import SparkUnavailableError
-from peers.spark.progress import JobProgress
+from hub.errors import UsageError
 from peers.spark.session import (
-    SHUFFLE_BYTES,
-    SHUFFLE_LIMIT,
-    Job,
+    JobFailedError,
     SessionSettings,
+    SparkUnavailableError,
+    cause_of,
+    last_words,
     open_session,
     resolved_master,
     running_job,
     session_conf,
-    shuffle_partitions,
+    spark_errors,
 )
 from tests.spark.hubs import HubWithJournal
 from tests.spark.queries import run_stream
@@ -38,7 +36,6 @@ if TYPE_CHECKING:
 
 
 def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run a program in a process of its own, which starts its own Java."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK", "PYSPARK"))}
     return subprocess.run(
         [sys.executable, "-c", program],
@@ -63,15 +60,13 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_tasks_are_tried_again_in_local_mode(master: str, resolved: str) -> None:
-    """Unless the user says how often; on clusters they are anyway."""
     assert resolved_master(master) == resolved
 
 
 def test_settings_of_a_local_session() -> None:
     """Everything stays on this machine, with as many tasks as it has use for."""
-    conf = session_conf(SessionSettings(driver_memory="3g"), cores=8)
+    conf = session_conf(SessionSettings(), cores=8)
     assert conf["spark.master"] == "local[*,4]"
-    assert conf["spark.driver.memory"] == "3g"
     assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
     assert conf["spark.sql.shuffle.partitions"] == "16"
     assert session_conf(SessionSettings(master="local[3]"), cores=8)["spark.sql.shuffle.partitions"] == "6"
@@ -83,37 +78,19 @@ def test_settings_of_a_session_on_a_cluster() -> None:
     conf = session_conf(SessionSettings(master="yarn"), cores=8)
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert not conf.keys() & {"spark.driver.bindAddress", "spark.ui.enabled", "spark.sql.shuffle.partitions"}
-    assert session_conf(SessionSettings(master="yarn", shuffle_partitions=7), 8)["spark.sql.shuffle.partitions"] == "7"
-
-
-def test_shuffles_are_as_large_as_what_is_read(spark: SparkSession, tmp_path: Path) -> None:
-    """Where nobody has said otherwise, in a session of the job's own."""
-    assert [shuffle_partitions(size) for size in (0, 1, SHUFFLE_BYTES + 1, 2**60)] == [1, 1, 2, SHUFFLE_LIMIT]
-    spark.range(1000).write.parquet(str(tmp_path / "small"))
-    frame = spark.read.parquet(str(tmp_path / "small"))
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    Job(spark, JobProgress(shown=False)).size_shuffles(frame)
-    assert spark.conf.get("spark.sql.shuffle.partitions") == before
-    try:
-        Job(spark, JobProgress(shown=False), sizes=True).size_shuffles(frame)
-        assert spark.conf.get("spark.sql.shuffle.partitions") == "1"
-    finally:
-        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_what_the_user_sets_wins() -> None:
-    """Whatever it is."""
     settings = SessionSettings(conf={"spark.ui.enabled": "true", "spark.master": "local[1]"})
     assert session_conf(settings, 2)["spark.ui.enabled"] == "true"
     assert session_conf(settings, 2)["spark.master"] == "local[1]"
 
 
 def test_a_session_that_runs_is_taken(spark: SparkSession) -> None:
-    """With what the jobs rely on set, and not stopped at the end of a job."""
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
     assert open_session() is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
-    with running_job(SessionSettings(), shown=False) as job:
+    with running_job(SessionSettings()) as job:
         assert job.spark is spark
     assert spark.range(3).count() == 3
 
@@ -165,17 +142,16 @@ def broken_off() -> None:
 def test_a_failed_job_is_one_line_and_leaves_a_log(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A job that ends well, or by the user, leaves nothing."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with running_job(SessionSettings(), shown=False):
+    with running_job(SessionSettings()):
         pass
-    with pytest.raises(KeyboardInterrupt), running_job(SessionSettings(), shown=False):
+    with pytest.raises(KeyboardInterrupt), running_job(SessionSettings()):
         raise KeyboardInterrupt
     assert not list(tmp_path.iterdir())
-    with pytest.raises(KeyboardInterrupt), running_job(SessionSettings(), shown=False):
+    with pytest.raises(KeyboardInterrupt), running_job(SessionSettings()):
         broken_off()
     assert not list(tmp_path.iterdir())
-    with pytest.raises(JobFailedError) as raised, running_job(SessionSettings(), shown=False):
+    with pytest.raises(JobFailedError) as raised, running_job(SessionSettings()):
         spark.sql("SELECT nothing FROM nowhere")
     (log,) = tmp_path.iterdir()
     assert "nowhere" in str(raised.value)
@@ -183,34 +159,13 @@ def test_a_failed_job_is_one_line_and_leaves_a_log(
     assert "\n" not in str(raised.value)
 
 
-def test_a_failed_job_shows_all_if_asked(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """And then leaves no file."""
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(JobFailedError) as raised, running_job(SessionSettings(), shown=False, verbose=True):
-        spark.sql("SELECT nothing FROM nowhere")
-    assert "SQLSTATE" in capsys.readouterr().err
-    assert "nowhere" in str(raised.value)
-    assert not list(tmp_path.iterdir())
-
-
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What to install is said."""
-    real = builtins.__import__
-
-    def missing(name: str, *given: Any, **more: Any) -> Any:
-        if name.startswith("pyspark"):
-            raise ModuleNotFoundError("gone", name=name)
-        return real(name, *given, **more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "pyspark" else object())
     with pytest.raises(SparkUnavailableError, match=r"hub spark needs pyspark.*pip install '\.\[spark\]'"):
         open_session()
 
 
 def test_the_command_line_does_not_load_pyspark() -> None:
-    """Nor does the group `hub spark`, until a job runs."""
     done = python(
         "import sys, peers.cli;"
         "from peers.cli import spark, spark_jobs;"
@@ -222,9 +177,10 @@ def test_the_command_line_does_not_load_pyspark() -> None:
 def test_a_session_of_its_own() -> None:
     """It starts quietly with the settings that were asked for, works, and is stopped."""
     done = python(
-        "from peers.spark.session import *\n"
+        "from peers.spark.session import SessionSettings, running_job\n"
         "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
-        "with running_job(SessionSettings(master='local[1]', driver_memory='600m', name='mine', conf=quick)) as job:\n"
+        "quick['spark.driver.memory'] = '600m'\n"
+        "with running_job(SessionSettings(master='local[1]', name='mine', conf=quick)) as job:\n"
         "    spark = job.spark\n"
         "    conf = spark.sparkContext.getConf()\n"
         "    print(conf.get('spark.driver.memory'), conf.get('spark.app.name'), conf.get('spark.master'))\n"
@@ -239,10 +195,10 @@ def test_nothing_is_left_where_a_job_was_started(tmp_path: Path) -> None:
     """Spark's folder for tables, which jobs do not have, is elsewhere, and goes with the session."""
     done = python(
         "import os\n"
-        "from peers.spark.session import *\n"
+        "from peers.spark.session import SessionSettings, running_job\n"
         "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
         f"os.chdir({str(tmp_path)!r})\n"
-        "with running_job(SessionSettings(master='local[1]', driver_memory='600m', conf=quick)) as job:\n"
+        "with running_job(SessionSettings(master='local[1]', conf=quick)) as job:\n"
         "    job.spark.catalog.listTables()\n"
         "    folder = job.spark.conf.get('spark.sql.warehouse.dir').removeprefix('file:')\n"
         "    print(os.path.isdir(folder))\n"
@@ -253,14 +209,76 @@ def test_nothing_is_left_where_a_job_was_started(tmp_path: Path) -> None:
 
 
 def test_a_session_that_does_not_start(tmp_path: Path) -> None:
-    """Why is told in one line."""
     done = python(
-        "from peers.spark.session import *\n"
-        "from peers.spark.failure import JobFailedError\n"
+        "from peers.spark.session import JobFailedError, SessionSettings, running_job\n"
         "try:\n"
-        "    with running_job(SessionSettings(driver_memory='1q')): pass\n"
+        "    with running_job(SessionSettings(conf={'spark.driver.memory': '1q'})): pass\n"
         "except JobFailedError as error:\n"
         "    print(error)\n",
         TMPDIR=str(tmp_path),
     )
     assert done.stdout.startswith("Spark does not start: Invalid maximum heap size: -Xmx1q"), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [
+        ("[PATH_NOT_FOUND] Path does not exist: file:/nope. SQLSTATE: 42K03", "Path does not exist: file:/nope."),
+        (
+            (
+                "An error occurred while calling o13.save.\n"
+                ": org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Cannot read x.parquet. SQLSTATE: KD001\n"
+                "\tat org.apache.spark.A.b(A.scala:920)\n"
+                "Caused by: java.lang.RuntimeException: not a Parquet file\n\tat org.apache.B.c(B.java:1)\n"
+            ),
+            "Cannot read x.parquet: not a Parquet file",
+        ),
+        (
+            (
+                "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+                '  File "a.py", line 12, in bad\n    raise ValueError("first")\nValueError: first\n\n'
+                "During handling of the above exception, another exception occurred:\n\n"
+                'Traceback (most recent call last):\n  File "a.py", line 14, in bad\n'
+                "hub.errors.UsageError: the start was deleted: fetch on from 7\n\n\tat org.apache.A.b(A.scala:1)\n"
+            ),
+            "the start was deleted: fetch on from 7",
+        ),
+        ("An error occurred while calling o1.x", "An error occurred while calling o1.x"),
+        ("", "RuntimeError"),
+    ],
+)
+def test_causes_are_one_line(text: str, cause: str) -> None:
+    assert cause_of(RuntimeError(text)) == cause
+
+
+def test_what_a_worker_raises_is_told(spark: SparkSession) -> None:
+    def fail(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        next(batches)
+        raise UsageError("the start was deleted")
+        yield
+
+    with pytest.raises(spark_errors()) as raised:
+        spark.range(5).mapInArrow(fail, "id long").collect()
+    assert cause_of(raised.value) == "the start was deleted"
+
+
+def test_a_file_that_is_not_parquet_is_told(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "x.parquet").write_text("nonsense" * 100)
+    with pytest.raises(spark_errors()) as raised:
+        spark.read.schema("a INT").parquet(str(tmp_path)).collect()
+    assert "x.parquet" in cause_of(raised.value)
+    assert "not a Parquet file" in cause_of(raised.value)
+    assert "\n" not in cause_of(raised.value)
+
+
+def test_last_words_of_a_java_that_does_not_start() -> None:
+    log = (
+        "WARNING: Using incubator modules: jdk.incubator.vector\n"
+        "Using Spark's default log4j profile: x\n"
+        "26/11/21 13:37:24 WARN Utils: Your hostname resolves\n\n"
+        'Exception in thread "main" org.apache.spark.SparkException: Master must start with yarn\n'
+        "\tat org.apache.spark.A.b(A.scala:1)\n"
+    )
+    assert last_words(log) == "Master must start with yarn"
+    assert last_words("Invalid maximum heap size: -Xmx1q\nError: x\n") == "Invalid maximum heap size: -Xmx1q"
+    assert last_words("WARNING: x\n") == ""

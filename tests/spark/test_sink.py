@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test."""
     with HubWithJournal(tmp_path / "journal") as hub:
         yield hub
 
@@ -31,8 +30,6 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def write(hub: HubWithJournal) -> Write:
-    """Write a DataFrame to the hub."""
-
     def write(frame: DataFrame, mode: str = "append", **options: object) -> None:
         frame.write.format("hub").options(url=hub.url, **options).mode(mode).save()  # type: ignore[arg-type]
 
@@ -40,7 +37,6 @@ def write(hub: HubWithJournal) -> Write:
 
 
 def stored(hub: HubWithJournal) -> list[tuple[int, str, bytes]]:
-    """Encoding, topic and body of each record."""
     with hub.client() as client:
         return [
             (record.encoding, record.topic, record.body)
@@ -50,10 +46,7 @@ def stored(hub: HubWithJournal) -> list[tuple[int, str, bytes]]:
 
 
 class TestBatch:
-    """What `write` does."""
-
     def test_json_text_becomes_values(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """A column of text is JSON unless something else is said; NULL is nil."""
         rows = [("/a", '{"n":1,"x":[null,2.5]}'), ("/b", '"text"'), ("/b", None)]
         write(spark.createDataFrame(rows, "topic STRING, value STRING").coalesce(1))
         assert hub.records() == [("/a", {"n": 1, "x": [None, 2.5]}), ("/b", "text"), ("/b", None)]
@@ -97,14 +90,11 @@ class TestBatch:
         assert len(hub.records()) == 2
 
     def test_an_empty_frame_writes_nothing(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """And is no error."""
         write(spark.createDataFrame([], "topic STRING, value STRING"))
         assert hub.records() == []
 
 
 class TestRefusals:
-    """What cannot be written is an error that says what to do."""
-
     @pytest.mark.parametrize(
         ("columns", "options", "said"),
         [
@@ -124,19 +114,16 @@ class TestRefusals:
     def test_columns_and_options(
         self, spark: SparkSession, write: Write, columns: str, options: dict[str, str], said: str
     ) -> None:
-        """Each is named."""
         with pytest.raises(PySparkException) as caught:
             write(spark.range(1).selectExpr(*columns.split(", ")), **options)
         assert said in str(caught.value)
 
     def test_overwriting(self, spark: SparkSession, write: Write) -> None:
-        """Messages that were published cannot be taken back."""
         frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
         with pytest.raises(PySparkException, match="messages cannot be overwritten"):
             write(frame, mode="overwrite")
 
     def test_values_that_the_hub_does_not_take(self, spark: SparkSession, tmp_path: Path) -> None:
-        """The text names the limit."""
         frame = spark.range(1).selectExpr("'/a' AS topic", "repeat('x', 100000) AS value")
         with HubWithJournal(tmp_path / "small", "--limits-frame-bytes", "65536") as small:
             written = frame.write.format("hub").options(url=small.url, encode="text").mode("append")
@@ -145,8 +132,6 @@ class TestRefusals:
 
 
 class TestStream:
-    """What `writeStream` does."""
-
     @pytest.fixture
     def copy(self, spark: SparkSession, hub: HubWithJournal, tmp_path: Path) -> Callable[..., Any]:
         """Run a query that copies /n/ to /copy, with one checkpoint for the test."""
@@ -165,7 +150,6 @@ class TestStream:
         return copy
 
     def test_each_record_is_written_once(self, hub: HubWithJournal, copy: Callable[..., Any]) -> None:
-        """Over several batches and runs, in order."""
         hub.fill_numbers(10)
         copy(maxOffsetsPerTrigger=4)
         hub.fill_numbers(5, first=10)
@@ -173,7 +157,6 @@ class TestStream:
         assert [value["number"] for _, value in hub.records("/copy")] == list(range(15))
 
     def test_a_lost_commit_is_recognised(self, hub: HubWithJournal, copy: Callable[..., Any], tmp_path: Path) -> None:
-        """Spark repeats the batch, the hub knows it and adds nothing."""
         hub.fill_numbers(10)
         copy()
         lose_commit(tmp_path / "checkpoint", 0)
@@ -225,7 +208,6 @@ class TestStream:
         assert hub.records("/counts") == [("/counts", {"query": "a", "count": 5})]
 
     def test_complete_output_is_refused(self, hub: HubWithJournal, spark: SparkSession, tmp_path: Path) -> None:
-        """It would take back what was published."""
         stream = spark.readStream.format("hub").option("url", hub.url).load()
         counts = stream.groupBy("topic").count().selectExpr("topic", "to_json(struct(`count`)) AS value")
         written = counts.writeStream.format("hub").options(url=hub.url, checkpointLocation=str(tmp_path / "c"))

@@ -26,7 +26,6 @@ MANY = 25_000
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
-    """A hub with 25,000 records of 4 topics."""
     with HubWithJournal(tmp_path_factory.mktemp("source") / "journal") as hub:
         hub.fill_numbers(MANY)
         yield hub
@@ -34,7 +33,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
 
 @pytest.fixture
 def own_hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test."""
     with HubWithJournal(tmp_path / "own") as hub:
         yield hub
 
@@ -44,18 +42,15 @@ Read = Callable[..., "DataFrame"]
 
 @pytest.fixture
 def read(spark: SparkSession, hub: HubWithJournal) -> Read:
-    """Read the hub with some options, and perhaps a schema."""
     return lambda schema=None, **options: reading(spark, hub.url, schema, **options)
 
 
 def reading(spark: SparkSession, url: str, schema: str | None = None, **options: object) -> DataFrame:
-    """Return a batch read."""
     reader = spark.read.format("hub").options(url=url, **options)  # type: ignore[arg-type]
     return (reader.schema(schema) if schema else reader).load()
 
 
 def told(client: BlockingClient, expected: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    """Wait until the only consumer of a hub stands as it should."""
     for _ in range(1_200):
         rows: list[dict[str, Any]] = client.request("$hub/consumers", None)
         if rows and expected(rows[0]):
@@ -72,15 +67,11 @@ def committed_offset(checkpoint: Path) -> int:
 
 
 def numbers(frame: DataFrame) -> list[int]:
-    """The numbers in the messages, sorted by offset."""
     return [json.loads(row.value)["number"] for row in frame.sort("offset").collect()]
 
 
 class TestBatch:
-    """What `spark.read` returns."""
-
     def test_all_records_come_with_their_columns(self, read: Read) -> None:
-        """Offset, time of the hub, topic, and the value as msgpack."""
         frame = read()
         rows = frame.sort("offset").collect()
         assert frame.schema.simpleString() == "struct<offset:bigint,timestamp:timestamp,topic:string,value:binary>"
@@ -97,13 +88,11 @@ class TestBatch:
         assert read(minPartitions="8").rdd.getNumPartitions() == 2
 
     def test_topics_are_prefixes(self, read: Read) -> None:
-        """A comma list; the hub filters."""
         assert read(topics="/n/1,/n/3,/m").count() == MANY // 2
         assert read(topics="").count() == MANY
         assert read(topics="/nothing").count() == 0
 
     def test_offsets_bound_the_range(self, read: Read) -> None:
-        """The end is exclusive; option names have any case."""
         assert numbers(read(decode="json", startingOffsets="10", endingOffsets="13")) == [10, 11, 12]
         assert numbers(read(decode="json", STARTINGOFFSETS=str(MANY - 1), endingoffsets="latest")) == [MANY - 1]
         assert read(startingOffsets="latest").count() == 0
@@ -125,7 +114,6 @@ class TestBatch:
         assert reading(spark, own_hub.url, endingTimestamp="0").count() == 0
 
     def test_json_text_is_what_websocket_clients_get(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
-        """Bytes are base64, timestamps text, and what has no JSON form is NULL."""
         own_hub.stage(
             packed_message("/a", encode_value({"b": b"\x00", "t": datetime(2026, 11, 21, tzinfo=UTC), "n": None})),
             packed_message("/a", b"\xc1"),
@@ -170,31 +158,11 @@ class TestBatch:
         assert (None, "[1,2]") in [tuple(row) for row in beside.collect()]
 
     def test_a_users_schema_chooses_columns(self, read: Read) -> None:
-        """Those alone are read, in that order."""
         frame = read("topic STRING, offset BIGINT", startingOffsets="7", endingOffsets="8")
         assert [tuple(row) for row in frame.collect()] == [("/n/3", 7)]
 
-    def test_filters_can_be_pushed_down(self, read: Read, spark: SparkSession) -> None:
-        """With option `pushdown` the answer is the same, and planning narrows the range."""
-        plain, pushed = read(), read(pushdown="true")
-        for filtered in (
-            "topic LIKE '/n/1%'",
-            "topic = '/n/2' AND offset < 100",
-            "offset >= 24990",
-            "offset IN (3, 5)",
-        ):
-            assert pushed.where(filtered).count() == plain.where(filtered).count() > 0
-        assert pushed.where("offset < 100").rdd.getNumPartitions() == 1
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
-        try:
-            assert plain.where("offset < 100").count() == 100
-        finally:
-            spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-
 
 class TestRefusals:
-    """What is asked for wrongly is an error that says what to do."""
-
     @pytest.mark.parametrize(
         ("options", "said"),
         [
@@ -208,20 +176,17 @@ class TestRefusals:
         ],
     )
     def test_options(self, read: Read, options: dict[str, str], said: str) -> None:
-        """Unknown ones and bad values are named."""
         with pytest.raises(PySparkException) as caught:
             read(**options).count()
         assert said in str(caught.value)
 
     def test_columns(self, read: Read) -> None:
-        """Unknown ones and other types are named."""
         with pytest.raises(PySparkException, match="there is no column topics: did you mean topic"):
             read("topics STRING").count()
         with pytest.raises(PySparkException, match="column offset is BIGINT, not INT"):
             read("offset INT").count()
 
     def test_a_hub_without_a_journal(self, spark: SparkSession) -> None:
-        """The text says how to start one."""
         with HubWithJournal(None) as hub, pytest.raises(PySparkException) as caught:
             reading(spark, hub.url).count()
         assert "--journal PATH" in str(caught.value)
@@ -239,19 +204,14 @@ class TestRefusals:
 
 
 class TestStream:
-    """What `spark.readStream` delivers."""
-
     @pytest.fixture
     def seen(self) -> list[tuple[int, list[int]]]:
-        """Batch numbers and offsets, as `foreachBatch` sees them."""
         return []
 
     @pytest.fixture
     def run(
         self, spark: SparkSession, own_hub: HubWithJournal, tmp_path: Path, seen: list[tuple[int, list[int]]]
     ) -> Callable[..., Any]:
-        """Run a query over what is there, with one checkpoint for the test."""
-
         def look(frame: DataFrame, batch: int) -> None:
             seen.append((batch, [row.offset for row in frame.sort("offset").collect()]))
 
@@ -319,7 +279,6 @@ class TestStream:
     def test_a_stream_begins_at_the_end(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
     ) -> None:
-        """Unless it is told otherwise; history is for those who ask."""
         own_hub.fill_numbers(10)
         run(startingOffsets="latest")
         own_hub.fill_numbers(1)
@@ -329,7 +288,6 @@ class TestStream:
     def test_topics_are_filtered_and_admission_counts_offsets(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
     ) -> None:
-        """A batch spans so many offsets, whatever of them is wanted."""
         own_hub.fill_numbers(8)
         run(maxOffsetsPerTrigger=4, topics="/n/3")
         assert [offsets for _, offsets in seen] == [[3], [7]]
@@ -352,7 +310,6 @@ class TestStream:
     def test_a_hub_that_starts_again_is_waited_for(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
     ) -> None:
-        """The same journal at the same address: the query does not notice."""
         own_hub.fill_numbers(3)
         run()
         own_hub.kill()
@@ -382,7 +339,6 @@ class TestStream:
         run: Callable[..., Any],
         seen: list[tuple[int, list[int]]],
     ) -> None:
-        """`failOnDataLoss` decides."""
         own_hub.fill_numbers(3)
         run()
         first = lose_records(own_hub)
@@ -396,7 +352,6 @@ class TestStream:
         assert seen[-1][1][0] >= first > 3
 
     def test_a_stream_has_no_end(self, run: Callable[..., Any]) -> None:
-        """An option for batches is refused."""
         with pytest.raises(PySparkException) as caught:
             run(endingOffsets="3")
         assert "a stream has no end" in str(caught.value)

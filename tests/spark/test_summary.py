@@ -2,35 +2,9 @@
 
 from __future__ import annotations
 
-import io
-
 import pytest
-from rich.console import Console
 
-from peers.spark.summary import amount, columns, figures, moment, plain, rate, second, show, span
-
-
-def shown(*parts: object) -> list[str]:
-    """Lines in a pipe."""
-    console = Console(file=io.StringIO())
-    show(*parts, console=console)  # type: ignore[arg-type]
-    assert isinstance(console.file, io.StringIO)
-    return console.file.getvalue().splitlines()
-
-
-def test_a_table_of_figures() -> None:
-    """One a row: what, unit, value; nothing is wrapped or taken for markup."""
-    lines = shown("[bold]", figures([("messages", "messages", "1,000"), ("[red]topic" + "x" * 100, "", "a\x1b[31m")]))
-    assert lines[0] == "[bold]"
-    assert lines[1].split() == ["unit", "figure"]
-    assert lines[2].split() == ["messages", "messages", "1,000"]
-    assert lines[3].split() == ["[red]topic" + "x" * 100, "a\\x1b[31m"]
-
-
-def test_a_table_of_columns() -> None:
-    """Text first, figures behind it."""
-    lines = shown(columns(("topic", "messages"), [("/a", "1"), ("/b", "23")]))
-    assert [line.split() for line in lines] == [["topic", "messages"], ["/a", "1"], ["/b", "23"]]
+from peers.spark.summary import amount, moment, plain, rate, second, span
 
 
 def test_what_does_not_print_is_escaped() -> None:
@@ -52,12 +26,10 @@ def test_what_does_not_print_is_escaped() -> None:
     ],
 )
 def test_lengths_of_time(length_us: int, text: str) -> None:
-    """In the two largest units."""
     assert span(length_us) == text
 
 
 def test_numbers_and_times() -> None:
-    """Thousands apart, rates of nothing, times in UTC to the microsecond."""
     assert amount(1234567.0) == "1,234,567"
     assert rate(100, 0.5) == "200"
     assert rate(100, 0) == "0"

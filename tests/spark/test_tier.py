@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
-    """A hub with 300 records, 240 of them in its tier."""
     with small_files():
         yield from started(tmp_path_factory.mktemp("tiered"))
 

@@ -26,7 +26,6 @@ COUNT = 300
 
 @contextmanager
 def small_files() -> Iterator[None]:
-    """Files of about 60 records, stripes of 32, groups of 4."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "FILE_BYTES", 600)
         patch.setattr(parquet, "STRIPE_RECORDS", 32)
@@ -49,7 +48,6 @@ def fill(path: Path, count: int, first: int = 0, *frames: bytes) -> None:
 
 
 def copy(path: Path, tier: Path) -> None:
-    """Copy all that is sealed."""
     tier.mkdir(exist_ok=True)
     copier = Copier(str(path), place_at(str(tier)), TierRetention(0, 0))
     while copier.step(AT_US):
@@ -69,21 +67,16 @@ class Tiered:
         self.hub = HubWithJournal(self.path, "--journal-tier", str(self.tier))
 
     def options(self, **given: str) -> dict[str, str]:
-        """Of a query that reads the tier."""
         return {"url": self.hub.url, "tier": str(self.tier), "numRetries": "0", **given}
 
-    def batch(
-        self, kind: type[BatchReader] = BatchReader, schema: StructType | None = None, **given: str
-    ) -> BatchReader:
-        """A reader, as it arrives in a task."""
+    def batch(self, schema: StructType | None = None, **given: str) -> BatchReader:
         options = read_source_options(self.options(**given), streaming=False)
-        reader = kind(schema or default_schema(options.decode), options)
+        reader = BatchReader(schema or default_schema(options.decode), options)
         made: BatchReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
         return made
 
 
 def started(folder: Path) -> Iterator[Tiered]:
-    """One with 300 records."""
     tiered = Tiered(folder)
     with tiered.hub as hub:
         hub.fill_numbers(COUNT - SEALED, first=SEALED)

@@ -1,7 +1,7 @@
-"""Writing archives: the journal of a hub as folders of Parquet, or as an Iceberg table.
+"""Archives: the journal of a hub as folders of Parquet, or as an Iceberg table.
 
 ```
-archive ─▶ parquet, iceberg                  one micro-batch of a streaming query after the other
-   └─────▶ state, compaction ─▶ folders      what is on the disk beside them
+archive ─▶ writing ─▶ staging (tasks) ─▶ folders, iceberg      one micro-batch of a streaming query after the other
+   └─────▶ state, compaction                                    what is beside them
 ```
 """

@@ -6,16 +6,12 @@ root=zeek/batch=9 (all of 0 to 9)      batch=10           batch=11
 ```
 
 Per date and root, neighbouring small batches are written into one file under the number of the last of them, in a
-hidden folder beside; the files of all other batches are linked into it; then the two folders exchange their names, and
-the old one is deleted. A reader that lists the folder sees the batches of before or of after, never a record twice or
-not at all. One that had listed it before finds files missing, which is an error in every reader, and reads again.
+hidden folder; the files of all other batches are linked into it; then the two folders exchange their names. A reader
+that lists the folder sees the old batches or the new ones; a reader that had listed it before finds files missing, and
+reads again.
 
-Before the first exchange the number of the last finished batch is stored: if Spark repeats it later (its commit was
-lost), the job knows that it is in the archive, whatever folder it now is in. A crash in between leaves a hidden folder,
-which the next run deletes (`folders.repair`).
-
-Owner: the job that has the archive's lock. Cost: what is merged is read and written once; other files are not touched.
-Local disks only.
+The number of the last finished batch is stored before the first exchange: if Spark repeats that batch (its commit was
+lost), the job knows that it is in the archive, whatever folder it is in. Owner: the job that has the archive's lock.
 """
 
 from __future__ import annotations
@@ -33,33 +29,30 @@ import pyarrow.parquet as pq
 from peers.spark.archiving.folders import BATCH, batches, hidden_name, link_files, parts, replace, roots, size_of
 from peers.spark.connector.record_batches import joined
 
-__all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact", "groups"]
-
 SMALL_BYTES = 32 * 1024 * 1024
-"""Batches below it are merged. Above it, opening files costs little of reading them."""
+"""Smaller batches are merged. Above it, opening files costs little of reading them."""
 
 TARGET_BYTES = 128 * 1024 * 1024
 """A merged file stops growing there: Spark's own size of a task."""
 
+# Rows that are held and written together: 100 MB of messages of 100 bytes.
 _ROW_GROUP_ROWS = 512 * 1024
-"""Rows that are held and written together: 100 MB of messages of 100 bytes."""
 
+# As Spark.
 _ZSTD_LEVEL = 3
-"""What Spark writes, too."""
 
 _TOPIC = "topic"
 
 
 class Compacted(NamedTuple):
-    """What was done."""
+    """How much was merged."""
 
     merged: int = 0
     """Batches of one date and root."""
     made: int = 0
-    """Files that they are in now."""
+    """Files that hold them now."""
 
     def __add__(self, other: object) -> Compacted:
-        """Return both."""
         if not isinstance(other, Compacted):
             return NotImplemented
         return Compacted(*map(sum, zip(self, other, strict=True)))
@@ -70,7 +63,7 @@ def compact(archive: Path, through: int, least: int = 2, begin: Callable[[], obj
 
     Args:
         archive: Its folder.
-        through: Number of the last finished batch; later ones are left alone.
+        through: Number of the last finished batch; later ones stay.
         least: Fewest batches that are worth a merge.
         begin: Called before the first folder is replaced.
     """
@@ -82,18 +75,14 @@ def compact(archive: Path, through: int, least: int = 2, begin: Callable[[], obj
         if merging:
             _make(root, found, merging)
             begin()
-            begin = _nothing
+            begin = lambda: None  # noqa: E731 -- it has begun
             replace(root)
             done += Compacted(sum(map(len, merging)), len(merging))
     return done
 
 
-def _nothing() -> None:
-    """It has begun."""
-
-
 def groups(sizes: dict[int, int]) -> Iterator[list[int]]:
-    """Yield neighbouring batches that are small and make no more than the target together.
+    """Yield neighbouring small batches that are not larger than the target together.
 
     Args:
         sizes: Of the batches, bytes, by their numbers, in order.
@@ -128,9 +117,9 @@ def _make(root: Path, found: dict[int, Path], merging: Iterable[list[int]]) -> N
 
 
 def merge(sources: list[Path], target: Path) -> None:
-    """Write the rows of some files into one, in their order, and have it on the disk.
+    """Write the rows of files into one, in their order, and sync it.
 
-    Those of a decoded archive may differ in their columns: the file has all of them, each as wide as its widest.
+    Files of a decoded archive may differ in their columns: the new one has all of them, each as wide as its widest.
     """
     schema = _schema_of(sources)
     with target.open("wb") as file:
@@ -168,7 +157,6 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _batches_of(sources: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of files, one file after the other."""
     for source in sources:
         with pq.ParquetFile(source) as file:
             for batch in file.iter_batches():

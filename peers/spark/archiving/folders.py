@@ -1,17 +1,15 @@
-"""The folders of an archive on a local disk: which batches there are, and how a folder is replaced by another.
+"""The folders of an archive: which batches there are, and how a folder is replaced by another.
 
 ```
-date=2026-11-21/root=zeek/batch=7/part-*.parquet         what readers see
-date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: no reader looks at it
+date=2026-11-21/root=zeek/batch=7/part-*.parquet         visible to readers
+date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: hidden from readers
 table=zeek_conn/date=...                                 the same, where there is a table for each topic
-_hub/staged/                                             files of a batch that are being written
+_hub/staged/                                             files of a batch that is being written
 ```
 
-A folder is replaced by one exchange of two names (`renameat2`), so that whoever lists it sees the old one or the new
-one. Where a file system cannot do that, it takes two renames, and for a moment there is neither.
-
-Invariants: what has a hidden name may be deleted at any time, unless what it is to replace is absent; `repair` finishes
-or undoes what a crash has left. Owner: the one job that has the archive's lock.
+A folder is replaced by one exchange of two names (`renameat2`), so that a reader lists the old one or the new one.
+Where a file system cannot do that, it takes two renames, and for a moment there is neither. Hidden folders may be
+deleted at any time, unless the folder that they replace is absent; `repair` finishes or undoes what a crash has left.
 """
 
 from __future__ import annotations
@@ -25,49 +23,31 @@ from urllib.parse import unquote
 
 from peers.spark.archiving.state import HUB
 
-__all__ = [
-    "BATCH",
-    "HIDDEN",
-    "STAGED",
-    "batches",
-    "hidden_name",
-    "link_files",
-    "parts",
-    "place",
-    "repair",
-    "replace",
-    "root_folder",
-    "root_in",
-    "roots",
-    "size_of",
-    "tables",
-]
-
 BATCH = "batch="
 _TABLES = "table=*"
 _DATES = "date=*"
 _ROOT = "root="
 _ROOTS = f"{_ROOT}*"
 _NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
+# Spark escapes these in the name of a folder.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
-"""What Spark escapes in the name of a folder."""
 
 HIDDEN = ".compacting."
 _REPLACED = ".replaced."
 STAGED = f"{HUB}/staged"
-"""Where tasks write the files of a batch; left behind when a job is killed."""
+"""Tasks write the files of a batch here; left behind when a job is killed."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
 def tables(archive: Path) -> list[Path]:
-    """Return the folders that hold tables: the archive's own first, then those of topics."""
+    """Return the folders of tables: the archive's own first, then those of topics."""
     return [archive, *sorted(archive.glob(_TABLES))]
 
 
 def roots(archive: Path) -> Iterator[Path]:
-    """Yield the folders of one date and one root each, in order."""
+    """Yield the folders of a date and a root, in order."""
     for table in tables(archive):
         for date in sorted(table.glob(_DATES)):
             yield from sorted(date.glob(_ROOTS))
@@ -80,7 +60,7 @@ def batches(root: Path) -> dict[int, Path]:
 
 
 def size_of(batch: Path) -> int:
-    """Return the size of a batch's files, bytes."""
+    """Return the size of the files of a batch, bytes."""
     return sum(path.stat().st_size for path in parts(batch))
 
 
@@ -90,12 +70,12 @@ def parts(batch: Path) -> list[Path]:
 
 
 def hidden_name(root: Path) -> Path:
-    """Return where the folder that is to replace this one is made."""
+    """Return where the folder is made that replaces this one."""
     return root.with_name(HIDDEN + root.name)
 
 
 def link_files(batch: Path, to: Path) -> None:
-    """Have a batch in another folder, too; the same files where that is possible."""
+    """Put the files of a batch into another folder, too, by hard links where that is possible."""
     to.mkdir(parents=True)
     for part in parts(batch):
         try:
@@ -105,7 +85,7 @@ def link_files(batch: Path, to: Path) -> None:
 
 
 def replace(root: Path) -> None:
-    """Put the hidden folder in the place of the one that readers see, and delete that."""
+    """Replace a folder by its hidden one, and delete the old one."""
     hidden = hidden_name(root)
     sync(hidden)
     if exchange(root, hidden):
@@ -120,12 +100,12 @@ def replace(root: Path) -> None:
 
 
 def place(batch: Path, files: Iterable[Path], made: Path) -> None:
-    """Have a batch of these files, in place of those that it has.
+    """Replace the files of a batch by others.
 
     Args:
-        batch: Its folder; a reader sees the files of before or these.
+        batch: Its folder; a reader sees the old files or the new ones.
         files: They are moved.
-        made: Where the folder is made.
+        made: Where the new folder is made.
     """
     made.mkdir()
     for file in files:
@@ -148,7 +128,7 @@ def root_folder(root: str) -> str:
 
 
 def root_in(folder: Path) -> str:
-    """Return the root whose folder that is; empty for no root."""
+    """Return the root of a folder; empty for no root."""
     return unquote(folder.name.removeprefix(_ROOT)).replace(_NO_ROOT, "")
 
 
@@ -162,7 +142,7 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def sync(folder: Path) -> None:
-    """Have the names in a folder on the disk before what follows."""
+    """Sync the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -171,7 +151,7 @@ def sync(folder: Path) -> None:
 
 
 def repair(archive: Path) -> int:
-    """Finish or undo what a job that was killed has left; return how many folders that were."""
+    """Finish or undo what a killed job has left; return how many folders that were."""
     staged = archive / STAGED
     was_staging = staged.exists()
     if was_staging:

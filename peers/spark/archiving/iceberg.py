@@ -6,9 +6,9 @@ ARCHIVE/metadata/                          Iceberg's own: snapshots, manifests
 ARCHIVE/_hub/iceberg.db                    the catalogue, SQLite: which metadata file is the newest
 ```
 
-The commit that appends a batch sets its number among the properties of the table: a batch that is repeated is
-recognised. The newest `SNAPSHOTS_KEPT` snapshots can be read, and no record is ever taken out. Cost: 60 ms a batch,
-which passes through the driver as one Arrow table (`--max-offsets` bounds it). PyIceberg cannot merge small files.
+The commit that appends a batch sets its number among the properties of the table, which so recognises a repeated batch.
+The newest `SNAPSHOTS_KEPT` snapshots can be read; no record is removed. Cost: 60 ms a batch, which the driver holds as
+one Arrow table (`--max-offsets` bounds it).
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from peers.spark.archiving.state import HUB
 if TYPE_CHECKING:
     import pyarrow as pa
 
+# Name of the catalogue.
 _CATALOG = "hub"
-"""Name of the catalogue: tables stand in it under this name."""
 
 NAMESPACE = "hub"
 TABLE = f"{NAMESPACE}.records"
 
 METADATA = "metadata"
-"""Folder of what Iceberg knows of a table."""
+"""Folder of Iceberg's metadata of a table."""
 
 _DATABASE = "iceberg.db"
 
 SNAPSHOTS_KEPT = 100
-"""Older ones cannot be read any more, their records can. Each is a part of the metadata that every commit writes."""
+"""Older ones can no longer be read, their records can. Every commit writes all of them."""
 
 _PROPERTIES = {
     "commit.manifest-merge.enabled": "true",  # else each batch adds one that every reader opens
@@ -47,28 +47,26 @@ _PROPERTIES = {
 
 
 def check_iceberg(path: str) -> None:
-    """See to it that an archive of this format can be written.
+    """Check that an archive of this format can be written.
 
     Raises:
-        UsageError: PyIceberg is not there, or it cannot stand at this path.
+        UsageError: PyIceberg is not installed, or the path cannot be that of a catalogue.
     """
     _kind()
-    if "://" in path:
-        raise UsageError("--format iceberg: only on a local disk, where its catalogue can stand beside it")
     if "?" in path:
         raise UsageError(f"--format iceberg: {path}: a path with a question mark cannot be that of a catalogue")
 
 
 def is_iceberg(path: str) -> bool:
     """Return whether a folder is an archive of this format."""
-    return "://" not in path and _database(path).exists()
+    return _database(path).exists()
 
 
 def data_files(path: str) -> list[str]:
-    """Return the files of Parquet that are valid now.
+    """Return the Parquet files of the newest snapshots.
 
     Raises:
-        UsageError: PyIceberg is not there.
+        UsageError: PyIceberg is not installed.
     """
     with opened_catalog(path) as catalog:
         if (NAMESPACE,) not in catalog.list_namespaces():
@@ -82,7 +80,7 @@ def opened_catalog(path: str) -> Iterator[Any]:
     """Yield the catalogue of an archive; it is made if it is absent.
 
     Raises:
-        UsageError: PyIceberg is not there.
+        UsageError: PyIceberg is not installed.
     """
     catalog = _kind()(_CATALOG, uri=f"sqlite:///{_database(path)}")
     try:
@@ -107,8 +105,8 @@ class IcebergBatches:
     """Writes batches.
 
     Args:
-        path: Of the archive: a folder of this machine.
-        table: Name of the table of some topics; empty where there is one table.
+        path: Of the archive.
+        table: Name of a topic's table; empty where there is one table.
     """
 
     def __init__(self, path: str, table: str = "") -> None:

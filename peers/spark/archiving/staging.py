@@ -1,16 +1,15 @@
-"""`Staging`: what the tasks of a batch do. Each reads its share of the journal and writes it as Parquet itself.
+"""`Staging`: the tasks of a batch. Each reads its share of the journal and writes it as Parquet itself.
 
 ```
 driver                      task                                                     driver
-shares of the offsets ────▶ FETCH ─▶ Arrow ─▶ [typed columns] ─▶ by table, date, root ─▶ files get their places
+shares of the offsets ────▶ FETCH ─▶ Arrow ─▶ [typed columns] ─▶ by table, date, root ─▶ files are moved
 (`ShareSource`, one a row)                     _hub/staged/RUN/*.parquet ─▶ `Staged`
 ```
 
 No record passes through Java, which would take five times as long. A task that meets a field without a column, or more
-tables than there is room for, writes nothing more and only tells what it sees; the batch is then staged once more.
-
-Invariant: readers see none of this. Names are never used twice, for a task that was given up may still write. Cost: 0.6
-µs a record of 100 bytes; a task holds `FLUSHED_BYTES` and what compressing them takes.
+tables than there is room for, writes nothing more and only reports what it has seen; the batch is staged once more.
+Names are never used twice, for an abandoned task may still write. Cost: 0.6 µs a record of 100 bytes; a task holds
+`FLUSHED_BYTES` and what compressing them takes.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ from pyspark.sql.types import BinaryType, StructField, StructType
 from hub.errors import UsageError
 from peers.spark.archive_files import root_of, table_of
 from peers.spark.archiving.folders import sync
-from peers.spark.archiving.typed_columns import EVENT_TIME, TypedColumns
+from peers.spark.archiving.state import EVENT_TIME
+from peers.spark.archiving.typed_columns import TypedColumns
 from peers.spark.archiving.typed_rows import TypedRows
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.decoding import message_of
@@ -49,16 +49,14 @@ from pyspark_hub import DefaultSource
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-__all__ = ["OTHER_TABLE", "ShareSource", "Staged", "StagedFile", "Staging"]
-
 OTHER_TABLE = "_other"
-"""Of the topics that an archive has no room for in tables of their own."""
+"""Of the topics for which an archive has no room."""
 
 CHUNK_BYTES = 16 * 1024 * 1024
-"""Records that are looked at together; where they are decoded, ten times as much of Python's objects."""
+"""Records that are looked at together; decoded, they take ten times as much."""
 
 FLUSHED_BYTES = 128 * 1024 * 1024
-"""What is written together: a file for each table, date and root."""
+"""Records that are written together: a file for each table, date and root."""
 
 _ZSTD_LEVEL = 3
 _DAY_US = 86_400_000_000
@@ -69,7 +67,7 @@ class ShareSource(DefaultSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what it is called in `format`."""
+        """Return its name in `format`."""
         return "hub-shares"
 
     def schema(self) -> StructType:
@@ -77,7 +75,7 @@ class ShareSource(DefaultSource):
         return StructType([StructField("share", BinaryType())])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's
-        """Return what plans micro-batches."""
+        """Return the planner of micro-batches."""
         try:
             return _Shares(default_schema("raw"), read_source_options(self.options, streaming=True))
         except UsageError as error:
@@ -91,7 +89,7 @@ class _Shares(StreamReader):
 
 
 class StagedFile(msgspec.Struct, frozen=True):
-    """A file that is to get its place."""
+    """A file that waits for its place."""
 
     path: str
     table: str
@@ -101,24 +99,24 @@ class StagedFile(msgspec.Struct, frozen=True):
 
 
 class Staged(msgspec.Struct):
-    """What a task, or all tasks of a batch, have done."""
+    """The work of a task, or of all tasks of a batch."""
 
     files: list[StagedFile] = []
     rows: int = 0
     is_whole: bool = True
-    """Whether all of it was written."""
+    """Whether everything was written."""
     tables: list[str] = []
-    """New ones, the first by their names: no more than there is room for, and one."""
+    """New ones, the first by their names: one more than there is room for, at most."""
     seen: dict[str, dict[str, dict[str, int]]] = {}
     """Values of each kind, of each field, of each table (`Inference`)."""
     rest: int = 0
-    """Messages of which something stands in `_rest`."""
+    """Messages with something in `_rest`."""
     undated: int = 0
     """Messages without an event time."""
 
     @classmethod
     def together(cls, parts: Iterable[Staged]) -> Staged:
-        """Return what several tasks have done."""
+        """Return the work of several tasks."""
         whole, seen, tables = cls(), defaultdict[str, Inference](Inference), set[str]()
         for part in parts:
             whole.files += part.files
@@ -140,14 +138,14 @@ class Staging:
 
     Attributes:
         options: Of the source.
-        folder: Where files are written; it is made if it is absent.
-        levels: So many levels of a topic name its table, 0: all; None where there is one table.
+        folder: Receives the files; it is made if it is absent.
+        levels: So many levels of a topic name its table, 0: all; None for one table.
         known: Tables with their columns.
-        room: How many tables may come to these.
+        room: How many tables may be added.
         is_decoded: Whether fields become typed columns.
         event_time: Field of the event time; empty for none.
-        grows: Returns the columns of a table that hold fields of more kinds, or the same ones; None where nothing is
-            to be found any more: then all is written as it fits.
+        grows: Returns the columns of a table that hold fields of more kinds, or the same ones. None in the second
+            attempt: then everything is written as it fits.
     """
 
     options: SourceOptions
@@ -160,7 +158,7 @@ class Staging:
     grows: Callable[[TypedColumns, Inference], TypedColumns] | None = None
 
     def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Stage the shares of a task; yield what was done, as JSON in `staged`."""
+        """Stage the shares of a task; yield a `Staged` for each, as JSON."""
         for batch in batches:
             for share in batch.column("share").to_pylist():
                 done = _Task(self).run(pickle.loads(share))  # noqa: S301 -- of the source above
@@ -168,8 +166,6 @@ class Staging:
 
 
 class _Task:
-    """Stages one share."""
-
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
         self._done = Staged()
@@ -183,7 +179,6 @@ class _Task:
         self._name = uuid.uuid4().hex
 
     def run(self, share: InputPartition) -> Staged:
-        """Read it and write it."""
         staging, done = self._staging, self._done
         options = staging.options
         records = read_share(share, default_schema("raw"), options, options.topics)
@@ -222,7 +217,6 @@ class _Task:
         return name
 
     def _take(self, table: str, rows: pa.Table) -> None:
-        """Hold rows of a table until they are written."""
         staging = self._staging
         if staging.is_decoded:
             messages = list(map(message_of, rows["value"].to_pylist()))
@@ -248,7 +242,6 @@ class _Task:
         self._held.clear()
 
     def _flush(self) -> None:
-        """Write what is held."""
         for table, held in self._held.items():
             rows = pa.concat_tables(held)
             for date, of_date in _parted(rows, _dates(rows)):
@@ -271,8 +264,8 @@ def _parted(rows: pa.Table, coded: tuple[np.ndarray[Any, Any], list[str]]) -> It
     """Yield the rows of each name, in their order.
 
     Args:
-        rows: What is to be parted.
-        coded: The number of each row's name, and the names.
+        rows: Of all names.
+        coded: The number of the name of each row, and the names.
     """
     codes, names = coded
     if len(names) == 1:
@@ -289,7 +282,7 @@ def _parted(rows: pa.Table, coded: tuple[np.ndarray[Any, Any], list[str]]) -> It
 
 
 def _coded(topics: pa.ChunkedArray, name_of: Callable[[str], str]) -> tuple[np.ndarray[Any, Any], list[str]]:
-    """Return the number of what each topic is called, and the names."""
+    """Return the number of the name of each row, and the names."""
     encoded = topics.combine_chunks().dictionary_encode()
     numbers: dict[str, int] = {}
     codes = [numbers.setdefault(name_of(topic), len(numbers)) for topic in encoded.dictionary.to_pylist()]
@@ -297,7 +290,7 @@ def _coded(topics: pa.ChunkedArray, name_of: Callable[[str], str]) -> tuple[np.n
 
 
 def _dates(rows: pa.Table) -> tuple[np.ndarray[Any, Any], list[str]]:
-    """Return the number of each row's date, and the dates: of the event time, where there is one."""
+    """Return the number of the date of each row, and the dates: of the event time, where there is one."""
     times = rows["timestamp"]
     if EVENT_TIME in rows.column_names:
         times = pc.coalesce(rows[EVENT_TIME], times)

@@ -1,14 +1,10 @@
-"""What a job that writes an archive is asked (`ArchiveOrder`) and must remember (`ArchiveState`), and its lock.
-
-Spark has a checkpoint of its own beside it:
+"""`ArchiveOrder`, `ArchiveState`: what a job archives, and what it must remember; the lock of an archive.
 
 ```
-ARCHIVE/_hub/archive.json    format, topics, how far batches were compacted
+ARCHIVE/_hub/archive.json    format, topics, how far batches were compacted: always a whole file
 ARCHIVE/_hub/checkpoint/     Spark's
 ARCHIVE/_hub/lock            held while a job writes
 ```
-
-Owner: the job that has the lock. Invariant: the file is whole, the old one or the new one. No Spark here.
 """
 
 from __future__ import annotations
@@ -17,18 +13,22 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from hub.errors import BusyError, UsageError
-
-__all__ = ["CHECKPOINT", "HUB", "ArchiveOrder", "ArchiveState", "DecodedState", "Format", "load", "locked", "store"]
+from peers.spark.connector.options import Access
 
 HUB = "_hub"
-"""Folder of all this; readers skip names that begin with an underscore."""
+"""Folder of the state; readers skip names that begin with an underscore."""
+
+# Columns of a decoded archive, beside those of the fields.
+EVENT_TIME = "event_time"
+SIZE = "_bytes"
+REST = "_rest"
 
 CHECKPOINT = "checkpoint"
 _STATE = "archive.json"
@@ -39,55 +39,44 @@ Format = Literal["parquet", "iceberg"]
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveOrder:
-    """What a job is asked to archive, and how."""
+    """What a job archives, and how."""
 
-    url: str
+    access: Access
     path: str
     topics: tuple[str, ...] | None = None
-    """Prefixes; None stands for those of the archive, or for all if it is new."""
+    """Prefixes; None for those of the archive, or for all if it is new."""
     starting: str = "earliest"
     """Where a new archive begins: earliest, latest, or an offset."""
     every_s: float | None = None
-    """How often the job looks for more; None: it archives what is there, and ends."""
+    """How often the job looks for more; None: it ends at the end of the journal."""
     format: Format = "parquet"
     compact: bool = False
     table_by: int | None = None
-    """So many levels of a topic name the table of a message, 0: all; None: as the archive has it, or one table."""
+    """So many levels of a topic name its table, 0: all; None: as the archive has it, or one table."""
     max_offsets: int | None = None
     decode: bool = False
     """Whether fields of messages become typed columns."""
     schema: str = ""
-    """Types of single columns, in Spark's DDL or JSON, in place of those that are looked up."""
+    """Types of single columns, in Spark's DDL or JSON."""
     event_time: str = ""
-    """Field by whose date folders are named; empty for the time of the hub."""
+    """Field whose date names the folders; empty for the time of the hub."""
     lossy: bool = False
-    """Whether the job goes on where records were deleted before they were archived."""
-    token: str = field(default="", repr=False)
-    token_file: str = ""
-    """In place of the token: the path of a file with it."""
+    """Whether the job continues where records were deleted before they were archived."""
     consumer: str = ""
-    """By which name the hub is told how far the archive is; empty for not at all."""
-    ca: str = ""
-    certificate: str = ""
-    key: str = ""
-
-    @property
-    def is_local(self) -> bool:
-        """Whether the archive is a folder of this machine."""
-        return "://" not in self.path
+    """The name under which the hub is told how far the archive is."""
 
 
 class DecodedState(msgspec.Struct, frozen=True):
-    """What the columns of a decoded archive are; see `peers.spark.archiving.typed_columns`."""
+    """The columns of a decoded archive; see `peers.spark.archiving.typed_columns`."""
 
     schema: dict[str, Any]
     """Of the fields, as Spark writes a schema in JSON."""
     fields: dict[str, str]
     """The field of each column."""
     event_time: str = ""
-    """Field of the event time, by which folders are named; empty where they are named by the time of the hub."""
+    """Field of the event time, whose date names the folders; empty for the time of the hub."""
     declared: tuple[str, ...] = ()
-    """Columns whose types were written down."""
+    """Columns whose types `--schema` gives."""
 
 
 class ArchiveState(msgspec.Struct, frozen=True):
@@ -96,13 +85,13 @@ class ArchiveState(msgspec.Struct, frozen=True):
     format: Format
     topics: tuple[str, ...]
     compacted: int = -1
-    """Batches up to this one may have been merged: if Spark repeats one, it is there already."""
+    """Batches up to this one may be merged: if Spark repeats one, it is in the archive already."""
     decoded: DecodedState | None = None
-    """None where values stand as they came; without columns where there is a table for each topic."""
+    """None for values as published; without columns where there is a table for each topic."""
     table_by: int | None = None
-    """So many levels of a topic name its table, 0: all; None where there is one table."""
+    """So many levels of a topic name its table, 0: all; None for one table."""
     tables: dict[str, DecodedState | None] = {}
-    """The tables by their names, and their columns where values were decoded."""
+    """The tables, and their columns where values were decoded."""
 
 
 def load(archive: Path) -> ArchiveState | None:
@@ -121,10 +110,10 @@ def load(archive: Path) -> ArchiveState | None:
 
 
 def store(archive: Path, state: ArchiveState) -> None:
-    """Write the state, and have it on the disk.
+    """Write the state, and sync it.
 
     Raises:
-        UsageError: That cannot be.
+        UsageError: It cannot be written.
     """
     path = archive / HUB / _STATE
     new = path.with_suffix(".new")
@@ -140,10 +129,10 @@ def store(archive: Path, state: ArchiveState) -> None:
 
 @contextmanager
 def locked(archive: Path) -> Iterator[None]:
-    """Make the folder if it is absent, and keep other jobs from writing there.
+    """Make the folder if it is absent, and lock it.
 
     Raises:
-        BusyError: Another job does.
+        BusyError: Another job writes there.
         UsageError: It cannot be made.
     """
     folder = archive / HUB

@@ -1,28 +1,32 @@
-"""`TypedColumns`: the columns that a decoded archive has of its messages, and how they grow.
+"""`TypedColumns`: the columns of the fields in a decoded archive, and how they grow.
 
-| what comes | what becomes of it |
+| message | column |
 |---|---|
-| a field that no column has | a column, behind the others; older files lack it, which readers take for NULL |
-| a wider number in an INT or a FLOAT that was written down | the column widens to BIGINT or DOUBLE; older files stay |
-| anything else that does not fit | stands in `_rest`, by the name of its field |
+| a field without a column | a new column, behind the others; older files lack it, which readers take for NULL |
+| a wider number in an INT or a FLOAT of `--schema` | it widens to BIGINT or DOUBLE; older files stay |
+| anything else that does not fit | none: it goes to `_rest`, by the name of its field |
 
-Columns never vanish, and never narrow. Integers are BIGINT from the start, for most readers take types from the first
+Columns never vanish and never narrow. Integers are BIGINT from the start, for most readers take types from the first
 file that they find. A column of an Iceberg table does not widen.
 
-A column is called as its field, but where that cannot be: `field_topic` for a field `topic`, for that is a column of
-the record; `_` for characters that Parquet tables do not take. A field whose name differs from another one only in
-case, and one beyond `COLUMNS_LIMIT`, stands in `_rest`.
-
-Values only; no I/O.
+A column has the name of its field; but a field `topic` becomes `field_topic`, for that is a column of the record, and
+`_` stands for characters that Parquet tables do not take. A field whose name differs from another one only in case, and
+a field beyond `COLUMNS_LIMIT`, goes to `_rest`.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, NamedTuple, Self
 
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql.types import (
     ByteType,
     DataType,
@@ -36,34 +40,30 @@ from pyspark.sql.types import (
 )
 
 from hub.errors import UsageError
+from peers.spark.archiving.state import EVENT_TIME, REST, SIZE
 from peers.spark.connector.columns import type_of
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.fields import fit_of
-
-__all__ = ["COLUMNS_LIMIT", "EVENT_TIME", "REST", "SIZE", "Growth", "TypedColumns"]
+from peers.spark.connector.record_batches import arrow_schema
 
 COLUMNS_LIMIT = 1_000
-"""Of fields. A table of more is slow in every reader; so many have the messages of all of Zeek's logs together."""
-
-EVENT_TIME = "event_time"
-SIZE = "_bytes"
-REST = "_rest"
+"""Of fields. A table of more is slow in every reader; all of Zeek's logs together have about as many."""
 
 _TAKEN = frozenset({"offset", "timestamp", "topic", "value", EVENT_TIME, SIZE, REST, "date", "root", "batch", "table"})
 _INSTEAD = "field_"
 _UNFIT = re.compile(r"[ ,;{}()\n\t=]")
 
+# What a type may become, so that readers still take old files.
 _WIDER: dict[type[DataType], tuple[type[DataType], ...]] = {
     ByteType: (ShortType, IntegerType, LongType, DoubleType),
     ShortType: (IntegerType, LongType, DoubleType),
     IntegerType: (LongType, DoubleType),
     FloatType: (DoubleType,),
 }
-"""What a type may become, with readers that take old files for it."""
 
 
 class Growth(NamedTuple):
-    """What has changed."""
+    """Columns that are new or wider."""
 
     added: tuple[str, ...] = ()
     widened: tuple[str, ...] = ()
@@ -77,21 +77,21 @@ class TypedColumns:
     fields: Mapping[str, str] = field(default_factory=dict)
     """The field of each column."""
     declared: frozenset[str] = frozenset()
-    """Columns whose types somebody has written down; in these, numbers may be times."""
+    """Columns of `--schema`; in these, numbers may be times."""
 
     @classmethod
     def of_state(cls, schema: Mapping[str, Any], fields: Mapping[str, str], declared: Collection[str] = ()) -> Self:
-        """Return what `schema.jsonValue()`, `fields` and `declared` were stored of."""
+        """Return the columns that were stored as `schema.jsonValue()`, `fields` and `declared`."""
         return cls(StructType.fromJson(dict(schema)), dict(fields), frozenset(declared))
 
     def grown(
         self, kinds: Mapping[str, str], named: StructType | None = None, *, widens: bool
     ) -> tuple[TypedColumns, Growth]:
-        """Return the columns that also hold fields of these kinds, as far as that can be.
+        """Return the columns that also hold fields of these kinds, as far as possible.
 
         Args:
-            kinds: By field; see `peers.spark.connector.inference`.
-            named: Columns whose types somebody has written down; they are taken in place of the kinds.
+            kinds: By field; see `peers.spark.connector.fields`.
+            named: Columns of `--schema`; their types win.
             widens: Whether a column may widen.
         """
         wished = []
@@ -106,14 +106,10 @@ class TypedColumns:
         return self._with(wished, types, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:
-        """Return the columns with those that somebody has written down.
-
-        Args:
-            schema: Columns, called as those of an archive are.
-            widens: Whether a column may widen.
+        """Return the columns with those of `--schema`.
 
         Raises:
-            UsageError: A column cannot be, or is another one already.
+            UsageError: A column is not possible, or has another type already.
         """
         for column in schema.fields:
             if column.name.lower() in _TAKEN or _UNFIT.search(column.name):
@@ -157,12 +153,51 @@ class TypedColumns:
 
 
 def _column_for(name: str) -> str:
-    """Return what the column of a field is called, empty for none."""
+    """Return the name of the column of a field."""
     column = _UNFIT.sub("_", name)
     return f"{_INSTEAD}{column}" if column.lower() in _TAKEN else column
 
 
 def _field_of(column: str) -> str:
-    """Return the field of a column that somebody has named."""
+    """Return the field of a column of `--schema`."""
     name = column.removeprefix(_INSTEAD)
     return name if name.lower() in _TAKEN else column
+
+
+# Parquet's own place for the columns of all files: Spark looks there, pandas and pyarrow take it as an argument.
+_COMMON = "_common_metadata"
+
+_FOLDERS = (("date", pa.date32()), ("root", pa.string()), ("batch", pa.int64()))
+
+
+def schema_of(text: str) -> StructType:
+    """Return the schema of `--schema`: `query STRING, rtt DOUBLE`, or the output of `df.schema.json()`.
+
+    Raises:
+        UsageError: It is neither.
+    """
+    try:
+        if text.lstrip().startswith("{"):
+            return StructType.fromJson(msgspec.json.decode(text))
+        schema = StructType.fromDDL(" ".join(text.split()))
+    except (PySparkException, ValueError, KeyError, TypeError) as error:
+        said = str(error).strip().partition("\n")[0]
+        raise UsageError(f"--schema: columns expected such as query STRING, rtt DOUBLE: {said}") from error
+    if not isinstance(schema, StructType):
+        raise UsageError("--schema: columns expected such as query STRING, rtt DOUBLE")
+    return schema
+
+
+def write_common_schema(folder: Path, schema: StructType) -> None:
+    """Write the columns of the files and of the names of folders; readers find the old file or the new one.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    path = folder / _COMMON
+    new = folder / f".{_COMMON}.new"
+    try:
+        pq.write_metadata(pa.schema([*arrow_schema(schema), *(pa.field(*each) for each in _FOLDERS)]), new)
+        os.replace(new, path)  # noqa: PTH105 -- as for the state beside it
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

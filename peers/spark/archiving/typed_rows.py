@@ -1,19 +1,18 @@
-"""`TypedRows`: records of the journal as rows with typed columns; what a task of `hub spark archive --decode` does.
+"""`TypedRows`: records of the journal as rows with typed columns.
 
 ```
 offset, timestamp, topic, value ──▶ offset, timestamp, topic, event_time, _bytes, one column a field ..., _rest
 ```
 
-Invariant: nothing of a message is lost. What is in no column stands in `_rest` as JSON: an object with the fields that
-have none or do not fit; the message itself where it is no map; `{"$msgpack": "<base64>"}` where JSON cannot say it.
-
-Owner: one task. Cost: 0.3 µs a column, beside other work on the machine.
+Nothing of a message is lost. `_rest` has what is in no column, as JSON: an object with the fields that have none or do
+not fit; the message itself where it is no map; `{"$msgpack": "<base64>"}` where JSON cannot express it. Cost: 0.3 µs a
+column.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -31,32 +30,26 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from peers.spark.archiving.typed_columns import EVENT_TIME, REST, SIZE, TypedColumns
-from peers.spark.connector.decoding import UNREADABLE, message_of
+from peers.spark.archiving.state import EVENT_TIME, REST, SIZE
+from peers.spark.archiving.typed_columns import TypedColumns
+from peers.spark.connector.decoding import UNREADABLE
 from peers.spark.connector.fields import Fit, MisfitError, fit_of, json_text
 from peers.spark.connector.record_batches import arrow_schema
 
-__all__ = ["TypedRows", "moments", "typed_schema"]
-
+# Columns of these types take values of one Python type without looking at each.
 _AS_THEY_ARE: dict[type[DataType], type] = {
     StringType: str,
     DoubleType: float,
     BooleanType: bool,
     BinaryType: bytes,
 }
-"""Types whose columns take values of a type as they are, so that a column that has no others costs little."""
 
+# The years 1 to 9999: the limits of a date.
 _EARLIEST_US, _BEYOND_US = -62_135_596_800_000_000, 253_402_300_800_000_000
-"""The years 1 to 9999: what a date can be."""
 
 
 def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
-    """Return the columns of the files.
-
-    Args:
-        columns: Of the fields.
-        event_time: Field of the event time; empty for none.
-    """
+    """Return the columns of the files; `event_time` is the field of the event time, empty for none."""
     dated = [StructField(EVENT_TIME, TimestampType())] if event_time else []
     return StructType(
         [
@@ -71,19 +64,11 @@ def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
     )
 
 
-def moments(bodies: Iterable[bytes | None], name: str) -> list[int | None]:
-    """Return the times, µs since 1970 UTC, that a field of messages holds."""
-    fit = fit_of(name, TimestampType())
-    return [_moment(message, name, fit) for message in map(_map_of, bodies)]
-
-
 class _Fitting(NamedTuple):
-    """How a field becomes a column."""
-
     name: str
     fit: Fit
     plain: type | None
-    """What needs no fitting; None where each value is looked at."""
+    """Values of this type need no fitting."""
 
 
 class TypedRows:
@@ -94,7 +79,7 @@ class TypedRows:
         event_time: Field of the event time; empty for none.
 
     Attributes:
-        rest: Messages of which something stands in `_rest`.
+        rest: Messages with something in `_rest`.
         undated: Messages without an event time.
     """
 
@@ -137,7 +122,6 @@ class TypedRows:
     def _texts(
         self, values: pa.ChunkedArray, messages: list[Any], rests: dict[int, dict[Any, Any]]
     ) -> list[str | None]:
-        """Return what stands in `_rest`."""
         texts: list[str | None] = [None] * len(messages)
         for number, message in enumerate(messages):
             if type(message) is not dict:
@@ -146,11 +130,6 @@ class TypedRows:
             texts[number] = _text(rest, values[number].as_py())
         self.rest += len(texts) - texts.count(None)
         return texts
-
-
-def _map_of(body: bytes | None) -> dict[Any, Any]:
-    message = message_of(body)
-    return message if type(message) is dict else {}
 
 
 def _moment(message: dict[Any, Any], name: str, fit: Callable[[Any], Any]) -> int | None:
@@ -165,7 +144,7 @@ def _moment(message: dict[Any, Any], name: str, fit: Callable[[Any], Any]) -> in
 
 
 def _fitted(maps: list[dict[Any, Any]], fitting: _Fitting, rests: dict[int, dict[Any, Any]]) -> list[Any]:
-    """Return the values of a field; what does not fit is added to the rest of its message."""
+    """Return the values of a field; values that do not fit are added to the rest of their messages."""
     name, fit, plain = fitting
     values = [message.get(name) for message in maps]
     if plain is not None and set(map(type, values)) <= {plain, type(None)}:
@@ -181,7 +160,7 @@ def _fitted(maps: list[dict[Any, Any]], fitting: _Fitting, rests: dict[int, dict
 
 
 def _add_unknown(maps: list[dict[Any, Any]], known: frozenset[str], rests: dict[int, dict[Any, Any]]) -> None:
-    """Add the fields that have no column to the rest of their message; those that are nil say nothing."""
+    """Add the fields without a column to the rest of their message, but for nil."""
     for number, message in enumerate(maps):
         if not message.keys() <= known:
             unknown = {name: value for name, value in message.items() if name not in known and value is not None}

@@ -1,14 +1,12 @@
-"""`Writing`: the micro-batches of one run, written one after the other, and small files merged between them.
+"""`Writing`: the micro-batches of one job, written one after the other, and small files merged between them.
 
 ```
 batch ─▶ tasks: staged as Parquet, with what they saw ─▶ tables and columns grown? stored, staged once more
-                                                       └▶ files get their places, or are one commit of each table
+                                                       └▶ files are moved to their folders, or committed to each table
 ```
 
-Types that were written down (`--schema`) are taken in place of those that are seen.
-
-Owner: one job. Invariants: when a batch is written, those before it are finished: Spark has marked them as done. Tables
-and columns are stored before a file has them; a batch that is repeated finds the same ones.
+Invariants: when a batch is written, Spark has marked those before it as done. Tables and columns are stored before a
+file has them; a batch that is repeated finds the same ones.
 """
 
 from __future__ import annotations
@@ -30,14 +28,12 @@ from msgspec import structs
 from pyspark.sql.types import StructType
 
 from hub.errors import UsageError
-from peers.spark.archiving.common_schema import schema_of, write_common_schema
 from peers.spark.archiving.compaction import Compacted, compact
-from peers.spark.archiving.folders import STAGED
+from peers.spark.archiving.folders import BATCH, STAGED, place, root_folder, roots
 from peers.spark.archiving.iceberg import IcebergBatches
-from peers.spark.archiving.parquet import place_batch, write_remote
 from peers.spark.archiving.staging import OTHER_TABLE, ShareSource, Staged, StagedFile, Staging
 from peers.spark.archiving.state import ArchiveOrder, ArchiveState, store
-from peers.spark.archiving.typed_columns import Growth, TypedColumns
+from peers.spark.archiving.typed_columns import Growth, TypedColumns, schema_of, write_common_schema
 from peers.spark.archiving.typed_rows import typed_schema
 from peers.spark.connector.inference import Inference
 from peers.spark.connector.options import read_source_options
@@ -47,20 +43,18 @@ if TYPE_CHECKING:
 
     from peers.spark.session import Job
 
-__all__ = ["COMPACTED_BATCHES", "COMPACTED_LEAST", "STREAMED_OFFSETS", "TABLES_LIMIT", "Decoded", "Writing"]
-
 TABLES_LIMIT = 200
 """Tables of an archive; the topics of later ones go to `OTHER_TABLE`."""
 
-STREAMED_OFFSETS = 2_000_000
-"""Default of a batch that is written as it is read; others are held by the driver, and keep the connector's. What a
-batch costs beside its rows is as much as some 250,000 rows."""
+# Default of a batch of Parquet; the driver holds one of Iceberg, which keeps the connector's. A batch costs as much as
+# some 250,000 rows, beside its rows.
+_STREAMED_OFFSETS = 2_000_000
 
 COMPACTED_BATCHES = 64
 """A continuous job looks for small files after so many batches."""
 
 COMPACTED_LEAST = 16
-"""Then, so many small batches are merged or more."""
+"""It merges so many small batches or more."""
 
 
 @dataclass
@@ -68,16 +62,16 @@ class Decoded:
     """What a job has decoded."""
 
     added: list[str] = field(default_factory=list)
-    """Columns."""
+    """New columns."""
     widened: list[str] = field(default_factory=list)
-    """The same."""
+    """Wider columns."""
     rest: int = 0
-    """Messages of which something stands in `_rest`."""
+    """Messages with something in `_rest`."""
     undated: int = 0
     """Messages without an event time."""
 
     def grow(self, growth: Growth, table: str = "") -> None:
-        """Count what has changed."""
+        """Count new and wider columns."""
         begin = f"{table}." if table else ""
         self.added += [begin + name for name in growth.added]
         self.widened += [begin + name for name in growth.widened]
@@ -86,16 +80,11 @@ class Decoded:
 class Writing:
     """Writes batches.
 
-    Args:
-        job: Where it runs.
-        order: What is to be done.
-        state: Of the archive.
-
     Attributes:
         rows: Records of batches that were written and not counted yet, by their numbers.
 
     Raises:
-        UsageError: The columns that were written down cannot be those of this archive.
+        UsageError: The columns of `--schema` cannot be those of this archive.
     """
 
     def __init__(self, job: Job, order: ArchiveOrder, state: ArchiveState) -> None:
@@ -110,24 +99,22 @@ class Writing:
         self._is_full = False
         self._widens = order.format == "parquet"
         self._named = schema_of(order.schema) if order.schema else StructType()
-        if order.is_local:
-            job.spark.dataSource.register(ShareSource)
+        job.spark.dataSource.register(ShareSource)
         if state.decoded is not None:
-            self._name()
+            self._name_columns()
 
-    def _name(self) -> None:
-        """Have the columns that were written down, and those of all tables where other tools look for them."""
-        named = self._named
-        TypedColumns().named(named, widens=self._widens)
+    def _name_columns(self) -> None:
+        """Store the columns of `--schema`, and write those of all tables for other tools."""
+        TypedColumns().named(self._named, widens=self._widens)
         tables = self._tables()
         for table, columns in tables.items():
-            own = [column for column in named.fields if not table or column.name in columns.fields]
+            own = [column for column in self._named.fields if not table or column.name in columns.fields]
             tables[table], growth = columns.named(StructType(own), widens=self._widens)
             self.decoded.grow(growth, table)
-        self._keep(tables)
+        self._store_tables(tables)
 
     def _tables(self) -> dict[str, TypedColumns]:
-        """Return the columns of each table; where there is one, its name is empty."""
+        """Return the columns of each table; the only one has no name."""
         state = self._state
         held = {"": state.decoded} if state.table_by is None else state.tables
         return {
@@ -135,8 +122,7 @@ class Writing:
             for table, one in held.items()
         }
 
-    def _keep(self, tables: Mapping[str, TypedColumns]) -> None:
-        """Remember the tables and tell other tools of their columns, before there is a file that has them."""
+    def _store_tables(self, tables: Mapping[str, TypedColumns]) -> None:
         decoded = self._state.decoded
         kept = {
             table: decoded
@@ -155,53 +141,48 @@ class Writing:
         store(Path(self._order.path), self._state)
         if decoded is not None and self._state.format == "parquet":
             for table, columns in tables.items():
-                folder = Path(self._path(table))
+                folder = Path(self._order.path) / _table_folder(table)
                 folder.mkdir(exist_ok=True)
                 write_common_schema(folder, typed_schema(columns, decoded.event_time))
 
-    def _path(self, table: str) -> str:
-        return f"{self._order.path}/table={table}" if table else self._order.path
-
     def source_options(self) -> dict[str, str]:
         """Return the options of the source."""
-        order = self._order
+        order, access = self._order, self._order.access
+        most = order.max_offsets or (_STREAMED_OFFSETS if order.format == "parquet" else 0)
         given = {
-            "url": order.url,
+            "url": access.url,
+            "token": access.token,
+            "tokenFile": access.token_file,
+            "ca": access.ca,
+            "certificate": access.certificate,
+            "key": access.key,
             "topics": ",".join(self._state.topics),
             "startingOffsets": order.starting,
             "failOnDataLoss": "false" if order.lossy else "true",
+            "maxOffsetsPerTrigger": str(most or ""),
+            "consumer": order.consumer,
         }
-        most = order.max_offsets or (STREAMED_OFFSETS if order.format == "parquet" else None)
-        if most is not None:
-            given["maxOffsetsPerTrigger"] = str(most)
-        if order.consumer:
-            given["consumer"] = order.consumer
-        secured = {"token": order.token, "tokenFile": order.token_file}
-        secured |= {"ca": order.ca, "certificate": order.certificate, "key": order.key}
-        return given | {name: text for name, text in secured.items() if text}
+        return {name: text for name, text in given.items() if text or name == "topics"}
 
     def write(self, frame: DataFrame, batch: int) -> None:
-        """Write a batch; for `foreachBatch`. One that was merged already is in the archive."""
+        """Write a batch, for `foreachBatch`. One that was merged already is in the archive."""
         order = self._order
-        if order.is_local:
-            self.rows[batch] = 0
-            if order.format != "parquet" or batch > self._state.compacted:
-                self._write_staged(frame, batch)
-        else:
-            write_remote(frame, order.path, batch)
+        self.rows[batch] = 0
+        if order.format != "parquet" or batch > self._state.compacted:
+            self._write(frame, batch)
         self._is_first = False
         self._since_compaction += 1
         if order.every_s is not None and order.compact and self._since_compaction >= COMPACTED_BATCHES:
             self.compact(batch - 1, COMPACTED_LEAST)
 
-    def _write_staged(self, shares: DataFrame, batch: int) -> None:
+    def _write(self, shares: DataFrame, batch: int) -> None:
         archive = Path(self._order.path).resolve()
         folder = archive / STAGED / uuid.uuid4().hex
         try:
             staged = self._staged(shares, str(folder))
             self.rows[batch] = staged.rows
             if self._order.format == "parquet":
-                place_batch(archive, staged.files, batch, is_first=self._is_first)
+                _place_batch(archive, staged.files, batch, is_first=self._is_first)
             else:
                 self._commit(staged.files, _query_id(shares), batch)
         finally:
@@ -216,7 +197,7 @@ class Writing:
             )
 
     def _commit(self, files: Iterable[StagedFile], query: str, batch: int) -> None:
-        """Write each table. One that has this batch already recognises it."""
+        """Write each Iceberg table; a table that has this batch already recognises it."""
         by_table: defaultdict[str, list[pa.Table]] = defaultdict(list)
         for file in files:
             by_table[file.table].append(_rows(file))
@@ -224,7 +205,7 @@ class Writing:
             IcebergBatches(self._order.path, table).write(pa.concat_tables(rows), query, batch)
 
     def _staged(self, shares: DataFrame, folder: str) -> Staged:
-        """Have tasks stage a batch; once more where that shows columns or tables that are to be made first."""
+        """Have tasks stage a batch; once more where columns or tables are to be made first."""
         state, before = self._state, self._tables()
         staging = Staging(
             options=read_source_options(self.source_options(), streaming=True),
@@ -239,7 +220,7 @@ class Writing:
         staged = _run(shares, staging)
         after = self._after(before, staged, staging.room)
         if after != before:
-            self._keep(after)
+            self._store_tables(after)
         if staged.is_whole and all(
             after.get(file.table) == before.get(file.table, TypedColumns()) for file in staged.files
         ):
@@ -266,13 +247,18 @@ class Writing:
             through: Number of the last finished batch.
             least: Fewest batches that are worth it.
         """
-        self._since_compaction = 0
-        self.compacted += compact(Path(self._order.path), through, least, lambda: self._compacting(through))
 
-    def _compacting(self, through: int) -> None:
-        """Remember which batches are in the archive, before they are moved to other folders."""
-        self._state = structs.replace(self._state, compacted=through)
-        store(Path(self._order.path), self._state)
+        def begin() -> None:
+            # Stored before batches are moved to other folders: these are in the archive.
+            self._state = structs.replace(self._state, compacted=through)
+            store(Path(self._order.path), self._state)
+
+        self._since_compaction = 0
+        self.compacted += compact(Path(self._order.path), through, least, begin)
+
+
+def _table_folder(table: str) -> str:
+    return f"table={table}" if table else ""
 
 
 def _run(shares: DataFrame, staging: Staging) -> Staged:
@@ -282,6 +268,26 @@ def _run(shares: DataFrame, staging: Staging) -> Staged:
 
 def _grown(columns: TypedColumns, seen: Inference, named: StructType, *, widens: bool) -> TypedColumns:
     return columns.grown(seen.kinds(), named, widens=widens)[0]
+
+
+def _place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_first: bool) -> None:
+    """Move the files of a batch to their folders, in place of those that are there.
+
+    Args:
+        archive: Its folder.
+        files: All of the batch.
+        batch: Its number.
+        is_first: Whether a killed job may have written it before: then its other folders are deleted.
+    """
+    folders: defaultdict[Path, list[Path]] = defaultdict(list)
+    for file in files:
+        date_folder = archive / _table_folder(file.table) / f"date={file.date}"
+        folders[date_folder / root_folder(file.root) / f"{BATCH}{batch}"].append(Path(file.path))
+    for folder, moved in folders.items():
+        place(folder, moved, moved[0].with_suffix(".batch"))
+    for folder in [root / f"{BATCH}{batch}" for root in roots(archive)] if is_first else []:
+        if folder not in folders and folder.exists():
+            shutil.rmtree(folder)
 
 
 def _query_id(frame: DataFrame) -> str:

@@ -6,24 +6,21 @@ meanwhile, are not mixed in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from peers.spark.connector.connection import Connection
 from peers.spark.connector.errors import OptionError, shortened
 from peers.spark.connector.options import EARLIEST, SourceOptions
 from peers.spark.connector.positions import resolve_end, resolve_start
-from peers.spark.connector.pushdown import Narrowing, narrowing
 from peers.spark.connector.reading import read_share
 from peers.spark.connector.tier import Sought, plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
-
-__all__ = ["BatchReader", "PushdownReader"]
 
 
 class BatchReader(DataSourceReader):
@@ -37,7 +34,6 @@ class BatchReader(DataSourceReader):
     def __init__(self, schema: StructType, options: SourceOptions) -> None:
         self._schema = schema
         self._options = options
-        self._narrowing = Narrowing(options.topics)
 
     @shortened
     def partitions(self) -> list[InputPartition]:
@@ -48,7 +44,7 @@ class BatchReader(DataSourceReader):
             DataLostError: The start was deleted.
             PeerError: The hub refuses, or cannot be reached.
         """
-        options, narrowing = self._options, self._narrowing
+        options = self._options
         connection = Connection(options.access)
         state = connection.state()
         position = options.starting or EARLIEST
@@ -56,28 +52,9 @@ class BatchReader(DataSourceReader):
         end = resolve_end(options.ending, state, connection)
         if start > end and "time" not in {position.kind, options.ending.kind}:
             raise OptionError(f"startingOffsets {start} are behind endingOffsets {end}")
-        start = max(start, narrowing.start)
-        if narrowing.since_ms is not None:
-            start = max(start, connection.offset_at(narrowing.since_ms))
-        if narrowing.end is not None:
-            end = min(end, narrowing.end)
-        since_us = (narrowing.since_ms or 0) * 1000
-        sought = Sought(start, end, state.id.hex(), narrowing.topics, since_us, state.epoch)
+        sought = Sought(start, end, state.id.hex(), options.topics, epoch=state.epoch)
         return plan(sought, options.tier, options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one share. Raises as `read_share`."""
-        return read_share(partition, self._schema, self._options, self._narrowing.topics)
-
-
-class PushdownReader(BatchReader):
-    """A reader that Spark may tell which rows it wants (option `pushdown`).
-
-    It is a class of its own because Spark refuses any reader that has `pushFilters`, in sessions without
-    `spark.sql.python.filterPushdown.enabled`.
-    """
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 -- Spark's name
-        """Take the filters that the hub can help with, and leave all of them to Spark to check."""
-        self._narrowing = narrowing(filters, self._options.topics)
-        return filters
+        return read_share(partition, self._schema, self._options, self._options.topics)

@@ -33,8 +33,6 @@ from pyspark.sql.types import (
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.options import Decode
 
-__all__ = ["RECORD_COLUMNS", "checked_schema", "default_schema", "fields_schema", "is_field", "type_of"]
-
 RECORD_COLUMNS: dict[str, DataType] = {
     "offset": LongType(),
     "timestamp": TimestampType(),

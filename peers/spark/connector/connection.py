@@ -17,6 +17,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
@@ -30,8 +31,6 @@ from peers.client.journal import JournalState
 from peers.client.token_source import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
-
-__all__ = ["PLANNED_LOST", "Connection", "Retries", "close_all", "connected", "may_pass"]
 
 _NAME = "spark"
 """Of the client, for `hub top`."""
@@ -354,3 +353,45 @@ def close_all() -> None:
     """Close what this process has kept."""
     for key in [key for key in _clients if key[0] == os.getpid()]:
         _clients.pop(key).close()
+
+
+AGAIN_S = 2.0
+"""Between two attempts of a continuous job that starts before its hub."""
+
+
+def ask_journal(access: Access) -> None:
+    """Check that there is a journal to read, before Java is started.
+
+    Raises:
+        PeerError: The hub cannot be reached, refuses, or has no journal; the text says which.
+    """
+    try:
+        Connection(replace(access, num_retries=0)).client().journal(hub=access.hub, timeout_s=access.timeout_s)
+    finally:
+        close_all()
+
+
+def wait_journal(
+    access: Access, on_wait: Callable[[PeerError], object], sleep: Callable[[float], None] = time.sleep
+) -> None:
+    """Wait until there is a journal to read.
+
+    Args:
+        access: How to reach it.
+        on_wait: Called once, with the reason.
+        sleep: Waits so many seconds.
+
+    Raises:
+        PeerError: Waiting cures nothing: the hub refuses, or has no journal.
+    """
+    has_told = False
+    while True:
+        try:
+            return ask_journal(access)
+        except PeerError as error:
+            if not may_pass(error):
+                raise
+            if not has_told:
+                on_wait(error)
+                has_told = True
+            sleep(AGAIN_S)

@@ -26,8 +26,6 @@ from peers.values.conversion import json_of, json_of_broker
 from peers.values.msgpack import Code
 from peers.values.untyped import untyped_extension
 
-__all__ = ["UNREADABLE", "Fields", "Troubles", "binary_values", "bodies_of", "json_values", "message_of"]
-
 
 class Troubles:
     """What could not be read, counted.

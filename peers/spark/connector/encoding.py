@@ -27,8 +27,6 @@ from hub.journal.block import frames_of_columns
 from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.options import Encode
 
-__all__ = ["BadRowError", "Frames", "checked_columns"]
-
 _NIL = b"\xc0"
 
 _IGNORED = frozenset({"offset", "timestamp"})

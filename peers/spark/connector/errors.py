@@ -11,8 +11,6 @@ from typing import ParamSpec, TypeVar
 
 from hub.errors import HubError, UsageError
 
-__all__ = ["ColumnError", "DataLostError", "JournalReplacedError", "OptionError", "WriteRefusedError", "shortened"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

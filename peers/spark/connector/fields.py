@@ -42,8 +42,6 @@ from pyspark.sql.types import (
 
 from peers.spark.connector.errors import ColumnError
 
-__all__ = ["Fit", "MisfitError", "Moment", "fit_of", "is_time_text", "json_text"]
-
 Fit = Callable[[Any], Any]
 """Returns what Arrow takes for a value that is not None."""
 

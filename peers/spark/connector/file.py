@@ -20,8 +20,6 @@ from peers.journal.tier.table import SCHEMA
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.tier import FileShare
 
-__all__ = ["file_tables"]
-
 _log = logging.getLogger("peers.spark")
 
 

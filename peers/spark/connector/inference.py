@@ -27,8 +27,6 @@ from typing import Any
 
 from peers.spark.connector.fields import Moment, is_time_text
 
-__all__ = ["Inference", "kind_of"]
-
 _SCALARS: dict[type, str] = {
     bool: "BOOLEAN",
     float: "DOUBLE",

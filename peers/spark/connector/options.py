@@ -21,17 +21,6 @@ from peers.journal.tier.place import check_address
 from peers.spark.connector.errors import OptionError
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 
-__all__ = [
-    "Access",
-    "Decode",
-    "Encode",
-    "Position",
-    "SinkOptions",
-    "SourceOptions",
-    "read_sink_options",
-    "read_source_options",
-]
-
 MAX_OFFSETS_PER_TRIGGER = 500_000
 """Default: a first run over a long journal then is many batches of a second or less, not one that takes hours."""
 
@@ -102,7 +91,6 @@ class SourceOptions:
     partitions: int
     fail_on_data_loss: bool
     decode: Decode
-    pushdown: bool
     tier: str = ""
     """Where the journal's sealed records are read; empty for the hub alone."""
     consumer: str = ""
@@ -136,7 +124,6 @@ _SOURCE = (
     "minPartitions",
     "failOnDataLoss",
     "decode",
-    "pushdown",
     "tier",
     "consumer",
 )
@@ -245,7 +232,6 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
         partitions=given.number("minPartitions", _default_partitions(), 1),
         fail_on_data_loss=given.truth("failOnDataLoss", default=True),
         decode="json" if decode == "json" else "schema" if decode == "schema" else "raw",
-        pushdown=given.truth("pushdown", default=False),
         tier=given.value("tier", _tier, "", "a folder or s3://bucket/prefix"),
         consumer=given.value("consumer", _consumer, "", "1 to 128 letters, digits, and of _ . : - all but the first"),
     )

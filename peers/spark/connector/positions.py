@@ -9,8 +9,6 @@ from peers.spark.connector.connection import Connection, beyond_loss
 from peers.spark.connector.errors import OptionError
 from peers.spark.connector.options import Position
 
-__all__ = ["resolve_end", "resolve_start"]
-
 
 def resolve_start(position: Position, state: JournalState, connection: Connection, *, lossy: bool) -> int:
     """Return the first offset that is to be read.

@@ -7,8 +7,6 @@ from itertools import pairwise
 
 from pyspark.sql.datasource import InputPartition
 
-__all__ = ["PARTITION_LEAST_ROWS", "PARTITION_MOST_ROWS", "OffsetRange", "split"]
-
 PARTITION_LEAST_ROWS = 10_000
 """Smaller ones cost more to start (14 ms a task) than they gain."""
 

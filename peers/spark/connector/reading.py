@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from peers.spark.connector.options import SourceOptions
 
-__all__ = ["read_share"]
-
 _log = logging.getLogger("peers.spark")
 
 

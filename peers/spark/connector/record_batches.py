@@ -30,8 +30,6 @@ from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
 from peers.spark.connector.options import Decode
 
-__all__ = ["BATCH_LEAST_ROWS", "BATCH_MOST_ROWS", "RecordBatches", "arrow_schema", "joined"]
-
 BATCH_LEAST_ROWS = 4_096
 """Smaller blocks are joined until they have as many: half a full block."""
 

@@ -24,8 +24,6 @@ from peers.client.blocking import BlockingClient
 from peers.spark.connector.connection import connected
 from peers.spark.connector.options import Access
 
-__all__ = ["EVERY_S", "STOP_S", "Reports"]
-
 EVERY_S: Final = 1.0
 """How long nothing is told after something was."""
 

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from peers.spark.connector.options import SourceOptions
 
-__all__ = ["SAMPLE_OFFSETS", "sampled_schema"]
-
 SAMPLE_OFFSETS = 10_000
 """The newest of the journal, of all topics; those of the query are looked at."""
 

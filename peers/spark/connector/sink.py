@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["BatchWriter", "Refused", "Staged", "StreamWriter"]
-
 _QUERY_ID = "sql.streaming.queryId"
 _TRANSACTION_BYTES = 12
 

@@ -23,8 +23,6 @@ from hub.errors import CloseCode, ClosedError, PeerError, RejectedError
 from peers.client.blocking import BlockingClient
 from peers.spark.connector.connection import Connection, Retries
 
-__all__ = ["IN_FLIGHT", "PIECE_BYTES", "StagedPart"]
-
 PIECE_BYTES = 1024 * 1024
 """Staged in one go: what one answer of the journal holds, too."""
 

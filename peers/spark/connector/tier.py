@@ -32,8 +32,6 @@ from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import place_at
 from peers.spark.connector.ranges import split
 
-__all__ = ["LOOK_EVERY_S", "FileShare", "Sought", "plan"]
-
 LOOK_EVERY_S = 10.0
 """How often the manifest is looked at again by a stream that has read all of it, seconds."""
 
@@ -51,8 +49,6 @@ class Sought(NamedTuple):
     """Its id, as hexadecimal digits."""
     topics: tuple[str, ...]
     """Prefixes."""
-    since_us: int = 0
-    """Not older than this, µs since 1970 UTC. Older ones may be read, too."""
     epoch: int = 0
     """Of the journal, in which this is planned."""
 
@@ -97,7 +93,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
         if entry.first > at:
             gaps.append((at, entry.first))
         begin, at = max(at, entry.first), min(entry.next, sought.end)
-        if _is_recent(entry, sought) and entry.may_hold(wanted):
+        if entry.may_hold(wanted):
             known = msgspec.structs.replace(entry, topics=())
             files.append(FileShare(begin, at, sought.journal, tier, known))
     if at < sought.end:
@@ -106,11 +102,6 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     for begin, end in gaps:
         found += split(begin, end, max(1, partitions - len(files)), sought.journal, sought.epoch)
     return found
-
-
-def _is_recent(entry: Entry, sought: Sought) -> bool:
-    """Return whether a file may hold a record that is not too old; nobody knows the times of what it lacks."""
-    return entry.latest_us >= sought.since_us or bool(entry.holes)
 
 
 def _cut(files: Sequence[FileShare], held: TierFiles, partitions: int) -> Iterator[FileShare]:

@@ -1,17 +1,20 @@
-"""`Findings`: what a survey of an archive found. Values only; times are µs since 1970 UTC."""
+"""`Findings`: what a survey of an archive found, in words and as CSV; times are µs since 1970 UTC."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
+
+from peers.spark.summary import Figure, amount, moment, plain, rate, second, span
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["OTHERS", "Findings", "Gap", "Missing", "Offsets", "Rate", "Talk", "Traffic"]
-
 OTHERS = "(others)"
-"""Stands for the roots that have no rates of their own; no root has brackets of its own accord."""
+"""Stands for the roots that have no rates of their own."""
+
+_TOPICS_AT_ONCE = 10_000
 
 
 class Traffic(NamedTuple):
@@ -25,7 +28,7 @@ class Traffic(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """What came under a root or a topic within a bucket of time; buckets without messages are left out."""
+    """What came under a root or a topic within a bucket of time; empty buckets are left out."""
 
     name: str
     start_us: int
@@ -49,11 +52,10 @@ class Gap(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A range of offsets that are absent."""
+    """A range of absent offsets; `next` is behind the last one."""
 
     first: int
     next: int
-    """The offset behind the last one."""
 
 
 @dataclass(frozen=True)
@@ -67,27 +69,9 @@ class Offsets:
     ranges: int
     """How many ranges these make."""
     repeated: int
-    """Messages whose offset another one has, too: 0 in an archive that was written once."""
+    """Messages with the offset of another one: 0 in an archive that was written once."""
     longest: tuple[Missing, ...]
     """The longest ranges, in order."""
-
-
-@dataclass(frozen=True)
-class Talk:
-    """Who has sent most."""
-
-    roots: tuple[Traffic, ...]
-    """Those with the most messages first."""
-    by_messages: tuple[Traffic, ...]
-    """Topics with the most messages."""
-    by_bytes: tuple[Traffic, ...]
-    """Topics with the most bytes."""
-    all_topics: pa.Table | None = None
-    """If asked for: `root, topic, messages, bytes, first_us, last_us`, those with the most messages first."""
-
-    def names(self) -> list[str]:
-        """Return the topics that are among the first in either way."""
-        return sorted({topic.name for topic in (*self.by_messages, *self.by_bytes)})
 
 
 @dataclass(frozen=True)
@@ -96,25 +80,145 @@ class Findings:
 
     archive: str
     selected: str
-    """Of what, in words."""
+    """The selection in words."""
     total: Traffic
     topics: int
     """Distinct ones."""
-    talk: Talk
+    roots: tuple[Traffic, ...]
+    """Those with the most messages first."""
+    by_messages: tuple[Traffic, ...]
+    """Topics with the most messages."""
+    by_bytes: tuple[Traffic, ...]
+    """Topics with the most bytes."""
+    all_topics: pa.Table | None
+    """If asked for: `root, topic, messages, bytes, first_us, last_us`, those with the most messages first."""
     bucket_us: int
     root_rates: tuple[Rate, ...]
     """Of the first roots, and of all `OTHERS` together; by name and time."""
     topic_rates: tuple[Rate, ...]
-    """Of the topics that `talk` names; the same."""
+    """Of the topics in `by_messages` and `by_bytes`."""
     gap_us: int
-    """Stretches longer than this are gaps."""
+    """Longer stretches are gaps."""
     gaps: tuple[Gap, ...]
     """The longest first."""
     gaps_count: int
-    """How many there are, also of those that are not listed."""
+    """With those that are not listed."""
     offsets: Offsets
-    """Of the whole archive in that time, whatever prefixes were selected; by event time, of all of it."""
+    """Of all topics in that time, whatever prefixes were selected."""
     event_time: str = ""
     """Field of the messages whose time counts; empty for the time of the hub."""
-    undated: int = 0
-    """Messages that have no such time and are left out."""
+
+
+TRAFFIC_HEADS = ("messages", "bytes", "messages/s", "first, UTC", "last, UTC")
+"""The heads of a `traffic_row`, behind the name."""
+
+
+def named(name: str) -> str:
+    """Write a root or a topic; the root of `/` has no name."""
+    return plain(name) or "(none)"
+
+
+def traffic_row(traffic: Traffic) -> Sequence[str]:
+    """Write name, messages, bytes, mean rate and times."""
+    return (
+        named(traffic.name),
+        amount(traffic.messages),
+        amount(traffic.bytes),
+        rate(traffic.messages, _length_s(traffic)),
+        second(traffic.first_us),
+        second(traffic.last_us),
+    )
+
+
+def _length_s(traffic: Traffic) -> float:
+    return (traffic.last_us - traffic.first_us) / 1_000_000
+
+
+def figures_of(findings: Findings) -> list[Figure]:
+    """Return the figures of all messages."""
+    total, offsets = findings.total, findings.offsets
+    return [
+        ("messages", "messages", amount(total.messages)),
+        ("values", "bytes", amount(total.bytes)),
+        ("mean value", "bytes", f"{total.bytes / total.messages:,.1f}"),
+        ("topics", "topics", amount(findings.topics)),
+        ("first message", "UTC", second(total.first_us)),
+        ("last message", "UTC", second(total.last_us)),
+        ("time between them", "", span(total.last_us - total.first_us)),
+        ("mean rate", "messages/s", rate(total.messages, _length_s(total))),
+        (f"gaps longer than {span(findings.gap_us)}", "gaps", amount(findings.gaps_count)),
+        ("first offset", "", amount(offsets.first)),
+        ("last offset", "", amount(offsets.last)),
+        ("absent offsets", "offsets", amount(offsets.absent)),
+        ("absent offsets", "ranges", amount(offsets.ranges)),
+        ("repeated offsets", "messages", amount(offsets.repeated)),
+    ]
+
+
+def remarks(findings: Findings) -> list[str]:
+    """Return what a reader should know before drawing conclusions."""
+    said = []
+    if findings.event_time:
+        said.append(f"times are those of the field {plain(findings.event_time)}, of the hub where a message has none")
+    if findings.offsets.absent:
+        said.append(
+            f"{findings.offsets.absent:,} offsets between the first and the last are absent, in "
+            f"{findings.offsets.ranges:,} ranges: messages of prefixes that were not archived look the same as "
+            "messages that were lost"
+        )
+    if findings.offsets.repeated:
+        said.append(
+            f"{findings.offsets.repeated:,} messages have the offset of another one: the archive was written twice "
+            "over, or holds messages of several journals"
+        )
+    return said
+
+
+# CSV, for programs: every file has a header, times are RFC 3339 in UTC, names are as they are.
+
+Row = tuple[object, ...]
+
+_TIMES = ("messages", "bytes", "first", "last")
+
+
+class Sheet(NamedTuple):
+    """A CSV file."""
+
+    heads: tuple[str, ...]
+    rows: Iterable[Row]
+
+
+def sheets(findings: Findings) -> Mapping[str, Sheet]:
+    """Return the files by name; `topics.csv` only if all topics were asked for."""
+    made = {
+        "roots.csv": Sheet(
+            ("root", *_TIMES),
+            ((*traffic[:3], moment(traffic.first_us), moment(traffic.last_us)) for traffic in findings.roots),
+        ),
+        "root_rates.csv": _rates("root", findings, findings.root_rates),
+        "topic_rates.csv": _rates("topic", findings, findings.topic_rates),
+        "gaps.csv": Sheet(
+            ("root", "last_before", "first_after", "length_s"),
+            ((one.root, moment(one.last_us), moment(one.next_us), one.length_us / 1e6) for one in findings.gaps),
+        ),
+        "absent_offsets.csv": Sheet(
+            ("first", "last", "count"),
+            ((one.first, one.next - 1, one.next - one.first) for one in findings.offsets.longest),
+        ),
+    }
+    if findings.all_topics is not None:
+        made["topics.csv"] = Sheet(("topic", "root", *_TIMES), _topics(findings.all_topics))
+    return made
+
+
+def _topics(table: pa.Table) -> Iterator[Row]:
+    for batch in table.to_batches(_TOPICS_AT_ONCE):
+        for one in batch.to_pylist():
+            times = (moment(one["first_us"]), moment(one["last_us"]))
+            yield (one["topic"], one["root"], one["messages"], one["bytes"], *times)
+
+
+def _rates(head: str, findings: Findings, rates: Iterable[Rate]) -> Sheet:
+    width_s = findings.bucket_us / 1e6
+    rows = ((one.name, moment(one.start_us), one.messages, one.bytes, one.messages / width_s) for one in rates)
+    return Sheet((head, "start", "messages", "bytes", "messages_per_s"), rows)

@@ -1,24 +1,35 @@
-"""One HTML page with what a survey found, in the look of `hub bench`'s: figures, drawings of rates, tables.
+"""One HTML page with the findings of a survey: figures, drawings of rates, tables.
 
-It needs nothing but itself: style and drawings are inline, there are no scripts. Invariant: every text of the archive
-is escaped.
+It has no scripts and loads nothing. Every text of the archive is escaped.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from html import escape
 
-from peers.console.line_plot import html_page
-from peers.spark.report.drawing import COLOURS, drawn_names, rates_drawing
-from peers.spark.report.findings import Findings, Rate, Traffic
-from peers.spark.report.words import TRAFFIC_HEADS, figures_of, named, remarks, traffic_row
+from peers.console.line_plot import COLOURS, html_page, line_plot
+from peers.spark.report.findings import (
+    OTHERS,
+    TRAFFIC_HEADS,
+    Findings,
+    Rate,
+    Traffic,
+    figures_of,
+    named,
+    remarks,
+    traffic_row,
+)
 from peers.spark.summary import amount, plain, second, span
 
-__all__ = ["page"]
-
+# Most rows of a table; the CSV files have them all.
 _ROWS = 50
-"""Of a table in the page; the CSV files have them all."""
+
+_MARKS = 7
+_SECOND_US = 1_000_000
+_DAY_S = 86_400
+_WIDTHS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, _DAY_S)
 
 _OWN_STYLE = """
 body { max-width: 900px; }
@@ -32,13 +43,13 @@ section { overflow-x: auto; }
 def page(findings: Findings) -> str:
     """Return the page."""
     title = f"hub spark report: {plain(findings.archive)}"
-    talk, said = findings.talk, "".join(f"<li>{escape(remark)}</li>" for remark in remarks(findings))
+    said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(findings))
     sections = {
-        "Messages over time, by root": _rates(findings, findings.root_rates, talk.roots),
-        "Messages over time, by topic": _rates(findings, findings.topic_rates, talk.by_messages),
-        "Roots": _traffic("root", talk.roots),
-        "Topics with the most messages": _traffic("topic", talk.by_messages),
-        "Topics with the most bytes": _traffic("topic", talk.by_bytes),
+        "Messages over time, by root": _rates(findings, findings.root_rates, findings.roots),
+        "Messages over time, by topic": _rates(findings, findings.topic_rates, findings.by_messages),
+        "Roots": _traffic("root", findings.roots),
+        "Topics with the most messages": _traffic("topic", findings.by_messages),
+        "Topics with the most bytes": _traffic("topic", findings.by_bytes),
         f"Longer than {span(findings.gap_us)} without any message of a root": _gaps(findings),
         "Absent offsets": _offsets(findings),
     }
@@ -49,16 +60,6 @@ def page(findings: Findings) -> str:
         *(f"<h2>{escape(head)}</h2>\n<section>{content}</section>" for head, content in sections.items()),
     ]
     return html_page(title, parts, _OWN_STYLE)
-
-
-def _rates(findings: Findings, rates: Sequence[Rate], order: Iterable[Traffic]) -> str:
-    names = drawn_names(rates, [traffic.name for traffic in order])
-    legend = " &nbsp; ".join(
-        f'<span style="color: {colour}">■</span> {escape(named(name))}'
-        for name, colour in zip(names, COLOURS, strict=False)
-    )
-    since = f"In buckets of {span(findings.bucket_us)}, from {second(findings.total.first_us)} UTC on."
-    return f"{rates_drawing(findings, rates, names)}\n<p>{legend}</p>\n<p>{escape(since)}</p>"
 
 
 def _traffic(head: str, found: Sequence[Traffic]) -> str:
@@ -76,7 +77,7 @@ def _offsets(findings: Findings) -> str:
 
 
 def _listed(heads: Sequence[str], rows: Sequence[Sequence[str]], count: int) -> str:
-    """Return a table of the first rows, and how many there are besides."""
+    """Return a table of the first rows, and how many more there are."""
     shown = rows[:_ROWS]
     more = f"\n<p>and {count - len(shown):,} more</p>" if count > len(shown) else ""
     return f"{_table('figures', heads, shown)}{more}" if shown else "<p>none</p>"
@@ -86,3 +87,68 @@ def _table(kind: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> st
     head = "".join(f"<th>{escape(head)}</th>" for head in heads)
     body = "".join(f"<tr>{''.join(f'<td>{escape(plain(cell))}</td>' for cell in row)}</tr>\n" for row in rows)
     return f'<table class="{kind}"><tr>{head}</tr>\n{body}</table>'
+
+
+def _rates(findings: Findings, rates: Sequence[Rate], order: Iterable[Traffic]) -> str:
+    names = drawn_names(rates, [traffic.name for traffic in order])
+    legend = " &nbsp; ".join(
+        f'<span style="color: {colour}">■</span> {escape(named(name))}'
+        for name, colour in zip(names, COLOURS, strict=False)
+    )
+    since = f"In buckets of {span(findings.bucket_us)}, from {second(findings.total.first_us)} UTC on."
+    return f"{_drawing(findings, rates, names)}\n<p>{legend}</p>\n<p>{escape(since)}</p>"
+
+
+def drawn_names(rates: Iterable[Rate], order: Sequence[str]) -> list[str]:
+    """Return which of the rates are drawn: as many as there are colours, in that order, `OTHERS` last."""
+    there = {rate.name for rate in rates}
+    return [name for name in (*order, OTHERS) if name in there][: len(COLOURS)]
+
+
+def _drawing(findings: Findings, rates: Iterable[Rate], names: Sequence[str]) -> str:
+    """Return an SVG of messages a second."""
+    bucket_us = findings.bucket_us
+    start_us = findings.total.first_us // bucket_us * bucket_us
+    steps = (findings.total.last_us - start_us) // bucket_us + 1
+    counts: dict[str, dict[int, int]] = {name: {} for name in names}
+    for rate in rates:
+        if rate.name in counts:
+            counts[rate.name][(rate.start_us - start_us) // bucket_us] = rate.messages
+    lines = [step_line(counts[name], steps, bucket_us / _SECOND_US) for name in names]
+    return line_plot(lines, "", "messages/s", time_ticks(start_us, start_us + steps * bucket_us))
+
+
+def step_line(counts: dict[int, int], steps: int, width_s: float) -> list[tuple[float, float]]:
+    """Return a line of steps, 0 where nothing came; equal neighbours are one step.
+
+    Args:
+        counts: Messages by the number of the step.
+        steps: How many there are.
+        width_s: Of each.
+    """
+    line: list[tuple[float, float]] = []
+    for step in range(steps):
+        height = counts.get(step, 0) / width_s
+        if line and line[-1][1] == height:
+            line.pop()
+        else:
+            line.append((step * width_s, height))
+        line.append(((step + 1) * width_s, height))
+    return line
+
+
+def round_width_s(length_us: int, parts: int) -> int:
+    """Return the least round width with at most so many parts in a stretch of time; whole days in the end."""
+    least_s = length_us / _SECOND_US / parts
+    return next((width for width in _WIDTHS_S if width >= least_s), -int(-least_s // _DAY_S) * _DAY_S)
+
+
+def time_ticks(start_us: int, end_us: int) -> list[tuple[float, str]]:
+    """Return the marks of an axis of time: seconds after its start, and their labels."""
+    width_s = round_width_s(end_us - start_us, _MARKS)
+    written = "%H:%M:%S" if width_s < 60 else "%H:%M" if width_s < _DAY_S else "%Y-%m-%d"
+    start_s, end_s = start_us / _SECOND_US, end_us / _SECOND_US
+    first = int(-(-start_s // width_s)) * width_s
+    return [
+        (at - start_s, f"{datetime.fromtimestamp(at, UTC):{written}}") for at in range(first, int(end_s) + 1, width_s)
+    ]

@@ -1,51 +1,59 @@
-"""`survey`: ask an archive everything that a report tells."""
+"""`survey`: ask an archive for everything that a report shows, in three scans.
+
+```
+topics    messages, bytes and times of each topic
+cells     bucket   │               │               │         as wide as rates are wanted
+          cell     │   │   │   │   │   │   │   │   │         no wider than a gap
+          root a     ••  •  •• •     •           •           a gap is not within a cell: it begins at the last message
+                                      ╰── gap ──╯            of one and ends at the first message of the next
+offsets   blocks of 65,536: each task has a bit for each offset, or a list where they are few
+```
+
+So gaps and absent offsets are found exactly, without sorting messages. Cost: the scans, then what the number of topics,
+and of roots times cells, costs.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import Any
 
-from pyspark.sql import SparkSession
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
+from peers.spark.archive_files import EVERYTHING, Selection, root_of
 from peers.spark.progress import JobProgress
-from peers.spark.report.findings import Findings, Talk, Traffic
-from peers.spark.report.offsets import find_offsets
-from peers.spark.report.scan import Scan
-from peers.spark.report.steps import bucket_for
-from peers.spark.report.timeline import Timeline
-from peers.spark.report.traffic import TopicTable
-from peers.spark.selection import EVERYTHING, Selection
-from peers.spark.summary import span
+from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic
+from peers.spark.report.page import round_width_s
+from peers.spark.scan import Chosen, Numbers, Scan
 
-__all__ = [
-    "BUCKETS_LIMIT",
-    "GAPS_LIMIT",
-    "RANGES_LIMIT",
-    "ROOTS_LIMIT",
-    "ROOTS_RATED",
-    "TOPICS_LIMIT",
-    "Questions",
-    "survey",
-]
-
+# Most that is listed. All topics are 100 MB or so of this process.
 ROOTS_LIMIT = 1_000
-"""Roots that are listed."""
-
-ROOTS_RATED = 50
-"""Roots that have rates of their own."""
-
 TOPICS_LIMIT = 1_000_000
-"""Topics in the table of all: 100 MB or so of this process."""
-
-BUCKETS_LIMIT = 10_000
-"""Buckets over the whole time: rates have a row for each, of each root and each of the top topics."""
-
 GAPS_LIMIT = 10_000
-"""Gaps that are listed."""
-
 RANGES_LIMIT = 10_000
-"""Ranges of absent offsets that are listed."""
+
+# Roots that have rates of their own.
+ROOTS_RATED = 50
+
+# Buckets over the whole time, at most: three pixels each in a drawing.
+BUCKETS = 240
+
+# The place of an offset within a block has 16 bits.
+BLOCK_OFFSETS = 65_536
+
+# So many groups of single batches are held before they are added up.
+_HELD_ROWS = 256 * 1024
+
+_SUMS = "messages BIGINT, bytes BIGINT, first_us BIGINT, last_us BIGINT"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,60 +61,57 @@ class Questions:
     """What is to be found out."""
 
     selection: Selection = EVERYTHING
-    bucket_us: int | None = None
-    """Width of buckets; None for a round width that suits the time."""
     gap_us: int = 60_000_000
-    """Stretches longer than this are gaps."""
+    """Longer stretches are gaps; 1 or more."""
     top: int = 10
-    """Topics that are told of as those with the most messages, and with the most bytes."""
+    """Topics that are listed as those with the most messages, and with the most bytes."""
     all_topics: bool = False
-    """Whether the table of all topics is wanted."""
-    event_time: str = ""
-    """Field of the messages whose time counts; empty for the time of the hub."""
 
 
-def survey(
-    spark: SparkSession,
-    archive: str,
-    questions: Questions,
-    progress: JobProgress,
-) -> Findings:
+def survey(spark: SparkSession, archive: str, questions: Questions, progress: JobProgress) -> Findings:
     """Ask an archive.
 
-    Args:
-        spark: The session.
-        archive: See `read_archive`.
-        questions: What is to be found out.
-        progress: Is told of each step.
-
     Raises:
-        UsageError: There is no archive, it has no messages, or the buckets are too many.
+        UsageError: There is no archive, or it has no messages.
     """
-    selection = questions.selection
-    scan = Scan(spark, archive, selection, questions.event_time)
+    selection, top = questions.selection, questions.top
+    scan = Scan(spark, archive, selection)
     with ExitStack() as kept:
-        progress.tell("grouping by topic")
-        topics = TopicTable(scan)
-        kept.callback(topics.release)
-        found = topics.total()
-        if found is None:
+        progress.step("grouping by topic")
+        topics = scan.run(_by_topic, f"root STRING, topic STRING, {_SUMS}", "sizes")
+        topics = topics.groupBy("root", "topic").agg(*_sums()).persist()
+        kept.callback(topics.unpersist)
+        (total,) = topics.agg(F.lit("").alias("name"), *_sums(), F.count("*").alias("topics")).collect()
+        if not total.topics:
             raise UsageError(f"{archive}: there are no messages: {selection.words()}")
-        talk = _talk(topics, questions)
-        progress.tell("looking for rates and gaps")
-        bucket_us = _bucket_us(questions.bucket_us, found[0])
-        timeline = Timeline(scan, bucket_us, questions.gap_us, talk.names())
-        kept.callback(timeline.release)
-        roots = [root.name for root in talk.roots[:ROOTS_RATED]]
-        root_rates, topic_rates = timeline.root_rates(roots), timeline.topic_rates()
-        gaps, gaps_count = timeline.gaps(GAPS_LIMIT)
-        progress.tell("looking for absent offsets")
+        by_root = topics.groupBy(F.col("root").alias("name")).agg(*_sums())
+        by_name = topics.withColumnRenamed("topic", "name")
+        roots = _most(by_root, "messages", ROOTS_LIMIT)
+        by_messages, by_bytes = _most(by_name, "messages", top), _most(by_name, "bytes", top)
+        all_topics: pa.Table | None = None
+        if questions.all_topics:
+            all_topics = topics.orderBy(F.desc("messages"), "topic").limit(TOPICS_LIMIT).toArrow()
+        progress.step("looking for rates and gaps")
+        bucket_us = round_width_s(total.last_us - total.first_us, BUCKETS) * 1_000_000
+        talkers = {topic.name for topic in (*by_messages, *by_bytes)}
+        cells = _cells(scan, bucket_us, questions.gap_us, talkers).persist()
+        kept.callback(cells.unpersist)
+        root = F.col("root")
+        rated = F.when(root.isin([root.name for root in roots[:ROOTS_RATED]]), root).otherwise(OTHERS)
+        root_rates = _rates(cells.withColumn("name", rated))
+        topic_rates = _rates(cells.where("talker IS NOT NULL").withColumnRenamed("talker", "name"))
+        gaps, gaps_count = _gaps(cells, questions.gap_us)
+        progress.step("looking for absent offsets")
         offsets = find_offsets(scan, RANGES_LIMIT)
     return Findings(
         archive=archive,
         selected=selection.words(),
-        total=found[0],
-        topics=found[1],
-        talk=talk,
+        total=_traffic(total),
+        topics=total.topics,
+        roots=roots,
+        by_messages=by_messages,
+        by_bytes=by_bytes,
+        all_topics=all_topics,
         bucket_us=bucket_us,
         root_rates=root_rates,
         topic_rates=topic_rates,
@@ -114,32 +119,201 @@ def survey(
         gaps=gaps,
         gaps_count=gaps_count,
         offsets=offsets,
-        event_time=questions.event_time,
-        undated=topics.undated,
+        event_time=scan.event_time,
     )
 
 
-def _talk(topics: TopicTable, questions: Questions) -> Talk:
-    return Talk(
-        roots=topics.roots(ROOTS_LIMIT),
-        by_messages=topics.topics("messages", questions.top),
-        by_bytes=topics.topics("bytes", questions.top),
-        all_topics=topics.all_topics(TOPICS_LIMIT) if questions.all_topics else None,
+def _sums() -> tuple[Column, ...]:
+    return (
+        F.sum("messages").alias("messages"),
+        F.sum("bytes").alias("bytes"),
+        F.min("first_us").alias("first_us"),
+        F.max("last_us").alias("last_us"),
     )
 
 
-def _bucket_us(wished_us: int | None, total: Traffic) -> int:
-    """Return how wide buckets are.
+def _most(table: DataFrame, by: str, limit: int) -> tuple[Traffic, ...]:
+    return tuple(map(_traffic, table.orderBy(F.desc(by), "name").limit(limit).collect()))
 
-    Raises:
-        UsageError: With the width that was wished they would be too many.
-    """
-    length_us = total.last_us - total.first_us
-    if wished_us is None:
-        return bucket_for(length_us)
-    if length_us // wished_us > BUCKETS_LIMIT:
-        raise UsageError(
-            f"--bucket: {span(length_us)} are {length_us // wished_us:,} buckets of {span(wished_us)}, the limit is "
-            f"{BUCKETS_LIMIT:,}; {span(bucket_for(length_us))} would suit"
-        )
-    return wished_us
+
+def _traffic(row: Any) -> Traffic:
+    return Traffic(row.name, row.messages, row.bytes, row.first_us, row.last_us)
+
+
+# In the tasks: sums of the groups of each batch, then of several batches.
+
+
+def _by_topic(batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:
+    def parts() -> Iterator[pa.Table]:
+        for batch in batches:
+            found = _summed({"topic": pa.array(batch.numbers)}, batch)
+            topics = pa.array(batch.topics, pa.string()).take(found.column("topic"))
+            roots = pa.array(map(root_of, topics.to_pylist()), pa.string())
+            yield found.set_column(0, "topic", topics).add_column(0, "root", roots)
+
+    return _added_up(parts(), ["root", "topic"])
+
+
+def _by_cell(bucket_us: int, cell_us: int, talkers: set[str], batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:
+    def parts() -> Iterator[pa.Table]:
+        for batch in batches:
+            if not batch.topics:
+                continue
+            names = [(root_of(topic), topic if topic in talkers else None) for topic in batch.topics]
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+            number_of = np.array([numbers[name] for name in names], np.int32)
+            into_us = batch.times_us % bucket_us
+            keys = {
+                "name": pa.array(number_of[batch.numbers]),
+                "start_us": pa.array(batch.times_us - into_us),
+                "cell": pa.array(into_us // cell_us),
+            }
+            found = _summed(keys, batch)
+            number = found.column("name")
+            roots, named = (pa.array(texts, pa.string()).take(number) for texts in zip(*numbers, strict=True))
+            yield found.set_column(0, "talker", named).add_column(0, "root", roots)
+
+    return _added_up(parts(), ["root", "talker", "start_us", "cell"])
+
+
+def _summed(keys: dict[str, pa.Array], batch: Chosen) -> pa.Table:
+    rows = pa.table({**keys, "bytes": batch.sizes, "first_us": batch.times_us})
+    sums = [("bytes", "count"), ("bytes", "sum"), ("first_us", "min"), ("first_us", "max")]
+    found = rows.group_by(list(keys), use_threads=False).aggregate(sums)
+    return found.rename_columns([*keys, "messages", "bytes", "first_us", "last_us"])
+
+
+def _added_up(parts: Iterable[pa.Table], keys: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    sums = [("messages", "sum"), ("bytes", "sum"), ("first_us", "min"), ("last_us", "max")]
+    held: list[pa.Table] = []
+    rows = 0
+
+    def merged() -> pa.Table:
+        found = pa.concat_tables(held).group_by(list(keys), use_threads=False).aggregate(sums)
+        return found.rename_columns([*keys, *(name for name, _ in sums)])
+
+    for part in parts:
+        held.append(part)
+        rows += len(part)
+        if rows >= _HELD_ROWS:
+            whole = merged()
+            if len(whole) > _HELD_ROWS // 2:
+                yield from whole.to_batches()
+                held, rows = [], 0
+            else:
+                held, rows = [whole], len(whole)
+    if held:
+        yield from merged().to_batches()
+
+
+# Rates and gaps.
+
+
+def _cells(scan: Scan, bucket_us: int, gap_us: int, talkers: set[str]) -> DataFrame:
+    cell_us = max(1, bucket_us // -(-bucket_us // gap_us))
+    schema = f"root STRING, talker STRING, start_us BIGINT, cell BIGINT, {_SUMS}"
+    found = scan.run(partial(_by_cell, bucket_us, cell_us, talkers), schema, "sizes")
+    return found.groupBy("root", "talker", "start_us", "cell").agg(*_sums())
+
+
+def _rates(cells: DataFrame) -> tuple[Rate, ...]:
+    rates = cells.groupBy("name", "start_us").agg(F.sum("messages"), F.sum("bytes"))
+    return tuple(sorted(Rate(*row) for row in rates.collect()))
+
+
+def _gaps(cells: DataFrame, gap_us: int) -> tuple[tuple[Gap, ...], int]:
+    """Return the longest gaps, and how many there are."""
+    ends = cells.groupBy("root", "start_us", "cell").agg(
+        F.min("first_us").alias("next_us"), F.max("last_us").alias("cell_last_us")
+    )
+    before = F.lag("cell_last_us").over(Window.partitionBy("root").orderBy("next_us"))
+    length = F.col("next_us") - F.col("last_us")
+    gaps = ends.withColumn("last_us", before).where(length > gap_us).select("root", "last_us", "next_us")
+    longest = gaps.orderBy(length.desc(), "root", "last_us").limit(GAPS_LIMIT).collect()
+    return tuple(Gap(*row) for row in longest), len(longest) if len(longest) < GAPS_LIMIT else gaps.count()
+
+
+# Absent offsets.
+
+
+def find_offsets(scan: Scan, limit: int) -> Offsets:
+    """Return which offsets of all topics are there, one or more; not more than `limit` absent ranges are listed."""
+    size = BLOCK_OFFSETS
+
+    def merged(parts: pa.Table) -> pa.Table:  # Spark reads the types
+        return _merged(size, limit, parts)
+
+    schema = "block BIGINT, first BIGINT, next BIGINT, absent BIGINT, ranges BIGINT, repeated BIGINT"
+    places = scan.run(partial(_places, size), "block BIGINT, count BIGINT, places BINARY", "offsets", all_topics=True)
+    found = places.groupBy("block").applyInArrow(merged, schema).persist()
+    try:
+        blocks = sorted(found.where("ranges IS NOT NULL").collect())  # by their numbers; they are few
+        length = F.col("next") - F.col("first")
+        holes = found.where("ranges IS NULL").orderBy(length.desc(), "first").limit(limit).collect()
+    finally:
+        found.unpersist()
+    between = [Missing(one.next, other.first) for one, other in pairwise(blocks) if other.first > one.next]
+    longest = [*between, *(Missing(hole.first, hole.next) for hole in holes)]
+    longest.sort(key=lambda one: (one.first - one.next, one.first))
+    return Offsets(
+        blocks[0].first,
+        blocks[-1].next - 1,
+        sum(block.absent for block in blocks) + sum(one.next - one.first for one in between),
+        sum(block.ranges for block in blocks) + len(between),
+        sum(block.repeated for block in blocks),
+        tuple(sorted(longest[:limit])),
+    )
+
+
+def _places(size: int, batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:
+    """Yield how many offsets each block has, and where: a bit for each, or numbers of 16 bits where these take less."""
+    counts: defaultdict[int, int] = defaultdict(int)
+    found: dict[int, bytes] = {}
+    for batch in batches:
+        offsets = np.sort(batch.offsets)
+        numbers, begins = np.unique(offsets // size, return_index=True)
+        ends = [*begins[1:].tolist(), len(offsets)]
+        for block, begin, end in zip(numbers.tolist(), begins.tolist(), ends[: len(numbers)], strict=True):
+            counts[block] += end - begin
+            places = (offsets[begin:end] - block * size).astype(np.uint16)
+            found[block] = _added(found.get(block, b""), places, size)
+    columns = [pa.array(list(counts), pa.int64()), pa.array(list(counts.values()), pa.int64())]
+    yield pa.record_batch([*columns, pa.array(list(found.values()), pa.binary())], names=["block", "count", "places"])
+
+
+def _added(held: bytes, places: Numbers, size: int) -> bytes:
+    bits = size // 8
+    if len(held) != bits and len(held) + places.nbytes < bits:
+        return held + places.tobytes()
+    present = _present(held, size)
+    present[places] = True
+    return np.packbits(present).tobytes()
+
+
+def _present(places: bytes, size: int) -> Numbers:
+    """Return whether each offset of a block is there."""
+    if len(places) == size // 8:
+        return np.unpackbits(np.frombuffer(places, np.uint8)).astype(bool)
+    present = np.zeros(size, bool)
+    present[np.frombuffer(places, np.uint16)] = True
+    return present
+
+
+def _merged(size: int, limit: int, parts: pa.Table) -> pa.Table:
+    """Return a row for a block: what is absent between its first and last offset; and one for each hole in there."""
+    block: int = parts["block"][0].as_py()
+    present = np.zeros(size, bool)
+    for places in parts["places"].to_pylist():
+        present |= _present(places, size)
+    there = np.flatnonzero(present) + block * size
+    steps = np.flatnonzero(np.diff(there) > 1)
+    first, beyond = there[steps] + 1, there[steps + 1]
+    absent, repeated = int((beyond - first).sum()), sum(parts["count"].to_pylist()) - len(there)
+    longest = np.lexsort((first, first - beyond))[:limit]
+    rows: list[tuple[int | None, ...]] = [(block, int(there[0]), int(there[-1]) + 1, absent, len(steps), repeated)]
+    rows += [
+        (block, one, other, None, None, None)
+        for one, other in zip(first[longest].tolist(), beyond[longest].tolist(), strict=True)
+    ]
+    names = ["block", "first", "next", "absent", "ranges", "repeated"]
+    return pa.table([pa.array(column, pa.int64()) for column in zip(*rows, strict=True)], names=names)

@@ -20,14 +20,12 @@ TOPICS = ["/a/x", "/b/x", "/a/y"]
 
 
 def make(path: Path, count: int, rows: int = 30) -> Path:
-    """Write an archive of several batches; offsets ascend."""
     for batch in range(count):
         write_archive(path, archived(TOPICS * (rows // 3), first=batch * rows), batch)
     return path
 
 
 def offsets(path: Path) -> list[int]:
-    """What any reader sees, in the order of the files."""
     found: list[int] = []
     for root in roots(path):
         for batch in batches(root).values():
@@ -37,7 +35,6 @@ def offsets(path: Path) -> list[int]:
 
 
 def layout(path: Path) -> dict[str, list[int]]:
-    """The batches of each root."""
     return {root.name: list(batches(root)) for root in roots(path)}
 
 
@@ -55,7 +52,6 @@ def test_small_batches_become_one(tmp_path: Path) -> None:
 
 
 def test_merged_files_are_what_the_small_ones_were(tmp_path: Path) -> None:
-    """The same schema, zstd, few row groups."""
     archive = make(tmp_path / "archive", 3)
     before = pq.read_schema(next(archive.rglob("*.parquet")))
     compact(archive, 2)
@@ -67,7 +63,6 @@ def test_merged_files_are_what_the_small_ones_were(tmp_path: Path) -> None:
 
 
 def test_rows_are_held_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large the batches are."""
     monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 15)
     archive = make(tmp_path / "archive", 3)
     compact(archive, 2)
@@ -75,7 +70,6 @@ def test_rows_are_held_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_too_few_are_left(tmp_path: Path) -> None:
-    """A continuous job waits for more."""
     archive = make(tmp_path / "archive", 5)
     assert compact(archive, 4, least=6) == Compacted()
     assert compact(tmp_path / "nothing", 4) == Compacted()
@@ -98,11 +92,10 @@ def test_groups(sizes: dict[int, int], expected: list[list[int]]) -> None:
 
 
 class CrashError(Exception):
-    """The job is killed here."""
+    pass
 
 
 def crash(*_: Any) -> None:
-    """Be killed."""
     raise CrashError
 
 
@@ -110,12 +103,10 @@ class TestCrashes:
     """Wherever it is killed, readers see each record once, and the next run goes on."""
 
     def check(self, archive: Path) -> None:
-        """Readers, repair, and the next run."""
         assert sorted(offsets(archive)) == list(range(90))
         self.go_on(archive)
 
     def go_on(self, archive: Path) -> None:
-        """Repair and the next run."""
         repair(archive)
         assert sorted(offsets(archive)) == list(range(90))
         assert not list(archive.rglob(".*root=*"))
@@ -125,7 +116,6 @@ class TestCrashes:
 
     @pytest.mark.parametrize("step", ["merge", "link_files", "replace"])
     def test_while_the_folder_is_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
-        """What is hidden is thrown away."""
         archive = make(tmp_path / "archive", 3)
         with monkeypatch.context() as patched:
             patched.setattr(compaction, step, crash)
@@ -134,7 +124,6 @@ class TestCrashes:
         self.check(archive)
 
     def test_before_the_old_folder_is_deleted(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is deleted by the next run."""
         archive = make(tmp_path / "archive", 3)
         with monkeypatch.context() as patched:
             patched.setattr(shutil, "rmtree", crash)
@@ -145,7 +134,6 @@ class TestCrashes:
 
     @pytest.mark.parametrize("renames", [0, 1, 2])
     def test_without_exchange(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, renames: int) -> None:
-        """Two renames; between them there is no folder, until the next run."""
         archive = make(tmp_path / "archive", 3)
         rename = Path.rename
         done: list[Path] = []
@@ -167,7 +155,6 @@ class TestCrashes:
 
 
 def test_without_exchange_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The slower way ends in the same place."""
     monkeypatch.setattr(folders, "exchange", lambda *_: False)
     archive = make(tmp_path / "archive", 3)
     compact(archive, 2)
@@ -189,8 +176,6 @@ def test_exchange(tmp_path: Path) -> None:
 
 @pytest.fixture
 def no_links(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """A file system without hard links."""
-
     def refuse(*_: Any) -> None:
         raise OSError
 
@@ -198,7 +183,6 @@ def no_links(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, no_links: Callable[[], None]) -> None:
-    """At the cost of writing them."""
     archive = make(tmp_path / "archive", 3)
     no_links()
     compact(archive, 1)
@@ -206,7 +190,6 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, no_links: 
 
 
 def test_repair_deletes_what_was_staged(tmp_path: Path) -> None:
-    """Batches that were never moved to their place."""
     archive = make(tmp_path / "archive", 1)
     (archive / STAGED / "1").mkdir(parents=True)
     assert repair(archive) == 1

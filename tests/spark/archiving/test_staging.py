@@ -25,7 +25,6 @@ COUNT = 30_000
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
-    """A hub that holds so many messages of three topics."""
     with HubWithJournal(tmp_path_factory.mktemp("hub") / "journal") as hub:
         hub.fill_numbers(COUNT, topics=3)
         yield hub
@@ -33,7 +32,6 @@ def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HubWithJournal]:
 
 
 def staged(hub: HubWithJournal, folder: Path, **given: Any) -> Staged:
-    """What comes of two shares of one task."""
     with hub.client() as client:
         journal = client.journal().id.hex()
     shares = [OffsetRange(0, 20_000, journal), OffsetRange(20_000, COUNT, journal)]

@@ -11,7 +11,6 @@ from peers.spark.archiving.state import HUB, ArchiveState, load, locked, store
 
 
 def test_what_is_stored_is_loaded(tmp_path: Path) -> None:
-    """A folder without it is no archive yet."""
     with locked(tmp_path / "new"):
         assert load(tmp_path / "new") is None
         state = ArchiveState("iceberg", ("/a", ""), 7)
@@ -20,7 +19,6 @@ def test_what_is_stored_is_loaded(tmp_path: Path) -> None:
 
 
 def test_one_job_at_a_time(tmp_path: Path) -> None:
-    """Others are refused until it has ended."""
     with locked(tmp_path), pytest.raises(BusyError, match="another job writes this archive"), locked(tmp_path):
         pass
     with locked(tmp_path):
@@ -28,7 +26,6 @@ def test_one_job_at_a_time(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read_or_written(tmp_path: Path) -> None:
-    """Names the file."""
     (tmp_path / HUB).mkdir()
     (tmp_path / HUB / "archive.json").write_text("{")
     with pytest.raises(UsageError, match=r"archive\.json"):

@@ -11,7 +11,6 @@ from peers.spark.archiving.typed_columns import Growth, TypedColumns
 
 
 def types_of(columns: TypedColumns) -> dict[str, str]:
-    """The type of each column."""
     return {column.name: column.dataType.simpleString() for column in columns.schema.fields}
 
 
@@ -40,7 +39,6 @@ def test_columns_that_were_written_down_widen() -> None:
 
 
 def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fields beyond it get no column."""
     monkeypatch.setattr(typed_columns, "COLUMNS_LIMIT", 2)
     columns, growth = TypedColumns().grown(dict.fromkeys("abc", "BIGINT"), widens=True)
     assert growth.added == ("a", "b")
@@ -48,7 +46,6 @@ def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_stored_comes_back() -> None:
-    """Columns and the fields that they are of."""
     columns, _ = TypedColumns().grown({"a": "ARRAY<STRING>", "topic": "BIGINT"}, widens=True)
     assert TypedColumns.of_state(columns.schema.jsonValue(), columns.fields) == columns
 

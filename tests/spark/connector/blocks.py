@@ -18,31 +18,26 @@ BROKER_42 = bytes([3, 0, 0, 0, 0, 0, 0, 0, 42])
 
 
 def block_of(*messages: tuple[str, Any], first: int = 0) -> Block:
-    """Return the block of some messages, a µs apart."""
     return block_of_frames(*(message(topic, value) for topic, value in messages), first=first)
 
 
 def block_of_frames(*frames: bytes, first: int = 0) -> Block:
-    """Return the block of some frames, a µs apart."""
     (block,) = pack([(TIME_US + number, frame) for number, frame in enumerate(frames)], first)
     return Block.parse(block)
 
 
 def sparse_block() -> Block:
-    """Return a block with the offsets 0, 2 and 4."""
     whole = block_of(*[(f"/{number % 2}", number) for number in range(5)])
     return Block.parse(select(bytes(whole.data), 0, 5, bytes([1, 0])))
 
 
 def schema_of(columns: str) -> StructType:
-    """Return a schema as DDL tells it."""
     schema = StructType.fromDDL(columns)
     assert isinstance(schema, StructType)
     return schema
 
 
 def packed(value: Any) -> bytes:
-    """Return a value as msgpack."""
     return encode_value(value)
 
 

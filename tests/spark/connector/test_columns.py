@@ -20,7 +20,6 @@ pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
     ],
 )
 def test_defaults(decode: Decode, schema: str) -> None:
-    """All columns of a record."""
     assert default_schema(decode) == schema_of(schema)
 
 
@@ -52,7 +51,6 @@ def test_users_choose(decode: Decode, schema: str) -> None:
     ],
 )
 def test_refusals(decode: Decode, schema: str, said: str) -> None:
-    """Each names the column and what to do."""
     with pytest.raises(ColumnError) as caught:
         checked_schema(schema_of(schema), decode)
     assert said in str(caught.value)

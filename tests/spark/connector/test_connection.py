@@ -17,14 +17,11 @@ from tests.spark.hubs import HubWithJournal
 
 @pytest.fixture
 def pauses() -> list[float]:
-    """How long was waited, as it would be, seconds."""
     return []
 
 
 @pytest.fixture
 def connection(hub: HubWithJournal, pauses: list[float]) -> Connection:
-    """To the hub; where it waits before it tries again, the hub is started."""
-
     def sleep(pause_s: float) -> None:
         pauses.append(pause_s)
         hub.restart()
@@ -33,8 +30,6 @@ def connection(hub: HubWithJournal, pauses: list[float]) -> Connection:
 
 
 class TestRetries:
-    """What is tried again, and how often."""
-
     def test_pauses_double(self, pauses: list[float]) -> None:
         """Until there were enough; then the error says how many, and names the options."""
         retries = Retries(Access("tcp://127.0.0.1:1"), pauses.append)
@@ -47,7 +42,6 @@ class TestRetries:
         assert pauses == [0.5, 1.0, 2.0]
 
     def test_progress_begins_anew(self, pauses: list[float]) -> None:
-        """What went on in between is a new trouble."""
         retries = Retries(Access("tcp://127.0.0.1:1", num_retries=1), pauses.append)
         retries.pause(TimeoutError())
         retries.reset()
@@ -66,7 +60,6 @@ class TestRetries:
         ],
     )
     def test_only_what_may_pass(self, error: RejectedError, again: bool, pauses: list[float]) -> None:  # noqa: FBT001
-        """What a person must cure is raised at once."""
         retries = Retries(Access("tcp://127.0.0.1:1"), pauses.append)
         if again:
             retries.pause(error)
@@ -77,14 +70,10 @@ class TestRetries:
 
 
 class TestClients:
-    """Clients are kept."""
-
     def test_one_for_each_hub(self, connection: Connection) -> None:
-        """The same for all tasks of a process."""
         assert Connection(connection.access).client() is connection.client()
 
     def test_a_lost_one_is_replaced(self, hub: HubWithJournal, connection: Connection, pauses: list[float]) -> None:
-        """With a pause, if the hub is not there yet."""
         hub.fill_numbers(3)
         first = connection.client()
         hub.stop()
@@ -93,14 +82,12 @@ class TestClients:
         assert pauses == [0.5]
 
     def test_one_that_does_not_answer_is_closed(self, connection: Connection) -> None:
-        """Another is made for the next call."""
         first = connection.client()
         connection.failed(TimeoutError())
         assert first.ended
         assert connection.client() is not first
 
     def test_a_child_does_not_use_its_parents(self, connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Processes that were forked have their own."""
         first = connection.client()
         parent = os.getpid()
         monkeypatch.setattr(os, "getpid", lambda: parent + 1)
@@ -109,21 +96,16 @@ class TestClients:
 
 
 class TestReading:
-    """Ranges of the journal."""
-
     def read(self, connection: Connection, start: int, end: int, journal: bytes = b"", **options: bool) -> list[int]:
-        """Return the offsets."""
         blocks = connection.blocks(("",), start, end, journal=journal or connection.state().id, **options)
         return [record.offset for block in blocks for record in block.records()]
 
     def test_ranges(self, hub: HubWithJournal, connection: Connection) -> None:
-        """All offsets from the start to before the end."""
         hub.fill_numbers(100)
         assert self.read(connection, 10, 90) == list(range(10, 90))
         assert self.read(connection, 10, 10) == []
 
     def test_it_goes_on_where_it_was(self, hub: HubWithJournal, connection: Connection, pauses: list[float]) -> None:
-        """After a lost connection, nothing is missing and nothing comes twice."""
         hub.fill((f"/{number}", "x" * 1000) for number in range(5000))
         offsets: list[int] = []
         for block in connection.blocks(("",), 0, 5000, journal=connection.state().id):
@@ -134,7 +116,6 @@ class TestReading:
         assert pauses
 
     def test_another_journal(self, hub: HubWithJournal, connection: Connection, tmp_path: Path) -> None:
-        """Is refused, also where it appears under a task."""
         hub.fill_numbers(10)
         journal = connection.state().id
         hub.stop()
@@ -145,7 +126,6 @@ class TestReading:
             connection.state(journal)
 
     def test_deleted_records(self, hub: HubWithJournal, connection: Connection) -> None:
-        """Are an error, or passed over, as the query says."""
         hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
         hub.restart()
         with hub.client() as client:
@@ -159,7 +139,6 @@ class TestReading:
         assert self.read(connection, 0, first - 1, lossy=True) == []
 
     def test_a_journal_that_has_shrunk(self, hub: HubWithJournal, connection: Connection) -> None:
-        """An older copy of itself: what was planned is not there."""
         hub.fill_numbers(10)
         with pytest.raises(DataLostError, match="the journal ends at offset 10 by now"):
             self.read(connection, 0, 20)
@@ -191,7 +170,6 @@ def test_another_hub(tmp_path: Path) -> None:
 
 
 def test_times_are_resolved_by_the_hub(hub: HubWithJournal, connection: Connection) -> None:
-    """To the first record that is not older; the end if all are."""
     hub.fill([("/a", 1)])
     hub.fill([("/a", 2)])
     with hub.client() as client:
@@ -202,7 +180,6 @@ def test_times_are_resolved_by_the_hub(hub: HubWithJournal, connection: Connecti
 
 
 def test_offsets_of_no_journal_in_particular() -> None:
-    """Fit every journal."""
     check_journal(b"x", b"")
     with pytest.raises(JournalReplacedError, match="the hub has no journal"):
         check_journal(b"", b"x")

@@ -15,17 +15,14 @@ from tests.spark.connector.blocks import packed
 
 
 def messages(frames: list[tuple[bytes, int]]) -> list[tuple[str, Any]]:
-    """Return topics and values."""
     return [(topic, value) for some, count in frames for topic, value in decode_batch(Batch(some, count))[0]]
 
 
 def batch_of(topics: list[str | None], values: list[Any], kind: pa.DataType | None = None) -> pa.RecordBatch:
-    """Return a batch with both columns."""
     return pa.RecordBatch.from_pydict({"topic": pa.array(topics, pa.string()), "value": pa.array(values, kind)})
 
 
 def test_raw_values_are_passed_on() -> None:
-    """NULL is nil; values of one topic travel together."""
     batch = batch_of(["/a", "/a", "/b"], [packed(1), packed("x"), None], pa.binary())
     frames = Frames(None, "raw").of(batch)
     assert messages(frames) == [("/a", 1), ("/a", "x"), ("/b", None)]
@@ -33,7 +30,6 @@ def test_raw_values_are_passed_on() -> None:
 
 
 def test_slices_and_large_types() -> None:
-    """A session may give batches that begin within others, or large ones."""
     batch = batch_of([f"/{number}" for number in range(10)], [packed(number) for number in range(10)], pa.binary())
     assert messages(Frames(None, "raw").of(batch.slice(3, 2))) == [("/3", 3), ("/4", 4)]
     assert messages(Frames("/t", "raw").of(batch.slice(3, 2))) == [("/t", 3), ("/t", 4)]
@@ -51,7 +47,6 @@ def test_slices_and_large_types() -> None:
     ],
 )
 def test_text(encode: Encode, values: list[Any], kind: pa.DataType, expected: list[Any]) -> None:
-    """As JSON or as it is."""
     frames = Frames("/t", encode).of(batch_of([None] * len(values), values, kind))
     assert messages(frames) == [("/t", value) for value in expected]
 
@@ -61,14 +56,12 @@ def test_text(encode: Encode, values: list[Any], kind: pa.DataType, expected: li
     [("json", "{"), ("json", "1" * 30), ("json", "[" * 2000 + "]" * 2000)],
 )
 def test_what_is_no_json(encode: Encode, value: str) -> None:
-    """Is named with its topic, and not in full."""
     with pytest.raises(BadRowError, match="a value for '/a' is no JSON text") as caught:
         Frames(None, encode).of(batch_of(["/b", "/a"], ["1", value], pa.string()))
     assert len(str(caught.value)) < 400
 
 
 def test_a_row_without_a_topic() -> None:
-    """Is refused, unless the option gives one."""
     batch = batch_of([None], ["1"])
     with pytest.raises(BadRowError, match="a row has no topic"):
         Frames(None, "json").of(batch)
@@ -76,6 +69,5 @@ def test_a_row_without_a_topic() -> None:
 
 
 def test_a_topic_that_no_frame_bears() -> None:
-    """Is refused."""
     with pytest.raises(BadRowError, match="the rows make no messages: a topic is longer"):
         Frames(None, "json").of(batch_of(["/" * 70_000], ["1"]))

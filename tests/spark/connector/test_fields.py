@@ -19,7 +19,6 @@ pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java
 
 
 def kind_of(name: str) -> DataType:
-    """The type of that name."""
     return schema_of(f"x {name}")["x"].dataType
 
 
@@ -54,7 +53,6 @@ def kind_of(name: str) -> DataType:
     ],
 )
 def test_what_fits(kind: str, value: Any, fitting: Any) -> None:
-    """Is brought into the form that Arrow takes."""
     assert fit_of("x", kind_of(kind))(value) == fitting
 
 
@@ -91,13 +89,11 @@ def test_what_fits(kind: str, value: Any, fitting: Any) -> None:
     ],
 )
 def test_what_does_not_fit(kind: str, value: Any) -> None:
-    """Is told, so that it becomes NULL and is counted."""
     with pytest.raises(MisfitError):
         fit_of("x", kind_of(kind))(value)
 
 
 def test_what_a_struct_has_no_place_for() -> None:
-    """Is left out, unless that would lose it."""
     kind = kind_of("ARRAY<STRUCT<a: STRUCT<b: INT>>>")
     value = [{"a": {"b": 1, "c": 2}}]
     assert fit_of("x", kind)(value) == [{"a": {"b": 1}}]
@@ -108,7 +104,6 @@ def test_what_a_struct_has_no_place_for() -> None:
 
 @pytest.mark.parametrize("kind", [DecimalType(), MapType(IntegerType(), IntegerType())])
 def test_types_that_no_message_has(kind: DataType) -> None:
-    """Are refused by the name of the column."""
     with pytest.raises(ColumnError, match="column x: a message has no values of type"):
         fit_of("x", kind)
     with pytest.raises(ColumnError, match=r"column x\.a: "):

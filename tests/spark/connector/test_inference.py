@@ -40,7 +40,6 @@ from peers.spark.connector.inference import Inference, kind_of
     ],
 )
 def test_kinds(value: Any, kind: str) -> None:
-    """Of one value."""
     assert kind_of(value) == kind
 
 
@@ -73,7 +72,6 @@ def test_fields(values: list[Any], kind: str) -> None:
 
 
 def test_what_has_no_fields() -> None:
-    """Tells nothing: no maps, keys that are no text, nil."""
     seen = Inference()
     seen.add([1, ["x"], {1: 1}, {"x": None}, {}])
     assert seen.kinds() == {}

@@ -18,7 +18,6 @@ URL = {"url": "tcp://127.0.0.1:7400"}
 
 
 def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
-    """What is said of options of a source."""
     with pytest.raises(OptionError) as caught:
         read_source_options(options, streaming=streaming)
     return str(caught.value)
@@ -33,13 +32,12 @@ def test_defaults() -> None:
     assert options.max_offsets == 500_000
     assert 2 <= options.partitions <= 4
     assert options.fail_on_data_loss
-    assert (options.decode, options.pushdown) == ("raw", False)
+    assert options.decode == "raw"
     access = options.access
     assert (access.num_retries, access.retry_interval_s, access.timeout_s) == (3, 0.5, 30)
 
 
 def test_values() -> None:
-    """Names and words have any case; spaces around values mean nothing."""
     given = {
         "URL": "unix:///run/hub.sock",
         "Topics": "/zeek/, /app/",
@@ -54,7 +52,6 @@ def test_values() -> None:
         "token": "hush",
         "hub": "Site-B",
         "decode": "JSON",
-        "pushdown": "true",
     }
     options = read_source_options(given, streaming=False)
     assert options.topics == ("/zeek/", "/app/")
@@ -62,18 +59,16 @@ def test_values() -> None:
     assert (options.max_offsets, options.partitions, options.fail_on_data_loss) == (10, 3, False)
     assert (options.access.num_retries, options.access.retry_interval_s, options.access.timeout_s) == (0, 0.0, 1.5)
     assert (options.access.token, options.access.hub) == ("hush", "Site-B")
-    assert (options.decode, options.pushdown) == ("json", True)
+    assert options.decode == "json"
 
 
 def test_offsets_as_checkpoints_show_them() -> None:
-    """JSON, of which only the offset counts."""
     told = '{"offset": 3, "journal": "00"}'
     options = read_source_options(URL | {"startingOffsets": told, "endingOffsets": '{"offset": 5}'}, streaming=False)
     assert (options.starting, options.ending) == (Position("offset", 3), Position("offset", 5))
 
 
 def test_times() -> None:
-    """Are ms since 1970."""
     options = read_source_options(URL | {"startingTimestamp": "5", "endingTimestamp": "9"}, streaming=False)
     assert (options.starting, options.ending) == (Position("time", 5), Position("time", 9))
     assert [str(place) for place in (EARLIEST, Position("offset", 5))] == ["earliest", "5"]
@@ -101,13 +96,12 @@ def test_times() -> None:
         (URL | {"startingTimestamp": "2026-11-21"}, "is not a whole number from 0 on"),
         (URL | {"minPartitions": "0"}, "'0' is not a whole number from 1 on"),
         (URL | {"maxOffsetsPerTrigger": str(2**63)}, "is not a whole number from 1 on"),
-        (URL | {"pushdown": "yes"}, "'yes' is not true or false"),
+        (URL | {"failOnDataLoss": "yes"}, "'yes' is not true or false"),
         (URL | {"topics": "/a\x00"}, "comma list of topic prefixes"),
         (URL | {"decode": "avro"}, "'avro' is none of raw, json, schema"),
     ],
 )
 def test_refusals(options: dict[str, str], said: str) -> None:
-    """Each names the option and what to do."""
     assert said in refusal(options)
 
 
@@ -129,7 +123,6 @@ def test_a_stream_may_tell_how_far_it_is() -> None:
 
 
 def test_the_token_is_nowhere() -> None:
-    """Not in what options look like, and not in errors."""
     secret = URL | {"token": "hush"}
     assert "hush" not in repr(read_source_options(secret, streaming=False))
     assert "hush" not in repr(read_sink_options(secret))
@@ -174,7 +167,6 @@ def test_sink() -> None:
     ],
 )
 def test_refusals_of_a_sink(options: dict[str, str], said: str) -> None:
-    """Each names the option and what to do."""
     with pytest.raises(OptionError) as caught:
         read_sink_options(URL | options)
     assert said in str(caught.value)

@@ -14,10 +14,7 @@ STATE = JournalState(bytes(16), 10, 20)
 
 
 class Told(Connection):
-    """A connection to a hub that has a record each ms."""
-
     def offset_at(self, time_ms: int) -> int:
-        """The ms is the offset; records came while the state was told."""
         return max(STATE.first, min(time_ms, STATE.head + 5))
 
 
@@ -43,7 +40,6 @@ def test_what_is_there(position: Position, start: int) -> None:
 
 
 def test_what_is_not_there_yet() -> None:
-    """Is refused by the name of the option."""
     with pytest.raises(OptionError, match="startingOffsets: 21 is behind the end of the journal, which is 20"):
         resolve_start(Position("offset", 21), STATE, HUB, lossy=True)
     with pytest.raises(OptionError, match="endingOffsets: 21 is behind the end"):
@@ -51,7 +47,6 @@ def test_what_is_not_there_yet() -> None:
 
 
 def test_what_is_no_longer_there() -> None:
-    """Is refused or passed over; an end there makes an empty range."""
     with pytest.raises(DataLostError, match="the records 3 to 9 were deleted"):
         resolve_start(Position("offset", 3), STATE, HUB, lossy=False)
     assert resolve_start(Position("offset", 3), STATE, HUB, lossy=True) == 10

@@ -25,11 +25,9 @@ def test_shares_cover_the_range_evenly(start: int, rows: int, partitions: int) -
 
 
 def test_a_range_that_ends_before_it_starts_is_empty() -> None:
-    """As filters may leave one."""
     assert split(5, 3, 2, "ab") == []
 
 
 def test_shares_travel_to_tasks() -> None:
-    """They are pickled."""
     share = OffsetRange(1, 2, "ab")
     assert pickle.loads(pickle.dumps(share)) == share  # noqa: S301 -- our own

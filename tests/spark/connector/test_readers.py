@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, StringStartsWith
+from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from peers.client.blocking.faces import BlockingHistory
-from peers.spark.connector.batch import BatchReader, PushdownReader
+from peers.spark.connector.batch import BatchReader
 from peers.spark.connector.columns import RECORD_COLUMNS, default_schema
 from peers.spark.connector.errors import DataLostError, JournalReplacedError, OptionError
 from peers.spark.connector.options import Decode, read_source_options
@@ -28,32 +27,27 @@ from tests.spark.hubs import HubWithJournal
 EVERYTHING = ReadAllAvailable()
 
 
-def batch_reader(hub: HubWithJournal, kind: type[BatchReader] = BatchReader, **options: str) -> BatchReader:
-    """Make a reader, as it arrives in a task."""
-    reader = kind(default_schema("raw"), read_source_options({"url": hub.url, **options}, streaming=False))
+def batch_reader(hub: HubWithJournal, **options: str) -> BatchReader:
+    reader = BatchReader(default_schema("raw"), read_source_options({"url": hub.url, **options}, streaming=False))
     copy: BatchReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
     return copy
 
 
 def stream_reader(hub: HubWithJournal, **options: str) -> StreamReader:
-    """Make a reader."""
     given = {"url": hub.url, "numRetries": "0", **options}
     return StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
 
 
 def offsets(reader: BatchReader | StreamReader, *shares: InputPartition) -> list[int]:
-    """Read some shares."""
     return [offset for share in shares for batch in reader.read(share) for offset in batch["offset"].to_pylist()]
 
 
 def bounds(shares: Any) -> list[tuple[int, int]]:
-    """Where shares begin and end."""
     return [(share.start, share.end) for share in shares]
 
 
 @pytest.fixture
 def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How long all blocks were that the hub has sent, bytes."""
     sizes: list[int] = []
     original = BlockingHistory.pieces
 
@@ -67,8 +61,6 @@ def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 class TestColumns:
-    """A query with fewer columns."""
-
     @pytest.mark.parametrize(
         ("names", "decode", "record_bytes"),
         [
@@ -81,7 +73,6 @@ class TestColumns:
     def test_values_that_nobody_wants_are_not_sent(
         self, hub: HubWithJournal, received: list[int], names: list[str], decode: Decode, record_bytes: int
     ) -> None:
-        """The hub sends the columns of the schema."""
         count = 1000
         hub.fill((f"/n/{number % 4}", "x" * 500) for number in range(count))
         wanted = StructType([StructField(name, RECORD_COLUMNS[name]) for name in names])
@@ -101,7 +92,6 @@ class TestColumns:
             assert record_bytes * count < sum(received) <= record_bytes * count + 200 * len(received)
 
     def test_fields_need_values(self, hub: HubWithJournal, received: list[int]) -> None:
-        """They are sent for them; a topic that is not wanted still is not."""
         hub.fill(("/a/rather/long/topic", {"number": number, "rest": "x" * 100}) for number in range(10))
         wanted = StructType([StructField("number", LongType())])
         reader = BatchReader(wanted, read_source_options({"url": hub.url, "decode": "schema"}, streaming=False))
@@ -111,10 +101,7 @@ class TestColumns:
 
 
 class TestBatch:
-    """Planning and reading."""
-
     def test_shares_are_read(self, hub: HubWithJournal) -> None:
-        """All of the journal as it is when it is planned."""
         hub.fill_numbers(30)
         reader = batch_reader(hub)
         shares = reader.partitions()
@@ -122,39 +109,13 @@ class TestBatch:
         assert offsets(reader, *shares) == list(range(30))
 
     def test_nothing_is_one_empty_share(self, hub: HubWithJournal) -> None:
-        """Which Spark makes by itself."""
         reader = batch_reader(hub)
         assert reader.partitions() == []
         assert offsets(reader, InputPartition(None)) == []
 
-    def test_filters_narrow_it(self, hub: HubWithJournal) -> None:
-        """Offsets, times and topics; all filters are left to Spark, too."""
-        hub.fill_numbers(40)
-        reader = batch_reader(hub, PushdownReader, pushdown="true")
-        assert isinstance(reader, PushdownReader)
-        filters = [GreaterThan(("offset",), 9), StringStartsWith(("topic",), "/n/3"), EqualTo(("value",), b"")]
-        assert list(reader.pushFilters(filters)) == filters
-        shares = reader.partitions()
-        assert bounds(shares) == [(10, 40)]
-        assert offsets(reader, *shares) == list(range(11, 40, 4))
-
-    def test_filters_on_time(self, hub: HubWithJournal) -> None:
-        """Begin at the first record that is not older."""
-        hub.fill_numbers(3)
-        with hub.client() as client:
-            *_, last = client.read()
-        later = datetime.fromtimestamp(last.time_us / 1_000_000, UTC) + timedelta(hours=1)
-        reader = batch_reader(hub, PushdownReader, pushdown="true")
-        assert isinstance(reader, PushdownReader)
-        reader.pushFilters([GreaterThan(("timestamp",), later)])
-        assert reader.partitions() == []
-
 
 class TestStream:
-    """Offsets as Spark asks for them."""
-
     def test_where_it_begins(self, hub: HubWithJournal) -> None:
-        """At the end, unless something else is said; with the journal's id."""
         hub.fill_numbers(7)
         first = stream_reader(hub).initialOffset()
         assert first["offset"] == 7
@@ -163,7 +124,6 @@ class TestStream:
         assert stream_reader(hub, startingOffsets="3").initialOffset()["offset"] == 3
 
     def test_how_far_a_batch_goes(self, hub: HubWithJournal) -> None:
-        """To the end, or so many offsets; never back."""
         hub.fill_numbers(100)
         reader = stream_reader(hub, startingOffsets="10", maxOffsetsPerTrigger="30")
         start = reader.initialOffset()
@@ -174,7 +134,6 @@ class TestStream:
         assert reader.latestOffset(start | {"offset": 100}, limit)["offset"] == 100
 
     def test_progress_tells_the_end(self, hub: HubWithJournal) -> None:
-        """As it was when it was asked for last."""
         reader = stream_reader(hub)
         assert reader.reportLatestOffset() is None
         start = reader.initialOffset()
@@ -185,7 +144,6 @@ class TestStream:
         assert latest["offset"] == 5
 
     def test_available_now_ends_where_it_began(self, hub: HubWithJournal) -> None:
-        """What comes later is for the next run."""
         hub.fill_numbers(10)
         reader = stream_reader(hub, startingOffsets="earliest")
         reader.prepareForTriggerAvailableNow()
@@ -193,7 +151,6 @@ class TestStream:
         assert reader.latestOffset(reader.initialOffset(), EVERYTHING)["offset"] == 10
 
     def test_shares_are_read(self, hub: HubWithJournal) -> None:
-        """Those between two offsets, of the topics wanted."""
         hub.fill_numbers(20)
         reader = stream_reader(hub, startingOffsets="2", topics="/n/1")
         start = reader.initialOffset()
@@ -222,7 +179,6 @@ class TestStream:
             offsets(reader, share)
 
     def test_an_older_copy_of_the_journal(self, hub: HubWithJournal) -> None:
-        """Has the same id, and ends before what was read."""
         hub.fill_numbers(3)
         reader = stream_reader(hub)
         start = reader.initialOffset()
@@ -257,7 +213,6 @@ class TestStream:
         assert offsets(lossy, share) == []
 
     def test_a_restart_is_no_new_batch(self, hub: HubWithJournal) -> None:
-        """Nor is anything read again."""
         hub.fill_numbers(10)
         reader = stream_reader(hub, startingOffsets="earliest")
         at = reader.latestOffset(reader.initialOffset(), EVERYTHING)
@@ -271,7 +226,6 @@ class TestStream:
         assert bounds(reader.partitions(at, following)) == [(10, 11)]
 
     def test_deleted_records(self, hub: HubWithJournal) -> None:
-        """Are an error, or passed over and not counted for the limit."""
         hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
         hub.restart()
         with hub.client() as client:
@@ -288,7 +242,6 @@ class TestStream:
 
 
 def test_ranges_are_what_tasks_get(hub: HubWithJournal) -> None:
-    """With the id of the journal that they are of."""
     hub.fill_numbers(1)
     (share,) = batch_reader(hub).partitions()
     assert isinstance(share, OffsetRange)

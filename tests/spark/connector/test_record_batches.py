@@ -33,13 +33,11 @@ NOON = datetime.fromtimestamp(TIME_US // 1_000_000, UTC)
 
 
 def batch_of(block: Block, schema: str | None = None, decode: Decode = "raw") -> tuple[list[dict[str, Any]], str]:
-    """Return the rows of a block, and what is told of troubles."""
     made = RecordBatches(schema_of(schema) if schema else default_schema(decode), decode)
     return made.batch(block).to_pylist(), str(made.troubles)
 
 
 def test_columns() -> None:
-    """Each record is a row, with its offset, time, topic and bytes."""
     rows, told = batch_of(block_of(("/a", 1), ("/b", "x"), ("/a", None), first=7))
     assert rows == [
         {"offset": 7, "timestamp": NOON, "topic": "/a", "value": b"\x01"},
@@ -50,13 +48,11 @@ def test_columns() -> None:
 
 
 def test_gaps_in_offsets() -> None:
-    """What a filter has left keeps its offsets."""
     rows, _ = batch_of(sparse_block(), "offset BIGINT, topic STRING")
     assert rows == [{"offset": 0, "topic": "/0"}, {"offset": 2, "topic": "/0"}, {"offset": 4, "topic": "/0"}]
 
 
 def test_values_and_times_are_not_copied() -> None:
-    """They are the memory of the block."""
     block = block_of(("/a", "x" * 1000))
     batch = RecordBatches(default_schema("raw"), "raw").batch(block)
     start = pa.py_buffer(block.data).address
@@ -79,7 +75,6 @@ def test_the_schema_is_what_spark_compares_with() -> None:
 
 
 def test_small_blocks_are_joined() -> None:
-    """Until they have some thousands of rows; the order stays."""
     small = [block_of(*[("/a", number) for number in range(1000)], first=1000 * each) for each in range(10)]
     made = RecordBatches(schema_of("offset BIGINT"), "raw")
     batches = list(made.batches(small))
@@ -103,7 +98,6 @@ def test_zeeks_values_are_msgpack() -> None:
 
 
 def test_json_text() -> None:
-    """As WebSocket clients get it; NULL where there is none."""
     block = block_of_frames(
         packed_message("/a", packed({"b": b"\x00"})),
         packed_message("/a", b"\xc1"),
@@ -138,7 +132,6 @@ def test_fields() -> None:
 
 
 def test_fields_of_what_is_no_msgpack() -> None:
-    """Are NULL, and the messages are told; a Zeek's value is no map."""
     block = block_of_frames(
         packed_message("/a", b"\xc1"),
         packed_message("/a", b""),
@@ -171,7 +164,6 @@ def test_nested_types_are_what_spark_compares_with(kind: str) -> None:
 
 
 def stripe(*blocks: Block) -> pa.Table:
-    """Records as a tier has them, in order."""
     return Stripe(blocks).table.sort_by("offset")
 
 
@@ -191,7 +183,6 @@ def test_tables_of_a_tier() -> None:
 
 @pytest.mark.parametrize(("schema", "decode"), [(None, "raw"), (None, "json"), ("offset BIGINT, id BIGINT", "schema")])
 def test_tables_of_a_tier_are_decoded(schema: str | None, decode: Decode) -> None:
-    """Values that are not msgpack, JSON, and fields: the same as of blocks."""
     frames = packed_message("/b", BROKER_42, broker=True), packed_message("/m", packed({"id": 5}))
     block = block_of_frames(*frames)
     made = RecordBatches(schema_of(schema) if schema else default_schema(decode), decode)

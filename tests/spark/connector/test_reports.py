@@ -20,7 +20,6 @@ from tests.spark.hubs import HubWithJournal
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub with ten records."""
     with HubWithJournal(tmp_path / "journal") as hub:
         hub.fill_numbers(10)
         yield hub
@@ -28,19 +27,16 @@ def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is, what is told is waited for."""
     monkeypatch.setattr("peers.spark.connector.reports.STOP_S", 60.0)
 
 
 def rows(hub: HubWithJournal) -> list[dict[str, Any]]:
-    """How all consumers stand."""
     with hub.client() as client:
         found: list[dict[str, Any]] = client.request("$hub/consumers", None)
         return found
 
 
 def test_the_newest_position_is_told(hub: HubWithJournal) -> None:
-    """Once in a time, however often it is said; the last one at the end."""
     reports = Reports(Access(hub.url), "q", ("/n/",), every_s=3_600.0)
     reports.tell(1)
     reports.flush()
@@ -52,7 +48,6 @@ def test_the_newest_position_is_told(hub: HubWithJournal) -> None:
 
 
 def test_a_hub_that_refuses_is_one_warning(hub: HubWithJournal, caplog: pytest.LogCaptureFixture) -> None:
-    """For one trouble, which may last; the next position may be taken."""
     caplog.set_level(logging.WARNING, "peers.spark")
     reports = Reports(Access(hub.url), "q", ("/n/",), every_s=0.0)
     for position in (11, 12):
@@ -67,7 +62,6 @@ def test_a_hub_that_refuses_is_one_warning(hub: HubWithJournal, caplog: pytest.L
 
 
 def test_a_hub_that_is_away_ends_nothing(hub: HubWithJournal, caplog: pytest.LogCaptureFixture) -> None:
-    """It is told again once it is there."""
     caplog.set_level(logging.WARNING, "peers.spark")
     reports = Reports(Access(hub.url), "q", ("/n/",), every_s=0.0)
     reports.tell(1)
@@ -99,7 +93,6 @@ def test_a_stream_tells_what_spark_asks_on_from(hub: HubWithJournal) -> None:
 
 
 def test_without_the_option_nothing_is_told(hub: HubWithJournal) -> None:
-    """Nobody is told of a query that has no name for it."""
     reader = StreamReader(default_schema("raw"), read_source_options({"url": hub.url}, streaming=True))
     start = reader.initialOffset()
     reader.latestOffset(start, ReadAllAvailable())

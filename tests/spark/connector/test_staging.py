@@ -15,30 +15,25 @@ from tests.spark.hubs import HubWithJournal, message
 
 @pytest.fixture
 def pauses() -> list[float]:
-    """How long was waited, as it would be, seconds."""
     return []
 
 
 @pytest.fixture
 def connection(hub: HubWithJournal, pauses: list[float]) -> Connection:
-    """To the hub."""
     return Connection(Access(hub.url, num_retries=2, timeout_s=10), pauses.append)
 
 
 def numbered(numbers: range) -> Iterator[tuple[bytes, int]]:
-    """Frames of a quarter of a piece each."""
     for number in numbers:
         yield message("/n", [number, "x" * (PIECE_BYTES // 4)]), 1
 
 
 def committed(hub: HubWithJournal, connection: Connection, part: StagedPart) -> list[int]:
-    """Commit the part, and return the numbers that are recorded."""
     connection.client().commit("t", part.numbers)
     return [value[0] for _, value in hub.records()]
 
 
 def test_pieces_come_in_order(hub: HubWithJournal, connection: Connection) -> None:
-    """Several are on their way; each has a number of its own."""
     part = StagedPart(connection, "t", 7)
     part.add(numbered(range(30)))
     part.finish()
@@ -65,7 +60,6 @@ def test_a_lost_connection_loses_and_doubles_nothing(
 
 
 def test_attempts_do_not_mix(hub: HubWithJournal, connection: Connection) -> None:
-    """Of a task that was repeated, only one attempt is committed."""
     first, second = StagedPart(connection, "t", 7), StagedPart(connection, "t", 8)
     first.add(numbered(range(10)))
     second.add(numbered(range(20)))
@@ -76,14 +70,12 @@ def test_attempts_do_not_mix(hub: HubWithJournal, connection: Connection) -> Non
 
 
 def test_nothing_is_staged_for_nothing(connection: Connection) -> None:
-    """A task without rows has no pieces."""
     part = StagedPart(connection, "t", 7)
     part.finish()
     assert part.numbers == []
 
 
 def test_what_the_hub_refuses_is_raised(hub: HubWithJournal, connection: Connection) -> None:
-    """A topic that is not recorded, or more than it keeps."""
     hub.arguments = ("--journal-topics", "/n", "--journal-staged-bytes", "1MiB")
     hub.restart()
     part = StagedPart(connection, "t", 7)

@@ -21,7 +21,6 @@ from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.file import file_tables
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.tier import FileShare, Sought, plan
-from tests.journal.files import AT_US
 from tests.journal.tier.made import JOURNAL, blocks
 
 ALL = ("",)
@@ -29,13 +28,11 @@ ALL = ("",)
 
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What other tests have looked at is not known."""
     monkeypatch.setattr(tier, "_manifests", tier._Manifests())
     monkeypatch.setattr(tier, "_stripes", tier._Stripes())
 
 
 def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
-    """Add a file with numbered records, and behind them a hole."""
     held = TierFiles(place_at(str(folder)), JOURNAL)
     held.refresh()
     maker = FileMaker(JOURNAL, first)
@@ -49,30 +46,25 @@ def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
 
 
 def planned(folder: Path, start: int, end: int, partitions: int = 1, **more: Any) -> list[tuple[str, int, int]]:
-    """What is read from where."""
     sought = Sought(start, end, JOURNAL.hex(), more.pop("topics", ALL), **more)
     kinds = {FileShare: "file", OffsetRange: "hub"}
     return [(kinds[type(share)], share.start, share.end) for share in shares(folder, sought, partitions)]
 
 
 def shares(folder: Path, sought: Sought, partitions: int = 1) -> list[Any]:
-    """The plan, as it arrives in tasks."""
     found: list[Any] = pickle.loads(pickle.dumps(plan(sought, str(folder), partitions)))  # noqa: S301 -- our own
     return found
 
 
 def offsets(share: FileShare, topics: tuple[str, ...] = ALL, *, lossy: bool = False) -> list[int]:
-    """What a task reads."""
     return [offset for table in file_tables(share, topics, lossy=lossy) for offset in table["offset"].to_pylist()]
 
 
 def written(count: int) -> list[tuple[int, bytes]]:
-    """Offsets and values of numbered records."""
     return [(record.offset, bytes(record.body)) for block in blocks(count) for record in block.records()]
 
 
 def read(share: FileShare) -> list[tuple[int, bytes]]:
-    """The same, as a task reads them."""
     tables = file_tables(share, ALL, lossy=False)
     return [
         row for table in tables for row in zip(*table.select(["offset", "value"]).to_pydict().values(), strict=True)
@@ -80,10 +72,7 @@ def read(share: FileShare) -> list[tuple[int, bytes]]:
 
 
 class TestPlan:
-    """Files, and what is between and behind them."""
-
     def test_files_and_the_rest(self, tmp_path: Path) -> None:
-        """What no file has comes from the hub."""
         for first, following in ((100, 200), (200, 260), (300, 400)):
             put(tmp_path, first, following)
         assert planned(tmp_path, 120, 450) == [
@@ -98,22 +87,17 @@ class TestPlan:
         assert planned(tmp_path, 400, 400) == []
 
     def test_without_a_tier_all_comes_from_the_hub(self) -> None:
-        """As without that option."""
         assert plan(Sought(0, 10, "ab", ALL), "", 1) == [OffsetRange(0, 10, "ab")]
 
     def test_files_that_cannot_hold_what_is_wanted_are_left_out(self, tmp_path: Path) -> None:
-        """By their topics, and by their times; the manifest says both."""
         put(tmp_path, 0, 50)
         put(tmp_path, 50, 100)
         assert planned(tmp_path, 0, 100, topics=("/other",)) == []
         assert planned(tmp_path, 0, 100, topics=("/other", "/t/1")) == [("file", 0, 50), ("file", 50, 100)]
-        assert planned(tmp_path, 0, 100, since_us=AT_US + 50_000_000) == [("file", 50, 100)]
-        assert planned(tmp_path, 0, 100, since_us=AT_US + 49_000_000) == [("file", 0, 50), ("file", 50, 100)]
 
     def test_one_file_for_several_tasks_is_cut_between_stripes(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """So that nobody reads a stripe twice."""
         monkeypatch.setattr("peers.journal.tier.parquet.STRIPE_RECORDS", 64)
         put(tmp_path, 0, 640)
         assert planned(tmp_path, 0, 640, 4) == [
@@ -136,16 +120,12 @@ class TestPlan:
         assert planned(tmp_path, 0, 100) == [("file", 0, 50), ("file", 50, 100)]
 
     def test_a_tier_that_is_away(self, tmp_path: Path) -> None:
-        """One line, with the cause."""
         with pytest.raises(TierUnavailableError, match="there is no such folder"):
             planned(tmp_path / "away", 0, 10)
 
 
 class TestReading:
-    """A share of a file."""
-
     def test_topics_and_bounds(self, tmp_path: Path) -> None:
-        """In the order of their offsets."""
         put(tmp_path, 0, 100)
         (share,) = shares(tmp_path, Sought(10, 90, JOURNAL.hex(), ("/t/1",)))
         assert offsets(share, ("/t/1",)) == [offset for offset in range(10, 90) if offset % 3 == 1]
@@ -158,7 +138,6 @@ class TestReading:
         topics=st.sets(st.sampled_from(("/t/0", "/t/2", "/t/", "/x")), min_size=1),
     )
     def test_any_bounds_and_topics(self, tmp_path: Path, bounds: tuple[int, int], topics: set[str]) -> None:
-        """The records that a plain look at all of them finds."""
         if not (tmp_path / JOURNAL.hex()).exists():
             put(tmp_path, 0, 128)
             put(tmp_path, 128, 160)
@@ -182,7 +161,6 @@ class TestReading:
         assert offsets(before) == list(range(40))
 
     def test_a_file_that_was_deleted(self, tmp_path: Path) -> None:
-        """Between the plan and the task."""
         entry = put(tmp_path, 0, 40)
         (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ALL))
         (tmp_path / data_name(JOURNAL, entry)).unlink()
@@ -191,7 +169,6 @@ class TestReading:
         assert offsets(share, lossy=True) == []
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:
-        """Nobody reads what was not written; the error names the file."""
         entry = put(tmp_path, 0, 40)
         (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ALL))
         path = tmp_path / data_name(JOURNAL, entry)
@@ -212,6 +189,5 @@ class TestReading:
 
 
 def test_rows_of_a_stripe_come_in_order() -> None:
-    """Files are sorted by topic, and queries see offsets."""
     stripe = tables.Stripe(blocks(60))
     assert stripe.table.column("offset").to_pylist() != list(range(60))

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql.datasource import StringStartsWith
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
@@ -17,7 +16,7 @@ from peers.client import connect
 from peers.journal.journal import Journal
 from peers.journal.tier import table
 from peers.spark.connector import file as file_module
-from peers.spark.connector.batch import BatchReader, PushdownReader
+from peers.spark.connector.batch import BatchReader
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.connection import close_all
 from peers.spark.connector.errors import DataLostError
@@ -36,39 +35,33 @@ BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
 
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
-    """Files of about 60 records, stripes of 32, groups of 4."""
     with small_files():
         yield
 
 
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory, small: None) -> Iterator[Tiered]:  # noqa: ARG001 -- before it
-    """One that is only read."""
     yield from started(tmp_path_factory.mktemp("tiered"))
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Tiered]:
-    """One of a test that changes it."""
     yield from started(tmp_path)
 
 
 def rows(reader: BatchReader | StreamReader, shares: Any) -> list[dict[str, Any]]:
-    """Read some shares, sorted by offset."""
     copies = [pickle.loads(pickle.dumps(share)) for share in shares]  # noqa: S301 -- our own
     found = [row for share in copies for batch in reader.read(share) for row in batch.to_pylist()]
     return sorted(found, key=lambda row: row.get("offset", 0))
 
 
 def through_the_hub(tiered: Tiered, schema: StructType | None = None, **given: str) -> list[dict[str, Any]]:
-    """The same query without the tier."""
     options = read_source_options({"url": tiered.hub.url, **given}, streaming=False)
     reader = BatchReader(schema or default_schema(options.decode), options)
     return rows(reader, reader.partitions())
 
 
 def test_what_is_sealed_is_read_without_the_hub(own: Tiered) -> None:
-    """It plans with the manifest; the hub is asked for the rest alone."""
     expected = through_the_hub(own)
     assert len(expected) == COUNT
     reader = own.batch()
@@ -98,22 +91,16 @@ def test_what_is_sealed_is_read_without_the_hub(own: Tiered) -> None:
     ],
 )
 def test_it_is_what_the_hub_gives(tiered: Tiered, given: dict[str, str]) -> None:
-    """Whatever is asked for."""
     reader = tiered.batch(**given)
     assert rows(reader, reader.partitions()) == through_the_hub(tiered, **given)
 
 
 def test_files_without_the_topics_are_left_out(tmp_path: Path) -> None:
-    """The manifest says so: there is no task for them."""
     tiered = Tiered(tmp_path, *[message("/rare", number) for number in range(40)])
     with tiered.hub:
         shares = tiered.batch(topics="/rare", minPartitions="100").partitions()
         assert 0 < len([share for share in shares if isinstance(share, FileShare)]) <= 2
         assert tiered.batch(topics="/none").partitions() == []
-        narrowed = tiered.batch(PushdownReader)
-        assert isinstance(narrowed, PushdownReader)
-        list(narrowed.pushFilters([StringStartsWith(("topic",), "/rare")]))
-        assert len(rows(narrowed, narrowed.partitions())) == 40
 
 
 FIELDS = {
@@ -127,7 +114,6 @@ FIELDS = {
 
 @pytest.mark.parametrize("names", ["offset", "topic,offset", "value,offset", "number,offset", "timestamp,offset"])
 def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
-    """In the order of the schema; fields of values need all of them."""
     schema = StructType([StructField(name, FIELDS[name]) for name in names.split(",")])
     given = {"decode": "schema"} if "number" in names else {}
     read: set[str] = set()
@@ -146,7 +132,6 @@ def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pyte
 
 
 def test_values_of_zeek_become_msgpack(tmp_path: Path) -> None:
-    """As they do on their way through the hub."""
     tiered = Tiered(tmp_path, *[packed_message("/z", BROKER_COUNT_7, broker=True)] * 30)
     with tiered.hub:
         for decode in ("raw", "json"):
@@ -202,7 +187,6 @@ async def test_catching_up_asks_the_hub_for_nothing_that_is_in_the_tier(
 
 
 def _stream_offsets(given: dict[str, str]) -> list[int]:
-    """Read all that there is in micro-batches of 70."""
     given = given | {"startingOffsets": "earliest"}
     reader = StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
     reader.prepareForTriggerAvailableNow()

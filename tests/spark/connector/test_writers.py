@@ -21,47 +21,36 @@ W = TypeVar("W", BatchWriter, StreamWriter)
 
 
 def writer(kind: type[W], hub: HubWithJournal, **options: str) -> W:
-    """Make a writer, as it arrives in a task."""
     made = kind.of(SCHEMA, {"url": hub.url, "numRetries": "0", **options}, overwrite=False)
     copy: W = pickle.loads(pickle.dumps(made))  # noqa: S301 -- our own
     return copy
 
 
 def rows(*numbers: int) -> Any:
-    """Batches with a row for each number."""
     return iter([pa.RecordBatch.from_pydict({"topic": ["/n"], "value": [str(number)]}) for number in numbers])
 
 
 def numbers(hub: HubWithJournal) -> list[int]:
-    """What is recorded."""
     return [value for _, value in hub.records()]
 
 
 class _Task(NamedTuple):
-    """What a writer asks Spark of its task."""
-
     attempt: int
     partition: int
 
     def taskAttemptId(self) -> int:  # noqa: N802 -- Spark's name
-        """Which attempt, of all tasks."""
         return self.attempt
 
     def partitionId(self) -> int:  # noqa: N802 -- Spark's name
-        """Which partition."""
         return self.partition
 
     def getLocalProperty(self, key: str) -> str | None:  # noqa: N802 -- Spark's name
-        """Nothing: no query runs."""
         assert key
         return None
 
 
 class TestBatch:
-    """All of it or nothing."""
-
     def test_partitions_are_committed_in_order(self, hub: HubWithJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Whoever was done first."""
         made = writer(BatchWriter, hub)
         tasks = iter([_Task(7, 1), _Task(8, 0)])
         monkeypatch.setattr("peers.spark.connector.sink.TaskContext.get", lambda: next(tasks))
@@ -71,14 +60,12 @@ class TestBatch:
         assert numbers(hub) == [0, 1, 2, 3]
 
     def test_without_rows_there_is_nothing_to_commit(self, hub: HubWithJournal) -> None:
-        """And no error."""
         made = writer(BatchWriter, hub)
         made.commit([made.write(rows())])
         made.commit([])
         assert numbers(hub) == []
 
     def test_what_is_aborted_is_dropped(self, hub: HubWithJournal) -> None:
-        """At once, if the hub can be told."""
         made = writer(BatchWriter, hub)
         staged = made.write(rows(1))
         made.abort([staged, None])
@@ -88,7 +75,6 @@ class TestBatch:
         made.abort([staged])
 
     def test_a_hub_that_was_restarted(self, hub: HubWithJournal) -> None:
-        """Has nothing of it: the write fails as a whole, and says what to do."""
         made = writer(BatchWriter, hub, numRetries="2")
         staged = made.write(rows(1))
         hub.restart()
@@ -97,7 +83,6 @@ class TestBatch:
         assert numbers(hub) == []
 
     def test_a_commit_whose_answer_is_lost(self, hub: HubWithJournal) -> None:
-        """Can be asked for again where the write has a name."""
         made = writer(BatchWriter, hub, txnAppId="a", txnVersion="1")
         staged = made.write(rows(1))
         made.commit([staged])
@@ -105,7 +90,6 @@ class TestBatch:
         assert numbers(hub) == [1]
 
     def test_websockets_have_no_word_for_it(self, hub: HubWithJournal) -> None:
-        """The text says so."""
         hub.arguments = ("--listen", "ws://127.0.0.1:0")
         hub.restart()
         made = BatchWriter.of(SCHEMA, {"url": hub.second_url, "numRetries": "0"}, overwrite=False)
@@ -123,7 +107,6 @@ class TestBatch:
         assert numbers(hub) == []
 
     def test_a_hub_that_is_away_fails_the_task(self, hub: HubWithJournal) -> None:
-        """For another attempt may find it."""
         made = writer(BatchWriter, hub)
         hub.stop()
         with pytest.raises(ConnectionLostError):
@@ -131,16 +114,12 @@ class TestBatch:
 
 
 class TestStream:
-    """Each micro-batch once."""
-
     def written(self, made: StreamWriter, *written: int, query: str = "q") -> Staged:
-        """What a task of a query tells."""
         staged = made.write(rows(*written))
         assert isinstance(staged, Staged)
         return replace(staged, query=query)
 
     def test_a_batch_that_is_repeated_adds_nothing(self, hub: HubWithJournal) -> None:
-        """Also by another process, with a transaction of its own."""
         for attempt in range(2):
             made = writer(StreamWriter, hub)
             made.commit([self.written(made, attempt)], 5)
@@ -150,7 +129,6 @@ class TestStream:
         assert numbers(hub) == [0, 6, 7]
 
     def test_a_hub_that_was_restarted(self, hub: HubWithJournal) -> None:
-        """Lets the query fail; when it starts again it repeats the batch."""
         made = writer(StreamWriter, hub, numRetries="2")
         staged = self.written(made, 1)
         hub.restart()
@@ -161,13 +139,11 @@ class TestStream:
         assert numbers(hub) == [1]
 
     def test_without_a_query_nothing_is_written(self, hub: HubWithJournal) -> None:
-        """For it could not be written once."""
         made = writer(StreamWriter, hub)
         with pytest.raises(OptionError, match="Spark does not say which query this is"):
             made.commit([made.write(rows(1))], 0)
         made.commit([made.write(rows())], 0)
 
     def test_names_of_batch_writes_are_refused(self, hub: HubWithJournal) -> None:
-        """A stream has a checkpoint."""
         with pytest.raises(OptionError, match="txnAppId and txnVersion are for batches"):
             writer(StreamWriter, hub, txnAppId="a", txnVersion="1")

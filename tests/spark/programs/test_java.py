@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from peers.spark.java import SparkUnavailableError, check_java, major_version
+from peers.spark.session import SparkUnavailableError, check_java, java_version
 
 
 def java_home(folder: Path, script: str) -> dict[str, str]:
-    """An environment whose Java is a script."""
     java = folder / "bin" / "java"
     java.parent.mkdir()
     java.write_text(f"#!/bin/sh\n{script}\n")
@@ -29,17 +28,14 @@ def java_home(folder: Path, script: str) -> dict[str, str]:
     ],
 )
 def test_versions_are_read(told: str, major: int) -> None:
-    """Java 8 calls itself 1.8; what says no version has none."""
-    assert major_version(told) == major
+    assert java_version(told) == major
 
 
 def test_java_of_java_home_comes_first(tmp_path: Path) -> None:
-    """As Spark has it."""
     assert check_java(java_home(tmp_path, """echo 'openjdk version "21.0.2"' >&2""")) == 21
 
 
 def test_java_of_the_path(tmp_path: Path) -> None:
-    """Where JAVA_HOME is not set."""
     java_home(tmp_path, """echo 'openjdk version "17.0.1"' >&2""")
     assert check_java({"PATH": f"/nothing:{tmp_path / 'bin'}"}) == 17
 
@@ -49,13 +45,11 @@ def test_java_of_the_path(tmp_path: Path) -> None:
     [("""echo 'openjdk version "11.0.2"' >&2""", "is Java 11"), ("echo hello >&2", "of no version")],
 )
 def test_an_old_java_is_refused(tmp_path: Path, script: str, said: str) -> None:
-    """With what it is, and what to do."""
     with pytest.raises(SparkUnavailableError, match=f"Java 17 or newer, .*bin/java .*{said}.*apt-get install"):
         check_java(java_home(tmp_path, script))
 
 
 def test_no_java_at_all(tmp_path: Path) -> None:
-    """Neither in PATH, nor where JAVA_HOME says."""
     with pytest.raises(SparkUnavailableError, match="there is no Java here: install one"):
         check_java({"PATH": str(tmp_path)})
     with pytest.raises(SparkUnavailableError, match="bin/java does not run: install one"):

@@ -11,7 +11,6 @@ from tests.soak.spark_kills import kill_archive, kill_stream
 
 @pytest.mark.timeout(600)
 def test_an_archive_has_each_record_once(tmp_path: Path) -> None:
-    """Whenever its job is killed."""
     kill_archive(tmp_path / "archive", kills=1, messages=40_000, seed=1)
 
 
@@ -23,5 +22,4 @@ def test_each_table_has_each_record_once(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_copy_has_each_record_once(tmp_path: Path) -> None:
-    """Whenever the query is killed."""
     kill_stream(tmp_path / "copy", kills=1, messages=40_000, seed=1)

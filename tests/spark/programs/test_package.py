@@ -19,12 +19,12 @@ def test_it_runs_from_the_zip_alone(tmp_path: Path) -> None:
     count = write_package(package)
     names = zipfile.ZipFile(package).namelist()
     assert len(names) == count
-    assert {"hub/multimap.py", "peers/spark/routing/by_topic.py"} <= set(names)
+    assert {"hub/multimap.py", "peers/spark/route.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
     program = (
-        "import hub, peers.client, peers.spark.routing.by_topic as by_topic;"
+        "import hub, peers.client, peers.spark.route as route;"
         f"assert hub.__file__.startswith({str(package)!r}), hub.__file__;"
-        f"assert by_topic.__file__.startswith({str(package)!r}), by_topic.__file__;"
+        f"assert route.__file__.startswith({str(package)!r}), route.__file__;"
         "import hub.stretch"
     )
     done = subprocess.run(
@@ -38,13 +38,11 @@ def test_it_runs_from_the_zip_alone(tmp_path: Path) -> None:
 
 
 def test_the_same_sources_make_the_same_bytes(tmp_path: Path) -> None:
-    """Whenever they are packed."""
     for name in ("a", "b"):
         write_package(tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_a_place_that_cannot_be_written(tmp_path: Path) -> None:
-    """Is named."""
     with pytest.raises(UsageError, match=r"nothing/x\.zip: No such file"):
         write_package(tmp_path / "nothing" / "x.zip")

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 
 import pytest
 
-from peers.spark.ending import held_back, orderly_ends
+from peers.spark.signals import held_back, orderly_ends, stop_event
 from tests.spark.quick import QUICK_CONF
 
 
 def interrupted(done: list[str], number: signal.Signals) -> None:
-    """Hold a signal back that comes twice."""
     with held_back():
         signal.raise_signal(number)
         signal.raise_signal(number)
@@ -25,7 +26,6 @@ def interrupted(done: list[str], number: signal.Signals) -> None:
 
 
 def test_an_interrupt_is_held_back() -> None:
-    """Until the block is done; then it is what it would have been, once."""
     done: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted(done, signal.SIGINT)
@@ -33,7 +33,6 @@ def test_an_interrupt_is_held_back() -> None:
 
 
 def test_handlers_set_within_the_block_do_not_stay() -> None:
-    """Such as pyspark's."""
     before = signal.getsignal(signal.SIGINT)
     with held_back():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -51,7 +50,6 @@ def test_sigterm_is_an_exit(around: Callable[[], AbstractContextManager[None]]) 
 
 
 def test_logs_go_nowhere_only_meanwhile() -> None:
-    """The root has no handler of ours afterwards."""
     before = list(logging.getLogger().handlers)
     with orderly_ends():
         assert len(logging.getLogger().handlers) == len(before) + 1
@@ -59,7 +57,6 @@ def test_logs_go_nowhere_only_meanwhile() -> None:
 
 
 def test_on_other_threads_nothing_is_done() -> None:
-    """Signals are not theirs."""
     done = []
 
     def work() -> None:
@@ -72,9 +69,37 @@ def test_on_other_threads_nothing_is_done() -> None:
     assert done
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_sets_the_event(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    with stop_event() as told:
+        assert not told.is_set()
+        os.kill(os.getpid(), number)
+        assert told.wait(10)
+    assert signal.getsignal(number) is before
+
+
+def test_the_second_signal_is_as_before() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with stop_event() as told:
+        assert signal.getsignal(signal.SIGINT) is not before
+        os.kill(os.getpid(), signal.SIGINT)
+        assert told.wait(10)
+        assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_other_threads_get_none() -> None:
+    def work() -> bool:
+        with stop_event() as told:
+            return isinstance(told, threading.Event)
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result()
+
+
 JOB = """
 import os, signal, threading, time
-from peers.spark.session import *
+from peers.spark.session import SessionSettings, running_job
 with running_job(SessionSettings(master="local[1]", conf=CONF)) as job:
     def end():
         while not job.spark.sparkContext.statusTracker().getActiveStageIds():
@@ -87,7 +112,6 @@ with running_job(SessionSettings(master="local[1]", conf=CONF)) as job:
 
 @pytest.mark.parametrize(("name", "code", "said"), [("SIGINT", -2, "KeyboardInterrupt"), ("SIGTERM", 143, "")])
 def test_a_job_that_would_never_end(name: str, code: int, said: str) -> None:
-    """Is stopped: the process ends, without py4j's stacks."""
     program = JOB.replace("SIGNAL", name).replace("CONF", repr(QUICK_CONF))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=220)
     assert "while sending command" not in done.stderr
