@@ -67,7 +67,7 @@ else:
             """
             from peers.spark.connector.columns import default_schema  # noqa: PLC0415 -- see above
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
-            from peers.spark.connector.sampling import sampled_schema  # noqa: PLC0415 -- the same
+            from peers.spark.connector.source import sampled_schema  # noqa: PLC0415 -- the same
 
             options = read_source_options(self.options, streaming=None)
             return sampled_schema(options) if options.decode == "schema" else default_schema(options.decode)
@@ -79,9 +79,9 @@ else:
             Raises:
                 OptionError, ColumnError: It cannot be read so.
             """
-            from peers.spark.connector.batch import BatchReader  # noqa: PLC0415 -- see above
             from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
+            from peers.spark.connector.source import BatchReader  # noqa: PLC0415 -- see above
 
             options = read_source_options(self.options, streaming=False)
             return BatchReader(checked_schema(schema, options.decode), options)
@@ -94,7 +94,7 @@ else:
             from hub.errors import UsageError  # noqa: PLC0415 -- see above
             from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
-            from peers.spark.connector.stream import RefusedStream, StreamReader  # noqa: PLC0415 -- the same
+            from peers.spark.connector.source import RefusedStream, StreamReader  # noqa: PLC0415 -- the same
 
             try:
                 options = read_source_options(self.options, streaming=True)

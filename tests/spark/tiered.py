@@ -14,9 +14,9 @@ from peers.journal.store import Segmenting, Store
 from peers.journal.tier import parquet, table
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
-from peers.spark.connector.batch import BatchReader
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.options import read_source_options
+from peers.spark.connector.source import BatchReader
 from tests.journal.files import ALL, AT_US, segments
 from tests.spark.hubs import HubWithJournal, message
 

@@ -38,12 +38,10 @@ from peers.spark.archiving.state import EVENT_TIME
 from peers.spark.archiving.typed_columns import TypedColumns
 from peers.spark.archiving.typed_rows import TypedRows
 from peers.spark.connector.columns import default_schema
-from peers.spark.connector.decoding import message_of
-from peers.spark.connector.inference import Inference
+from peers.spark.connector.fields import Inference
 from peers.spark.connector.options import SourceOptions, read_source_options
-from peers.spark.connector.reading import read_share
-from peers.spark.connector.record_batches import joined
-from peers.spark.connector.stream import RefusedStream, StreamReader
+from peers.spark.connector.record_batches import joined, message_of
+from peers.spark.connector.source import RefusedStream, StreamReader, read_share
 from pyspark_hub import DefaultSource
 
 if TYPE_CHECKING:

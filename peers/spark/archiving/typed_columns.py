@@ -42,8 +42,8 @@ from pyspark.sql.types import (
 from hub.errors import UsageError
 from peers.spark.archiving.state import EVENT_TIME, REST, SIZE
 from peers.spark.connector.columns import type_of
-from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.fields import fit_of
+from peers.spark.connector.options import ColumnError
 from peers.spark.connector.record_batches import arrow_schema
 
 COLUMNS_LIMIT = 1_000

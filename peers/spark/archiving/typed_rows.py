@@ -32,9 +32,8 @@ from pyspark.sql.types import (
 
 from peers.spark.archiving.state import EVENT_TIME, REST, SIZE
 from peers.spark.archiving.typed_columns import TypedColumns
-from peers.spark.connector.decoding import UNREADABLE
 from peers.spark.connector.fields import Fit, MisfitError, fit_of, json_text
-from peers.spark.connector.record_batches import arrow_schema
+from peers.spark.connector.record_batches import UNREADABLE, arrow_schema
 
 # Columns of these types take values of one Python type without looking at each.
 _AS_THEY_ARE: dict[type[DataType], type] = {

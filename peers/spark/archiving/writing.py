@@ -35,7 +35,7 @@ from peers.spark.archiving.staging import OTHER_TABLE, ShareSource, Staged, Stag
 from peers.spark.archiving.state import ArchiveOrder, ArchiveState, store
 from peers.spark.archiving.typed_columns import Growth, TypedColumns, schema_of, write_common_schema
 from peers.spark.archiving.typed_rows import typed_schema
-from peers.spark.connector.inference import Inference
+from peers.spark.connector.fields import Inference
 from peers.spark.connector.options import read_source_options
 
 if TYPE_CHECKING:

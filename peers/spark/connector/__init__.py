@@ -1,10 +1,9 @@
-"""The hub as a source and a sink of Spark: what `format("hub")` is made of. `pyspark_hub` registers it.
+"""The source and sink `format("hub")`, which `pyspark_hub` registers.
 
 ```
-options ─▶ batch, stream (plan ranges of offsets) ─▶ reading ─▶ record_batches, decoding ─▶ Arrow ─▶ Spark
-                        connection ─▶ BlockingClient ─▶ hub
-Spark ─▶ Arrow ─▶ sink ─▶ encoding, staging ─▶ connection ─▶ hub
+options ─▶ source (plans) ─▶ shares of offsets ─▶ tasks: connection or tier ─▶ record_batches, fields ─▶ Arrow ─▶ Spark
+Spark ─▶ Arrow ─▶ sink ─▶ connection ─▶ hub
 ```
 
-Everything here runs in Python processes that Spark starts; nothing is kept between calls but connections.
+All of it runs in Python processes that Spark starts; only connections are kept between calls.
 """

@@ -1,4 +1,4 @@
-"""Which columns a query reads, and where each comes from.
+"""The columns of a query, and where each comes from.
 
 | column | type | |
 |---|---|---|
@@ -9,7 +9,7 @@
 | `value` | STRING, decode=json | the JSON text that a WebSocket client gets |
 | any other | decode=schema, decode=json | the field of that name of messages that are maps |
 
-A user's schema may name fewer of them, in any order; what it does not name is not made. No I/O.
+A user's schema may name fewer of them, in any order.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from peers.spark.connector.errors import ColumnError
-from peers.spark.connector.options import Decode
+from peers.spark.connector.options import ColumnError, Decode
 
 RECORD_COLUMNS: dict[str, DataType] = {
     "offset": LongType(),
@@ -52,17 +51,16 @@ _KINDS: dict[str, DataType] = {
 
 
 def type_of(kind: str) -> DataType:
-    """Return the type of a column for a kind of `peers.spark.connector.inference`."""
+    """Return the type of a column for a kind of `Inference`."""
     if kind.startswith("ARRAY<"):
         return ArrayType(_KINDS[kind[6:-1]])
     return _KINDS[kind]
 
 
 def fields_schema(kinds: Mapping[str, str]) -> StructType:
-    """Return the columns of a query whose fields were looked up, not named.
+    """Return the columns of a query whose fields were looked up.
 
-    Fields whose name a column of the record has already, or another field but for its case, cannot be told from it by
-    a query and are left out.
+    Fields are left out whose name a column of the record has, or another field but for its case.
 
     Args:
         kinds: Of the fields, by name.
@@ -77,7 +75,7 @@ def fields_schema(kinds: Mapping[str, str]) -> StructType:
 
 
 def default_schema(decode: Decode) -> StructType:
-    """Return the columns of a query that names none, and wants no fields."""
+    """Return the columns of a query that names none."""
     return StructType([StructField(name, _type_of(name, decode)) for name in RECORD_COLUMNS])
 
 
@@ -86,12 +84,12 @@ def _type_of(name: str, decode: Decode) -> DataType:
 
 
 def is_field(column: StructField) -> bool:
-    """Whether it is read from the messages, not from the records."""
+    """Return whether a column is a field of the messages."""
     return column.name not in RECORD_COLUMNS
 
 
 def checked_schema(schema: StructType, decode: Decode) -> StructType:
-    """Return the schema that a user has given, if it can be read.
+    """Return a user's schema, checked.
 
     Raises:
         ColumnError: A column is unknown, or of another type.

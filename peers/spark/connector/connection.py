@@ -1,14 +1,8 @@
-"""`Connection`: a hub as a task of Spark sees it: calls that are tried again where that may help.
+"""`Connection`: a hub as a task of Spark sees it: calls that are repeated where that may help.
 
-```
-hub.ask(lambda client: client.journal())  ─▶ a client of this process for that hub ─▶ lost? ─▶ pause ─▶ another client
-```
-
-Spark ends a query with the first error of its source, so what cures itself must not become one: a lost connection, a
-hub that starts again or is busy. What a person must cure is raised at once.
-
-Owner of the state: the process. Clients are kept between calls, for Spark uses its Python processes again and a new
-connection would cost each task 5 ms. A kept client answers the hub's PINGs by itself; one that was lost is replaced.
+Spark ends a query with the first error of its source, so a lost connection, a hub that starts again or is busy must not
+become one. Other errors are raised at once. The process keeps clients between calls, for Spark uses its Python
+processes again and a new connection would cost each task 5 ms.
 """
 
 from __future__ import annotations
@@ -29,17 +23,16 @@ from hub.journal.layout import Column
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
 from peers.client.token_source import read_token
-from peers.spark.connector.errors import DataLostError, JournalReplacedError
-from peers.spark.connector.options import Access
+from peers.spark.connector.options import Access, DataLostError, JournalReplacedError
 
+# Of the client, for `hub top`.
 _NAME = "spark"
-"""Of the client, for `hub top`."""
 
+# Most to wait for a connection, unless `timeoutMs` is less.
 _CONNECT_S = 5.0
-"""Most to wait for a connection, unless `timeoutMs` is less."""
 
+# For questions whose answer's records do not matter.
 _SMALLEST_PIECE_BYTES = 1
-"""Of an answer that is asked for where it begins, not for what it holds."""
 
 PLANNED_LOST = (
     "records before offset {end}, which were planned to be read, were lost when the hub lost power; what has their "
@@ -54,12 +47,12 @@ _log = logging.getLogger("peers.spark")
 
 T = TypeVar("T")
 
+# By process, for a fork must not use its parent's.
 _clients: dict[tuple[int, Access], BlockingClient] = {}
-"""By process, for a fork must not use its parent's."""
 
 
 def connected(access: Access) -> BlockingClient:
-    """Return a client of a hub that is the caller's own.
+    """Return a new client of a hub.
 
     Raises:
         PeerError: There is no connection.
@@ -77,7 +70,7 @@ def connected(access: Access) -> BlockingClient:
 
 
 class Retries:
-    """How often something is tried again, and after which pause.
+    """How often a call is repeated, and after which pause.
 
     Args:
         access: Says how often.
@@ -90,7 +83,7 @@ class Retries:
         self._used = 0
 
     def reset(self) -> None:
-        """It went on: the next trouble is a new one."""
+        """Count from 0 again, after progress."""
         self._used = 0
 
     def pause(self, error: Exception) -> None:
@@ -113,7 +106,7 @@ class Retries:
 
 
 def may_pass(error: Exception) -> bool:
-    """Whether an error may cure itself."""
+    """Return whether an error may cure itself."""
     if isinstance(error, RejectedError):
         return error.code in _AGAIN
     return isinstance(error, ConnectionLostError | ClosedError | TimeoutError)
@@ -151,7 +144,7 @@ class Connection:
         return Retries(self.access, self._sleep)
 
     def ask(self, work: Callable[[BlockingClient], T]) -> T:
-        """Do something that may be done twice.
+        """Make a call that may be made twice.
 
         Raises:
             PeerError: The hub refuses, or cannot be reached.
@@ -165,14 +158,14 @@ class Connection:
                 retries.pause(error)
 
     def failed(self, error: Exception) -> None:
-        """Let go of a client that does not answer."""
+        """Close a client that does not answer."""
         if isinstance(error, TimeoutError):
             client = _clients.pop((os.getpid(), self.access), None)
             if client is not None:
                 client.close()
 
     def state(self, expected: bytes = b"") -> JournalState:
-        """Ask how far the journal reaches.
+        """Ask for the state of the journal.
 
         Args:
             expected: Id of the journal whose offsets are known; empty if none are.
@@ -207,11 +200,11 @@ class Connection:
         return self.ask(work)
 
     def held(self, offset: int, epoch: int) -> int:
-        """Return how far what was read up to an offset is still there: less, where the hub has lost power since.
+        """Return how far the records before an offset are still there: less, where the hub has lost power since.
 
         Args:
-            offset: Where it ended.
-            epoch: The epoch of the journal, before the one that it is in now, in which that was told.
+            offset: The end of what was read.
+            epoch: Of the journal, in which it was read; an earlier one than now.
 
         Raises:
             PeerError: The hub has no journal, or cannot be reached.
@@ -236,7 +229,7 @@ class Connection:
         return self.ask(work)
 
     def _still(self, end: int, epoch: int, *, lossy: bool) -> int:
-        """Return how far records are still there that were planned to be read in another epoch.
+        """Return how far records are still there that were planned in another epoch.
 
         Raises:
             DataLostError: Not all are.
@@ -259,20 +252,20 @@ class Connection:
         lossy: bool = False,
         columns: Collection[Column] | None = None,
     ) -> Iterator[Block]:
-        """Read a range; a connection that is lost is made again and reading goes on.
+        """Read a range; after a lost connection, reading continues.
 
         Args:
             prefixes: Of the topics wanted.
             start: First offset.
             end: The one behind the last.
             journal: Id of the journal.
-            epoch: In which that was planned; 0 where nobody knows.
-            lossy: Whether to go on behind what was deleted.
-            columns: What of each record is wanted; None for all of it.
+            epoch: In which the range was planned; 0 if unknown.
+            lossy: Whether to continue behind deleted records.
+            columns: The parts of records wanted; None for all.
 
         Raises:
             JournalReplacedError: The hub has another journal by now.
-            DataLostError: The start was deleted, or what was planned is lost.
+            DataLostError: The start was deleted, or planned records are lost.
             PeerError: The hub refuses, or cannot be reached.
         """
         told = epoch
@@ -306,17 +299,17 @@ class Connection:
 
 
 def _check_reach(head: int, end: int) -> None:
-    """See to it that the journal holds what was planned: asked for more than there is, the hub would wait for it.
+    """Check that the journal still reaches so far: asked for more than there is, the hub would wait for it.
 
     Raises:
-        DataLostError: What was there when the query was planned is not there now.
+        DataLostError: It does not.
     """
     if head < end:
         raise DataLostError(f"the journal ends at offset {head} by now: it was replaced by an older copy of itself")
 
 
 def check_journal(found: bytes, expected: bytes) -> None:
-    """See to it that offsets are those of this journal.
+    """Check that offsets are those of this journal.
 
     Raises:
         JournalReplacedError: They are not.
@@ -330,10 +323,10 @@ def check_journal(found: bytes, expected: bytes) -> None:
 
 
 def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
-    """Return where to read on where records were deleted.
+    """Return where to continue behind deleted records.
 
     Raises:
-        DataLostError: They are missed, or `start` is not there yet.
+        DataLostError: They are missed, or `start` is behind the end of the journal.
     """
     if start >= first:
         raise DataLostError(f"offset {start} is behind the end of the journal: it was replaced by an older copy")
@@ -350,7 +343,7 @@ def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
 
 
 def close_all() -> None:
-    """Close what this process has kept."""
+    """Close the clients of this process."""
     for key in [key for key in _clients if key[0] == os.getpid()]:
         _clients.pop(key).close()
 

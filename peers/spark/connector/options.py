@@ -1,7 +1,7 @@
-"""The options of `format("hub")`, from texts to values.
+"""The options of `format("hub")`, from texts to values, and the errors of the connector.
 
-Invariant: an option that is not known is an error, for a slip of the keyboard would otherwise read everything. The
-token is in no representation and in no error. No I/O.
+An unknown option is an error, for a slip of the keyboard would otherwise read everything. The token is in no
+representation and in no error. Spark shows the text of an error, so it says what to do.
 """
 
 from __future__ import annotations
@@ -12,30 +12,70 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, TypeVar
+from functools import wraps
+from typing import Literal, NamedTuple, ParamSpec, TypeVar
 
 from hub.consumers.terms import NAME_PATTERN
-from hub.errors import InvalidTopicError, UsageError
+from hub.errors import HubError, InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
 from peers.journal.tier.place import check_address
-from peers.spark.connector.errors import OptionError
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class OptionError(UsageError):
+    """An option does not exist, or its value makes no sense."""
+
+
+class ColumnError(UsageError):
+    """A column cannot be read or written."""
+
+
+class DataLostError(HubError):
+    """Records that should be read are no longer in the journal."""
+
+
+class JournalReplacedError(HubError):
+    """The hub has another journal than the one whose offsets are known."""
+
+
+class WriteRefusedError(HubError):
+    """Rows make no messages, or the hub does not take them: as they are they can never be written."""
+
+
+def shortened(method: Callable[P, R]) -> Callable[P, R]:
+    """Have a method raise our errors without cause and traceback, which Spark would show before the text."""
+
+    @wraps(method)
+    def shorter(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except HubError as error:
+            raise error.with_traceback(None) from None
+
+    return shorter
+
+
+# A first run over a long journal so is many batches of a second or less.
 MAX_OFFSETS_PER_TRIGGER = 500_000
-"""Default: a first run over a long journal then is many batches of a second or less, not one that takes hours."""
 
 NUM_RETRIES = 3
+# Before the first retry; doubled for each further one: a hub has 3.5 s to come back.
 RETRY_INTERVAL_MS = 500
-"""Before the first retry; doubled for each further one. With three retries a hub has 3.5 s to come back."""
 
+# For one answer of the hub.
 TIMEOUT_MS = 30_000
-"""For one answer of the hub."""
 
+# Default of `minPartitions`: the number of cores within these.
 _PARTITIONS = (2, 4)
-"""Default of `minPartitions` is the number of cores within these."""
 
 Decode = Literal["raw", "json", "schema"]
 Encode = Literal["raw", "json", "text"]
+
+_DECODE: tuple[Decode, ...] = ("raw", "json", "schema")
+_ENCODE: tuple[Encode, ...] = ("raw", "json", "text")
 
 T = TypeVar("T")
 
@@ -50,16 +90,15 @@ class Access:
     retry_interval_s: float = RETRY_INTERVAL_MS / 1000
     timeout_s: float = TIMEOUT_MS / 1000
     ca: str = ""
-    """For TLS: the path of a PEM file of authorities on each machine that runs a task; the system's if it is empty."""
+    """PEM file of authorities on each machine that runs a task; the system's if it is empty."""
     certificate: str = ""
-    """For a hub that asks for one: the path of a PEM file, likewise."""
+    """PEM file, for a hub that asks for one."""
     key: str = ""
-    """The path of the key of that certificate."""
+    """PEM file of the key of that certificate."""
     token_file: str = ""
-    """In place of the token: the path of a file with it, on each machine that runs a task. It is read for each
-    connection, and stands in no plan."""
+    """File with the token on each machine that runs a task, in place of the token; read for each connection."""
     hub: str = ""
-    """Whose journal is read: the name or the id of a hub of the mesh; empty for that of the hub at `url`."""
+    """Whose journal is read: name or id of a hub of the mesh; empty for the journal of the hub at `url`."""
 
 
 class Position(NamedTuple):
@@ -79,35 +118,35 @@ LATEST = Position("latest")
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What is to be read."""
+    """How a journal is read."""
 
     access: Access
     topics: tuple[str, ...]
-    """Prefixes; the empty one matches everything."""
+    """Prefixes."""
     starting: Position | None
-    """None for the default, which is the earliest of a batch and the latest of a stream."""
+    """None for the default: earliest of a batch, latest of a stream."""
     ending: Position
     max_offsets: int
     partitions: int
     fail_on_data_loss: bool
     decode: Decode
     tier: str = ""
-    """Where the journal's sealed records are read; empty for the hub alone."""
+    """Where sealed records are read; empty for the hub alone."""
     consumer: str = ""
-    """By which name the hub is told how far a stream is; empty for not at all."""
+    """Name under which the hub is told how far a stream is."""
 
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """How it is to be written."""
+    """How messages are written."""
 
     access: Access
     topic: str | None
-    """Of all messages; None takes it from the column."""
+    """Of all messages; None for the column."""
     encode: Encode | None
-    """None takes what goes with the type of the column `value`."""
+    """None for the one of the type of the column `value`."""
     application: str
-    """Whose batches are told apart by `version`; empty for nobody."""
+    """Its batches are recognised by `version`; empty for none."""
     version: int
 
 
@@ -128,9 +167,10 @@ _SOURCE = (
     "consumer",
 )
 _SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
+# Spark hands these on although they are its own.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
-"""What Spark hands on although it is meant for itself."""
 
+# Options of Spark's source for Kafka, and what they are called here.
 _OF_KAFKA = {
     "subscribe": "topics",
     "subscribepattern": "topics",
@@ -139,12 +179,9 @@ _OF_KAFKA = {
     "groupidprefix": "consumer",
     "kafka.group.id": "consumer",
 }
-"""What options of Spark's source for Kafka are called here."""
 
 
 class _Given:
-    """The options of one source or sink, as texts."""
-
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
         self._values = {key.lower(): value for key, value in options.items()}
         names = {name.lower(): name for name in known}
@@ -171,22 +208,22 @@ class _Given:
             raise OptionError(f"option {name}: {text!r} is not {expected}{said}") from None
 
     def number(self, name: str, default: int, least: int) -> int:
-        """Return a whole number that is not below `least`."""
         return self.value(name, _at_least(least), default, f"a whole number from {least} on")
 
     def truth(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- it is the value
-        """Return true or false."""
         return self.value(name, _truth, default, "true or false")
 
-    def choice(self, name: str, choices: tuple[str, ...]) -> str | None:
-        """Return one of some words, in lower case."""
-        text = self.value(name, str.lower, "", "")
-        if name in self and text not in choices:
-            raise OptionError(f"option {name}: {text!r} is none of {', '.join(choices)}")
-        return text or None
+    def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
+        """Return one of some words in any case, None without the option."""
+        if name not in self:
+            return None
+        text = self._values[name.lower()].strip().lower()
+        for choice in choices:
+            if choice == text:
+                return choice
+        raise OptionError(f"option {name}: {text!r} is none of {', '.join(map(str, choices))}")
 
     def access(self) -> Access:
-        """Return how to reach the hub."""
         if "url" not in self:
             raise OptionError('option url is missing, such as .option("url", "tcp://127.0.0.1:7400")')
         if "token" in self and "tokenFile" in self:
@@ -209,8 +246,8 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
     """Read the options of a source.
 
     Args:
-        options: As they were given.
-        streaming: Whether of a stream; None where that is not known.
+        options: As given.
+        streaming: Whether of a stream; None if unknown.
 
     Raises:
         OptionError: One is missing, unknown, or makes no sense.
@@ -222,7 +259,6 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
         raise OptionError("option consumer is for streams (readStream): a batch query keeps no place")
     if "consumer" in given and "hub" in given:
         raise OptionError("consumer and hub exclude each other: url must be that of the hub whose journal is read")
-    decode = given.choice("decode", ("raw", "json", "schema"))
     return SourceOptions(
         access=given.access(),
         topics=given.value("topics", _prefixes, ("",), "a comma list of topic prefixes such as /zeek/,/app/"),
@@ -231,7 +267,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
         max_offsets=given.number("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER, 1),
         partitions=given.number("minPartitions", _default_partitions(), 1),
         fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-        decode="json" if decode == "json" else "schema" if decode == "schema" else "raw",
+        decode=given.choice("decode", _DECODE) or "raw",
         tier=given.value("tier", _tier, "", "a folder or s3://bucket/prefix"),
         consumer=given.value("consumer", _consumer, "", "1 to 128 letters, digits, and of _ . : - all but the first"),
     )
@@ -244,13 +280,12 @@ def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
         OptionError: One is missing, unknown, or makes no sense.
     """
     given = _Given(options, _SINK)
-    encode = given.choice("encode", ("raw", "json", "text"))
     if ("txnAppId" in given) != ("txnVersion" in given):
         raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")
     return SinkOptions(
         access=given.access(),
         topic=given.value("topic", check_topic, None, "a topic"),
-        encode="raw" if encode == "raw" else "json" if encode == "json" else "text" if encode == "text" else None,
+        encode=given.choice("encode", _ENCODE),
         application=given.value("txnAppId", _name, "", "a name of 1 to 255 bytes"),
         version=given.number("txnVersion", 0, 0),
     )
@@ -272,7 +307,7 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
 
 
 def _position(given: _Given, which: str, words: tuple[str, ...]) -> Position | None:
-    """Return where to start or to end, None where nothing is said."""
+    """Return where to start or to end, None without an option."""
     offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
     if offsets in given and timestamp in given:
         raise OptionError(f"{offsets} and {timestamp} exclude each other")
@@ -335,12 +370,9 @@ def _at_least(least: int) -> Callable[[str], int]:
 
 
 def _truth(text: str) -> bool:
-    match text.lower():
-        case "true":
-            return True
-        case "false":
-            return False
-    raise ValueError
+    if text.lower() not in {"true", "false"}:
+        raise ValueError
+    return text.lower() == "true"
 
 
 def _default_partitions() -> int:

@@ -1,16 +1,12 @@
-"""`Reports`: a streaming query tells its hub how far it is, so that its lag is seen there beside that of consumers.
+"""`Reports`: a streaming query reports its position to its hub, which shows its lag beside that of consumers.
 
 ```
-StreamReader ─ tell ─▶ the newest position ─▶ a thread, once in `EVERY_S` ─▶ $hub/consumers/commit
+StreamReader ─ tell ─▶ the newest position ─▶ a thread, every `EVERY_S` ─▶ $hub/consumers/commit
 ```
 
-Nothing waits for that, and nothing fails by it: a hub that refuses, or is not there, is a warning, and is told the next
-position. The query itself needs none of it, for its place stands in its checkpoint.
-
-Owner: one `StreamReader`; the thread begins with the first position, with a connection of its own, so that a hub that
-does not answer holds up no read. Invariant: positions are told in their order. The last one may stay untold where Spark
-ends the process of a query that is stopped; where a query ends by itself, `flush` waits for it, for `STOP_S` at most.
-Spark sends readers to its tasks: a copy there has no thread, and tells nothing by itself.
+The query waits for no report, and none fails it: the first of several failures is a warning. The thread starts with the
+first position, with a connection of its own. The last position may be lost where Spark ends the process of a query that
+is stopped; where a query ends by itself, `flush` waits for it. A copy in a task has no thread, and reports nothing.
 """
 
 from __future__ import annotations
@@ -25,10 +21,10 @@ from peers.spark.connector.connection import connected
 from peers.spark.connector.options import Access
 
 EVERY_S: Final = 1.0
-"""How long nothing is told after something was."""
+"""Between two reports."""
 
 STOP_S: Final = 2.0
-"""How long the end of a query waits at most until the last position is told."""
+"""How long the end of a query waits for the last report, at most."""
 
 _SERVICE = "$hub/consumers/commit"
 
@@ -36,13 +32,13 @@ _log = logging.getLogger("peers.spark")
 
 
 class Reports:
-    """What one query tells its hub.
+    """The reports of one query.
 
     Args:
-        access: How to reach it.
+        access: To the hub.
         name: Of the query, for the hub.
-        prefixes: Of what it reads.
-        every_s: How long nothing is told after something was.
+        prefixes: That it reads.
+        every_s: Between two reports.
     """
 
     def __init__(self, access: Access, name: str, prefixes: tuple[str, ...], every_s: float = EVERY_S) -> None:
@@ -69,7 +65,7 @@ class Reports:
         return Reports, (self._access, self._name, self._prefixes, self._every_s)
 
     def tell(self, position: int) -> None:
-        """Have it told that the query is done with everything before an offset; never waits for the hub."""
+        """Report that the query is done with everything before an offset; does not wait."""
         with self._changed:
             self._position = position
             if self._thread is None:
@@ -78,7 +74,7 @@ class Reports:
             self._changed.notify_all()
 
     def flush(self) -> None:
-        """Wait until everything is told, for `STOP_S` at most."""
+        """Wait until everything is reported, for `STOP_S` at most."""
         with self._changed:
             self._hurries = True
             self._changed.notify_all()
@@ -86,7 +82,7 @@ class Reports:
             self._hurries = False
 
     def stop(self) -> None:
-        """Tell what was not told yet, for `STOP_S` at most, and end."""
+        """Report the last position, waiting for `STOP_S` at most, and end."""
         with self._changed:
             self._is_over = self._hurries = True
             self._changed.notify_all()

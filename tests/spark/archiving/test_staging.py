@@ -17,7 +17,7 @@ from peers.spark.archiving.staging import Staged, Staging
 from peers.spark.archiving.typed_columns import TypedColumns
 from peers.spark.connector.connection import close_all
 from peers.spark.connector.options import read_source_options
-from peers.spark.connector.ranges import OffsetRange
+from peers.spark.connector.shares import OffsetRange
 from tests.spark.hubs import HubWithJournal
 
 COUNT = 30_000

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from peers.spark.connector.columns import checked_schema, default_schema, fields_schema
-from peers.spark.connector.errors import ColumnError
-from peers.spark.connector.options import Decode
+from peers.spark.connector.options import ColumnError, Decode
 from tests.spark.connector.blocks import schema_of
 
 pytestmark = pytest.mark.usefixtures("spark")  # types are read by Java

@@ -9,8 +9,7 @@ import pytest
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, RejectedError
 from peers.spark.connector.connection import Connection, Retries, beyond_loss, check_journal, close_all
-from peers.spark.connector.errors import DataLostError, JournalReplacedError
-from peers.spark.connector.options import Access, read_source_options
+from peers.spark.connector.options import Access, DataLostError, JournalReplacedError, read_source_options
 from tests.hubs.authority import Authority
 from tests.spark.hubs import HubWithJournal
 

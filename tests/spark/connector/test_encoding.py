@@ -9,8 +9,8 @@ import pytest
 
 from hub.batch import Batch
 from peers.client.values import decode_batch
-from peers.spark.connector.encoding import BadRowError, Frames
 from peers.spark.connector.options import Encode
+from peers.spark.connector.sink import BadRowError, frames_of
 from tests.spark.connector.blocks import packed
 
 
@@ -24,18 +24,18 @@ def batch_of(topics: list[str | None], values: list[Any], kind: pa.DataType | No
 
 def test_raw_values_are_passed_on() -> None:
     batch = batch_of(["/a", "/a", "/b"], [packed(1), packed("x"), None], pa.binary())
-    frames = Frames(None, "raw").of(batch)
+    frames = frames_of(batch, None, "raw")
     assert messages(frames) == [("/a", 1), ("/a", "x"), ("/b", None)]
     assert sum(count for _, count in frames) == 3
 
 
 def test_slices_and_large_types() -> None:
     batch = batch_of([f"/{number}" for number in range(10)], [packed(number) for number in range(10)], pa.binary())
-    assert messages(Frames(None, "raw").of(batch.slice(3, 2))) == [("/3", 3), ("/4", 4)]
-    assert messages(Frames("/t", "raw").of(batch.slice(3, 2))) == [("/t", 3), ("/t", 4)]
+    assert messages(frames_of(batch.slice(3, 2), None, "raw")) == [("/3", 3), ("/4", 4)]
+    assert messages(frames_of(batch.slice(3, 2), "/t", "raw")) == [("/t", 3), ("/t", 4)]
     large = batch.cast(pa.schema([("topic", pa.large_string()), ("value", pa.large_binary())]))
-    assert messages(Frames(None, "raw").of(large)) == [(f"/{number}", number) for number in range(10)]
-    assert Frames(None, "raw").of(batch.slice(0, 0)) == []
+    assert messages(frames_of(large, None, "raw")) == [(f"/{number}", number) for number in range(10)]
+    assert frames_of(batch.slice(0, 0), None, "raw") == []
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_slices_and_large_types() -> None:
     ],
 )
 def test_text(encode: Encode, values: list[Any], kind: pa.DataType, expected: list[Any]) -> None:
-    frames = Frames("/t", encode).of(batch_of([None] * len(values), values, kind))
+    frames = frames_of(batch_of([None] * len(values), values, kind), "/t", encode)
     assert messages(frames) == [("/t", value) for value in expected]
 
 
@@ -57,17 +57,17 @@ def test_text(encode: Encode, values: list[Any], kind: pa.DataType, expected: li
 )
 def test_what_is_no_json(encode: Encode, value: str) -> None:
     with pytest.raises(BadRowError, match="a value for '/a' is no JSON text") as caught:
-        Frames(None, encode).of(batch_of(["/b", "/a"], ["1", value], pa.string()))
+        frames_of(batch_of(["/b", "/a"], ["1", value], pa.string()), None, encode)
     assert len(str(caught.value)) < 400
 
 
 def test_a_row_without_a_topic() -> None:
     batch = batch_of([None], ["1"])
     with pytest.raises(BadRowError, match="a row has no topic"):
-        Frames(None, "json").of(batch)
-    assert messages(Frames("/t", "json").of(batch)) == [("/t", 1)]
+        frames_of(batch, None, "json")
+    assert messages(frames_of(batch, "/t", "json")) == [("/t", 1)]
 
 
 def test_a_topic_that_no_frame_bears() -> None:
     with pytest.raises(BadRowError, match="the rows make no messages: a topic is longer"):
-        Frames(None, "json").of(batch_of(["/" * 70_000], ["1"]))
+        frames_of(batch_of(["/" * 70_000], ["1"]), None, "json")

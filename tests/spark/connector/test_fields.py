@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql.types import DataType, DecimalType, IntegerType, MapType, StructType
 
-from peers.spark.connector.errors import ColumnError
 from peers.spark.connector.fields import MisfitError, fit_of
+from peers.spark.connector.options import ColumnError
 from tests.spark.connector.blocks import schema_of
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from peers.spark.connector.fields import Moment
-from peers.spark.connector.inference import Inference, kind_of
+from peers.spark.connector.fields import Inference, Moment, kind_of
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,16 @@ import pytest
 
 from hub.errors import HubError
 from peers.spark.connector.columns import default_schema
-from peers.spark.connector.errors import OptionError
-from peers.spark.connector.options import EARLIEST, LATEST, Position, read_sink_options, read_source_options
-from peers.spark.connector.ranges import OffsetRange
-from peers.spark.connector.stream import StreamReader
+from peers.spark.connector.options import (
+    EARLIEST,
+    LATEST,
+    OptionError,
+    Position,
+    read_sink_options,
+    read_source_options,
+)
+from peers.spark.connector.shares import OffsetRange
+from peers.spark.connector.source import StreamReader
 from pyspark_hub import DefaultSource
 
 URL = {"url": "tcp://127.0.0.1:7400"}

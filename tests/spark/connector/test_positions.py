@@ -6,9 +6,8 @@ import pytest
 
 from peers.client.journal import JournalState
 from peers.spark.connector.connection import Connection
-from peers.spark.connector.errors import DataLostError, OptionError
-from peers.spark.connector.options import EARLIEST, LATEST, Access, Position
-from peers.spark.connector.positions import resolve_end, resolve_start
+from peers.spark.connector.options import EARLIEST, LATEST, Access, DataLostError, OptionError, Position
+from peers.spark.connector.source import resolve_end, resolve_start
 
 STATE = JournalState(bytes(16), 10, 20)
 

@@ -7,7 +7,7 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.spark.connector.ranges import PARTITION_LEAST_ROWS, PARTITION_MOST_ROWS, OffsetRange, split
+from peers.spark.connector.shares import PARTITION_LEAST_ROWS, PARTITION_MOST_ROWS, OffsetRange, split
 
 OFFSETS = st.integers(0, 10**9)
 

@@ -13,12 +13,10 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
 from peers.client.blocking.faces import BlockingHistory
-from peers.spark.connector.batch import BatchReader
 from peers.spark.connector.columns import RECORD_COLUMNS, default_schema
-from peers.spark.connector.errors import DataLostError, JournalReplacedError, OptionError
-from peers.spark.connector.options import Decode, read_source_options
-from peers.spark.connector.ranges import OffsetRange
-from peers.spark.connector.stream import RefusedStream, StreamReader
+from peers.spark.connector.options import DataLostError, Decode, JournalReplacedError, OptionError, read_source_options
+from peers.spark.connector.shares import OffsetRange
+from peers.spark.connector.source import BatchReader, RefusedStream, StreamReader
 from peers.wire.records import Records
 from pyspark_hub import DefaultSource
 from tests.journal.files import lose_power, segments

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.options import Access, read_source_options
 from peers.spark.connector.reports import Reports
-from peers.spark.connector.stream import StreamReader
+from peers.spark.connector.source import StreamReader
 from tests.spark.hubs import HubWithJournal
 
 

@@ -9,7 +9,7 @@ import pytest
 from hub.errors import RejectedError
 from peers.spark.connector.connection import Connection
 from peers.spark.connector.options import Access
-from peers.spark.connector.staging import IN_FLIGHT, PIECE_BYTES, StagedPart
+from peers.spark.connector.sink import IN_FLIGHT, PIECE_BYTES, StagedPart
 from tests.spark.hubs import HubWithJournal, message
 
 
@@ -40,7 +40,6 @@ def test_pieces_come_in_order(hub: HubWithJournal, connection: Connection) -> No
     assert len(part.numbers) > IN_FLIGHT
     assert sorted(set(part.numbers)) == part.numbers
     assert part.messages == 30
-    assert part.bytes > 30 * PIECE_BYTES // 4
     assert committed(hub, connection, part) == list(range(30))
 
 

@@ -16,11 +16,9 @@ from peers.journal.tier import table as tables
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import TierUnavailableError, place_at
-from peers.spark.connector import tier
-from peers.spark.connector.errors import DataLostError
-from peers.spark.connector.file import file_tables
-from peers.spark.connector.ranges import OffsetRange
-from peers.spark.connector.tier import FileShare, Sought, plan
+from peers.spark.connector import shares as tier
+from peers.spark.connector.options import DataLostError
+from peers.spark.connector.shares import FileShare, OffsetRange, Sought, file_tables, plan
 from tests.journal.tier.made import JOURNAL, blocks
 
 ALL = ("",)
@@ -28,8 +26,8 @@ ALL = ("",)
 
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tier, "_manifests", tier._Manifests())
-    monkeypatch.setattr(tier, "_stripes", tier._Stripes())
+    monkeypatch.setattr(tier, "_manifests", {})
+    monkeypatch.setattr(tier, "_stripes", {})
 
 
 def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:

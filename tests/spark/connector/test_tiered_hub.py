@@ -15,15 +15,12 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 from peers.client import connect
 from peers.journal.journal import Journal
 from peers.journal.tier import table
-from peers.spark.connector import file as file_module
-from peers.spark.connector.batch import BatchReader
+from peers.journal.tier.parquet import Opened
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.connection import close_all
-from peers.spark.connector.errors import DataLostError
-from peers.spark.connector.options import read_source_options
-from peers.spark.connector.ranges import OffsetRange
-from peers.spark.connector.stream import StreamReader
-from peers.spark.connector.tier import FileShare
+from peers.spark.connector.options import DataLostError, read_source_options
+from peers.spark.connector.shares import FileShare, OffsetRange
+from peers.spark.connector.source import BatchReader, StreamReader
 from peers.wire.records import Fetch
 from tests.client.recording import RecordingHub
 from tests.journal.files import AT_US, hurt_block
@@ -91,8 +88,8 @@ def test_what_is_sealed_is_read_without_the_hub(own: Tiered) -> None:
     ],
 )
 def test_it_is_what_the_hub_gives(tiered: Tiered, given: dict[str, str]) -> None:
-    reader = tiered.batch(**given)
-    assert rows(reader, reader.partitions()) == through_the_hub(tiered, **given)
+    reader = tiered.batch(None, **given)
+    assert rows(reader, reader.partitions()) == through_the_hub(tiered, None, **given)
 
 
 def test_files_without_the_topics_are_left_out(tmp_path: Path) -> None:
@@ -117,7 +114,7 @@ def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pyte
     schema = StructType([StructField(name, FIELDS[name]) for name in names.split(",")])
     given = {"decode": "schema"} if "number" in names else {}
     read: set[str] = set()
-    original = file_module.Opened.table
+    original = Opened.table
 
     def table_of(self: Any, stripe: int, groups: Any, columns: Any) -> Any:
         read.update(columns)
@@ -125,7 +122,7 @@ def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pyte
 
     reader = tiered.batch(schema=schema, endingOffsets=str(SEALED), **given)
     expected = through_the_hub(tiered, schema, endingOffsets=str(SEALED), **given)
-    monkeypatch.setattr(file_module.Opened, "table", table_of)
+    monkeypatch.setattr(Opened, "table", table_of)
     assert rows(reader, reader.partitions()) == expected
     wanted = {"offset", *names.split(",")} | ({"encoding"} if "value" in names else set())
     assert read == (set(table.SCHEMA.names) if "number" in names else wanted)

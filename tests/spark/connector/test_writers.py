@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StringType, StructType
 
 from hub.errors import ConnectionLostError
-from peers.spark.connector.errors import OptionError, WriteRefusedError
+from peers.spark.connector.options import OptionError, WriteRefusedError
 from peers.spark.connector.sink import BatchWriter, Staged, StreamWriter
 from tests.spark.hubs import HubWithJournal
 
