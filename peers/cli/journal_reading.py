@@ -23,8 +23,8 @@ from peers.cli.flag_values import FlagError, time_us_of
 from peers.cli.output import shown_bar
 from peers.cli.texts import escaped
 from peers.journal.history import History
-from peers.journal.tier.owner import read_copied
 from peers.journal.tier.place import PATIENT, TierUnavailableError
+from peers.journal.tier.progress import read_copied
 from peers.journal.view import Damage, Fetched, View
 
 _LINES = 100

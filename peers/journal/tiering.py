@@ -1,53 +1,55 @@
 """`Tiering`: the hub's side of the process that copies its journal to a tier.
 
 ```
-tick ─▶ started where there is none ─▶ process ─ how far it is ─▶ Tiering ─▶ store.copied   what may be deleted here
-                                                                         └─▶ /metrics, log
+tick ─▶ process is started ─ lines over a socket ─▶ Tiering ─▶ store.copied   these segments may be deleted here
+                                                           └─▶ /metrics, log
 ```
 
-A process that ends is started again, later each time, up to a minute. What is wrong is logged in one line when it
-begins, and in one when it is over.
-
-Owner: the event loop, which never waits for the tier. Invariant: no process is left behind.
+The process ends with its socket. One that ends by itself is started again, later each time, up to a minute. A failure
+is one line in the log, and its end another. The event loop never waits for the tier, and no process is left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
 import structlog
 
-from peers.journal.side_process import SideProcess
 from peers.journal.tier.progress import Progress, Told
-
-__all__ = ["TierStatistics", "Tiering", "check_tier"]
 
 _FIRST_RESTART_S = 1.0
 
+# Longest pause before the process is started again.
 _LAST_RESTART_S = 60.0
-"""How long it takes until a process that has ended is started again, at most, seconds."""
 
-_MODULE = "peers.journal.tier.process"
+# How long the process may take to end when the hub stops; then it is killed, which does no harm.
+_END_S = 2.0
+
+_MODULE = "peers.journal.tier.copier"
 
 
 class TierStatistics(NamedTuple):
-    """How the tier is, as it was told last."""
+    """The state of the tier, as reported last."""
 
     progress: Progress = Progress()
-    """How far it is."""
     failures_total: int = 0
-    """How often a step failed."""
+    """Failed steps."""
     restarts_total: int = 0
     """How often the process ended by itself."""
     error: str = ""
-    """What is wrong; empty if nothing is."""
+    """Empty while copying works."""
 
 
 def check_tier(address: str) -> None:
-    """See to it that an address can be one, and that what a tier needs is installed.
+    """Check that an address can be one, and that what a tier needs is installed.
 
     Raises:
         UsageError: It cannot be, or is not.
@@ -62,8 +64,8 @@ class Tiering:
     """The process that copies a journal.
 
     Args:
-        order: What it is told: `peers.journal.tier.process.Order`, as JSON.
-        address: Where the tier stands, for the log.
+        order: `peers.journal.tier.progress.Order`, as JSON.
+        address: Of the tier, for the log.
         on_copied: Called with an offset: everything before it is copied.
     """
 
@@ -72,52 +74,69 @@ class Tiering:
         self._address = address
         self._on_copied = on_copied
         self._loop = asyncio.get_running_loop()
-        # The process that runs; None until the first tick, and after it has ended.
-        self._copier: SideProcess | None = None
+        # The process that runs, our end of its socket, and the task that reads it.
+        self._copier: subprocess.Popen[bytes] | None = None
+        self._connection: socket.socket | None = None
+        self._watching: asyncio.Task[None] | None = None
         # When the next one is started, s of the loop's clock, and how long the one after it waits.
         self._start_s = self._loop.time()
         self._restart_s = _FIRST_RESTART_S
-        # What was told last.
         self._told = TierStatistics()
         # Failures of processes that have ended.
         self._failures_before = 0
-        # True once `stop` was called: nothing is started any more.
         self._closed = False
 
     def tick(self, now_s: float) -> None:
-        """Start the process if there is none and it is time to; it is to be called about once a second."""
+        """Start the process if there is none and it is time to; called about once a second."""
         if self._copier is not None or self._closed or now_s < self._start_s:
             return
+        ours, theirs = socket.socketpair()
         try:
-            self._copier = SideProcess(_MODULE, self._order, self._tell, self._ended)
+            with theirs:
+                self._copier = _start(self._order, theirs)
         except OSError as error:
+            ours.close()
             self._fail(f"the process that copies could not be started ({error.strerror})")
+            return
+        ours.setblocking(False)
+        self._connection = ours
+        self._watching = self._loop.create_task(self._watch(self._copier, ours))
 
     def statistics(self) -> TierStatistics:
-        """Return how far the tier is."""
+        """Return the state of the tier."""
         return self._told
 
     async def stop(self) -> None:
-        """End the process: what it has half copied is copied by the next one."""
+        """End the process: the next one copies again what is half copied."""
         self._closed = True
-        if self._copier is not None:
-            await self._copier.end()
+        if self._connection is not None and self._watching is not None:
+            with suppress(OSError):
+                self._connection.shutdown(socket.SHUT_RDWR)
+            await asyncio.wait([self._watching])
 
-    def _tell(self, line: bytes) -> None:
-        """Take note of what the process tells."""
-        told = msgspec.json.decode(line, type=Told)
-        failures = self._failures_before + told.failures
-        self._note(self._told._replace(progress=told.progress, error=told.error, failures_total=failures))
-        if not self._told.error:
-            self._restart_s = _FIRST_RESTART_S
-            self._on_copied(told.progress.next)
-
-    def _ended(self, pid: int, code: int) -> None:
-        self._copier = None
+    async def _watch(self, process: subprocess.Popen[bytes], connection: socket.socket) -> None:
+        reader, writer = await asyncio.open_unix_connection(sock=connection)
+        with suppress(OSError, ValueError):  # ValueError: a line that is too long
+            while (line := await reader.readline()).endswith(b"\n"):
+                self._tell(msgspec.json.decode(line, type=Told))
+        writer.transport.abort()
+        try:
+            await self._loop.run_in_executor(None, process.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            await self._loop.run_in_executor(None, process.wait)
+        self._copier = self._connection = None
         self._failures_before = self._told.failures_total
         if not self._closed:
             self._note(self._told._replace(restarts_total=self._told.restarts_total + 1))
-            self._fail(f"the process that copies has ended (process {pid}, code {code})")
+            self._fail(f"the process that copies has ended (process {process.pid}, code {process.returncode})")
+
+    def _tell(self, told: Told) -> None:
+        failures = self._failures_before + told.failures
+        self._note(self._told._replace(progress=told.progress, error=told.error, failures_total=failures))
+        if not told.error:
+            self._restart_s = _FIRST_RESTART_S
+            self._on_copied(told.progress.next)
 
     def _fail(self, error: str) -> None:
         self._start_s = self._loop.time() + self._restart_s
@@ -125,10 +144,26 @@ class Tiering:
         self._note(self._told._replace(error=error))
 
     def _note(self, told: TierStatistics) -> None:
-        """Keep what was told; log what is wrong when it begins, and when it is over."""
+        """Keep the state; log an error when it begins, and when it is over."""
         log = structlog.get_logger("peers")
         if told.error and not self._told.error:
             log.warning("the journal is not copied to its tier", tier=self._address, error=told.error)
         if self._told.error and not told.error:
             log.info("the journal is copied to its tier again", tier=self._address, copied=told.progress.next)
         self._told = told
+
+
+def _start(order: bytes, connection: socket.socket) -> subprocess.Popen[bytes]:
+    """Start a process that finds the same modules as this one, whatever is in the working directory.
+
+    Raises:
+        OSError: There are too many processes, or too little memory.
+    """
+    descriptor = connection.fileno()
+    command = [sys.executable, "-P", "-m", _MODULE, order.decode(), str(descriptor)]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
+    # within a session alone.
+    return subprocess.Popen(  # noqa: S603 -- our own program
+        command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL, process_group=0, env=variables
+    )

@@ -23,7 +23,7 @@ from hub.journal.block import Block, Record
 from hub.journal.manifest import range_of
 from peers.journal.history import History
 from peers.journal.store import Retention, Segmenting, Store
-from peers.journal.tier import parquet, table
+from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 
@@ -111,12 +111,12 @@ WAYS = (
 @contextmanager
 def small_files() -> Iterator[None]:
     """Make files of about a hundred records, stripes of 32, groups of 8, for as long as the block lasts."""
-    before = parquet.FILE_BYTES, parquet.STRIPE_RECORDS, table.GROUP_RECORDS
-    parquet.FILE_BYTES, parquet.STRIPE_RECORDS, table.GROUP_RECORDS = 12_000, 32, 8
+    before = parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS
+    parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = 12_000, 32, 8
     try:
         yield
     finally:
-        parquet.FILE_BYTES, parquet.STRIPE_RECORDS, table.GROUP_RECORDS = before
+        parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = before
 
 
 class TierSample:

@@ -44,7 +44,7 @@ _KEEP = "2MiB"
 _MOST_MESSAGES = 30_000
 """Sent before something goes wrong, and again before the hub is killed, about."""
 
-_COPIES = b"peers.journal.tier.process"
+_COPIES = b"peers.journal.tier.copier"
 
 _LOOK_S = 0.02
 

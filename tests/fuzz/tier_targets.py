@@ -19,8 +19,7 @@ from hub.journal.block import Block, Record
 from hub.journal.manifest import Entry, Manifest, encode_manifest, parse_manifest
 from hub.journal.wanted import Wanted
 from peers.journal.tier import parquet
-from peers.journal.tier.parquet import FileMaker, Opened
-from peers.journal.tier.table import blocks_of
+from peers.journal.tier.parquet import FileMaker, Opened, blocks_of
 from tests.fuzz.target import Target
 from tests.journal.tier.made import blocks
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql.types import StructType
 
 from peers.journal.store import Segmenting, Store
-from peers.journal.tier import parquet, table
+from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from peers.spark.connector.columns import default_schema
@@ -29,7 +29,7 @@ def small_files() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parquet, "FILE_BYTES", 600)
         patch.setattr(parquet, "STRIPE_RECORDS", 32)
-        patch.setattr(table, "GROUP_RECORDS", 4)
+        patch.setattr(parquet, "GROUP_RECORDS", 4)
         yield
 
 

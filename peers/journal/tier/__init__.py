@@ -1,15 +1,12 @@
-"""The tier of a journal: Parquet files elsewhere, in a folder or on S3, of what is sealed here.
+"""The tier of a journal: Parquet files elsewhere, in a folder or on S3, of the sealed segments here.
 
 ```
-segments ─▶ copier (process of its own) ─▶ table ─▶ parquet ─▶ place: folder or S3
-                                                    files ───▶   │
-FETCH ─▶ reader process: history ─▶ view (segments here)         │
-                                 └▶ files, parquet, table ◀─────┘
+segments ─▶ copier (its own process) ─▶ parquet ─▶ place: folder or S3
+                                        files ───▶   │
+FETCH ─▶ reader process: history ─▶ view (segments here)
+                                 └▶ tier_view ─▶ files, parquet
 ```
 
-What is there is found by the manifest (`files`), which is made anew where it was lost.
-
-`pyarrow` is an extra: nothing of it is loaded where a hub has no tier.
+The manifest (`files`) names what is there; it is made again from the files where it was lost. `pyarrow` is an extra: it
+is loaded only where a hub has a tier.
 """
-
-from __future__ import annotations

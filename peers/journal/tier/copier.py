@@ -1,59 +1,57 @@
-"""`Copier`: copies what is sealed of a journal to its tier, each record exactly once, and checked.
+"""Copies the sealed segments of a journal to its tier, each record exactly once, and checked.
+
+    python -m peers.journal.tier.copier ORDER DESCRIPTOR
+
+ORDER is JSON (`Order`). The process writes `Told` to the socket whenever that changes, and ends with the socket.
 
 ```
-step:  records behind what the manifest names, up to the newest segment ─▶ a file ─▶ read back ─▶ manifest ─▶ tier.json
-                                                                                                   ▲ from now on
-                                                                                                     it is copied
+step:  records behind the manifest, up to the newest segment ─▶ a file ─▶ read back ─▶ manifest ─▶ tier.json
+                                                                                      ▲ from now on it is copied
 ```
 
-Files are ranges of offsets, not segments: segments may be joined, and read on from any offset. Where a crash comes
-before the manifest names it, the file counts as not there, and the range is copied again; the manifest is what says
-how far it is, and `tier.json` is only compared with it.
-
-Damage here is not carried on: what cannot be read, or no block has, is left out, and the manifest says so; whoever
-reads there later is told the same as here.
-
-Owner: one process (`peers.journal.tier.process`). Memory: a file, and the blocks that it is made of, 0.3 GiB. Cost:
-1 µs a record of 100 bytes, half of it reading back.
+Files are ranges of offsets, not segments. Where a crash comes before the manifest names a file, its range is copied
+again; `tier.json` is only compared with the manifest. Damaged and absent records become holes in the manifest, which
+readers of the tier are told of. Memory: a file and its blocks, 0.3 GiB. Cost: 1 µs a record of 100 bytes, half of it
+reading back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import socket
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from select import select as ready
 from typing import NamedTuple
 
-from hub.errors import JournalCorruptError, JournalUnavailableError
+import msgspec
+
+from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.layout import OFFSET_LIMIT
 from hub.journal.segment import Row
 from peers.journal.tier.files import TierFiles
-from peers.journal.tier.owner import Copied, Ownership
 from peers.journal.tier.parquet import FileMaker
-from peers.journal.tier.place import Place
-from peers.journal.tier.progress import Progress
+from peers.journal.tier.place import Place, place_at
+from peers.journal.tier.progress import Copied, Order, Ownership, Progress, Told
 from peers.journal.view import View
-
-__all__ = ["Copier", "TierRetention"]
 
 _ABSENT = "no block has them"
 
 
 class TierRetention(NamedTuple):
-    """How much the tier keeps, and for how long."""
+    """How much the tier keeps."""
 
     bytes: int
-    """0: without end."""
+    """0: without limit."""
     age_us: int
     """0: for ever."""
 
 
 class Copier:
     """Copies one journal.
-
-    Args:
-        path: Path of the journal.
-        place: Where its tier stands.
-        retention: What the tier keeps.
 
     Raises:
         JournalUnavailableError: Another process copies it, or it cannot be read.
@@ -74,7 +72,7 @@ class Copier:
         self._held: TierFiles | None = None
 
     def close(self) -> None:
-        """Close the journal, and leave it to others."""
+        """Close the journal, and unlock it."""
         self._view.close()
         self._ownership.release()
 
@@ -83,8 +81,8 @@ class Copier:
 
         Raises:
             TierUnavailableError: The tier cannot be read or written now.
-            JournalUnavailableError: The same of the journal.
-            JournalCorruptError: The tier is not what it was.
+            JournalUnavailableError: The journal cannot be read now.
+            JournalCorruptError: The tier is not the one that it was.
         """
         held = self._held or self._looked_at()
         self._held = None  # whatever happens now, look at it again
@@ -96,7 +94,7 @@ class Copier:
         return copied
 
     def progress(self) -> Progress | None:
-        """Return how far the tier is; None while that is not known."""
+        """Return how far the tier is; None if unknown."""
         if self._held is None:
             return None
         start = self._start(self._held)
@@ -107,7 +105,7 @@ class Copier:
         return Progress(first, start, totals.files, totals.size_bytes, following - first - totals.offsets)
 
     def _looked_at(self) -> TierFiles:
-        """Look at the tier; make its manifest anew if it is lost, or take away what a crash has left there."""
+        """Read the manifest; make it again if it is lost, else delete what a crash has left."""
         held = TierFiles(self._place, self._view.id)
         held.refresh()
         known = self._known(held)
@@ -120,17 +118,16 @@ class Copier:
         return held
 
     def _known(self, held: TierFiles) -> Copied | None:
-        """Return how far the journal was copied to this tier; None if nobody knows."""
+        """Return how far the journal was copied to this tier; None if unknown."""
         known = self._ownership.read()
         is_it = known is not None and (known.tier, known.journal) == (self._place.address, held.journal.hex())
         return known if is_it else None
 
     def _note(self, held: TierFiles, first: int | None) -> None:
-        """Note how far it was copied, and what is kept of that."""
         self._ownership.write(Copied(self._place.address, held.journal.hex(), held.next or 0, first))
 
     def _check(self, held: TierFiles) -> None:
-        """See to it that tier and journal belong together.
+        """Check that tier and journal belong together.
 
         Raises:
             JournalCorruptError: They do not.
@@ -152,7 +149,7 @@ class Copier:
             raise JournalCorruptError(text)
 
     def _start(self, held: TierFiles) -> int:
-        """Return the offset that is to be copied next."""
+        """Return the offset to copy next."""
         end = held.next
         return self._view.extent.first if end is None else max(end, self._view.extent.first)
 
@@ -169,7 +166,7 @@ class Copier:
         return True
 
     def _add_some(self, maker: FileMaker, end: int) -> None:
-        """Add blocks until the file is full, or up to the next damage, which is left out."""
+        """Add blocks until the file is full, or up to the next damage, which becomes a hole."""
         try:
             for row in self._view.rows(maker.next):
                 if row.first >= end or maker.is_full:
@@ -183,7 +180,7 @@ class Copier:
             maker.pass_over(end if damage.next is None else min(damage.next, end), damage.cause)
 
     def _add(self, maker: FileMaker, row: Row, end: int) -> None:
-        """Add a block up to an offset. Of one that is sparse nothing else has what it lacks: blocks do not overlap."""
+        """Add a block up to an offset; offsets that a sparse block lacks are holes, for blocks do not overlap."""
         block = self._view.block(row)
         for first, following in _runs(block, maker.next, end):
             if first > maker.next:
@@ -194,7 +191,7 @@ class Copier:
             maker.pass_over(end, _ABSENT)
 
     def _retire(self, held: TierFiles, now_us: int) -> None:
-        """Leave out what is too old or too much; the newest file stays, however large it is."""
+        """Drop files that are too old or too many; the newest file stays, however large it is."""
         totals = held.totals()
         size_bytes, files = totals.size_bytes, totals.files
         before = None
@@ -212,7 +209,7 @@ class Copier:
 
 
 def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets, from `start` to `end`, of which a block has each."""
+    """Yield the ranges of offsets, from `start` to `end`, that a block holds completely."""
     if block.offsets is None:
         if max(block.first, start) < min(block.next, end):
             yield max(block.first, start), min(block.next, end)
@@ -230,3 +227,71 @@ def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
         following = offset + 1
     if first < following:
         yield first, following
+
+
+# The process.
+
+_FIRST_RETRY_S = 1.0
+
+# Longest pause after a failure.
+_LAST_RETRY_S = 60.0
+
+# By how much it gives way to hub and readers, as `nice` has it.
+_NICENESS = 10
+
+# How often it looks for sealed segments, seconds.
+_POLL_S = 1.0
+
+Wait = Callable[[socket.socket, float], bool]
+"""Waits so many seconds; returns whether the other side has closed."""
+
+
+def _wait_for_end(connection: socket.socket, wait_s: float) -> bool:
+    return bool(ready([connection], [], [], wait_s)[0])
+
+
+def copy(order: Order, connection: socket.socket, wait: Wait = _wait_for_end) -> None:
+    """Copy until the other side of the connection closes; failures are repeated, later each time."""
+    copier: Copier | None = None
+    told = Told()
+    retry_s = pause_s = 0.0
+    while not wait(connection, pause_s):
+        try:
+            if copier is None:
+                copier = Copier(order.path, place_at(order.tier), TierRetention(order.keep_bytes, order.keep_us))
+            pause_s = 0.0 if copier.step(time.time_ns() // 1000) else _POLL_S
+            retry_s = 0.0
+            progress = copier.progress()
+            now = told if progress is None else Told(progress, told.failures)
+        except Exception as error:  # noqa: BLE001 -- an unforeseen one would end process after process
+            pause_s = retry_s = min(max(_FIRST_RETRY_S, 2 * retry_s), _LAST_RETRY_S)
+            now = msgspec.structs.replace(told, error=_text_of(error), failures=told.failures + 1)
+        if now != told:
+            told = now
+            connection.sendall(msgspec.json.encode(told) + b"\n")
+    if copier is not None:
+        copier.close()
+
+
+def _text_of(error: Exception) -> str:
+    """Return an error in one line; with its place, if it is an unforeseen one."""
+    text = " ".join(str(error).split())
+    if isinstance(error, StorageError):
+        return text
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {place.filename}:{place.lineno}: {text}"
+
+
+def main() -> None:
+    """Copy what the arguments name, until the hub has ended."""
+    order, descriptor = sys.argv[1:]
+    os.nice(_NICENESS)
+    with socket.socket(fileno=int(descriptor)) as connection:
+        try:
+            copy(msgspec.json.decode(order, type=Order), connection)
+        except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -4,13 +4,13 @@
 <id of the journal>/data/<first>-<next>.parquet     records
 <id of the journal>/manifest.json                   all files: offsets, times, topics, checksums
 
-put(file, entry)     data/A-B.parquet ─ read back, compared ─▶ manifest, with it       from now on it counts
-drop(before)         manifest, without them ─▶ the files deleted
-sweep()              files that are not named are deleted: what a crash has left behind
+put(file, entry)     data/A-B.parquet ─ read back, compared ─▶ manifest names it
+drop(before)         manifest without them ─▶ the files deleted
+sweep()              files that are not named are deleted: a crash has left them
 ```
 
-The manifest is replaced as a whole, so that it is the old one or the new one, whenever the copier dies. One that is
-lost or damaged is made anew from the files (`rebuild`). Cost: 0.5 KiB and 15 µs a file with few topics.
+The manifest is replaced as a whole: it is the old one or the new one, whenever the copier dies. A lost or damaged one
+is made again from the files (`rebuild`). Cost: 0.5 KiB and 15 µs a file with few topics.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _MANIFEST = "manifest.json"
 
 @contextmanager
 def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
-    """Have errors of a file name it. That it is absent is told by the place.
+    """Have errors of reading a file name it.
 
     Args:
         address: Of the tier.
@@ -55,7 +55,7 @@ def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
 
 
 def data_name(journal: bytes, entry: Entry) -> str:
-    """Return the name of a file, within the tier."""
+    """Return the name of a file within the tier."""
     return f"{journal.hex()}/data/{entry.name}{_DATA}"
 
 
@@ -65,16 +65,11 @@ class Totals(NamedTuple):
     files: int
     size_bytes: int
     offsets: int
-    """How many they have, or should have."""
+    """With holes."""
 
 
 class TierFiles:
-    """The files of one journal in a tier.
-
-    Args:
-        place: Where the tier stands.
-        journal: Id of the journal.
-    """
+    """The files of one journal in a tier."""
 
     def __init__(self, place: Place, journal: bytes) -> None:
         self.place = place
@@ -88,7 +83,7 @@ class TierFiles:
         self._flaw: StorageError | None = None
 
     def refresh(self) -> None:
-        """See what there is now. That the manifest is damaged is told to those who need what it does not say.
+        """Read the manifest. A damaged one is an error of the methods that need it.
 
         Raises:
             TierUnavailableError: It cannot be read now.
@@ -112,7 +107,7 @@ class TierFiles:
 
     @property
     def first(self) -> int | None:
-        """The oldest offset; None if there is none; 0 where the manifest cannot be read, so that it is told."""
+        """The oldest offset; None if there is none; 0 while the manifest is damaged."""
         return self._manifest.first if self._manifest.entries or self._flaw is None else 0
 
     @property
@@ -121,7 +116,7 @@ class TierFiles:
         return self._manifest.next
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
-        """Yield what is known of each file that ends behind an offset, in order.
+        """Yield the entry of each file that ends behind an offset, in order.
 
         Raises:
             JournalCorruptError: The manifest is damaged.
@@ -131,12 +126,12 @@ class TierFiles:
         yield from self._manifest.entries[self._manifest.place_of(start) :]
 
     def entry_of(self, offset: int) -> Entry | None:
-        """Return the file that holds an offset, or should; None if none does. Raises as `entries`."""
+        """Return the file with an offset; None if there is none. Raises as `entries`."""
         found = self._behind(offset)
         return found if found is not None and found.first <= offset else None
 
     def following(self, offset: int) -> int | None:
-        """Return the first offset from this one on that there is a file of; None if none. Raises as `entries`."""
+        """Return the first offset from this one on that a file has; None if none has. Raises as `entries`."""
         found = self._behind(offset)
         return None if found is None else max(offset, found.first)
 
@@ -148,7 +143,7 @@ class TierFiles:
         return None
 
     def totals(self) -> Totals:
-        """Return what the manifest says of all files together."""
+        """Return the sums of the manifest."""
         entries = self._manifest.entries
         sizes = (sum(entry.size_bytes for entry in entries), sum(entry.next - entry.first for entry in entries))
         return Totals(len(entries), *sizes)
@@ -176,14 +171,14 @@ class TierFiles:
     # What only the copier does.
 
     def put(self, data: bytes | memoryview, entry: Entry) -> None:
-        """Put a file there, see that it is what it should be, and name it in the manifest.
+        """Write a file, read it back, and name it in the manifest.
 
         Args:
             data: The file.
-            entry: What is known of it; it follows what is there.
+            entry: It follows the last one.
 
         Raises:
-            JournalCorruptError: What stands there is not what was written; it is not named.
+            JournalCorruptError: It reads as something else; it is not named.
             TierUnavailableError: It cannot be written or read now; it is not named, as far as is known.
         """
         name = data_name(self.journal, entry)
@@ -201,7 +196,7 @@ class TierFiles:
         self._manifest, self._data, self._flaw = Manifest(entries), data, None
 
     def drop(self, before: int) -> None:
-        """Leave out the files that end before an offset, or there, and delete them.
+        """Drop the files that end at an offset or before, and delete them.
 
         Raises:
             TierUnavailableError: Not all of that could be done; `sweep` does the rest.
@@ -213,12 +208,12 @@ class TierFiles:
             self.place.delete(data_name(self.journal, entry))
 
     def sweep(self, first: int) -> None:
-        """Delete what a crash has left behind: files before what is kept, and behind what the manifest names.
+        """Delete the files before what is kept, and behind what the manifest names.
 
-        One in its midst is damaged, and was left out when the manifest was made anew: it is for people to look at.
+        A file in its midst is damaged, and was left out when the manifest was made again: people must look at it.
 
         Args:
-            first: What ends here or before was deleted on purpose.
+            first: Files that end here or before were deleted on purpose.
 
         Raises:
             TierUnavailableError: Not all of that could be done.
@@ -231,11 +226,11 @@ class TierFiles:
                 self.place.delete(f"{self._folder}/{name}")
 
     def rebuild(self, first: int, following: int) -> bool:
-        """Make a manifest anew that is lost or damaged; return whether it was. All files are read and compared.
+        """Make a lost or damaged manifest again from the files, all of which are read; return whether it was.
 
         Args:
-            first: What ends here or before was deleted on purpose.
-            following: What ends behind this was never named.
+            first: Files that end here or before were deleted on purpose.
+            following: Files that end behind this were never named.
 
         Raises:
             JournalUnavailableError: The manifest is one of another version.
@@ -260,5 +255,5 @@ class TierFiles:
 
 
 def _reach_of(name: str) -> tuple[int, int] | None:
-    """Return the offsets of a file of records; None if it is no such file."""
+    """Return the offsets of a file of records; None of another file."""
     return range_of(name.removesuffix(_DATA)) if name.endswith(_DATA) else None

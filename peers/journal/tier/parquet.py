@@ -1,16 +1,23 @@
-"""A file of a tier: records of a range of offsets as Parquet, stripe after stripe.
+"""A file of a tier: the records of a range of offsets as Parquet, stripe after stripe.
 
 ```
-[stripe: group, group, ...][stripe: ...] ... [tail: Parquet's own footer, with what `Outline` says]
+[stripe: group, group, ...][stripe: ...] ... [tail: Parquet's own footer, with `_Outline`]
 ```
 
-Any tool that reads Parquet reads it: the columns of `peers.journal.tier.table`, zstd, statistics of offset, time and
-topic in each row group. What is more than that stands in the footer under the name `topichub`: the stripes, and a
-checksum of each column of each group; the manifest has a checksum of the footer. So what is read is compared, however
-little of the file that was.
+| column | type | |
+|---|---|---|
+| `offset` | int64 | |
+| `timestamp` | timestamp, µs, UTC | when the hub took the message |
+| `topic` | string | |
+| `value` | binary | as published: msgpack, unless `encoding` says otherwise |
+| `encoding` | int8 | `hub.frame.Encoding` |
 
-No I/O: a file is made in memory, which is why it has a limit. Cost: 0.3 µs a record of 100 bytes to write, most of it
-sorting; a sixth of the bytes, for what a site records.
+A *stripe* is a range of offsets whose records are sorted by topic, and by offset within each: a reader of one topic
+reads the groups that have it, and a reader of all puts one stripe in order at a time. Any tool reads the file: zstd,
+statistics of offset, time and topic in each row group. The footer has, as `topichub`, the stripes and a checksum of
+each column of each group; the manifest has a checksum of the footer: so whatever is read is compared.
+
+A file is made in memory, which is why it has a limit. Cost: 0.3 µs a record of 100 bytes to write, most of it sorting.
 """
 
 from __future__ import annotations
@@ -23,30 +30,212 @@ from typing import Any
 from zlib import crc32
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block
+from hub.journal.layout import Sections, join_sections
 from hub.journal.manifest import Entry, Hole
 from hub.journal.wanted import Wanted, counted_in_short
-from peers.journal.tier.table import SCHEMA, STRIPE_BYTES, STRIPE_RECORDS, Stripe, digests
 
-__all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow", "entry_from"]
-
+# Values after which a file ends, bytes: it is made in memory. A task of Spark takes about as much.
 FILE_BYTES = 128 * 1024 * 1024
-"""Values after which a file ends, bytes: it is made in memory. Spark's executors take about as much for one task."""
 
 _NAME = b"topichub"
 
+# Files whose bytes cost no round trip. Others are fetched ahead by threads of Arrow, which near ones do without: a
+# process that ends while such threads still rest was ended by SIGABRT now and then.
 _NEAR = (pa.BufferReader, pa.OSFile, pa.MemoryMappedFile)
-"""Files whose bytes cost no round trip. Those of others are fetched ahead, by threads of Arrow; these are not: whoever
-reads is a process of its own or a task of Spark, has no other processor, and ended by SIGABRT now and then where such
-threads were still about to rest as it ended."""
 
+# The end of a Parquet file: length of the footer, and a magic word.
 _TAIL_BYTES = 8
-"""The end of a Parquet file: length of the footer, and a magic word."""
+
+
+SCHEMA = pa.schema(
+    [
+        pa.field("offset", pa.int64(), nullable=False),
+        pa.field("timestamp", pa.timestamp("us", "UTC"), nullable=False),
+        pa.field("topic", pa.string(), nullable=False),
+        pa.field("value", pa.binary(), nullable=False),
+        pa.field("encoding", pa.int8(), nullable=False),
+    ]
+)
+
+# Most records of a stripe, but for a last block: with 40 topics, each has thousands in a row.
+STRIPE_RECORDS = 262_144
+
+# Most bytes of its values: a reader of one record may have to decode all of it, 0.1 s.
+STRIPE_BYTES = 32 * 1024 * 1024
+
+# A group ends where the topic changes once it has so many records, or so many bytes of values.
+GROUP_RECORDS = 8_192
+GROUP_BYTES = 1024 * 1024
+
+# A group of one topic alone is so many times as large at most.
+_GROUP_FACTOR = 8
+
+# Limits of a block that is made of a table; as the journal itself cuts them.
+_BLOCK_RECORDS = 8_192
+
+_BLOCK_BYTES = 1024 * 1024
+
+
+class Stripe:
+    """Records of a range of offsets, sorted by topic.
+
+    Args:
+        blocks: One or more, in the order of their offsets, with whatever gaps.
+    """
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        table = pa.Table.from_batches([_batch(block) for block in blocks], SCHEMA).combine_chunks()
+        self.first = blocks[0].first
+        self.next = blocks[-1].next
+        order, self._ranks = _topic_order(table)
+        self.table: pa.Table = table.take(pa.array(order))
+
+    def groups(self) -> list[pa.Table]:
+        """Return it cut into row groups."""
+        sizes = np.asarray(_lengths(self.table.column("value")))
+        changes = np.flatnonzero(np.diff(self._ranks)) + 1
+        cuts = _cuts(sizes, changes)
+        return [self.table.slice(start, end - start) for start, end in pairwise(cuts)]
+
+
+def _batch(block: Block) -> pa.RecordBatch:
+    """Return a block as a batch of Arrow, on the same memory."""
+    count = block.count
+    topics = pa.DictionaryArray.from_arrays(
+        _laid(pa.int32(), count, block.topic_nos), pa.array(block.topics, pa.string()), safe=False
+    )
+    offsets = np.arange(block.first, block.next, dtype=np.int64) if block.offsets is None else block.offsets
+    encodings = np.zeros(count, dtype=np.int8) if block.encodings is None else block.encodings
+    columns = [
+        _laid(pa.int64(), count, offsets),
+        _laid(SCHEMA.field("timestamp").type, count, block.times),
+        topics.dictionary_decode(),
+        pa.Array.from_buffers(pa.binary(), count, [None, pa.py_buffer(block.value_ends), pa.py_buffer(block.values)]),
+        _laid(pa.int8(), count, encodings),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def _laid(kind: pa.DataType, count: int, memory: Any) -> pa.Array:
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(memory)])
+
+
+def _topic_order(table: pa.Table) -> tuple[Any, Any]:
+    """Return the order of the rows by topic, and the number of the topic of each."""
+    encoded = _whole(table.column("topic")).dictionary_encode()
+    topics = encoded.dictionary.to_pylist()
+    ranks = np.empty(len(topics), dtype=np.int32)
+    ranks[sorted(range(len(topics)), key=topics.__getitem__)] = np.arange(len(topics), dtype=np.int32)
+    of_rows = ranks[encoded.indices.to_numpy()]
+    order = np.argsort(of_rows, kind="stable")
+    return order, of_rows[order]
+
+
+def _cuts(sizes: Any, changes: Any) -> list[int]:
+    """Return where groups begin, and the end.
+
+    Args:
+        sizes: Length of each value.
+        changes: Where the topic changes.
+    """
+    ends = np.cumsum(sizes, dtype=np.int64)
+    cuts = [0]
+    while cuts[-1] < len(sizes):
+        start = cuts[-1]
+        before = ends[start - 1] if start else 0
+        least = min(start + GROUP_RECORDS, int(np.searchsorted(ends, before + GROUP_BYTES)) + 1)
+        most = min(
+            start + GROUP_RECORDS * _GROUP_FACTOR,
+            int(np.searchsorted(ends, before + GROUP_BYTES * _GROUP_FACTOR)) + 1,
+            len(sizes),
+        )
+        place = int(np.searchsorted(changes, least))
+        change = int(changes[place]) if place < len(changes) else len(sizes)
+        cuts.append(min(change, most))
+    return cuts
+
+
+def blocks_of(table: pa.Table) -> list[bytes]:
+    """Return rows of a stripe as blocks, in the order of their offsets.
+
+    Args:
+        table: One row or more, in any order.
+    """
+    offsets = _whole(table.column("offset")).to_numpy()
+    table = table.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks()
+    ends = np.cumsum(_lengths(table.column("value")), dtype=np.int64)
+    blocks = []
+    start = 0
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        fits = int(np.searchsorted(ends, before + _BLOCK_BYTES, side="right"))
+        end = min(start + _BLOCK_RECORDS, max(fits, start + 1))
+        blocks.append(_block(table.slice(start, end - start)))
+        start = end
+    return blocks
+
+
+def _block(table: pa.Table) -> bytes:
+    offsets = _whole(table.column("offset")).to_numpy()
+    encodings = _whole(table.column("encoding")).to_numpy()
+    topics = _whole(table.column("topic")).dictionary_encode()
+    names = [topic.encode() for topic in topics.dictionary.to_pylist()]
+    value_ends, values = _pieces(table.column("value"))
+    count, first = len(offsets), int(offsets[0])
+    is_sparse = int(offsets[-1]) - first != count - 1
+    sections = Sections(
+        _whole(table.column("timestamp")).cast(pa.int64()).to_numpy().tobytes(),
+        offsets.tobytes() if is_sparse else b"",
+        topics.indices.to_numpy().astype(np.int32).tobytes(),
+        (value_ends - value_ends[0]).astype(np.int32).tobytes(),
+        np.cumsum([0, *map(len, names)], dtype=np.int32).tobytes(),
+        encodings.tobytes() if encodings.any() else b"",
+        b"".join(names),
+        values,
+    )
+    return join_sections(first, count, len(names), sections)
+
+
+def digests(table: pa.Table) -> tuple[int, ...]:
+    """Return a checksum of all rows, in their order, for each column."""
+    return tuple(_digest(table.column(name)) for name in table.column_names)
+
+
+def _digest(column: pa.ChunkedArray) -> int:
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        ends, values = _pieces(column)
+        return crc32(values, crc32(np.diff(ends).astype(np.int32).tobytes()))
+    numbers = _whole(column)
+    width = numbers.type.bit_width // 8
+    start = numbers.offset * width
+    return crc32(memoryview(numbers.buffers()[1])[start : start + len(numbers) * width])
+
+
+def _whole(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+
+
+def _lengths(column: pa.ChunkedArray) -> Any:
+    return np.diff(_pieces(column)[0])
+
+
+def _pieces(column: pa.ChunkedArray) -> tuple[Any, memoryview]:
+    """Return the ends of the texts or values of a column, and all of their bytes."""
+    array = _whole(column)
+    _, ends, values = array.buffers()
+    if not len(array):
+        return np.zeros(1, dtype=np.int32), memoryview(b"")
+    found = np.frombuffer(ends, dtype=np.int32)[array.offset : array.offset + len(array) + 1]
+    return found, memoryview(values or b"")[found[0] : found[-1]]
 
 
 class StripeRow(msgspec.Struct, frozen=True, array_like=True):
@@ -55,7 +244,7 @@ class StripeRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     next: int
     crcs: tuple[tuple[int, ...], ...]
-    """Of the columns of each of its groups, which follow one another."""
+    """Of the columns of each of its groups, in order."""
 
 
 class _Outline(msgspec.Struct, frozen=True):
@@ -66,15 +255,14 @@ class _Outline(msgspec.Struct, frozen=True):
     reach: tuple[int, int]
     """The offset that it begins with, and the one that it ends before."""
     holes: tuple[Hole, ...]
-    """What it lacks."""
 
 
 class FileMaker:
-    """A file that is being made.
+    """Makes a file.
 
     Args:
         journal: Id of the journal.
-        first: The offset that it begins with.
+        first: The first offset.
     """
 
     def __init__(self, journal: bytes, first: int) -> None:
@@ -109,7 +297,7 @@ class FileMaker:
         return self.raw_bytes >= FILE_BYTES
 
     def add(self, block: Block) -> None:
-        """Add a block, dense, that begins where the file ends.
+        """Add a dense block that follows.
 
         Raises:
             ValueError: It does not.
@@ -131,7 +319,7 @@ class FileMaker:
             self._end_stripe()
 
     def pass_over(self, following: int, cause: str) -> None:
-        """Leave out what cannot be read, up to an offset."""
+        """Add a hole up to an offset."""
         self._end_stripe()
         self._holes.append(Hole(self.next, following, cause))
         self.next = following
@@ -149,7 +337,7 @@ class FileMaker:
         self._stripes.append(StripeRow(stripe.first, stripe.next, tuple(crcs)))
 
     def finish(self) -> tuple[memoryview, Entry]:
-        """Return the file, and what is known of it."""
+        """Return the file, and its entry."""
         self._end_stripe()
         outline = _Outline(self._journal.hex(), tuple(self._stripes), (self._first, self.next), tuple(self._holes))
         self._writer.add_key_value_metadata({_NAME: msgspec.json.encode(outline)})
@@ -181,11 +369,11 @@ def _tail_bytes(data: bytes | memoryview) -> int:
 
 
 def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
-    """Return what a manifest should say of a file, from the file alone, all of which is read and compared.
+    """Return the entry of a file, from the file alone, all of which is read and compared.
 
     Args:
         data: The file.
-        reach: The offsets that it is called by.
+        reach: The offsets in its name.
         journal: Id of the journal.
 
     Raises:
@@ -236,8 +424,8 @@ class Opened:
     """A file, open for reading.
 
     Args:
-        file: As pyarrow reads it: a `NativeFile`.
-        entry: What the manifest says of it.
+        file: A `NativeFile` of pyarrow.
+        entry: Of the manifest.
         journal: Id of the journal.
 
     Raises:
@@ -288,7 +476,7 @@ class Opened:
         Args:
             stripe: Its number.
             groups: Numbers of the groups within it, one or more.
-            columns: What is read of them, in the order in which `SCHEMA` has them.
+            columns: In the order of `SCHEMA`.
 
         Raises:
             JournalCorruptError: They are not what was written.
@@ -313,7 +501,7 @@ class Opened:
         return table
 
     def check_statistics(self, stripe: int) -> None:
-        """See to it that readers who pass over groups of a stripe pass over nothing else, where its end is not known.
+        """Check the statistics of a stripe against its rows, where the file has no trusted footer.
 
         Raises:
             JournalCorruptError: A group has other records than its statistics say.
@@ -331,7 +519,7 @@ class Opened:
                     raise JournalCorruptError(f"row group {number} of a stripe has another {name} than it says")
 
     def check(self) -> None:
-        """Read all of it, and compare it with what the manifest says.
+        """Read all of it, and compare it with the entry.
 
         Raises:
             JournalCorruptError: It is not what was written.
@@ -348,14 +536,14 @@ class Opened:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as numbers or bytes, of which each can be had: not each time is a date."""
+    """Return a column as numbers or bytes: not each time is a date."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.binary()) if pa.types.is_string(column.type) else column
 
 
 def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
-    """See to it that what a file says of itself does not contradict itself.
+    """Check that a file does not contradict itself.
 
     Raises:
         JournalCorruptError: It does.

@@ -1,15 +1,13 @@
-"""`Place`: where a tier stands: a folder, or a bucket of S3 or of what speaks as S3 does.
+"""`Place`: where a tier is: a folder, or a bucket of S3 or of a server that speaks as S3 does.
 
 | `journal.tier` | |
 |---|---|
-| `/mnt/shared/hub` | a folder, which must be there: made where none is mounted, it would fill another |
-| `s3://bucket/prefix` | keys are where AWS's own tools have them: `AWS_ACCESS_KEY_ID`, `~/.aws`, a role |
+| `/mnt/shared/hub` | a folder, which must exist: made where none is mounted, it would fill another file system |
+| `s3://bucket/prefix` | keys as AWS's own tools find them: `AWS_ACCESS_KEY_ID`, `~/.aws`, a role |
 | `…?region=eu-central-1` | of a bucket |
 | `…?endpoint=http://host:9000` | of another server than AWS |
 
-Invariant: what `write` has written stands there whole, and survives a loss of power; before that, nothing stands under
-its name. All calls wait, and belong into a process or thread of their own. What the far side says becomes a
-`JournalUnavailableError` in one line.
+A file that `write` has written is whole, and survives a loss of power; before, nothing has its name. All calls block.
 """
 
 from __future__ import annotations
@@ -24,39 +22,27 @@ from urllib.parse import SplitResult, parse_qsl, urlsplit
 from hub.errors import JournalUnavailableError, UsageError
 from peers.journal.folder import making
 
-__all__ = [
-    "HASTY",
-    "PATIENT",
-    "AbsentError",
-    "Patience",
-    "Place",
-    "TierUnavailableError",
-    "check_address",
-    "check_installed",
-    "place_at",
-]
-
 _S3 = "s3"
 
 _OPTIONS = frozenset({"region", "endpoint"})
 
 
 class Patience(NamedTuple):
-    """How long is waited for a server."""
+    """How long a server is waited for."""
 
     connect_s: float
-    """How long it may take to take a connection, seconds."""
+    """For a connection, seconds."""
     request_s: float
-    """How long it may be silent, seconds."""
+    """For an answer, seconds."""
     attempts: int
-    """How often a request is made that fails as if it could succeed; who asked is told then, and tries later."""
+    """How often a request is made that fails as if it could succeed."""
 
 
 PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)
-"""Of who has time: a process that copies, a task of Spark."""
+"""For a process that copies, a task of Spark."""
 
 HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)
-"""Of who has others waiting behind: a reader process of a hub."""
+"""For a reader process of a hub, where other clients wait."""
 
 _FOLDER_MODE = 0o700
 
@@ -70,13 +56,12 @@ class AbsentError(TierUnavailableError):
 
 
 class Place(Protocol):
-    """Where a tier stands. Names are relative to it, with slashes. All of it raises `TierUnavailableError`."""
+    """A folder or a bucket. Names are relative to it, with slashes. All methods raise `TierUnavailableError`."""
 
     address: str
-    """As the settings name it."""
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Return the files in a folder and their lengths, bytes; none where there is no such folder."""
+        """Return the files in a folder and their sizes, bytes; none of an absent folder."""
 
     def folders(self) -> list[str]:
         """Return the folders at the top."""
@@ -85,20 +70,20 @@ class Place(Protocol):
         """Return all of a file."""
 
     def open(self, name: str) -> Any:
-        """Return a file as pyarrow reads it, to be closed; what it raises later is an `OSError`."""
+        """Return a file for pyarrow, to be closed; it raises `OSError`."""
 
     def write(self, name: str, data: bytes | memoryview) -> None:
-        """Put a file there, in place of another one of its name."""
+        """Write a file, or replace it."""
 
     def delete(self, name: str) -> None:
-        """Delete a file; do nothing where there is none."""
+        """Delete a file, if it exists."""
 
 
 def check_address(address: str) -> None:
-    """See to it that an address can be one; nothing is connected.
+    """Check an address; nothing is connected.
 
     Raises:
-        UsageError: It cannot.
+        UsageError: It cannot be that of a tier.
     """
     parts = urlsplit(address)
     if not parts.scheme:
@@ -116,10 +101,10 @@ def check_address(address: str) -> None:
 
 
 def check_installed() -> None:
-    """See to it that what a tier needs is installed.
+    """Check that the packages of a tier are installed.
 
     Raises:
-        UsageError: It is not.
+        UsageError: One is not.
     """
     try:
         import numpy  # noqa: F401, ICN001, PLC0415 -- an extra
@@ -130,14 +115,10 @@ def check_installed() -> None:
 
 
 def place_at(address: str, patience: Patience = PATIENT) -> Place:
-    """Return the place that an address names; nothing is looked for there.
-
-    Args:
-        address: As the settings name it.
-        patience: How long is waited for a server; a folder's calls cannot be ended.
+    """Return the place of an address; nothing is looked for there.
 
     Raises:
-        UsageError: It cannot be one.
+        UsageError: The address cannot be one.
     """
     check_address(address)
     parts = urlsplit(address)
@@ -146,7 +127,7 @@ def place_at(address: str, patience: Patience = PATIENT) -> Place:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Turn what the operating system, or pyarrow, raises into an error of one line.
+    """Translate errors of the operating system and of pyarrow into one line.
 
     Raises:
         AbsentError: There is no such file.
@@ -161,13 +142,11 @@ def _told(name: str) -> Iterator[None]:
         raise TierUnavailableError(f"{name}: {' '.join(cause.split())[:_CAUSE_CHARACTERS]}") from error
 
 
+# Most that is shown of an error of a server.
 _CAUSE_CHARACTERS = 300
-"""As much of what a far side says as people read."""
 
 
 class _Folder:
-    """A folder."""
-
     def __init__(self, address: str) -> None:
         self.address = address
         self._root = str(Path(address).absolute())
@@ -221,7 +200,7 @@ class _Folder:
             raise TierUnavailableError(f"{self.address}: there is no such folder; make it, or mount it")
 
     def _make(self, folder: str) -> None:
-        """Make folders within the root, and wait until their names are on the disk."""
+        """Make folders within the root, and sync their names."""
         if not os.path.isdir(folder):  # noqa: PTH112
             parent = os.path.dirname(folder)  # noqa: PTH120
             self._make(parent)
@@ -238,7 +217,7 @@ def _sync(folder: str) -> None:
 
 
 class _Bucket:
-    """A bucket: a file appears when all of it was taken."""
+    """A bucket: a file appears when all of it was sent."""
 
     def __init__(self, address: str, parts: SplitResult, patience: Patience) -> None:
         self.address = address
@@ -249,7 +228,7 @@ class _Bucket:
 
     @property
     def _system(self) -> Any:
-        """The file system of pyarrow, made when it is needed first."""
+        """The file system of pyarrow, made when it is first needed."""
         if self._made is None:
             from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # noqa: PLC0415 -- an extra
 

@@ -1,15 +1,25 @@
-"""`Progress`: how far a tier is; and what the process that copies tells the hub, a line of JSON each (`Told`).
+"""How far a tier is: the lines of the copying process (`Told`), and `tier.json` beside the segments (`Copied`).
 
-Light, for the hub's own process reads it. No state, no I/O.
+Segments are deleted here once `tier.json` says that they were copied: so a tier that holds less is not the same tier,
+as where the wrong file system is mounted; then nothing is copied and nothing deleted. What it says is not kept was
+deleted on purpose: a manifest that is made again does not name it. This module is light: the hub's own process imports
+it.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 from typing import NamedTuple
 
 import msgspec
 
-__all__ = ["Progress", "Told"]
+from hub.errors import JournalCorruptError, JournalUnavailableError
+from peers.journal.folder import FILE_MODE, sync_data, translated
+
+TIER_FILE = "tier.json"
+
+_LIMIT_BYTES = 64 * 1024
 
 
 class Progress(NamedTuple):
@@ -18,19 +28,114 @@ class Progress(NamedTuple):
     first: int = 0
     """The oldest offset in it."""
     next: int = 0
-    """Everything before it is in the tier, or was."""
+    """Everything before it is, or was, in the tier."""
     files: int = 0
     size_bytes: int = 0
     missed: int = 0
     """Offsets that were deleted here before they were copied, as far as the manifest goes back."""
 
 
+class Order(msgspec.Struct, frozen=True):
+    """What the process copies."""
+
+    path: str
+    tier: str
+    keep_bytes: int = 0
+    """Limit of the tier; 0: none."""
+    keep_us: int = 0
+    """Limit of age; 0: none."""
+
+
 class Told(msgspec.Struct, frozen=True):
-    """How far the tier is, and what is wrong."""
+    """What the process reports, as a line of JSON."""
 
     progress: Progress = Progress()
-    """As it was known last."""
+    """The last one known."""
     failures: int = 0
-    """How often a step failed since the process was started."""
+    """Failed steps since the process was started."""
     error: str = ""
-    """What is wrong; empty if nothing is."""
+    """Empty while copying works."""
+
+
+class Copied(msgspec.Struct, frozen=True):
+    """How far a journal was copied, and where to."""
+
+    tier: str
+    journal: str
+    next: int
+    """Everything before it was copied."""
+    first: int | None = None
+    """Files that end here or before are not kept."""
+
+
+class Ownership:
+    """The right to copy a journal, until `release`: a lock on its `tier.json`.
+
+    Raises:
+        JournalUnavailableError: Another process has it, or the file cannot be made.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = f"{path}/{TIER_FILE}"
+        with translated(self._path):
+            self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise JournalUnavailableError(f"{path}: another process copies this journal to its tier") from error
+
+    def read(self) -> Copied | None:
+        """Return how far the journal was copied; None if it never was.
+
+        Raises:
+            JournalCorruptError: The file is damaged.
+        """
+        with translated(self._path):
+            data = os.pread(self._descriptor, _LIMIT_BYTES, 0)
+        return _parsed(data, self._path)
+
+    def write(self, copied: Copied) -> None:
+        """Write and sync how far it was copied, before segments are deleted.
+
+        Raises:
+            JournalUnavailableError: It cannot be written.
+        """
+        data = msgspec.json.encode(copied) + b"\n"
+        with translated(self._path):
+            os.pwrite(self._descriptor, data, 0)
+            os.ftruncate(self._descriptor, len(data))
+            sync_data(self._descriptor)
+
+    def release(self) -> None:
+        """Unlock the journal."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def read_copied(path: str) -> Copied | None:
+    """Return how far a journal was copied, without a lock; None if it never was.
+
+    Raises:
+        JournalCorruptError: The file is damaged.
+        JournalUnavailableError: It cannot be read.
+    """
+    name = f"{path}/{TIER_FILE}"
+    with translated(name):
+        try:
+            with open(name, "rb") as file:  # noqa: PTH123
+                data = file.read(_LIMIT_BYTES)
+        except FileNotFoundError:
+            return None
+    return _parsed(data, name)
+
+
+def _parsed(data: bytes, name: str) -> Copied | None:
+    if not data:
+        return None
+    try:
+        return msgspec.json.decode(data, type=Copied)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        text = f"{name}: damaged ({error}); delete it if the tier is the right one"
+        raise JournalCorruptError(text) from error

@@ -2,14 +2,12 @@
 
 ```
 offset ─▶ manifest ─▶ file ─▶ stripe ─▶ groups that may hold what is wanted ─▶ table ─▶ blocks, by offset
-          topics                         statistics                                     kept for the next piece
+          topics                         statistics                                     kept for the next answer
 ```
 
-What one answer gives is a small part of a stripe, and the next one goes on in the same: so the blocks of the last
-stripes are kept, up to `_KEPT_BYTES`.
-
-Owner: one thread. Invariants: never other bytes than those that were written; what a file lacks is an error that says
-why, never left out in silence. Cost: 0.3 s for the first piece of a stripe of 32 MiB, beside what the far side takes.
+An answer is a small part of a stripe, and the next one continues in the same: so the blocks of the last stripes are
+kept. Owner: one thread. Invariants: only bytes that were written; a hole in a file is an error with its cause. Cost:
+0.3 s for the first answer from a stripe of 32 MiB, beside the time of the far side.
 """
 
 from __future__ import annotations
@@ -24,42 +22,31 @@ from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
 from peers.journal.tier.files import TierFiles, data_name, file_errors
-from peers.journal.tier.parquet import Opened
+from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
-from peers.journal.tier.table import blocks_of
 from peers.journal.view import LARGE_FACTOR, Damage, cut, offsets_text
 
-__all__ = ["TierView"]
-
+# After a failure, the tier is not tried for so long: other clients wait for this process, too.
 _AWAY_S = 5.0
-"""How long whoever asks is told at once that the tier cannot be read, after it could not be, seconds: others wait for
-this process, too."""
 
+# How old the manifest may be where its end matters, seconds.
 _FRESH_S = 5.0
-"""How old the manifest may be where it matters what is new in it, seconds."""
 
+# Most that is kept of stripes, beside the 30 MiB of a reader process; the last one is kept whatever its size.
 _KEPT_BYTES = 128 * 1024 * 1024
-"""Most that is kept of stripes, bytes: each reader process takes so much beside its own 30 MiB; the last is kept
-however large it is."""
 
+# Most files that are open: the end of each is in memory, 0.1 MiB.
 _OPEN_LIMIT = 16
-"""Most files that are held open: the end of each is in memory, 0.1 MiB."""
 
+# Most stripes that are decoded for one answer, so that others need not wait long.
 _STRIPES_LIMIT = 4
-"""Most stripes that are decoded for one answer, so that others need not wait long."""
 
+# Most files that are looked into for one answer, for the same reason.
 _FILES_LIMIT = 32
-"""Most files that are looked into for one answer, for the same reason."""
 
 
 class TierView:
-    """The tier of one journal, open for reading.
-
-    Args:
-        place: Where it stands.
-        journal: Id of the journal.
-        clock_s: Seconds, which only grow.
-    """
+    """The tier of one journal, open for reading."""
 
     def __init__(
         self,
@@ -82,7 +69,7 @@ class TierView:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Do something with the tier; if it could not be read a moment ago, do not try.
+        """Read the tier, unless it could not be read a moment ago.
 
         Raises:
             TierUnavailableError: It cannot be read now, or could not a moment ago.
@@ -100,14 +87,14 @@ class TierView:
 
     @property
     def first(self) -> int | None:
-        """The oldest offset, as of the last look; None if it holds nothing, or was never looked at."""
+        """The oldest offset in the last manifest; None if there is none."""
         return self._held.first
 
     def refresh(self, *, is_urgent: bool = False) -> None:
-        """See what there is now, unless that was seen a moment ago.
+        """Read the manifest, unless it was read a moment ago.
 
         Args:
-            is_urgent: Look whenever it was.
+            is_urgent: Read it in any case.
 
         Raises:
             TierUnavailableError: It cannot be read now.
@@ -118,7 +105,7 @@ class TierView:
             self._read_s = now_s
 
     def look(self) -> None:
-        """See how far it reaches. What was seen before is good enough if nothing can be seen now.
+        """Read the manifest. An earlier one is good enough if it cannot be read now.
 
         Raises:
             TierUnavailableError: It cannot be read now, and never was.
@@ -131,7 +118,7 @@ class TierView:
                 raise
 
     def _entry(self, offset: int) -> Entry | None:
-        """Return the file that holds an offset, or should; None if none does.
+        """Return the file with an offset; None if there is none.
 
         Raises:
             JournalCorruptError: The manifest is damaged there.
@@ -140,7 +127,7 @@ class TierView:
         return self._held.entry_of(offset)
 
     def holds(self, offset: int) -> bool:
-        """Return whether a file should hold an offset; look anew where none does."""
+        """Return whether a file should hold an offset; read the manifest again where none does."""
         if self._entry(offset) is None:
             self.refresh(is_urgent=True)
         return self._entry(offset) is not None
@@ -153,7 +140,7 @@ class TierView:
         """Return the offset of the first record that is not older; None if all are.
 
         Raises:
-            GoneError: What holds it was deleted this moment.
+            GoneError: It was just deleted.
             JournalCorruptError, TierUnavailableError: It cannot be read.
         """
         self.look()
@@ -174,7 +161,7 @@ class TierView:
         raise JournalCorruptError(str(self._lack(entry, entry.first, entry.next)))
 
     def entries(self, end: int) -> Iterator[Entry]:
-        """Yield what is known of each file that begins before an offset, in order.
+        """Yield the entry of each file that begins before an offset, in order.
 
         Raises:
             JournalCorruptError: The manifest is damaged.
@@ -196,7 +183,7 @@ class TierView:
             return self._held.flaw_of(entry)
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return what is wrong where `position` should be, and how far; None if it can be read, or no file names it.
+        """Return the damage at `position`, and how far it reaches; None if it can be read, or no file names it.
 
         Raises:
             TierUnavailableError: It cannot be read now.
@@ -286,7 +273,7 @@ class TierView:
         """Return a file, open.
 
         Raises:
-            GoneError: It is not there any more.
+            GoneError: It was deleted.
         """
         opened = self._open.get(entry.first)
         if opened is None or opened.entry != entry:
@@ -331,11 +318,11 @@ class TierView:
             return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
 
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
-        """Return why a file lacks an offset, and how far.
+        """Return the damage of a file at an offset.
 
         Args:
             entry: The file.
-            offset: What no stripe of it has.
+            offset: No stripe of it has it.
             following: Where its next stripe begins.
         """
         for hole in entry.holes:
@@ -346,11 +333,7 @@ class TierView:
 
 
 class _Piece:
-    """What is collected for one answer.
-
-    Args:
-        blocks, start, end, wanted, limit_bytes: As `TierView.fetch` has them.
-    """
+    """One answer."""
 
     def __init__(self, blocks: list[bytes], start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> None:
         self.wanted = wanted
@@ -368,21 +351,21 @@ class _Piece:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is all that was wanted, or enough for one answer."""
+        """Whether it has all that was wanted, or enough for one answer."""
         is_full = self._is_full or self._size >= self._limit_bytes
         return is_full or (self.end is not None and self.position >= self.end)
 
     @property
     def is_long(self) -> bool:
-        """Whether it took so long that others should have their turn before more is decoded."""
+        """Whether it took so long that other clients should have their turn."""
         return self.stripes >= _STRIPES_LIMIT or self.files > _FILES_LIMIT
 
     def move(self, position: int) -> None:
-        """Go on behind what holds nothing that is wanted, or what was appended."""
+        """Continue behind what was appended, or holds nothing that is wanted."""
         self.position = position if self.end is None else min(position, self.end)
 
     def add(self, block: Block) -> None:
-        """Append what is wanted of a block."""
+        """Append the wanted records of a block."""
         end = block.next if self.end is None else min(self.end, block.next)
         marks = self.wanted.marks(block.topics)
         found = bytes(block.data)

@@ -30,7 +30,7 @@ from pyspark.sql.types import StructField, StructType
 from hub.frame import Encoding
 from hub.journal.block import Block
 from hub.journal.layout import COLUMNS, Column
-from peers.journal.tier.table import SCHEMA, blocks_of
+from peers.journal.tier.parquet import SCHEMA, blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of
 from peers.spark.connector.options import Decode

@@ -31,9 +31,8 @@ from pyspark.sql.datasource import InputPartition
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
 from peers.journal.tier.files import TierFiles, data_name, file_errors
-from peers.journal.tier.parquet import Opened
+from peers.journal.tier.parquet import SCHEMA, Opened
 from peers.journal.tier.place import AbsentError, place_at
-from peers.journal.tier.table import SCHEMA
 from peers.spark.connector.options import DataLostError
 
 PARTITION_LEAST_ROWS = 10_000

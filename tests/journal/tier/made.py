@@ -8,9 +8,8 @@ from hub.journal.block import Block, Record, pack
 from hub.journal.wanted import Wanted
 from peers.journal.store import Segmenting, Store
 from peers.journal.tier.files import TierFiles, data_name
-from peers.journal.tier.parquet import Opened
+from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import Place
-from peers.journal.tier.table import blocks_of
 from peers.journal.view import View
 from tests.journal.files import ALL, AT_US, fill, numbered, opened, records
 

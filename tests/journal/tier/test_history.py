@@ -16,7 +16,7 @@ from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Record
 from hub.policy.grants import allows_by
 from peers.journal.history import History
-from peers.journal.tier import parquet, table, tier_view
+from peers.journal.tier import parquet, tier_view
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
@@ -34,7 +34,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of about 40 records, stripes of 16, groups of 4: so that few records make many of them."""
     monkeypatch.setattr(parquet, "FILE_BYTES", 400)
     monkeypatch.setattr(parquet, "STRIPE_RECORDS", 16)
-    monkeypatch.setattr(table, "GROUP_RECORDS", 4)
+    monkeypatch.setattr(parquet, "GROUP_RECORDS", 4)
 
 
 class Kept:

@@ -17,9 +17,8 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block, pack
 from hub.journal.manifest import Entry, Hole
 from hub.journal.wanted import Wanted
-from peers.journal.tier import parquet, table
-from peers.journal.tier.parquet import FileMaker, Opened, entry_from
-from peers.journal.tier.table import blocks_of
+from peers.journal.tier import parquet
+from peers.journal.tier.parquet import FileMaker, Opened, blocks_of, entry_from
 from tests.cli.programs import PATIENCE_S
 from tests.journal.files import AT_US, frames, records
 from tests.journal.tier.made import JOURNAL, blocks
@@ -31,7 +30,7 @@ EVERYTHING = Wanted([""])
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stripes of 64 records, groups of 8."""
     monkeypatch.setattr(parquet, "STRIPE_RECORDS", 64)
-    monkeypatch.setattr(table, "GROUP_RECORDS", 8)
+    monkeypatch.setattr(parquet, "GROUP_RECORDS", 8)
 
 
 def made(count: int = 150, first: int = 0, **wanted: Any) -> tuple[memoryview, Entry]:

@@ -13,10 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from peers.journal.tier.copier import Copier
+from peers.journal.tier.copier import Copier, copy
 from peers.journal.tier.place import place_at
-from peers.journal.tier.process import Order, copy
-from peers.journal.tier.progress import Progress, Told
+from peers.journal.tier.progress import Order, Progress, Told
 from tests.journal.files import everything
 from tests.journal.tier.made import copied, fill_untidily, id_of, journal
 
@@ -107,7 +106,7 @@ def test_it_ends_with_its_socket(order: Order) -> None:
     """As a program, too; what was told before is whole."""
     ours, theirs = socket.socketpair()
     text = msgspec.json.encode(order).decode()
-    command = [sys.executable, "-m", "peers.journal.tier.process", text, str(theirs.fileno())]
+    command = [sys.executable, "-m", "peers.journal.tier.copier", text, str(theirs.fileno())]
     with subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as running:
         theirs.close()
         line = ours.makefile("rb").readline()
@@ -121,7 +120,7 @@ def test_it_may_be_killed_at_any_time(order: Order) -> None:
     """Whoever comes next goes on: each record once, byte for byte."""
     path = Path(order.path)
     chance = random.Random(14)  # noqa: S311
-    code = "import sys; from peers.journal.tier import parquet, process;parquet.FILE_BYTES = 100; process.main()"
+    code = "import sys; from peers.journal.tier import copier, parquet; parquet.FILE_BYTES = 100; copier.main()"
     for _ in range(4):
         fill_untidily(path, *[5] * 50)
         ours, theirs = socket.socketpair()

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from hub.journal.block import Block, Record
 from hub.journal.layout import Records, write_block
-from peers.journal.tier import table as table_module
-from peers.journal.tier.table import SCHEMA, Stripe, blocks_of, digests
+from peers.journal.tier import parquet
+from peers.journal.tier.parquet import SCHEMA, Stripe, blocks_of, digests
 from tests.journal.tier.made import blocks
 
 TOPICS = st.one_of(st.sampled_from(["/a", "/b", "/zeek/dns", "/ü", ""]), st.text(max_size=20))
@@ -69,7 +69,7 @@ def test_rows_are_sorted_by_topic_then_offset() -> None:
 
 def test_groups_end_where_the_topic_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As soon as they are long enough; one topic is in one of them."""
-    monkeypatch.setattr(table_module, "GROUP_RECORDS", 10)
+    monkeypatch.setattr(parquet, "GROUP_RECORDS", 10)
     groups = Stripe(blocks(100, topics=20)).groups()
     topics = [set(group["topic"].to_pylist()) for group in groups]
     assert [len(each) for each in topics] == [2] * 10
@@ -78,10 +78,10 @@ def test_groups_end_where_the_topic_changes(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_groups_of_one_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the topic does not change, a group ends all the same: by records, and by bytes."""
-    monkeypatch.setattr(table_module, "GROUP_RECORDS", 10)
+    monkeypatch.setattr(parquet, "GROUP_RECORDS", 10)
     assert [len(group) for group in Stripe(blocks(200, topics=1)).groups()] == [80, 80, 40]
-    monkeypatch.setattr(table_module, "GROUP_RECORDS", 1_000)
-    monkeypatch.setattr(table_module, "GROUP_BYTES", 100)
+    monkeypatch.setattr(parquet, "GROUP_RECORDS", 1_000)
+    monkeypatch.setattr(parquet, "GROUP_BYTES", 100)
     assert max(len(group) for group in Stripe(blocks(200, topics=1, padding=90)).groups()) <= 9
 
 
@@ -96,9 +96,9 @@ def test_some_rows_make_sparse_blocks() -> None:
 def test_blocks_are_cut_where_they_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
     """By records and by bytes; one value that is larger alone is a block of its own."""
     made = blocks(40, padding=50)
-    monkeypatch.setattr(table_module, "_BLOCK_RECORDS", 16)
+    monkeypatch.setattr(parquet, "_BLOCK_RECORDS", 16)
     assert [Block.parse(one).count for one in blocks_of(Stripe(made).table)] == [16, 16, 8]
-    monkeypatch.setattr(table_module, "_BLOCK_BYTES", 10)
+    monkeypatch.setattr(parquet, "_BLOCK_BYTES", 10)
     assert len(blocks_of(Stripe(made).table)) == 40
 
 

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from peers.journal import side_process
-from peers.journal.tier.process import Order
+from peers.journal import tiering as module
+from peers.journal.tier.progress import Order
 from peers.journal.tiering import Tiering
 from tests.hubs.eventually import eventually
 from tests.journal.tier.made import journal
@@ -101,7 +101,7 @@ async def test_a_process_that_cannot_be_started(bench: Bench, monkeypatch: pytes
         raise OSError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(side_process, "_start", fail)
+        patch.setattr(module, "_start", fail)
         bench.tick()
     assert "could not be started" in bench.tiering.statistics().error
     bench.tier.mkdir()

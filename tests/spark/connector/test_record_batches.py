@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from hub.journal.block import Block
-from peers.journal.tier.table import Stripe
+from peers.journal.tier.parquet import Stripe
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.options import Decode
 from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, BATCH_MOST_ROWS, RecordBatches

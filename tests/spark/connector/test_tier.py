@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
 from hub.journal.manifest import Entry
-from peers.journal.tier import table as tables
+from peers.journal.tier import parquet
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import TierUnavailableError, place_at
@@ -187,5 +187,5 @@ class TestReading:
 
 
 def test_rows_of_a_stripe_come_in_order() -> None:
-    stripe = tables.Stripe(blocks(60))
+    stripe = parquet.Stripe(blocks(60))
     assert stripe.table.column("offset").to_pylist() != list(range(60))

@@ -14,7 +14,7 @@ from pyspark.sql.types import BinaryType, LongType, StringType, StructField, Str
 
 from peers.client import connect
 from peers.journal.journal import Journal
-from peers.journal.tier import table
+from peers.journal.tier import parquet
 from peers.journal.tier.parquet import Opened
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.connection import close_all
@@ -125,7 +125,7 @@ def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pyte
     monkeypatch.setattr(Opened, "table", table_of)
     assert rows(reader, reader.partitions()) == expected
     wanted = {"offset", *names.split(",")} | ({"encoding"} if "value" in names else set())
-    assert read == (set(table.SCHEMA.names) if "number" in names else wanted)
+    assert read == (set(parquet.SCHEMA.names) if "number" in names else wanted)
 
 
 def test_values_of_zeek_become_msgpack(tmp_path: Path) -> None:
