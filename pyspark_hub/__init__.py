@@ -58,13 +58,7 @@ else:
 
         @_shortened
         def schema(self) -> StructType:
-            """Return the columns of a query that names none.
-
-            Raises:
-                OptionError: An option makes no sense.
-                ColumnError: With decode=schema, there is no message whose fields could be looked up.
-                PeerError: The same, and the hub refuses, or cannot be reached.
-            """
+            """Return the columns of a query that names none."""
             from peers.spark.connector.columns import default_schema  # noqa: PLC0415 -- see above
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
             from peers.spark.connector.source import sampled_schema  # noqa: PLC0415 -- the same
@@ -74,11 +68,7 @@ else:
 
         @_shortened
         def reader(self, schema: StructType) -> DataSourceReader:
-            """Return what reads a range of the journal.
-
-            Raises:
-                OptionError, ColumnError: It cannot be read so.
-            """
+            """Return what reads a range of the journal."""
             from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
             from peers.spark.connector.source import BatchReader  # noqa: PLC0415 -- see above
@@ -104,11 +94,7 @@ else:
 
         @_shortened
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
-            """Return what writes a DataFrame, all of it or nothing.
-
-            Raises:
-                OptionError, ColumnError: It cannot be written so.
-            """
+            """Return what writes a DataFrame, all of it or nothing."""
             from peers.spark.connector.sink import BatchWriter  # noqa: PLC0415 -- see above
 
             return BatchWriter.of(schema, self.options, overwrite=overwrite)
@@ -119,11 +105,7 @@ else:
             schema: StructType,
             overwrite: bool,  # noqa: FBT001 -- Spark's signature
         ) -> DataSourceStreamArrowWriter:
-            """Return what writes a stream, each micro-batch once.
-
-            Raises:
-                OptionError, ColumnError: It cannot be written so.
-            """
+            """Return what writes a stream, each micro-batch once."""
             from peers.spark.connector.sink import StreamWriter  # noqa: PLC0415 -- see above
 
             return StreamWriter.of(schema, self.options, overwrite=overwrite)

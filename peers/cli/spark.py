@@ -62,11 +62,7 @@ class Engine:
     ] = None
 
     def running(self, name: str) -> AbstractContextManager[Job]:
-        """Return the context of a job; see `running_job`.
-
-        Raises:
-            FlagError: A setting is no KEY=VALUE.
-        """
+        """Return the context of a job; see `running_job`."""
         conf = dict(map(_setting, self.conf or ()))
         return running_job(SessionSettings(name=f"topichub {name}", master=self.master, conf=conf))
 
@@ -79,11 +75,7 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def access_of(url: str, token_file: str, tls: TlsFiles | None) -> Access:
-    """Return how a job reaches its hub.
-
-    Raises:
-        UsageError: The URL is none, or the token cannot be read.
-    """
+    """Return how a job reaches its hub."""
     files = tls or TlsFiles()
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
@@ -91,20 +83,12 @@ def access_of(url: str, token_file: str, tls: TlsFiles | None) -> Access:
 
 
 def prefixes_of(text: str) -> tuple[str, ...]:
-    """Return the prefixes in a list with commas.
-
-    Raises:
-        InvalidTopicError: One cannot be a prefix.
-    """
+    """Return the prefixes in a list with commas."""
     return tuple(check_prefix(prefix.strip()) for prefix in text.split(","))
 
 
 def check_folder(archive: str) -> None:
-    """Check that there is an archive.
-
-    Raises:
-        UsageError: There is none.
-    """
+    """Check that there is an archive."""
     if not Path(archive).exists():
         raise UsageError(f"{archive}: there is no such archive")
 
@@ -115,11 +99,7 @@ def show_figures(figures: Iterable[Figure]) -> None:
 
 
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table to a file, and make the folder for it.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write a table to a file, and make the folder for it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("w", newline="") as file:
@@ -164,11 +144,7 @@ class What:
     ] = False
 
     def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            FlagError: `--from` names no place in a journal.
-        """
+        """Check the options."""
         if self.start not in {"earliest", "latest"} and not (self.start.isascii() and self.start.isdigit()):
             raise FlagError(f"--from {self.start}: give earliest, latest or an offset")
 
@@ -209,11 +185,7 @@ class How:
     ] = ""
 
     def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            FlagError: An option means nothing, alone or beside the others.
-        """
+        """Check the options."""
         if not self.decode and (self.schema is not None or self.event_time):
             raise FlagError("--schema, --event-time: --decode is needed, too")
         if self.compact and self.format == "iceberg":
@@ -226,11 +198,7 @@ class How:
         check_count("--max-offsets", self.max_offsets)
 
     def table_levels(self) -> int | None:
-        """Return how many levels of a topic name a table, 0 for all; None without tables.
-
-        Raises:
-            FlagError: It is neither a number nor one of the two words.
-        """
+        """Return how many levels of a topic name a table, 0 for all; None without tables."""
         if not self.table_by:
             return None
         levels = {"topic": "0", "root": "1"}.get(self.table_by, self.table_by)
@@ -239,11 +207,7 @@ class How:
         return int(levels)
 
     def columns(self) -> str:
-        """Return the text of the file with the columns, empty without one.
-
-        Raises:
-            UsageError: It cannot be read, or is empty.
-        """
+        """Return the text of the file with the columns, empty without one."""
         if self.schema is None:
             return ""
         try:

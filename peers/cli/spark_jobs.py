@@ -71,11 +71,7 @@ class How:
     ] = timedelta(seconds=60)
 
     def check(self) -> None:
-        """Check the options.
-
-        Raises:
-            FlagError: There are two paces, or one is none.
-        """
+        """Check the options."""
         if sum((self.full_speed, self.rate is not None, self.speed is not None)) > 1:
             raise FlagError("--speed, --full-speed and --rate exclude each other")
         check_positive("--speed", self.speed, hint="1 is as recorded")

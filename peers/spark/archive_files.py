@@ -46,11 +46,7 @@ class Selection(NamedTuple):
     """Before it; UTC without a zone."""
 
     def check(self) -> Selection:
-        """Return it, checked.
-
-        Raises:
-            UsageError: A prefix that no hub would take, or an end that is not after the start.
-        """
+        """Return it, checked."""
         for prefix in self.prefixes:
             check_prefix(prefix)
         if self.start is not None and self.end is not None and microseconds(self.start) >= microseconds(self.end):
@@ -91,21 +87,13 @@ def table_of(topic: str, levels: int) -> str:
 
 
 def decoded_state(path: str) -> DecodedState | None:
-    """Return the columns of a decoded archive, None of an archive of values.
-
-    Raises:
-        UsageError: Its state cannot be read.
-    """
+    """Return the columns of a decoded archive, None of an archive of values."""
     state = load(Path(path))
     return None if state is None else state.decoded
 
 
 def files_of(path: str, selection: Selection = EVERYTHING) -> list[str]:
-    """Return the Parquet files that may hold messages of a selection.
-
-    Raises:
-        UsageError: There is no archive, or it needs a package that is not installed.
-    """
+    """Return the Parquet files that may hold messages of a selection."""
     if not Path(path).is_dir():
         raise UsageError(f"{path}: there is no such archive")
     if is_iceberg(path):

@@ -20,11 +20,7 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 def write_package(path: Path) -> int:
-    """Write the zip; return how many files it has.
-
-    Raises:
-        UsageError: It cannot be written there.
-    """
+    """Write the zip; return how many files it has."""
     count = 0
     try:
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:

@@ -57,11 +57,7 @@ class _Fields(msgspec.Struct):
 
 
 def read_subscriptions(path: Path) -> list[tuple[str, str]]:
-    """Return the names and prefixes in a file.
-
-    Raises:
-        SubscriptionError: It cannot be read, has no line or too many, or a line is wrong.
-    """
+    """Return the names and prefixes in a file."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -179,11 +175,7 @@ class Matcher:
         return sorted(subscriber for number in chain for subscriber in self._added[number])
 
     def totals(self, ends: Mapping[int, tuple[int, int]]) -> Totals:
-        """Return what each subscriber gets.
-
-        Args:
-            ends: Messages and bytes by the number of their longest prefix.
-        """
+        """Return what each subscriber gets."""
         found = [ends.get(number, (0, 0)) for number in range(len(self.prefixes))]
         unwanted = ends.get(_NO_PREFIX, (0, 0))[0]
         messages, sizes = [0] * len(self.names), [0] * len(self.names)
@@ -224,16 +216,7 @@ def count(scan: Scan, matcher: Matcher) -> Totals:
 
 
 def write_deliveries(scan: Scan, matcher: Matcher, path: str) -> None:
-    """Write who gets each message to a new folder, without the messages that nobody gets.
-
-    Args:
-        scan: Of the archive.
-        matcher: Of the subscriptions.
-        path: A folder, or a URL that this Spark can write to.
-
-    Raises:
-        UsageError: The folder exists already.
-    """
+    """Write who gets each message to a new folder, without the messages that nobody gets."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 -- heavy: subscriptions are read before Java starts
 
     def lists(batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:

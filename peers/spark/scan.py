@@ -108,11 +108,7 @@ Work = Callable[[Iterator[Chosen]], Iterator[pa.RecordBatch]]
 
 
 class Scan:
-    """The messages of an archive, read by the tasks of Spark.
-
-    Raises:
-        UsageError: There is no archive, or it needs a package that is not installed.
-    """
+    """The messages of an archive, read by the tasks of Spark."""
 
     def __init__(self, spark: SparkSession, path: str, selection: Selection) -> None:
         decoded = decoded_state(path)
@@ -122,14 +118,7 @@ class Scan:
         self._reading = Reading(selection, "value" if decoded is None else SIZE, bool(self.event_time))
 
     def run(self, work: Work, schema: str, *wants: str, all_topics: bool = False) -> DataFrame:
-        """Return the rows that tasks make of the selected messages.
-
-        Args:
-            work: What each task does.
-            schema: Of the rows.
-            wants: What `work` needs beside topics and times: `sizes`, `offsets`.
-            all_topics: Whether to select by time only.
-        """
+        """Return the rows that tasks make of the selected messages."""
         reading = self._reading._replace(wants=frozenset(wants))
         if all_topics:
             reading = reading._replace(selection=reading.selection._replace(prefixes=()))

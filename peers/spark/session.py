@@ -126,11 +126,7 @@ def open_session(settings: SessionSettings | None = None, log: IO[bytes] | None 
 
 
 def check_packages(*names: str) -> None:
-    """Check that packages of the extra are installed.
-
-    Raises:
-        SparkUnavailableError: One is missing.
-    """
+    """Check that packages of the extra are installed."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise SparkUnavailableError(f"hub spark needs {name}, which is not installed: pip install '.[spark]'")
@@ -303,14 +299,7 @@ class SparkUnavailableError(UsageError):
 
 
 def check_java(environment: Mapping[str, str] = os.environ) -> int:
-    """Return the major version of the Java that Spark would start.
-
-    Args:
-        environment: With `JAVA_HOME` and `PATH`.
-
-    Raises:
-        SparkUnavailableError: There is none, it does not run, or it is too old.
-    """
+    """Return the major version of the Java that Spark would start."""
     java = java_path(environment)
     try:
         done = subprocess.run(  # noqa: S603 -- the program that Spark will start, without input
@@ -333,11 +322,7 @@ def java_version(text: str) -> int:
 
 
 def java_path(environment: Mapping[str, str]) -> str:
-    """Return the path of the Java that Spark would start.
-
-    Raises:
-        SparkUnavailableError: There is none.
-    """
+    """Return the path of the Java that Spark would start."""
     home = environment.get("JAVA_HOME")
     if home:
         return str(Path(home) / "bin" / "java")

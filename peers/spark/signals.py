@@ -41,11 +41,7 @@ def held_back() -> Iterator[None]:
 
 @contextmanager
 def orderly_ends() -> Iterator[None]:
-    """Let SIGTERM end the block as Ctrl-C does, with all cleaning up; py4j logs no stacks.
-
-    Raises:
-        SystemExit: SIGTERM was received.
-    """
+    """Let SIGTERM end the block as Ctrl-C does, with all cleaning up; py4j logs no stacks."""
     if not _is_main_thread():
         yield
         return

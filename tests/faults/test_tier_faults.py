@@ -45,7 +45,6 @@ async def test_a_bucket_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def _copy(path: Path, address: str) -> bool:
-    """Copy until all is copied, or something fails; return whether it did."""
     copier = Copier(str(path), place_at(address, _PATIENCE), TierRetention(0, 0))
     try:
         while copier.step(AT_US):
@@ -63,7 +62,6 @@ def _name_of(way: Way) -> str:
 
 @pytest.fixture(scope="module")
 def sample(tmp_path_factory: pytest.TempPathFactory) -> TierSample:
-    """A journal in its tier alone."""
     return TierSample(tmp_path_factory.mktemp("sample"), Random(1))  # noqa: S311 -- to be repeated
 
 

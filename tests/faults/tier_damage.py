@@ -44,15 +44,11 @@ _LOTS = 1 << 30
 
 
 class Outcome(Enum):
-    """What became of a tier that was hurt."""
-
     ALL = "everything was read"
     REPORTED = "told, the rest was read"
 
 
 class Way(NamedTuple):
-    """How a file is hurt."""
-
     name: str
     pattern: str
     """Which files may be."""
@@ -66,7 +62,6 @@ def _flip(file: Path, random: Random) -> None:
 
 
 def _flip_end(file: Path, random: Random) -> None:
-    """Flip a bit of what says where all else stands."""
     data = bytearray(file.read_bytes())
     data[-1 - random.randrange(int.from_bytes(data[-8:-4], "little") + 8)] ^= 1 << random.randrange(8)
     file.write_bytes(data)
@@ -90,7 +85,6 @@ def _delete(file: Path, random: Random) -> None:  # noqa: ARG001 -- as the other
 
 
 def _replace(file: Path, random: Random) -> None:
-    """Put another file of the tier in its place."""
     others = [other for other in sorted(file.parent.iterdir()) if other != file]
     file.write_bytes(random.choice(others).read_bytes())
 
@@ -158,7 +152,6 @@ class TierSample:
 
     @contextmanager
     def hurt(self, way: Way, random: Random) -> Iterator[Path]:
-        """Hurt a file for as long as the block lasts; give its path."""
         file = random.choice(sorted(self.tier.glob(way.pattern)))
         before = file.read_bytes()
         way.hurt(file, random)
@@ -207,7 +200,6 @@ class TierSample:
         return is_whole
 
     def _behind(self, history: History, position: int, error: StorageError | GoneError) -> int:
-        """Return where to go on."""
         if isinstance(error, GoneError):
             assert error.first is not None
             return error.first
@@ -218,7 +210,6 @@ class TierSample:
         return damage.next
 
     def _read_time(self, offset: int, hurt: Path, bad: range) -> bool:
-        """Ask for an offset by its time."""
         with closing(History(str(self.path), str(self.tier))) as history:
             try:
                 found = history.fetch(0, None, ("",), 0, time_us=self.records[offset].time_us).start

@@ -50,8 +50,6 @@ _LOOK_S = 0.02
 
 
 class TieredLife(NamedTuple):
-    """How one life ended."""
-
     trouble: str
     stage: str
     """When that came."""
@@ -62,14 +60,11 @@ class TieredLife(NamedTuple):
 
 
 class _Moments(Moment):
-    """Two things that happen one after the other."""
-
     def __init__(self, before: Moment, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
         super().__init__(messages, suits, act)
         self._before = before
 
     def count(self, messages: int) -> None:
-        """Messages were sent."""
         if self._before.has_come:
             super().count(messages)
         else:
@@ -114,7 +109,6 @@ class TieredLives:
             return TieredLife(trouble, stage, self.ledger.position, view.extent.first)
 
     async def _load(self, hub: RunningHub, trouble: str, stage: str) -> None:
-        """Put load on it, spoil the copying in the middle, then kill it."""
         ledger, life = self.ledger, self._lives
         confirmed, done = len(ledger.confirmed), self._done(stage)
 
@@ -217,7 +211,6 @@ class TieredLives:
 
 
 def _copier_of(hub: RunningHub) -> int | None:
-    """Return the process of a hub that copies; None if there is none now."""
     for children in Path(f"/proc/{hub.process.pid}/task").glob("*/children"):
         for pid in children.read_text().split():
             with suppress(OSError):

@@ -48,8 +48,6 @@ _UNAVAILABLE = (
 
 
 class SpoiledTier(Protocol):
-    """Where a tier stands, and what can go wrong there."""
-
     troubles: tuple[str, ...]
     """What `spoil` can do."""
     address: str
@@ -60,15 +58,13 @@ class SpoiledTier(Protocol):
     """As the test sees it, whatever was spoiled."""
 
     def spoil(self, trouble: str, pid: int) -> None:
-        """Let something go wrong; `pid` is the process that copies."""
+        pass
 
     def heal(self) -> None:
-        """Let all be well again, but for a process that was killed."""
+        pass
 
 
 class FolderTier:
-    """A folder."""
-
     troubles = ("killed", "away", "full")
     wrap: tuple[str, ...] = ()
 
@@ -80,7 +76,6 @@ class FolderTier:
         self.place = place_at(self.address)
 
     def spoil(self, trouble: str, pid: int) -> None:
-        """Kill the process; move the folder away; let no file in it become longer."""
         if trouble == "killed":
             os.kill(pid, signal.SIGKILL)
         elif trouble == "away":
@@ -90,7 +85,6 @@ class FolderTier:
             resource.prlimit(pid, resource.RLIMIT_FSIZE, (_FULL_BYTES, most))
 
     def heal(self) -> None:
-        """Move the folder back; the limit goes with its process."""
         if self._away.exists():
             self._away.rename(self._path)
 
@@ -115,12 +109,10 @@ class DiskTier:
         self.place = place_at(str(outside))
 
     def spoil(self, trouble: str, pid: int) -> None:  # noqa: ARG002 -- as `SpoiledTier`
-        """Fill the disk."""
         self._disk.take_room()
         self._is_full = True
 
     def heal(self) -> None:
-        """Remove what has filled it."""
         if self._is_full:
             self._disk.free_room()
             self._is_full = False
@@ -144,7 +136,6 @@ class Proxy:
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
-        """Serve for as long as the block lasts; give the port."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         try:
             yield server.sockets[0].getsockname()[1]
@@ -233,14 +224,12 @@ class BucketTier:
         self.place = place_at(_address(name, region, server_port))
 
     def spoil(self, trouble: str, pid: int) -> None:
-        """Kill the process, or let the proxy do harm."""
         if trouble == "killed":
             os.kill(pid, signal.SIGKILL)
         else:
             self._proxy.set_mode(trouble)
 
     def heal(self) -> None:
-        """Let everything pass."""
         self._proxy.set_mode("")
 
 

@@ -180,7 +180,6 @@ def _last(log: Path) -> int:
 
 
 def _archived(archive: Path) -> list[int]:
-    """Return the offsets that a reader sees who knows nothing of hubs or Spark."""
     if not any((*archive.glob("date=*"), *archive.glob("table=*/date=*"))):
         return []
     found = pyarrow.dataset.dataset(archive, format="parquet", partitioning="hive").to_table(columns=["offset"])

@@ -32,7 +32,6 @@ def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
 
 
 def test_a_hub_that_is_not_there(tmp_path: Path) -> None:
-    """One line says what to do, and nothing is made in the place of the archive."""
     path = tmp_path / "archive"
     with pytest.raises(ConnectionLostError, match="is the hub running"):
         app(["archive", "--url", NOBODY, "--to", str(path)], result_action="return_value")

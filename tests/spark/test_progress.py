@@ -15,8 +15,6 @@ from peers.spark.progress import JobProgress
 
 @dataclass
 class Stages:
-    """A tracker with stages as (tasks, done); None for one that has just ended."""
-
     stages: dict[int, tuple[int, int] | None]
     asked: threading.Event = field(default_factory=threading.Event)
 

@@ -125,7 +125,6 @@ def test_absent_offsets_are_found(
 
 
 def test_many_and_few_offsets_of_a_block(spark: SparkSession, tmp_path: Path) -> None:
-    """Whether a task has a bit for each or a list, and where both come together."""
     count = 6_000
     write_archive(tmp_path, archived(["/a"] * count, step_us=1))
     write_archive(tmp_path, archived(["/a"] * 4_096, first=70_000, step_us=1), 1)
@@ -240,7 +239,6 @@ class Text(HTMLParser):
 
 
 def test_the_page_stands_alone() -> None:
-    """No scripts, nothing from elsewhere; two drawings, and all texts as texts."""
     made = Text(page(findings_of()))
     assert made.tags["svg"] == 2
     assert not made.tags.keys() & {"b", "script", "link", "img"}

@@ -64,7 +64,6 @@ def test_tasks_are_tried_again_in_local_mode(master: str, resolved: str) -> None
 
 
 def test_settings_of_a_local_session() -> None:
-    """Everything stays on this machine, with as many tasks as it has use for."""
     conf = session_conf(SessionSettings(), cores=8)
     assert conf["spark.master"] == "local[*,4]"
     assert conf["spark.driver.bindAddress"] == conf["spark.driver.host"] == "127.0.0.1"
@@ -107,8 +106,6 @@ def test_java_takes_classes_from_the_file() -> None:
 
 
 def test_python_is_forked_for_these_tests(spark: SparkSession, tmp_path: Path) -> None:
-    """For tasks and for streams; the tests of `programs` start it as users do."""
-
     def of_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in batches:
             yield pa.record_batch({"command": [Path("/proc/self/cmdline").read_bytes()]})

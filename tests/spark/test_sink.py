@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
-from hub.batch import encode_value
 from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit
 
@@ -52,7 +50,6 @@ class TestBatch:
         assert hub.records() == [("/a", {"n": 1, "x": [None, 2.5]}), ("/b", "text"), ("/b", None)]
 
     def test_text_stays_text(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """With encode=text, and one topic for all rows, which wins over a column."""
         rows = [("/ignored", "1"), ("/ignored", "{")]
         write(spark.createDataFrame(rows, "topic STRING, value STRING").coalesce(1), encode="text", topic="/t")
         assert hub.records() == [("/t", "1"), ("/t", "{")]
@@ -71,16 +68,8 @@ class TestBatch:
         assert after[4][0] == 0
 
     def test_order_within_and_between_partitions(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """Rows of one partition stay in order, and a lower partition comes first."""
         write(spark.range(0, 30_000, 1, 3).selectExpr("'/n' AS topic", "to_json(struct(id)) AS value"))
         assert [value["id"] for _, value in hub.records()] == list(range(30_000))
-
-    def test_a_failed_write_leaves_nothing(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """All rows or none: a bad one in the last partition keeps those of the others out."""
-        frame = spark.range(0, 1000, 1, 2).selectExpr("'/n' AS topic", "IF(id = 999, '{', '1') AS value")
-        with pytest.raises(PySparkException, match="is no JSON text"):
-            write(frame)
-        assert hub.records() == []
 
     def test_a_write_with_a_name_is_done_once(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
         """With txnAppId and txnVersion, repeating it adds nothing; a higher version does."""
@@ -88,10 +77,6 @@ class TestBatch:
         for version in (4, 4, 3, 5):
             write(frame, txnAppId="nightly", txnVersion=version)
         assert len(hub.records()) == 2
-
-    def test_an_empty_frame_writes_nothing(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        write(spark.createDataFrame([], "topic STRING, value STRING"))
-        assert hub.records() == []
 
 
 class TestRefusals:
@@ -134,8 +119,6 @@ class TestRefusals:
 class TestStream:
     @pytest.fixture
     def copy(self, spark: SparkSession, hub: HubWithJournal, tmp_path: Path) -> Callable[..., Any]:
-        """Run a query that copies /n/ to /copy, with one checkpoint for the test."""
-
         def copy(topic: str = "/copy", **options: object) -> None:
             given = {"url": hub.url, "startingOffsets": "earliest", "topics": "/n/", **options}
             stream = spark.readStream.format("hub").options(**given).load()  # type: ignore[arg-type]
@@ -215,13 +198,3 @@ class TestStream:
         with pytest.raises(PySparkException) as caught:
             query.awaitTermination()
         assert "messages cannot be overwritten" in str(caught.value)
-
-
-def test_times_are_of_the_new_message(spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-    """The columns offset and timestamp of what was read are accepted and have no effect."""
-    rows = [(7, datetime(2001, 1, 1, tzinfo=UTC), "/a", bytearray(encode_value(1)))]
-    write(spark.createDataFrame(rows, "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"))
-    with hub.client() as client:
-        (record,) = list(client.read())
-    assert record.offset == 0
-    assert record.time_us > 1_600_000_000_000_000

@@ -14,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from hub.batch import encode_value
-from peers.client.blocking import BlockingClient, connect
+from peers.client.blocking import BlockingClient
 from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit, run_stream
 
@@ -167,24 +167,15 @@ class TestRefusals:
         ("options", "said"),
         [
             ({"startingOffset": "1"}, "no option startingoffset: did you mean startingOffsets?"),
-            ({"topic": "/a"}, "option topic is for writing"),
-            ({"decode": "xml"}, "'xml' is none of raw, json, schema"),
             ({"startingOffsets": "99999999"}, "99999999 is behind the end of the journal, which is 25000"),
             ({"startingOffsets": "9", "endingOffsets": "5"}, "startingOffsets 9 are behind endingOffsets 5"),
             ({"decode": "schema", "topics": "/nobody"}, "has fields: name them"),
-            ({"failOnDataLoss": "maybe"}, "'maybe' is not true or false"),
         ],
     )
     def test_options(self, read: Read, options: dict[str, str], said: str) -> None:
         with pytest.raises(PySparkException) as caught:
             read(**options).count()
         assert said in str(caught.value)
-
-    def test_columns(self, read: Read) -> None:
-        with pytest.raises(PySparkException, match="there is no column topics: did you mean topic"):
-            read("topics STRING").count()
-        with pytest.raises(PySparkException, match="column offset is BIGINT, not INT"):
-            read("offset INT").count()
 
     def test_a_hub_without_a_journal(self, spark: SparkSession) -> None:
         with HubWithJournal(None) as hub, pytest.raises(PySparkException) as caught:
@@ -276,15 +267,6 @@ class TestStream:
             (row,) = client.request("$hub/consumers", None)
             assert (row["name"], row["position"], row["lag"]) == ("once", 10, 0)
 
-    def test_a_stream_begins_at_the_end(
-        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
-    ) -> None:
-        own_hub.fill_numbers(10)
-        run(startingOffsets="latest")
-        own_hub.fill_numbers(1)
-        run(startingOffsets="latest")
-        assert [offsets for _, offsets in seen if offsets] == [[10]]
-
     def test_topics_are_filtered_and_admission_counts_offsets(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
     ) -> None:
@@ -306,63 +288,3 @@ class TestStream:
         own_hub.fill_numbers(3)
         run(maxOffsetsPerTrigger=3)
         assert seen == [(0, [0, 1, 2]), (1, [3, 4, 5]), (1, [3, 4, 5]), (2, [6, 7, 8])]
-
-    def test_a_hub_that_starts_again_is_waited_for(
-        self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
-    ) -> None:
-        own_hub.fill_numbers(3)
-        run()
-        own_hub.kill()
-        own_hub.start()
-        own_hub.fill_numbers(3)
-        run()
-        assert [offsets for _, offsets in seen] == [[0, 1, 2], [3, 4, 5]]
-
-    def test_another_journal_is_an_error(
-        self, own_hub: HubWithJournal, run: Callable[..., Any], tmp_path: Path
-    ) -> None:
-        """Offsets of one journal mean nothing in another, however far it reaches."""
-        own_hub.fill_numbers(3)
-        run()
-        own_hub.stop()
-        own_hub.path = tmp_path / "another"
-        own_hub.start()
-        own_hub.fill_numbers(5)
-        with pytest.raises(PySparkException) as caught:
-            run()
-        assert "the offsets are those of journal" in str(caught.value)
-
-    def test_deleted_records_are_an_error_or_passed_over(
-        self,
-        spark: SparkSession,
-        own_hub: HubWithJournal,
-        run: Callable[..., Any],
-        seen: list[tuple[int, list[int]]],
-    ) -> None:
-        own_hub.fill_numbers(3)
-        run()
-        first = lose_records(own_hub)
-        with pytest.raises(PySparkException) as caught:
-            run()
-        assert "were deleted from the journal before they were read" in str(caught.value)
-        from_the_beginning = reading(spark, own_hub.url, startingOffsets="0")
-        with pytest.raises(PySparkException, match="failOnDataLoss"):
-            from_the_beginning.count()
-        run(failOnDataLoss="false")
-        assert seen[-1][1][0] >= first > 3
-
-    def test_a_stream_has_no_end(self, run: Callable[..., Any]) -> None:
-        with pytest.raises(PySparkException) as caught:
-            run(endingOffsets="3")
-        assert "a stream has no end" in str(caught.value)
-
-
-def lose_records(hub: HubWithJournal) -> int:
-    """Have retention delete the oldest records; return the oldest that is left."""
-    hub.stop()
-    hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
-    hub.start()
-    with connect(hub.url) as client:
-        for _ in range(20):
-            client.publish_confirmed("/large", "x" * 10_000)
-        return client.journal().first

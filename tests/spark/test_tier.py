@@ -22,7 +22,6 @@ def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
 
 
 def test_a_batch(spark: SparkSession, tiered: Tiered) -> None:
-    """Rows are those that the hub gives; a narrow schema and a filter read less."""
     reader = spark.read.format("hub")
     through_hub = reader.options(url=tiered.hub.url).load().sort("offset").collect()
     assert len(through_hub) == COUNT

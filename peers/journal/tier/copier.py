@@ -127,11 +127,7 @@ class Copier:
         self._ownership.write(Copied(self._place.address, held.journal.hex(), held.next or 0, first))
 
     def _check(self, held: TierFiles) -> None:
-        """Check that tier and journal belong together.
-
-        Raises:
-            JournalCorruptError: They do not.
-        """
+        """Check that tier and journal belong together."""
         end = held.next or 0
         following = self._view.extent.next
         if end > following:

@@ -84,11 +84,7 @@ _BLOCK_BYTES = 1024 * 1024
 
 
 class Stripe:
-    """Records of a range of offsets, sorted by topic.
-
-    Args:
-        blocks: One or more, in the order of their offsets, with whatever gaps.
-    """
+    """Records of a range of offsets, sorted by topic."""
 
     def __init__(self, blocks: Sequence[Block]) -> None:
         table = pa.Table.from_batches([_batch(block) for block in blocks], SCHEMA).combine_chunks()
@@ -139,12 +135,7 @@ def _topic_order(table: pa.Table) -> tuple[Any, Any]:
 
 
 def _cuts(sizes: Any, changes: Any) -> list[int]:
-    """Return where groups begin, and the end.
-
-    Args:
-        sizes: Length of each value.
-        changes: Where the topic changes.
-    """
+    """Return where groups begin, and the end."""
     ends = np.cumsum(sizes, dtype=np.int64)
     cuts = [0]
     while cuts[-1] < len(sizes):
@@ -163,11 +154,7 @@ def _cuts(sizes: Any, changes: Any) -> list[int]:
 
 
 def blocks_of(table: pa.Table) -> list[bytes]:
-    """Return rows of a stripe as blocks, in the order of their offsets.
-
-    Args:
-        table: One row or more, in any order.
-    """
+    """Return rows of a stripe as blocks, in the order of their offsets."""
     offsets = _whole(table.column("offset")).to_numpy()
     table = table.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks()
     ends = np.cumsum(_lengths(table.column("value")), dtype=np.int64)
@@ -258,12 +245,7 @@ class _Outline(msgspec.Struct, frozen=True):
 
 
 class FileMaker:
-    """Makes a file.
-
-    Args:
-        journal: Id of the journal.
-        first: The first offset.
-    """
+    """Makes a file."""
 
     def __init__(self, journal: bytes, first: int) -> None:
         self._journal = journal
@@ -543,11 +525,7 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
-    """Check that a file does not contradict itself.
-
-    Raises:
-        JournalCorruptError: It does.
-    """
+    """Check that a file does not contradict itself."""
     edges = [entry.first, *(edge for stripe in outline.stripes for edge in (stripe.first, stripe.next)), entry.next]
     if any(one > other for one, other in pairwise(edges)):
         raise JournalCorruptError("its stripes do not ascend")

@@ -118,12 +118,7 @@ class TierView:
                 raise
 
     def _entry(self, offset: int) -> Entry | None:
-        """Return the file with an offset; None if there is none.
-
-        Raises:
-            JournalCorruptError: The manifest is damaged there.
-            TierUnavailableError: It cannot be read now.
-        """
+        """Return the file with an offset; None if there is none."""
         return self._held.entry_of(offset)
 
     def holds(self, offset: int) -> bool:
@@ -270,11 +265,7 @@ class TierView:
             piece.add(block)
 
     def _file(self, entry: Entry) -> Opened:
-        """Return a file, open.
-
-        Raises:
-            GoneError: It was deleted.
-        """
+        """Return a file, open."""
         opened = self._open.get(entry.first)
         if opened is None or opened.entry != entry:
             name = data_name(self._held.journal, entry)
@@ -318,13 +309,7 @@ class TierView:
             return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
 
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
-        """Return the damage of a file at an offset.
-
-        Args:
-            entry: The file.
-            offset: No stripe of it has it.
-            following: Where its next stripe begins.
-        """
+        """Return the damage of a file at an offset."""
         for hole in entry.holes:
             if hole.first <= offset < hole.next:
                 return Damage(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")

@@ -159,11 +159,7 @@ def archive(
 
 
 def _prepared(order: ArchiveOrder) -> ArchiveState:
-    """Repair what a killed job has left, and return the state.
-
-    Raises:
-        UsageError: The archive is of another kind, or its checkpoint is missing.
-    """
+    """Repair what a killed job has left, and return the state."""
     path = Path(order.path)
     repair(path)
     state = load(path)
@@ -190,11 +186,7 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
 
 
 def _check_empty(path: Path) -> None:
-    """Check that no batch would be overwritten.
-
-    Raises:
-        UsageError: There are batches.
-    """
+    """Check that no batch would be overwritten."""
     if any(batches(root) for root in roots(path)) or any((table / METADATA).exists() for table in tables(path)):
         raise UsageError(
             f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
@@ -216,11 +208,7 @@ def run_query(  # noqa: PLR0913, PLR0917 -- what one query depends on
     every: Callable[[Tally], object],
     stop: threading.Event,
 ) -> None:
-    """Run the streaming query to its end; start it again where its worker was late, or its hub is away.
-
-    Raises:
-        StreamingQueryException: Spark gave up.
-    """
+    """Run the streaming query to its end; start it again where its worker was late, or its hub is away."""
     late = 0
     while True:
         try:

@@ -82,11 +82,7 @@ def compact(archive: Path, through: int, least: int = 2, begin: Callable[[], obj
 
 
 def groups(sizes: dict[int, int]) -> Iterator[list[int]]:
-    """Yield neighbouring small batches that are not larger than the target together.
-
-    Args:
-        sizes: Of the batches, bytes, by their numbers, in order.
-    """
+    """Yield neighbouring small batches that are not larger than the target together."""
     group: list[int] = []
     total = 0
     for number, size in sizes.items():

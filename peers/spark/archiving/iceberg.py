@@ -47,11 +47,7 @@ _PROPERTIES = {
 
 
 def check_iceberg(path: str) -> None:
-    """Check that an archive of this format can be written.
-
-    Raises:
-        UsageError: PyIceberg is not installed, or the path cannot be that of a catalogue.
-    """
+    """Check that an archive of this format can be written."""
     _kind()
     if "?" in path:
         raise UsageError(f"--format iceberg: {path}: a path with a question mark cannot be that of a catalogue")
@@ -63,11 +59,7 @@ def is_iceberg(path: str) -> bool:
 
 
 def data_files(path: str) -> list[str]:
-    """Return the Parquet files of the newest snapshots.
-
-    Raises:
-        UsageError: PyIceberg is not installed.
-    """
+    """Return the Parquet files of the newest snapshots."""
     with opened_catalog(path) as catalog:
         if (NAMESPACE,) not in catalog.list_namespaces():
             return []
@@ -77,11 +69,7 @@ def data_files(path: str) -> list[str]:
 
 @contextmanager
 def opened_catalog(path: str) -> Iterator[Any]:
-    """Yield the catalogue of an archive; it is made if it is absent.
-
-    Raises:
-        UsageError: PyIceberg is not installed.
-    """
+    """Yield the catalogue of an archive; it is made if it is absent."""
     catalog = _kind()(_CATALOG, uri=f"sqlite:///{_database(path)}")
     try:
         yield catalog
@@ -102,12 +90,7 @@ def _database(path: str) -> Path:
 
 
 class IcebergBatches:
-    """Writes batches.
-
-    Args:
-        path: Of the archive.
-        table: Name of a topic's table; empty where there is one table.
-    """
+    """Writes batches."""
 
     def __init__(self, path: str, table: str = "") -> None:
         self._path = path

@@ -259,12 +259,7 @@ class _Task:
 
 
 def _parted(rows: pa.Table, coded: tuple[np.ndarray[Any, Any], list[str]]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each name, in their order.
-
-    Args:
-        rows: Of all names.
-        coded: The number of the name of each row, and the names.
-    """
+    """Yield the rows of each name, in their order."""
     codes, names = coded
     if len(names) == 1:
         yield names[0], rows

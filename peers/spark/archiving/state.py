@@ -95,11 +95,7 @@ class ArchiveState(msgspec.Struct, frozen=True):
 
 
 def load(archive: Path) -> ArchiveState | None:
-    """Return the state, None of a folder that is no archive yet.
-
-    Raises:
-        UsageError: It cannot be read.
-    """
+    """Return the state, None of a folder that is no archive yet."""
     path = archive / HUB / _STATE
     try:
         return msgspec.json.decode(path.read_bytes(), type=ArchiveState)
@@ -110,11 +106,7 @@ def load(archive: Path) -> ArchiveState | None:
 
 
 def store(archive: Path, state: ArchiveState) -> None:
-    """Write the state, and sync it.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write the state, and sync it."""
     path = archive / HUB / _STATE
     new = path.with_suffix(".new")
     try:
@@ -129,12 +121,7 @@ def store(archive: Path, state: ArchiveState) -> None:
 
 @contextmanager
 def locked(archive: Path) -> Iterator[None]:
-    """Make the folder if it is absent, and lock it.
-
-    Raises:
-        BusyError: Another job writes there.
-        UsageError: It cannot be made.
-    """
+    """Make the folder if it is absent, and lock it."""
     folder = archive / HUB
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -106,11 +106,7 @@ class TypedColumns:
         return self._with(wished, types, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:
-        """Return the columns with those of `--schema`.
-
-        Raises:
-            UsageError: A column is not possible, or has another type already.
-        """
+        """Return the columns with those of `--schema`."""
         for column in schema.fields:
             if column.name.lower() in _TAKEN or _UNFIT.search(column.name):
                 raise UsageError(
@@ -171,11 +167,7 @@ _FOLDERS = (("date", pa.date32()), ("root", pa.string()), ("batch", pa.int64()))
 
 
 def schema_of(text: str) -> StructType:
-    """Return the schema of `--schema`: `query STRING, rtt DOUBLE`, or the output of `df.schema.json()`.
-
-    Raises:
-        UsageError: It is neither.
-    """
+    """Return the schema of `--schema`: `query STRING, rtt DOUBLE`, or the output of `df.schema.json()`."""
     try:
         if text.lstrip().startswith("{"):
             return StructType.fromJson(msgspec.json.decode(text))
@@ -189,11 +181,7 @@ def schema_of(text: str) -> StructType:
 
 
 def write_common_schema(folder: Path, schema: StructType) -> None:
-    """Write the columns of the files and of the names of folders; readers find the old file or the new one.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write the columns of the files and of the names of folders; readers find the old file or the new one."""
     path = folder / _COMMON
     new = folder / f".{_COMMON}.new"
     try:

@@ -73,10 +73,6 @@ class _Fitting(NamedTuple):
 class TypedRows:
     """Makes rows.
 
-    Args:
-        columns: Of the fields.
-        event_time: Field of the event time; empty for none.
-
     Attributes:
         rest: Messages with something in `_rest`.
         undated: Messages without an event time.

@@ -82,9 +82,6 @@ class Writing:
 
     Attributes:
         rows: Records of batches that were written and not counted yet, by their numbers.
-
-    Raises:
-        UsageError: The columns of `--schema` cannot be those of this archive.
     """
 
     def __init__(self, job: Job, order: ArchiveOrder, state: ArchiveState) -> None:
@@ -271,14 +268,7 @@ def _grown(columns: TypedColumns, seen: Inference, named: StructType, *, widens:
 
 
 def _place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_first: bool) -> None:
-    """Move the files of a batch to their folders, in place of those that are there.
-
-    Args:
-        archive: Its folder.
-        files: All of the batch.
-        batch: Its number.
-        is_first: Whether a killed job may have written it before: then its other folders are deleted.
-    """
+    """Move the files of a batch to their folders, in place of those that are there."""
     folders: defaultdict[Path, list[Path]] = defaultdict(list)
     for file in files:
         date_folder = archive / _table_folder(file.table) / f"date={file.date}"
@@ -291,11 +281,7 @@ def _place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_f
 
 
 def _query_id(frame: DataFrame) -> str:
-    """Return the id of the query, by which a table recognises a batch that is repeated.
-
-    Raises:
-        UsageError: Spark does not say it.
-    """
+    """Return the id of the query, by which a table recognises a batch that is repeated."""
     query = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if query is None:
         raise UsageError("Spark does not say which query this is, so that nothing can be written once")

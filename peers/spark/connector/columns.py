@@ -61,9 +61,6 @@ def fields_schema(kinds: Mapping[str, str]) -> StructType:
     """Return the columns of a query whose fields were looked up.
 
     Fields are left out whose name a column of the record has, or another field but for its case.
-
-    Args:
-        kinds: Of the fields, by name.
     """
     columns = [StructField(name, RECORD_COLUMNS[name]) for name in ("offset", "timestamp", "topic")]
     taken = set(RECORD_COLUMNS)
@@ -89,11 +86,7 @@ def is_field(column: StructField) -> bool:
 
 
 def checked_schema(schema: StructType, decode: Decode) -> StructType:
-    """Return a user's schema, checked.
-
-    Raises:
-        ColumnError: A column is unknown, or of another type.
-    """
+    """Return a user's schema, checked."""
     for column in schema.fields:
         if is_field(column):
             _check_field(column, decode)

@@ -52,11 +52,7 @@ _clients: dict[tuple[int, Access], BlockingClient] = {}
 
 
 def connected(access: Access) -> BlockingClient:
-    """Return a new client of a hub.
-
-    Raises:
-        PeerError: There is no connection.
-    """
+    """Return a new client of a hub."""
     return connect(
         access.url,
         name=_NAME,
@@ -70,12 +66,7 @@ def connected(access: Access) -> BlockingClient:
 
 
 class Retries:
-    """How often a call is repeated, and after which pause.
-
-    Args:
-        access: Says how often.
-        sleep: Waits so many seconds.
-    """
+    """How often a call is repeated, and after which pause."""
 
     def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
         self._access = access
@@ -87,11 +78,7 @@ class Retries:
         self._used = 0
 
     def pause(self, error: Exception) -> None:
-        """Wait before the next attempt.
-
-        Raises:
-            Exception: `error`, where another attempt makes no sense or was made often enough.
-        """
+        """Wait before the next attempt."""
         if not may_pass(error):
             raise error
         if self._used >= self._access.num_retries:
@@ -113,23 +100,14 @@ def may_pass(error: Exception) -> bool:
 
 
 class Connection:
-    """A hub with a journal.
-
-    Args:
-        access: How to reach it.
-        sleep: Waits so many seconds.
-    """
+    """A hub with a journal."""
 
     def __init__(self, access: Access, sleep: Callable[[float], None] = time.sleep) -> None:
         self.access = access
         self._sleep = sleep
 
     def client(self) -> BlockingClient:
-        """Return this process's client of the hub.
-
-        Raises:
-            PeerError: There is no connection.
-        """
+        """Return this process's client of the hub."""
         key = (os.getpid(), self.access)
         client = _clients.get(key)
         if client is not None and client.ended:
@@ -144,11 +122,7 @@ class Connection:
         return Retries(self.access, self._sleep)
 
     def ask(self, work: Callable[[BlockingClient], T]) -> T:
-        """Make a call that may be made twice.
-
-        Raises:
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Make a call that may be made twice."""
         retries = self.retries()
         while True:
             try:
@@ -165,26 +139,14 @@ class Connection:
                 client.close()
 
     def state(self, expected: bytes = b"") -> JournalState:
-        """Ask for the state of the journal.
-
-        Args:
-            expected: Id of the journal whose offsets are known; empty if none are.
-
-        Raises:
-            JournalReplacedError: It is another one.
-            PeerError: The hub has none, or cannot be reached.
-        """
+        """Ask for the state of the journal."""
         hub, timeout_s = self.access.hub, self.access.timeout_s
         state = self.ask(lambda client: client.journal(hub=hub, timeout_s=timeout_s))
         check_journal(state.id, expected)
         return state
 
     def offset_at(self, time_ms: int) -> int:
-        """Return the offset of the first record that is not older; the end if all are.
-
-        Raises:
-            PeerError: The hub has no journal, or cannot be reached.
-        """
+        """Return the offset of the first record that is not older; the end if all are."""
         moment = _EPOCH + timedelta(milliseconds=time_ms)
 
         def work(client: BlockingClient) -> int:
@@ -205,9 +167,6 @@ class Connection:
         Args:
             offset: The end of what was read.
             epoch: Of the journal, in which it was read; an earlier one than now.
-
-        Raises:
-            PeerError: The hub has no journal, or cannot be reached.
         """
         hub, timeout_s = self.access.hub, self.access.timeout_s
 
@@ -229,11 +188,7 @@ class Connection:
         return self.ask(work)
 
     def _still(self, end: int, epoch: int, *, lossy: bool) -> int:
-        """Return how far records are still there that were planned in another epoch.
-
-        Raises:
-            DataLostError: Not all are.
-        """
+        """Return how far records are still there that were planned in another epoch."""
         held = self.held(end, epoch)
         if held < end:
             if not lossy:
@@ -299,21 +254,13 @@ class Connection:
 
 
 def _check_reach(head: int, end: int) -> None:
-    """Check that the journal still reaches so far: asked for more than there is, the hub would wait for it.
-
-    Raises:
-        DataLostError: It does not.
-    """
+    """Check that the journal still reaches so far: asked for more than there is, the hub would wait for it."""
     if head < end:
         raise DataLostError(f"the journal ends at offset {head} by now: it was replaced by an older copy of itself")
 
 
 def check_journal(found: bytes, expected: bytes) -> None:
-    """Check that offsets are those of this journal.
-
-    Raises:
-        JournalReplacedError: They are not.
-    """
+    """Check that offsets are those of this journal."""
     if expected and found != expected:
         there = f"journal {found.hex()}" if found else "no journal"
         raise JournalReplacedError(
@@ -323,11 +270,7 @@ def check_journal(found: bytes, expected: bytes) -> None:
 
 
 def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
-    """Return where to continue behind deleted records.
-
-    Raises:
-        DataLostError: They are missed, or `start` is behind the end of the journal.
-    """
+    """Return where to continue behind deleted records."""
     if start >= first:
         raise DataLostError(f"offset {start} is behind the end of the journal: it was replaced by an older copy")
     if not lossy:
@@ -353,11 +296,7 @@ AGAIN_S = 2.0
 
 
 def ask_journal(access: Access) -> None:
-    """Check that there is a journal to read, before Java is started.
-
-    Raises:
-        PeerError: The hub cannot be reached, refuses, or has no journal; the text says which.
-    """
+    """Check that there is a journal to read, before Java is started."""
     try:
         Connection(replace(access, num_retries=0)).client().journal(hub=access.hub, timeout_s=access.timeout_s)
     finally:
@@ -367,16 +306,7 @@ def ask_journal(access: Access) -> None:
 def wait_journal(
     access: Access, on_wait: Callable[[PeerError], object], sleep: Callable[[float], None] = time.sleep
 ) -> None:
-    """Wait until there is a journal to read.
-
-    Args:
-        access: How to reach it.
-        on_wait: Called once, with the reason.
-        sleep: Waits so many seconds.
-
-    Raises:
-        PeerError: Waiting cures nothing: the hub refuses, or has no journal.
-    """
+    """Wait until there is a journal to read."""
     has_told = False
     while True:
         try:

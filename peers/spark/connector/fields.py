@@ -92,11 +92,7 @@ class MisfitError(ValueError):
 
 
 def json_text(value: Any) -> str:
-    """Return a value of a message as JSON: bytes as base64, times as RFC 3339.
-
-    Raises:
-        MisfitError: It has no such form.
-    """
+    """Return a value of a message as JSON: bytes as base64, times as RFC 3339."""
     try:
         return _encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
@@ -111,9 +107,6 @@ def fit_of(name: str, kind: DataType, *, whole: bool = False, strict_times: bool
         kind: Its type.
         whole: Whether a map with more fields than a STRUCT does not fit, rather than losing them.
         strict_times: Whether a TIMESTAMP takes only timestamps and RFC 3339 text with a zone.
-
-    Raises:
-        ColumnError: There are no values of that type.
     """
     if type(kind) in _BITS:
         return _integer(_BITS[type(kind)])
@@ -297,11 +290,7 @@ def _array_kind(items: list[Any]) -> str:
 
 
 class Inference:
-    """Counts the kinds of fields.
-
-    Args:
-        seen: Values of each kind, of each field.
-    """
+    """Counts the kinds of fields."""
 
     def __init__(self, seen: Mapping[str, Mapping[str, int]] | None = None) -> None:
         self.seen: dict[str, Counter[str]] = {name: Counter(kinds) for name, kinds in (seen or {}).items()}

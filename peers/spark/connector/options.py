@@ -193,11 +193,7 @@ class _Given:
         return name.lower() in self._values
 
     def value(self, name: str, convert: Callable[[str], T], default: T, expected: str) -> T:
-        """Return the value of an option, or its default.
-
-        Raises:
-            OptionError: `convert` does not take it.
-        """
+        """Return the value of an option, or its default."""
         text = self._values.get(name.lower())
         if text is None:
             return default
@@ -243,15 +239,7 @@ class _Given:
 
 
 def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
-    """Read the options of a source.
-
-    Args:
-        options: As given.
-        streaming: Whether of a stream; None if unknown.
-
-    Raises:
-        OptionError: One is missing, unknown, or makes no sense.
-    """
+    """Read the options of a source."""
     given = _Given(options, _SOURCE)
     if streaming and ("endingOffsets" in given or "endingTimestamp" in given):
         raise OptionError("a stream has no end: endingOffsets and endingTimestamp are for batch queries")
@@ -274,11 +262,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
 
 
 def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options of a sink.
-
-    Raises:
-        OptionError: One is missing, unknown, or makes no sense.
-    """
+    """Read the options of a sink."""
     given = _Given(options, _SINK)
     if ("txnAppId" in given) != ("txnVersion" in given):
         raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")

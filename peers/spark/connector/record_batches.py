@@ -48,15 +48,7 @@ BATCH_MOST_ROWS = 16_384
 
 
 class RecordBatches:
-    """Makes batches.
-
-    Args:
-        schema: The columns.
-        decode: Option `decode`.
-
-    Raises:
-        ColumnError: A field has a type that no message has.
-    """
+    """Makes batches."""
 
     def __init__(self, schema: StructType, decode: Decode) -> None:
         self.troubles = Troubles()
@@ -289,15 +281,7 @@ def message_of(body: bytes | None) -> Any:
 
 
 class Fields:
-    """Fields of messages that are maps, as columns.
-
-    Args:
-        columns: Their names and types.
-        troubles: Counts misfits.
-
-    Raises:
-        ColumnError: There are no values of a type.
-    """
+    """Fields of messages that are maps, as columns."""
 
     def __init__(self, columns: Sequence[StructField], troubles: Troubles) -> None:
         names = [column.name for column in columns]

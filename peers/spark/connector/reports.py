@@ -32,14 +32,7 @@ _log = logging.getLogger("peers.spark")
 
 
 class Reports:
-    """The reports of one query.
-
-    Args:
-        access: To the hub.
-        name: Of the query, for the hub.
-        prefixes: That it reads.
-        every_s: Between two reports.
-    """
+    """The reports of one query."""
 
     def __init__(self, access: Access, name: str, prefixes: tuple[str, ...], every_s: float = EVERY_S) -> None:
         self._access = access

@@ -92,15 +92,7 @@ class FileShare(InputPartition):
 
 
 def split(start: int, end: int, partitions: int, journal: str, epoch: int = 0) -> list[OffsetRange]:
-    """Cut a range into even shares, none where it is empty.
-
-    Args:
-        start: First offset.
-        end: The one behind the last.
-        partitions: How many shares are wanted.
-        journal: Id of the journal.
-        epoch: Of the journal.
-    """
+    """Cut a range into even shares, none where it is empty."""
     rows = end - start
     if rows <= 0:
         return []
@@ -116,11 +108,6 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
         sought: What is read.
         tier: Address of the tier; empty if there is none.
         partitions: How many shares are wanted.
-
-    Raises:
-        UsageError: The address cannot be one.
-        JournalCorruptError: The manifest is damaged.
-        TierUnavailableError: It cannot be read now.
     """
     if not tier or sought.start >= sought.end:
         return list(split(sought.start, sought.end, partitions, sought.journal, sought.epoch))
@@ -180,12 +167,7 @@ _stripes: dict[tuple[str, str, str], list[int]] = {}
 
 
 def _edges(held: TierFiles, entry: Entry) -> list[int]:
-    """Return the offsets behind each stripe of a file.
-
-    Raises:
-        JournalCorruptError: The file is damaged.
-        TierUnavailableError: It cannot be read now.
-    """
+    """Return the offsets behind each stripe of a file."""
     key = (held.place.address, held.journal.hex(), entry.name)
     edges = _stripes.get(key)
     if edges is None:
@@ -207,11 +189,6 @@ def file_tables(
         topics: Prefixes of the topics wanted.
         lossy: Whether to continue without lost records.
         columns: The columns wanted. No others are read but those by which rows are found.
-
-    Raises:
-        DataLostError: The file was deleted, or some records could not be read when it was made.
-        JournalCorruptError: It is damaged.
-        TierUnavailableError: It cannot be read now.
     """
     for hole in share.entry.holes:
         if hole.next > share.start and hole.first < share.end:

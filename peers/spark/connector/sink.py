@@ -101,11 +101,7 @@ class _Writer:
 
     @classmethod
     def of(cls, schema: StructType, given: Mapping[str, str], *, overwrite: bool) -> Self:
-        """Make a writer.
-
-        Raises:
-            OptionError, ColumnError: The DataFrame or the stream cannot be written so.
-        """
+        """Make a writer."""
         options = read_sink_options(given)
         encode = checked_columns(schema, options.topic, options.encode)
         if options.application and issubclass(cls, DataSourceStreamArrowWriter):
@@ -115,11 +111,7 @@ class _Writer:
         return cls(options, encode, secrets.token_hex(_TRANSACTION_BYTES))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Refused:
-        """Stage the rows of one task.
-
-        Raises:
-            PeerError: The hub cannot be reached, which another attempt may cure.
-        """
+        """Stage the rows of one task."""
         try:
             return self._staged(iterator)
         except HubError as error:
@@ -172,11 +164,7 @@ def _present(messages: Sequence[WriterCommitMessage | None]) -> list[Staged | Re
 
 
 def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """Return the staged rows of all tasks.
-
-    Raises:
-        WriteRefusedError: The rows of one can never be written.
-    """
+    """Return the staged rows of all tasks."""
     staged = []
     for message in _present(messages):
         if isinstance(message, Refused):
@@ -198,12 +186,7 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make messages of all staged rows.
-
-        Raises:
-            WriteRefusedError: A row makes no message, or the hub takes none of its topic.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Make messages of all staged rows."""
         self._commit(_all_staged(messages), self._options.application, self._options.version)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -215,12 +198,7 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Writes micro-batches."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Make messages of all staged rows, unless this batch was written before.
-
-        Raises:
-            WriteRefusedError: A row makes no message, or the hub takes none of its topic.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Make messages of all staged rows, unless this batch was written before."""
         staged = _all_staged(messages)
         if any(one.numbers and not one.query for one in staged):
             raise OptionError("Spark does not say which query this is, so that nothing can be written once")
@@ -242,13 +220,7 @@ class _Sent(NamedTuple):
 
 
 class StagedPart:
-    """Sends the frames of one task to the hub.
-
-    Args:
-        connection: To the hub.
-        transaction: Name of what is committed together.
-        attempt: Of the task, unique within the transaction.
-    """
+    """Sends the frames of one task to the hub."""
 
     def __init__(self, connection: Connection, transaction: str, attempt: int) -> None:
         self._connection = connection
@@ -262,11 +234,7 @@ class StagedPart:
         self.messages = 0
 
     def add(self, frames: Iterable[tuple[bytes, int]]) -> None:
-        """Send whole frames, each with the number of its messages.
-
-        Raises:
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Send whole frames, each with the number of its messages."""
         for some, messages in frames:
             if self._size_bytes + len(some) > PIECE_BYTES:
                 self._send_piece()
@@ -275,11 +243,7 @@ class StagedPart:
             self.messages += messages
 
     def finish(self) -> None:
-        """Send the rest, and wait until everything is staged.
-
-        Raises:
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Send the rest, and wait until everything is staged."""
         self._send_piece()
         while self._sent:
             self._confirm_oldest()
@@ -311,11 +275,7 @@ class StagedPart:
         self.numbers.append(sent.number)
 
     def _is_staged(self, sent: _Sent, retries: Retries) -> bool:
-        """Wait for an answer; False if the piece must be sent again.
-
-        Raises:
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Wait for an answer; False if the piece must be sent again."""
         try:
             if sent.answer is not None:
                 sent.answer.result(self._connection.access.timeout_s)
@@ -328,11 +288,7 @@ class StagedPart:
 
 
 def _check_size(client: BlockingClient, piece: bytes) -> None:
-    """Check that the hub takes frames of this size, for it would end the connection.
-
-    Raises:
-        RejectedError: It does not.
-    """
+    """Check that the hub takes frames of this size, for it would end the connection."""
     limit = client.hub.frame - _AROUND_BYTES if client.hub is not None else PIECE_BYTES
     if len(piece) > limit:
         text = (
@@ -351,16 +307,7 @@ class BadRowError(HubError):
 
 
 def checked_columns(schema: StructType, topic: str | None, encode: Encode | None) -> Encode:
-    """Return how the values of a DataFrame are encoded: BINARY as raw msgpack or json, STRING as json or text.
-
-    Args:
-        schema: Of the DataFrame.
-        topic: Option `topic`.
-        encode: Option `encode`.
-
-    Raises:
-        ColumnError: A column is missing, of a wrong type, or has no meaning.
-    """
+    """Return how the values of a DataFrame are encoded: BINARY as raw msgpack or json, STRING as json or text."""
     types = {column.name: column.dataType for column in schema.fields}
     for name in types:
         if name not in {"topic", "value", *_IGNORED}:
@@ -390,16 +337,7 @@ def _shown(kind: DataType) -> str:
 
 
 def frames_of(batch: pa.RecordBatch, topic: str | None, encode: Encode) -> list[tuple[bytes, int]]:
-    """Return whole frames of up to 256 KiB, back to back, each list item with the number of its messages.
-
-    Args:
-        batch: The rows.
-        topic: Of all messages; None takes it from the column.
-        encode: How values are encoded.
-
-    Raises:
-        BadRowError: A row has no topic, or a value of another form.
-    """
+    """Return whole frames of up to 256 KiB, back to back, each list item with the number of its messages."""
     if not batch.num_rows:
         return []
     if topic is not None:

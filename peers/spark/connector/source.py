@@ -49,12 +49,7 @@ _log = logging.getLogger("peers.spark")
 
 
 def sampled_schema(options: SourceOptions) -> StructType:
-    """Return the columns of a query with `decode=schema` that names none: the fields of the newest records.
-
-    Raises:
-        ColumnError: No message has fields.
-        PeerError: The hub refuses, or cannot be reached.
-    """
+    """Return the columns of a query with `decode=schema` that names none: the fields of the newest records."""
     connection = Connection(options.access)
     state = connection.state()
     seen = Inference()
@@ -71,28 +66,13 @@ def sampled_schema(options: SourceOptions) -> StructType:
 
 
 def resolve_start(position: Position, state: JournalState, connection: Connection, *, lossy: bool) -> int:
-    """Return the first offset to read.
-
-    Args:
-        position: What was asked for.
-        state: Of the journal.
-        connection: To the hub.
-        lossy: Whether to begin behind deleted records.
-
-    Raises:
-        DataLostError: It was deleted.
-        OptionError: It is behind the end of the journal.
-    """
+    """Return the first offset to read."""
     offset = _offset("startingOffsets", position, state, connection)
     return beyond_loss(offset, state.first, lossy=lossy) if offset < state.first else offset
 
 
 def resolve_end(position: Position, state: JournalState, connection: Connection) -> int:
-    """Return the offset behind the last one to read.
-
-    Raises:
-        OptionError: It is behind the end of the journal.
-    """
+    """Return the offset behind the last one to read."""
     return _offset("endingOffsets", position, state, connection)
 
 
@@ -162,13 +142,7 @@ class BatchReader(DataSourceReader):
 
     @shortened
     def partitions(self) -> list[InputPartition]:
-        """Return the shares of the tasks.
-
-        Raises:
-            OptionError: Start and end make no sense.
-            DataLostError: The start was deleted.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Return the shares of the tasks."""
         options = self._options
         connection = Connection(options.access)
         state = connection.state()
@@ -203,13 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @shortened
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where a query begins that has no checkpoint.
-
-        Raises:
-            OptionError: It is behind the end of the journal.
-            DataLostError: It was deleted.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Return where a query begins that has no checkpoint."""
         state = self._state()
         position = self._options.starting or LATEST
         return _spark_offset(resolve_start(position, state, self._connection, lossy=self._lossy), state)
@@ -220,21 +188,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @shortened
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Fix the end of the query.
-
-        Raises:
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Fix the end of the query."""
         self._target = self._state().head
 
     @shortened
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-        """Return where the next micro-batch ends.
-
-        Raises:
-            JournalReplacedError, DataLostError: It cannot begin at `start`.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Return where the next micro-batch ends."""
         state, offset = self._at(start)
         self._report(offset)
         if self._reports is not None and self._target is not None and offset >= self._target:
@@ -253,12 +212,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @shortened
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the shares of the tasks of a micro-batch.
-
-        Raises:
-            JournalReplacedError, DataLostError: It cannot begin there.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Return the shares of the tasks of a micro-batch."""
         state, first = self._at(start)
         last = self._held(end, state)
         if last < end["offset"] and not self._lossy:
@@ -296,12 +250,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return state
 
     def _at(self, start: dict[str, Any]) -> tuple[JournalState, int]:
-        """Return the state of the journal, and where the query continues after an offset of Spark's.
-
-        Raises:
-            JournalReplacedError, DataLostError: It cannot.
-            PeerError: The hub refuses, or cannot be reached.
-        """
+        """Return the state of the journal, and where the query continues after an offset of Spark's."""
         state = self._state(bytes.fromhex(start["journal"]))
         offset = self._held(start, state)
         if offset > state.head:

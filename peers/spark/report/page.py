@@ -119,13 +119,7 @@ def _drawing(findings: Findings, rates: Iterable[Rate], names: Sequence[str]) ->
 
 
 def step_line(counts: dict[int, int], steps: int, width_s: float) -> list[tuple[float, float]]:
-    """Return a line of steps, 0 where nothing came; equal neighbours are one step.
-
-    Args:
-        counts: Messages by the number of the step.
-        steps: How many there are.
-        width_s: Of each.
-    """
+    """Return a line of steps, 0 where nothing came; equal neighbours are one step."""
     line: list[tuple[float, float]] = []
     for step in range(steps):
         height = counts.get(step, 0) / width_s

@@ -187,7 +187,6 @@ def test_a_tier_that_is_away(sound: Path, command: str) -> None:
 
 
 def test_verify(journal: Path) -> None:
-    """What was not copied, and what is damaged by now; the rest is sound."""
     (head, *rows) = cells(run("tier", "verify", journal.parent / "tier", code=3).split("\n\n")[0])
     assert head[0] == "journal"
     ((_, offsets, count, cause),) = rows

@@ -17,7 +17,6 @@ __all__ = ["place", "pytest_asyncio_loop_factories", "uncaught"]
 
 @pytest.fixture(params=["folder", "bucket"])
 def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """An empty place."""
     if request.param == "folder":
         (tmp_path / "tier").mkdir()
         yield place_at(str(tmp_path / "tier"))

@@ -17,7 +17,6 @@ JOURNAL = bytes(range(16))
 
 
 def blocks(count: int, first: int = 0, *, topics: int = 3, padding: int = 0, each: int = 32) -> list[Block]:
-    """Dense blocks of numbered records, a second apart."""
     made: list[Block] = []
     for begin in range(first, first + count, each):
         numbers = range(begin, min(begin + each, first + count))
@@ -52,7 +51,6 @@ def copied(place: Place, journal_id: bytes) -> list[Record]:
 
 
 def id_of(path: Path) -> bytes:
-    """The id of a journal."""
     view = View(str(path))
     try:
         return view.id

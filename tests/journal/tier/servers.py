@@ -16,8 +16,6 @@ _numbers = count()
 
 
 class Bucket:
-    """An empty bucket of a server that can be stopped."""
-
     def __init__(self) -> None:
         from moto.server import ThreadedMotoServer
         from pyarrow.fs import S3FileSystem
@@ -35,7 +33,6 @@ class Bucket:
 
 @contextmanager
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
-    """Serve one for as long as the block lasts."""
     pytest.importorskip("moto", reason="part of the extra `test`")
     pytest.importorskip("flask", reason="part of the extra `test`")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):

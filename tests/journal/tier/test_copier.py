@@ -32,27 +32,23 @@ FOR_EVER = TierRetention(0, 0)
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A journal of 95 sealed records, 10 to 40 in a segment, and 5 more."""
     return journal(tmp_path / "journal", 40, 30, 25)
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Place:
-    """An empty tier in a folder."""
     (tmp_path / "tier").mkdir()
     return place_at(str(tmp_path / "tier"))
 
 
 @contextmanager
 def small_files(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A file for each block."""
     with monkeypatch.context() as patch:
         patch.setattr(parquet, "FILE_BYTES", 1)
         yield
 
 
 def copy(path: Path, place: Place, retention: TierRetention = FOR_EVER, now_us: int = AT_US) -> Progress:
-    """Copy all that there is."""
     copier = Copier(str(path), place, retention)
     try:
         while copier.step(now_us):
@@ -65,7 +61,6 @@ def copy(path: Path, place: Place, retention: TierRetention = FOR_EVER, now_us: 
 
 
 def test_what_is_sealed_is_copied(path: Path, place: Place) -> None:
-    """Byte for byte, and nothing of the newest segment; again, nothing is done."""
     progress = copy(path, place)
     assert (progress.first, progress.next, progress.missed) == (0, 95, 0)
     assert progress.files == 1
@@ -74,7 +69,6 @@ def test_what_is_sealed_is_copied(path: Path, place: Place) -> None:
 
 
 def test_it_goes_on_where_it_was(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each record stands there once, in files of bounded length."""
     copy(path, folder)
     store = opened(path, segment_bytes=1)
     fill(store, 20, 20)
@@ -85,12 +79,11 @@ def test_it_goes_on_where_it_was(path: Path, folder: Place, monkeypatch: pytest.
 
 
 def test_a_journal_without_sealed_segments(tmp_path: Path, folder: Place) -> None:
-    """There is nothing to copy."""
     assert copy(journal(tmp_path / "journal"), folder) == Progress(0, 0, 0, 0, 0)
 
 
 class Killed(BaseException):
-    """The process has ended."""
+    pass
 
 
 class Killing:
@@ -150,7 +143,6 @@ def test_killed_at_each_point(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_one_process_copies(path: Path, folder: Place) -> None:
-    """A second one is refused, for as long as the first has it."""
     first = Copier(str(path), folder, FOR_EVER)
     with pytest.raises(JournalUnavailableError, match="another process"):
         Copier(str(path), folder, FOR_EVER)
@@ -159,7 +151,6 @@ def test_one_process_copies(path: Path, folder: Place) -> None:
 
 
 def test_a_tier_that_is_away(path: Path, tmp_path: Path) -> None:
-    """It is an error; once it is there, copying goes on."""
     copier = Copier(str(path), place_at(str(tmp_path / "tier")), FOR_EVER)
     with pytest.raises(TierUnavailableError, match="no such folder"):
         copier.step(AT_US)
@@ -170,15 +161,12 @@ def test_a_tier_that_is_away(path: Path, tmp_path: Path) -> None:
 
 
 class Full:
-    """A place without room."""
-
     def __init__(self, place: Place) -> None:
         self.address = place.address
         self._place = place
         self.is_full = True
 
     def write(self, name: str, data: bytes) -> None:
-        """Fail while it is full."""
         if self.is_full:
             raise TierUnavailableError(f"{name}: No space left on device")
         self._place.write(name, data)
@@ -188,7 +176,6 @@ class Full:
 
 
 def test_a_full_tier(path: Path, folder: Place) -> None:
-    """Nothing counts as copied; when there is room again, all is."""
     full = Full(folder)
     copier = Copier(str(path), full, FOR_EVER)  # type: ignore[arg-type]
     for _ in range(3):
@@ -202,17 +189,13 @@ def test_a_full_tier(path: Path, folder: Place) -> None:
 
 
 class Flipping(Full):
-    """A place that stores something else than it is given."""
-
     def write(self, name: str, data: bytes) -> None:
-        """Turn a bit."""
         hurt = bytearray(data)
         hurt[len(hurt) // 2] ^= self.is_full
         self._place.write(name, bytes(hurt))
 
 
 def test_what_is_stored_wrong_does_not_count(path: Path, folder: Place) -> None:
-    """Reading back shows it; then it is copied again."""
     flipping = Flipping(folder)
     copier = Copier(str(path), flipping, FOR_EVER)  # type: ignore[arg-type]
     with pytest.raises(JournalCorruptError, match="reads as something else"):
@@ -225,7 +208,6 @@ def test_what_is_stored_wrong_does_not_count(path: Path, folder: Place) -> None:
 
 
 def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it has is copied, what it lacks is a hole."""
     path = tmp_path / "journal"
     path.mkdir()
     sparse = select(bytes(Block.parse(pack([(AT_US, numbered(range(40)))], 0)[0]).data), 0, 40, b"\1\0\1")
@@ -248,7 +230,6 @@ def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.Monke
 
 
 def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
-    """What can be read is copied; the manifest says what could not."""
     hurt_block(path, 50)
     copy(path, folder)
     held = TierFiles(folder, id_of(path))
@@ -262,7 +243,6 @@ def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
 
 
 def test_what_was_deleted_before_it_was_copied(path: Path, folder: Place) -> None:
-    """The rest is copied; how much is missing is told."""
     copy(path, folder)
     store = opened(path, segment_bytes=1)
     fill(store, 20, 20, 20)
@@ -276,7 +256,6 @@ def test_what_was_deleted_before_it_was_copied(path: Path, folder: Place) -> Non
 
 
 def test_an_older_copy_of_the_journal(path: Path, folder: Place, tmp_path: Path) -> None:
-    """It would record other messages under the same offsets: nothing is copied."""
     older = shutil.copytree(path, tmp_path / "older")
     store = opened(path, segment_bytes=1)
     fill(store, 20, 20)
@@ -299,14 +278,12 @@ def test_another_file_system_is_mounted(path: Path, folder: Place, tmp_path: Pat
 
 
 def test_a_damaged_note(path: Path, folder: Place) -> None:
-    """Nothing is copied until people have looked."""
     (path / TIER_FILE).write_text("x")
     with pytest.raises(JournalCorruptError, match="delete it if"):
         copy(path, folder)
 
 
 def test_retention_by_size(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest files go, the newest stays; the tier knows where it begins."""
     with small_files(monkeypatch):
         progress = copy(path, place, TierRetention(1, 0))
     assert (progress.first, progress.next, progress.files, progress.missed) == (70, 95, 1, 0)
@@ -314,7 +291,6 @@ def test_retention_by_size(path: Path, place: Place, monkeypatch: pytest.MonkeyP
 
 
 def test_retention_by_age(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same of what is too old."""
     with small_files(monkeypatch):
         assert copy(path, folder, TierRetention(0, 30_000_000), AT_US + 60_000_000).first == 40
 
@@ -352,7 +328,6 @@ def test_a_damaged_file_that_no_manifest_names_stays(
 
 
 def test_a_manifest_of_a_later_version_is_left_alone(path: Path, folder: Place) -> None:
-    """Nothing is copied, and nothing is written over."""
     copy(path, folder)
     name = f"{id_of(path).hex()}/manifest.json"
     later = folder.read(name).replace(b"hub tier 1", b"hub tier 2")

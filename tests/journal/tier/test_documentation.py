@@ -37,7 +37,6 @@ def test_pandas_reads_it(tmp_path: Path) -> None:
 
 
 def test_what_stands_there(tmp_path: Path) -> None:
-    """Names are as they are drawn."""
     path, tier = tmp_path / "journal", tmp_path / "tier"
     tier.mkdir()
     store = opened(path, segment_bytes=1)

@@ -38,8 +38,6 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Kept:
-    """A journal whose older segments are in its tier alone."""
-
     def __init__(self, folder: Path, tier: str) -> None:
         self.path = folder / "journal"
         self.tier = tier
@@ -52,14 +50,12 @@ class Kept:
         self.delete(100)
 
     def copy(self, retention: TierRetention = FOR_EVER) -> None:
-        """Copy all that is sealed."""
         copier = Copier(str(self.path), place_at(self.tier), retention)
         while copier.step(AT_US):
             pass
         copier.close()
 
     def delete(self, before: int) -> None:
-        """Delete all segments here that end before an offset."""
         files = segments(self.path)
         for file, following in pairwise(files):
             if int(following.stem) <= before:
@@ -67,20 +63,17 @@ class Kept:
 
     @property
     def here(self) -> int:
-        """The oldest offset here."""
         return int(segments(self.path)[0].stem)
 
 
 @pytest.fixture
 def kept(tmp_path: Path) -> Kept:
-    """One in folders."""
     (tmp_path / "tier").mkdir()
     return Kept(tmp_path, str(tmp_path / "tier"))
 
 
 @pytest.fixture
 def history(kept: Kept) -> Iterator[History]:
-    """It, open."""
     history = History(str(kept.path), kept.tier)
     yield history
     history.close()
@@ -94,7 +87,6 @@ def read(
     prefixes: tuple[str, ...] = ("",),
     **wanted: Any,
 ) -> list[Record]:
-    """Read piece by piece, as a client does."""
     found: list[Record] = []
     while True:
         piece = history.fetch(start, end, prefixes, limit, **wanted)
@@ -115,7 +107,6 @@ def test_there_is_something_to_test(kept: Kept) -> None:
 
 
 def test_all_of_it(place: Place, tmp_path: Path) -> None:
-    """From the first record to the last, in a folder and in a bucket."""
     kept = Kept(tmp_path, place.address)
     history = History(str(kept.path), place.address)
     assert read(history) == kept.records
@@ -152,7 +143,6 @@ def test_any_part_of_it(  # noqa: PLR0917 -- given by hypothesis
 
 
 def test_answers_are_bounded(kept: Kept, history: History) -> None:
-    """As those of what is here are; one record is never cut."""
     for start in range(kept.here):
         piece = history.fetch(start, None, ("",), 200)
         assert len(b"".join(piece.blocks)) <= (LARGE_FACTOR + 1) * 200 + 200
@@ -164,13 +154,11 @@ def test_answers_are_bounded(kept: Kept, history: History) -> None:
 def test_one_answer_does_not_take_long(
     kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch, limit: str, prefixes: tuple[str, ...]
 ) -> None:
-    """It ends behind so many stripes or files, and the next one goes on there."""
     monkeypatch.setattr(tier_view, limit, 1)
     assert read(history, prefixes=prefixes) == [one for one in kept.records if one.topic.startswith(prefixes)]
 
 
 def test_stripes_are_kept(kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next piece does not decode anew; what is kept is bounded."""
     decoded = []
     original = tier_view.blocks_of
 
@@ -191,7 +179,6 @@ def test_stripes_are_kept(kept: Kept, history: History, monkeypatch: pytest.Monk
 
 
 def test_times(kept: Kept, history: History) -> None:
-    """The first record that is not older, wherever it is."""
     for at_s in range(-1, 152):
         time_us = AT_US + at_s * SECOND_US
         expected = next((record.offset for record in kept.records if record.time_us >= time_us), len(kept.records))
@@ -199,14 +186,12 @@ def test_times(kept: Kept, history: History) -> None:
 
 
 def test_behind_the_end(history: History, kept: Kept) -> None:
-    """It is told, with the oldest offset."""
     with pytest.raises(GoneError, match="behind the end") as caught:
         history.fetch(len(kept.records) + 1, None, ("",), LOTS)
     assert caught.value.first == kept.here
 
 
 def test_without_a_tier(kept: Kept) -> None:
-    """What was deleted is gone."""
     history = History(str(kept.path))
     with pytest.raises(GoneError) as caught:
         history.fetch(0, None, ("",), LOTS)
@@ -280,7 +265,6 @@ def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
 
 
 def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
-    """How far it reaches is known from before."""
     now_s = [0.0]
     history = History(str(kept.path), kept.tier)
     history._tier = tier_view.TierView(place_at(kept.tier), id_of(kept.path), lambda: now_s[0])
@@ -293,7 +277,6 @@ def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
 
 
 def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
-    """Damage a file of the tier; return the range that it holds."""
     held = TierFiles(place_at(kept.tier), id_of(kept.path))
     held.refresh()
     entry = list(held.entries())[number]

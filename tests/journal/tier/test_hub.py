@@ -28,7 +28,6 @@ KIB = 1024
 
 @asynccontextmanager
 async def ticking(path: Path, tier: str, **journal: object) -> AsyncIterator[RecordingHub]:
-    """A hub with a small journal whose clock runs."""
     hub = RecordingHub(path, tier=tier, keep_bytes=64 * KIB, compression="none", **journal)
     await hub.start("tcp://127.0.0.1:0")
 
@@ -48,7 +47,6 @@ async def ticking(path: Path, tier: str, **journal: object) -> AsyncIterator[Rec
 
 
 def tier_of(hub: RecordingHub) -> TierStatistics:
-    """How far the tier is."""
     assert hub.journal is not None
     statistics = hub.journal.statistics()
     assert statistics is not None
@@ -66,7 +64,6 @@ async def publish(hub: RecordingHub, first: int, count: int) -> None:
 
 
 def first_here(path: Path) -> int:
-    """The oldest offset in the folder."""
     return int(segments(path)[0].stem)
 
 
@@ -125,7 +122,6 @@ async def test_a_tier_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tier", ["gs://bucket/x", "s3://key:secret@bucket"])
 async def test_a_tier_that_cannot_be(tmp_path: Path, tier: str) -> None:
-    """The hub does not start, and says why."""
     settings = JournalSettings(path=str(tmp_path / "journal"), tier=tier)
     turn = Turn()
     with pytest.raises(JournalUnavailableError, match=r"a folder or s3|keys do not belong"):

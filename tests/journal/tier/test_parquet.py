@@ -28,13 +28,11 @@ EVERYTHING = Wanted([""])
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stripes of 64 records, groups of 8."""
     monkeypatch.setattr(parquet, "STRIPE_RECORDS", 64)
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 8)
 
 
 def made(count: int = 150, first: int = 0, **wanted: Any) -> tuple[memoryview, Entry]:
-    """A file."""
     maker = FileMaker(JOURNAL, first)
     for block in blocks(count, first, **wanted):
         maker.add(block)
@@ -42,12 +40,10 @@ def made(count: int = 150, first: int = 0, **wanted: Any) -> tuple[memoryview, E
 
 
 def opened(data: bytes | memoryview, entry: Entry, journal: bytes = JOURNAL) -> Opened:
-    """Open one."""
     return Opened(pa.BufferReader(data), entry, journal)
 
 
 def test_what_is_known_of_a_file() -> None:
-    """Offsets, times, topics with their counts, lengths and checksums."""
     data, entry = made(100, 50)
     assert (entry.first, entry.next, entry.records) == (50, 150, 100)
     assert (entry.earliest_us, entry.latest_us) == (AT_US + 50_000_000, AT_US + 149_000_000)
@@ -59,7 +55,6 @@ def test_what_is_known_of_a_file() -> None:
 
 
 def holed() -> tuple[bytes, Entry]:
-    """A file that lacks something, also at its end."""
     maker = FileMaker(JOURNAL, 0)
     for block in blocks(40):
         maker.add(block)
@@ -100,7 +95,6 @@ def test_no_entry_for_what_is_not_as_it_was() -> None:
 
 
 def test_stripes_and_groups_come_back() -> None:
-    """All groups of all stripes are all records."""
     data, entry = made()
     file = opened(data, entry)
     file.check()
@@ -136,7 +130,6 @@ def test_who_reads_a_file_that_is_near_starts_no_threads(tmp_path: Path) -> None
 
 
 def test_only_groups_that_may_hold_a_topic_are_read() -> None:
-    """Statistics of the groups say so."""
     data, entry = made(60, topics=4)
     file = opened(data, entry)
     groups = file.groups(0, Wanted(["/t/2"]))
@@ -147,7 +140,6 @@ def test_only_groups_that_may_hold_a_topic_are_read() -> None:
 
 
 def test_some_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No more of the file is read than they are, and they are compared like all."""
     data, entry = made(60, padding=1_000)
     file = opened(data, entry)
     groups = file.groups(0, EVERYTHING)
@@ -160,7 +152,6 @@ def test_some_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_topics_too_long_for_statistics() -> None:
-    """A group that does not say its topics may hold any."""
     (block,) = [Block.parse(one) for one in pack([(AT_US, frames("/long/" + "x" * 5_000, 1))], 0)]
     maker = FileMaker(JOURNAL, 0)
     maker.add(block)
@@ -169,7 +160,6 @@ def test_topics_too_long_for_statistics() -> None:
 
 
 def test_any_tool_reads_it() -> None:
-    """It is plain Parquet, with time in UTC."""
     data, _ = made(20)
     columns, wanted = ["offset", "topic", "timestamp"], [("topic", "=", "/t/1")]
     found = pq.read_table(pa.BufferReader(data), columns=columns, filters=wanted)
@@ -178,7 +168,6 @@ def test_any_tool_reads_it() -> None:
 
 
 def test_holes() -> None:
-    """What cannot be read is left out, and said; it ends a stripe."""
     maker = FileMaker(JOURNAL, 10)
     maker.pass_over(12, "lost")
     for block in blocks(5, 12):
@@ -193,7 +182,6 @@ def test_holes() -> None:
 
 
 def test_a_file_of_holes_alone() -> None:
-    """It has no record and no stripe."""
     maker = FileMaker(JOURNAL, 0)
     maker.pass_over(5, "lost")
     data, entry = maker.finish()
@@ -203,14 +191,12 @@ def test_a_file_of_holes_alone() -> None:
 
 
 def test_a_block_that_does_not_follow() -> None:
-    """It is refused."""
     maker = FileMaker(JOURNAL, 0)
     with pytest.raises(ValueError, match="should follow"):
         maker.add(blocks(5, 3)[0])
 
 
 def test_a_file_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once it has so many bytes of values."""
     monkeypatch.setattr(parquet, "FILE_BYTES", 500)
     maker = FileMaker(JOURNAL, 0)
     assert not maker.is_full
@@ -219,7 +205,6 @@ def test_a_file_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_flipped_bits_are_noticed() -> None:
-    """Wherever they are, what is read is what was written, or an error."""
     data, entry = made(100)
     expected = [record for block in blocks(100) for record in block.records()]
     noticed = 0
@@ -240,14 +225,12 @@ def test_flipped_bits_are_noticed() -> None:
 
 
 def test_a_file_of_another_length() -> None:
-    """It is not opened."""
     data, entry = made(20)
     with pytest.raises(JournalCorruptError, match="bytes, and should have"):
         opened(bytes(data)[:-1], entry)
 
 
 def test_a_file_of_another_journal() -> None:
-    """It is not opened."""
     data, entry = made(20)
     with pytest.raises(JournalCorruptError, match="is of the journal"):
         opened(data, entry, bytes(16))

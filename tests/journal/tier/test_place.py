@@ -45,7 +45,6 @@ def test_files_come_and_go(place: Place) -> None:
 
 
 def test_a_file_that_is_not_there(place: Place) -> None:
-    """It is told apart from a place that cannot be read."""
     place.write("a/one", b"1")
     with pytest.raises(AbsentError):
         place.read("a/two")
@@ -54,7 +53,6 @@ def test_a_file_that_is_not_there(place: Place) -> None:
 
 
 def test_a_large_file(place: Place) -> None:
-    """More than a server takes in one part."""
     data = os.urandom(12_000_000)
     place.write("a/large", data)
     assert place.read("a/large") == data
@@ -70,7 +68,6 @@ def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the file nor a part of it."""
     place = place_at(str(tmp_path))
     place.write("a/one", b"1")
 
@@ -85,7 +82,6 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told in one line."""
     with bucket(monkeypatch) as served:
         place = place_at(served.address, HASTY)
     with pytest.raises(TierUnavailableError) as caught:
@@ -94,7 +90,6 @@ def test_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is given up after a while."""
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
     with socket.create_server(("127.0.0.1", 0)) as silent:
@@ -105,7 +100,6 @@ def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_bucket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is not made, and told."""
     with bucket(monkeypatch) as served:
         place = place_at(served.address.replace(served.name, "other"))
         with pytest.raises(TierUnavailableError, match="other"):
@@ -116,7 +110,6 @@ def test_a_bucket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     "address", ["/mnt/x", "x", "s3://bucket", "s3://bucket/a?region=eu", "s3://b?endpoint=http://h:1"]
 )
 def test_addresses(address: str) -> None:
-    """A folder or a bucket."""
     check_address(address)
 
 
@@ -131,7 +124,6 @@ def test_addresses(address: str) -> None:
     ],
 )
 def test_addresses_that_are_none(address: str, text: str) -> None:
-    """The text says what is wrong; a key in it is not repeated."""
     with pytest.raises(UsageError, match=text) as caught:
         check_address(address)
     assert "secret" not in str(caught.value)
@@ -139,7 +131,6 @@ def test_addresses_that_are_none(address: str, text: str) -> None:
 
 @pytest.mark.parametrize(("module", "package"), [("pyarrow.parquet", "pyarrow"), ("numpy", "numpy")])
 def test_what_a_tier_needs_is_missing(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
-    """One line says what to install."""
     check_installed()
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(UsageError, match=rf"a tier needs {package}, .* pip install '\.\[tier\]'"):

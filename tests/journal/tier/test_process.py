@@ -22,7 +22,6 @@ from tests.journal.tier.made import copied, fill_untidily, id_of, journal
 
 @pytest.fixture
 def order(tmp_path: Path) -> Order:
-    """To copy a journal with 95 sealed records to a folder that is there."""
     (tmp_path / "tier").mkdir()
     return Order(str(journal(tmp_path / "journal", 40, 30, 25)), str(tmp_path / "tier"))
 
@@ -35,7 +34,6 @@ class Pauses:
         self._due = list(due)
 
     def __call__(self, _: socket.socket, wait_s: float) -> bool:
-        """Let so much time pass."""
         self.waited.append(wait_s)
         if not self._due:
             return True
@@ -46,7 +44,6 @@ class Pauses:
 
 
 def told(order: Order, *due: object) -> tuple[list[Told], list[float]]:
-    """What is told, and how long it waits in between."""
     ours, theirs = socket.socketpair()
     pauses = Pauses(*due)
     with ours, theirs:
@@ -57,7 +54,6 @@ def told(order: Order, *due: object) -> tuple[list[Told], list[float]]:
 
 
 def test_it_tells_how_far_it_is(order: Order) -> None:
-    """Only when that changes; it looks for more at once while there was some."""
     lines, waited = told(order, 1, 2, 3)
     assert waited == [0, 0, 1, 1]
     (line,) = lines
@@ -94,7 +90,6 @@ def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_journal_that_comes_later(tmp_path: Path) -> None:
-    """It is an error like any other."""
     (tmp_path / "tier").mkdir()
     made = tmp_path / "journal"
     lines, _ = told(Order(str(made), str(tmp_path / "tier")), None, lambda: journal(made, 10, 10), None)
@@ -103,7 +98,6 @@ def test_a_journal_that_comes_later(tmp_path: Path) -> None:
 
 
 def test_it_ends_with_its_socket(order: Order) -> None:
-    """As a program, too; what was told before is whole."""
     ours, theirs = socket.socketpair()
     text = msgspec.json.encode(order).decode()
     command = [sys.executable, "-m", "peers.journal.tier.copier", text, str(theirs.fileno())]
@@ -117,7 +111,6 @@ def test_it_ends_with_its_socket(order: Order) -> None:
 
 
 def test_it_may_be_killed_at_any_time(order: Order) -> None:
-    """Whoever comes next goes on: each record once, byte for byte."""
     path = Path(order.path)
     chance = random.Random(14)  # noqa: S311
     code = "import sys; from peers.journal.tier import copier, parquet; parquet.FILE_BYTES = 100; copier.main()"

@@ -21,7 +21,6 @@ ROW = st.tuples(st.integers(-(2**60), 2**60), TOPICS, st.integers(0, 3), st.bina
 
 
 def block_of(first: int, rows: Sequence[tuple[int, str, int, bytes]]) -> Block:
-    """A dense block."""
     times, topics, encodings, values = zip(*rows, strict=True)
     names = list(dict.fromkeys(topics))
     columns = Records(
@@ -36,7 +35,6 @@ def block_of(first: int, rows: Sequence[tuple[int, str, int, bytes]]) -> Block:
 
 
 def records(given_blocks: Sequence[Block | bytes]) -> list[Record]:
-    """What blocks hold."""
     parsed = [one if isinstance(one, Block) else Block.parse(one) for one in given_blocks]
     return [record for block in parsed for record in block.records()]
 
@@ -44,7 +42,6 @@ def records(given_blocks: Sequence[Block | bytes]) -> list[Record]:
 @settings(max_examples=200, deadline=None)
 @given(first=st.integers(0, 2**61), parts=st.lists(st.lists(ROW, min_size=1, max_size=40), min_size=1, max_size=4))
 def test_records_come_back_byte_for_byte(first: int, parts: list[list[tuple[int, str, int, bytes]]]) -> None:
-    """Whatever they hold, and however they were cut into blocks."""
     made, position = [], first
     for rows in parts:
         made.append(block_of(position, rows))
@@ -55,20 +52,17 @@ def test_records_come_back_byte_for_byte(first: int, parts: list[list[tuple[int,
 
 
 def test_columns_are_those_of_spark() -> None:
-    """The same names and types, and the encoding behind them."""
     types = {"offset": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "topic": pa.string(), "value": pa.binary()}
     assert {field.name: field.type for field in SCHEMA} == types | {"encoding": pa.int8()}
 
 
 def test_rows_are_sorted_by_topic_then_offset() -> None:
-    """So that who wants one topic finds it in one place."""
     table = Stripe(blocks(100, topics=7)).table
     rows = list(zip(table["topic"].to_pylist(), table["offset"].to_pylist(), strict=True))
     assert rows == sorted(rows)
 
 
 def test_groups_end_where_the_topic_changes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as they are long enough; one topic is in one of them."""
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 10)
     groups = Stripe(blocks(100, topics=20)).groups()
     topics = [set(group["topic"].to_pylist()) for group in groups]

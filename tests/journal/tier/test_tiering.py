@@ -22,8 +22,6 @@ pytestmark = pytest.mark.usefixtures("uncaught")
 
 
 class Bench:
-    """A journal with 95 sealed records, its tier, and the time."""
-
     def __init__(self, folder: Path) -> None:
         self.tier = folder / "tier"
         self.copied: list[int] = []
@@ -32,13 +30,11 @@ class Bench:
         self.now_s = asyncio.get_running_loop().time()
 
     def tick(self, later_s: float = 0.0) -> None:
-        """Let time pass."""
         self.now_s += later_s
         self.tiering.tick(self.now_s)
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         copier = self.tiering._copier
         assert copier is not None
         return copier.pid
@@ -46,7 +42,6 @@ class Bench:
 
 @pytest.fixture
 async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
-    """One that is stopped at the end, with no process left."""
     bench = Bench(tmp_path)
     yield bench
     await bench.tiering.stop()
@@ -54,7 +49,6 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_it_tells_what_is_copied(bench: Bench) -> None:
-    """So that it may be deleted here."""
     bench.tier.mkdir()
     bench.tick()
     bench.tick()
@@ -65,7 +59,6 @@ async def test_it_tells_what_is_copied(bench: Bench) -> None:
 
 
 async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
-    """However often it is tried in between; all of it is counted."""
     with capture_logs() as lines:
         bench.tick()
         await eventually(lambda: bench.tiering.statistics().failures_total >= 2)
@@ -78,7 +71,6 @@ async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
 
 
 async def test_a_process_that_dies_is_replaced(bench: Bench) -> None:
-    """Not at once, and later each time; what it counted stays."""
     bench.tier.mkdir()
     bench.tick()
     await eventually(lambda: bench.copied == [95])
@@ -95,8 +87,6 @@ async def test_a_process_that_dies_is_replaced(bench: Bench) -> None:
 
 
 async def test_a_process_that_cannot_be_started(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is trouble like any other, and tried again."""
-
     def fail(*_: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -112,7 +102,6 @@ async def test_a_process_that_cannot_be_started(bench: Bench, monkeypatch: pytes
 
 
 async def test_nothing_is_started_behind_the_end(tmp_path: Path) -> None:
-    """A tick that comes late does nothing."""
     bench = Bench(tmp_path)
     await bench.tiering.stop()
     bench.tick(3600.0)
@@ -120,7 +109,6 @@ async def test_nothing_is_started_behind_the_end(tmp_path: Path) -> None:
 
 
 async def test_a_hub_that_stops_at_once(tmp_path: Path) -> None:
-    """The process has hardly begun, and is ended all the same."""
     bench = Bench(tmp_path)
     bench.tick()
     pid = bench.pid

@@ -163,7 +163,6 @@ def test_without_exchange_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_exchange(tmp_path: Path) -> None:
-    """Two folders have each other's names at once, where the system can do that."""
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()

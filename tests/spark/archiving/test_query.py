@@ -55,7 +55,6 @@ class Runs:
         monkeypatch.setattr(archive, "_start", lambda *_: Query(next(self.left)))
 
     def run(self, errors: list[str], every_s: float | None = None) -> list[str]:
-        """Return what was told; an empty text stands for a query that ends in order."""
         self.left = iter(errors)
         job = Job(cast("Any", None), cast("Any", self.progress))
         run_query(

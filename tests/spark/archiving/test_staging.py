@@ -44,7 +44,6 @@ def staged(hub: HubWithJournal, folder: Path, **given: Any) -> Staged:
 
 
 def test_what_is_held_is_bounded(hub: HubWithJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it is written, and each record stands in a file of its table, once."""
     monkeypatch.setattr(module, "CHUNK_BYTES", 50_000)
     monkeypatch.setattr(module, "FLUSHED_BYTES", 200_000)
     done = staged(hub, tmp_path, levels=0, known={"n_0": TypedColumns()}, room=2)

@@ -30,7 +30,6 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
 
 
 def test_defaults() -> None:
-    """All topics, half a million offsets a trigger, no loss, bytes as they are."""
     options = read_source_options(URL, streaming=False)
     assert options.topics == ("",)
     assert options.starting is None
@@ -112,7 +111,6 @@ def test_refusals(options: dict[str, str], said: str) -> None:
 
 
 def test_a_stream_has_no_end() -> None:
-    """Options of a batch are refused; what Spark hands on for itself is not."""
     assert "a stream has no end" in refusal(URL | {"endingTimestamp": "1"}, streaming=True)
     read_source_options(URL | {"checkpointLocation": "/x", "queryName": "q"}, streaming=True)
 

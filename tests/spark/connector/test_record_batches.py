@@ -62,7 +62,6 @@ def test_values_and_times_are_not_copied() -> None:
 
 
 def test_the_schema_is_what_spark_compares_with() -> None:
-    """No dictionaries, no large types, times in UTC; in the order of the query."""
     made = RecordBatches(schema_of("topic STRING, value BINARY, timestamp TIMESTAMP, offset BIGINT"), "raw")
     assert made.batch(block_of(("/a", 1))).schema == pa.schema(
         [
@@ -112,7 +111,6 @@ FIELDS = "topic STRING, number INT, `id.orig_h` STRING, name STRING"
 
 
 def test_fields() -> None:
-    """Of maps; what is missing or does not fit is NULL, and the latter is told."""
     block = block_of(
         ("/a", {"number": 1, "id.orig_h": "10.0.0.1", "more": [1]}),
         ("/a", {"number": "1", "name": 5}),
@@ -155,7 +153,6 @@ def test_extensions_within_messages() -> None:
 
 @pytest.mark.parametrize("kind", ["ARRAY<STRING>", "MAP<STRING, BIGINT>", "STRUCT<a: BIGINT, t: TIMESTAMP>", "DATE"])
 def test_nested_types_are_what_spark_compares_with(kind: str) -> None:
-    """A column of each type has the type of Spark's own schema, empty or not."""
     made = RecordBatches(schema_of(f"x {kind}"), "schema")
     values = [["a"], {"a": 1}, {"a": 1, "t": 5}, "2026-11-21", None]
     batch = made.batch(block_of(*[("/a", {"x": value}) for value in values]))
