@@ -36,29 +36,6 @@ def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
     return found, told
 
 
-def test_only_what_changes_is_told() -> None:
-    origins = ToldOrigins(HERE, as_they_came)
-    hubs = [None, HERE, FAR, FAR, FARTHER, None, HERE]
-    batches = [batch(number, hub, epoch=number) for number, hub in enumerate(hubs)]
-    found, told = read(origins.render(batches[:4]) + origins.render(batches[4:]))
-    assert found == [(number, hub or HERE) for number, hub in enumerate(hubs)]
-    assert told == 3
-
-
-def test_what_is_rendered_as_it_came_is_written_as_it_came() -> None:
-    asked: list[int] = []
-
-    def render(batches: list[Batch]) -> list[bytes]:
-        asked.append(len(batches))
-        return as_they_came(batches)
-
-    origins = ToldOrigins(HERE, render)
-    origins.render([batch(1, None), batch(2, None)])
-    origins.render([batch(1, FAR), batch(2, FAR)])
-    origins.render([batch(1, FAR), batch(2, HERE)])
-    assert asked == [2, 2, 1, 1]
-
-
 def test_what_is_written_elsewhere_counts() -> None:
     origins = ToldOrigins(HERE, as_they_came)
     assert origins.before(batch(1, HERE)) == b""

@@ -111,14 +111,6 @@ async def test_the_newest_stay(hub: Hub) -> None:
     assert found[-HELD:] == list(range(total - HELD, total))
 
 
-async def test_the_oldest_stay(hub: Hub) -> None:
-    client = await stalled(hub, f"overflow=drop-newest&messages={HELD}")
-    handler = hub.handler("stalled")
-    total = await flood(await hub.websocket(), handler, 150)
-    lost = handler.dropped_messages
-    assert await told(client, total) == [*range(total - lost), Event("dropped", {"count": lost})]
-
-
 async def test_disconnect(hub: Hub) -> None:
     client = await stalled(hub, f"overflow=disconnect&messages={HELD}")
     handler = hub.handler("stalled")

@@ -75,17 +75,6 @@ async def test_requests_in_one_read(guarded: Guarded) -> None:
     assert [answer.status for answer in sorted(answers)] == expected
 
 
-async def test_requests_of_a_page(guarded: Guarded) -> None:
-    async with dial(guarded.hub, "hub.v1.json") as socket:
-        await hear(socket)
-        await say(socket, type="hello", name="alice")
-        await hear(socket)
-        for number, topic in enumerate(DENIED, 1):
-            await say(socket, type="request", topic=topic, value=1, request=number)
-            answer = await hear(socket)
-            assert (answer["request"], answer["status"]) == (number, Status.NOT_ALLOWED)
-
-
 async def test_serving(guarded: Guarded) -> None:
     client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
     prefixes = ["", "/", "/zeek", "/zeek/", "/zeek/secret", "/status/", "/status/alice", "/status/bob/", *REFUSED]

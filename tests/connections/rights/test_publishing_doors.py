@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import pytest
 
 from hub.batch import Batch
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode
 from hub.frame import FLAG_TAGGED
 from hub.tags.envelope import Envelope
 from peers.client import connect
-from peers.client.blocking import connect as connect_blocking
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from tests.connections.rights.conftest import Guarded
@@ -59,30 +57,6 @@ async def over_a_unix_socket(guarded: Guarded, user: str) -> None:
     assert guarded.hub.node.shared.messages_total
 
 
-async def by_a_program(guarded: Guarded, user: str) -> None:
-    told: list[RejectedError] = []
-    async with connect(guarded.tcp.location, name=user, on_rejected=told.append) as client:
-        for topic in BRINGABLE:
-            client.publish_nowait(topic, topic)
-        await guarded.until(lambda: client.statistics().rejected_messages >= REFUSED)
-    assert all(error.code == CloseCode.NOT_ALLOWED for error in told)
-
-
-async def by_a_program_over_websocket(guarded: Guarded, user: str) -> None:
-    async with connect(guarded.web.location, name=user) as client:
-        for topic in BRINGABLE:
-            client.publish_nowait(topic, topic)
-
-
-async def by_a_blocking_client(guarded: Guarded, user: str) -> None:
-    def publish() -> None:
-        with connect_blocking(guarded.tcp.location, name=user) as client:
-            for topic in BRINGABLE:
-                client.publish(topic, topic)
-
-    await asyncio.to_thread(publish)
-
-
 async def by_a_page(guarded: Guarded, user: str) -> None:
     await _over_websocket(guarded, user, "hub.v1.json")
 
@@ -126,9 +100,6 @@ async def by_a_program_for_zeek(guarded: Guarded, user: str) -> None:
         at_once,
         labelled,
         over_a_unix_socket,
-        by_a_program,
-        by_a_program_over_websocket,
-        by_a_blocking_client,
         by_a_page,
         in_msgpack,
         by_a_program_for_zeek,

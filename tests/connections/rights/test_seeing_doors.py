@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -14,7 +13,6 @@ from hub.frame import FLAG_TAGGED
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule
 from peers.client import MessageStream, connect
-from peers.client.blocking import connect as connect_blocking
 from peers.wire.control import Notice, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.rules import encode_rules
@@ -68,44 +66,11 @@ async def over_a_unix_socket(guarded: Guarded) -> list[str]:
         return [topic async for topic in _topics(messages)]
 
 
-async def by_a_program(guarded: Guarded) -> list[str]:
-    async with connect(guarded.tcp.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
-        await publish_all(guarded)
-        return [topic async for topic in _topics(messages)]
-
-
-async def by_a_program_over_websocket(guarded: Guarded) -> list[str]:
-    async with connect(guarded.web.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
-        await publish_all(guarded)
-        return [topic async for topic in _topics(messages)]
-
-
 async def _topics(messages: MessageStream) -> AsyncIterator[str]:
     async for message in messages:
         yield message.topic
         if message.topic == LAST:
             return
-
-
-async def by_a_blocking_client(guarded: Guarded) -> list[str]:
-    def read() -> list[str]:
-        topics: list[str] = []
-        with (
-            connect_blocking(guarded.tcp.location, name="alice", narrow=True) as client,
-            client.subscribe("") as messages,
-        ):
-            loop.call_soon_threadsafe(subscribed.set)
-            for message in messages:
-                topics.append(message.topic)
-                if message.topic == LAST:
-                    break
-        return topics
-
-    loop, subscribed = asyncio.get_running_loop(), asyncio.Event()
-    reading = asyncio.ensure_future(asyncio.to_thread(read))
-    await subscribed.wait()
-    await publish_all(guarded)
-    return await reading
 
 
 async def by_a_page(guarded: Guarded) -> list[str]:
@@ -151,9 +116,6 @@ async def by_a_link(guarded: Guarded) -> list[str]:
         by_frames,
         by_a_rule,
         over_a_unix_socket,
-        by_a_program,
-        by_a_program_over_websocket,
-        by_a_blocking_client,
         by_a_page,
         by_a_program_for_zeek,
         by_a_link,

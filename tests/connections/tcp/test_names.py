@@ -20,7 +20,7 @@ from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, decode_names, encode_claim, encode_names, encode_release
 from tests.connections.pretend import Stage
-from tests.hubs.eventually import eventually, settle
+from tests.hubs.eventually import settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient
@@ -172,53 +172,6 @@ async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
     assert (told.kind, told.name, told.code) == ("queued", NAME, CloseCode.NOT_ALLOWED)
     assert told.text.endswith("whose claim was earlier")
     assert await client.ping() == []
-
-
-async def test_peers_know_names(start_hub: StartHub) -> None:
-    here, there = await start_hub(), await start_hub()
-    owner = await here.client()
-    await owner.send(claim(0, "a.a"), claim(0, "a.b", "x"))
-    await owner.ping()
-    there.dial(here)
-    names: Names = there.node.core.names
-    await eventually(lambda: names.register.owner("a.b") is not None)
-    assert names.register.list() == here.node.core.names.register.list()
-    await owner.send(release(0, "a.a"), claim(0, "a.c"))
-    await eventually(lambda: names.register.owner("a.c") is not None)
-    assert names.register.owner("a.a") is None
-    listener = await there.client("$hub/names/gone")
-    await there.stop_dialling()
-    frame = await listener.frame()
-    assert frame.key == b"$hub/names/gone"
-    await eventually(lambda: names.register.list() == [])
-
-
-async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
-    here, there = await start_hub(), await start_hub()
-    owner, client = await here.client(), await there.client()
-    await owner.send(claim(0))
-    there.dial(here)
-    names: Names = there.node.core.names
-    await eventually(lambda: names.register.owner(NAME) is not None)
-    await client.send(Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000).encode())
-    asked = Request.decode(await owner.frame())
-    assert (asked.target, asked.values) == (NAME.encode(), b"\x01")
-    await owner.send(Reply(asked.first, Status.OK, b"\x02").encode())
-    assert Reply.decode(await client.frame()) == Reply(7, Status.OK, b"\x02")
-
-
-async def test_the_first_claim_of_two_hubs_wins(start_hub: StartHub) -> None:
-    here, there = await start_hub(), await start_hub()
-    early, late = await here.client(), await there.client()
-    await early.send(claim(1))
-    assert (await notice(early)).kind == "confirmed"
-    await late.send(claim(1))
-    assert (await notice(late)).kind == "confirmed"
-    there.dial(here)
-    told = await notice(late)
-    assert (told.kind, told.name, told.code) == ("lost", NAME, CloseCode.NOT_ALLOWED)
-    assert f"of peer hub {here.node.id.hex()}, whose claim was earlier" in told.text
-    assert await early.ping() == []
 
 
 async def peer(hub: Hub, **hello: Any) -> RawClient:

@@ -1,6 +1,8 @@
-"""What a connection holds beside queues is charged while it is large, and given back."""
+"""What a connection may hold, how long its end may take, and whether a frame that has begun gets on."""
 
 from __future__ import annotations
+
+import math
 
 import pytest
 
@@ -8,7 +10,8 @@ from hub.memory import Memory
 from hub.quotas.quotas import FREE_BYTES
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
-from peers.connections.limits import Holding
+from hub.settings.sections import Limits
+from peers.connections.limits import LINGER_S, Holding, Lingering, Progress
 
 
 def test_what_is_small_is_free() -> None:
@@ -107,3 +110,88 @@ def test_without_memory_a_read_that_waits_is_refused_too() -> None:
     holding = Holding(memory.account("connections"))
     assert not holding.grow(FREE_BYTES, memory, waits=True)
     assert "no memory left" in holding.grow(FREE_BYTES + 1, memory, waits=True)
+
+
+# How long whoever is closed may take to read why.
+
+
+LINGERING = Limits(linger_s=80, linger_unread_s=14)
+
+
+def test_who_has_everything_is_let_go() -> None:
+    assert Lingering(100.0, 0, LINGERING).check(100.0 + LINGER_S, 0) == math.inf
+
+
+def test_who_reads_slowly_is_waited_for() -> None:
+    lingering, now_s, unread = Lingering(100.0, 1_000_000, LINGERING), 100.0, 1_000_000
+    looks = 0
+    while math.isfinite(next_s := lingering.check(now_s, unread)):
+        assert next_s == now_s + LINGER_S
+        now_s, unread, looks = next_s, unread - 1000, looks + 1
+    assert looks == LINGERING.linger_s / LINGER_S
+    assert unread > 0
+
+
+def test_who_reads_nothing_is_let_go_earlier() -> None:
+    lingering = Lingering(100.0, 5000, LINGERING)
+    assert lingering.check(102.0, 5000) == 104.0
+    assert lingering.check(104.0, 4000) == 106.0
+    assert lingering.check(104.0 + LINGERING.linger_unread_s - 1, 4000) < math.inf
+    assert lingering.check(104.0 + LINGERING.linger_unread_s, 4000) == math.inf
+
+
+def test_who_catches_up_is_let_go() -> None:
+    lingering = Lingering(100.0, 5000, LINGERING)
+    assert lingering.check(102.0, 10) == 104.0
+    assert lingering.check(104.0, 0) == math.inf
+
+
+# Whether a frame that has begun gets on.
+
+
+LIMITS = Limits()
+FRAME_S = LIMITS.frame_s
+
+
+def test_a_drip_is_noticed() -> None:
+    progress = Progress()
+    looks = [progress.is_stuck(100.0 + 10 * number, 20 + number, LIMITS) for number in range(8)]
+    assert looks == [False] * 6 + [True, True]
+
+
+def test_a_slow_line_is_not() -> None:
+    progress = Progress()
+    for number in range(1000):
+        assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * LIMITS.frame_bytes_per_s, LIMITS)
+
+
+def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
+    progress = Progress()
+    assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))
+
+
+def test_each_frame_has_its_time() -> None:
+    for renew in (Progress.forget, lambda progress: progress.go_on(0)):
+        progress = Progress()
+        for number in range(5):
+            renew(progress)
+            assert not progress.is_stuck(100.0 + FRAME_S * number, 20, LIMITS)
+
+
+def test_frames_within_a_message_are_no_progress_of_it() -> None:
+    progress = Progress()
+    assert not progress.is_stuck(100.0, 20, LIMITS, 1)
+    progress.go_on(1)
+    assert progress.is_stuck(100.0 + FRAME_S, 21, LIMITS, 1)
+    progress.go_on(2)
+    assert not progress.is_stuck(100.0 + FRAME_S, 20, LIMITS, 2)
+    progress.go_on(2)
+    assert progress.is_stuck(100.0 + 2 * FRAME_S, 21, LIMITS, 2)
+
+
+def test_the_limits_are_those_of_the_settings() -> None:
+    progress, limits = Progress(), Limits(frame_s=5, frame_bytes_per_s=2)
+    assert not progress.is_stuck(100.0, 10, limits)
+    assert not progress.is_stuck(104.0, 11, limits)
+    assert not progress.is_stuck(105.0, 20, limits)
+    assert progress.is_stuck(106.0, 21, limits)
