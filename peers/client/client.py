@@ -612,8 +612,6 @@ class Connecting:
     Each time it is awaited or entered it makes another client.
     """
 
-    __slots__ = ("_client", "_destination", "_settings", "_used")
-
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self._destination = destination
         self._settings = settings

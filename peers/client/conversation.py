@@ -106,38 +106,14 @@ class Conversation(Protocol):
     def take_outgoing(self) -> bytes: ...
 
 
-class Waiters:
-    """The tasks that wait for a change."""
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
-
-    async def wait(self) -> None:
-        """Wait for the next `wake`."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-
-    def wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
+def wake(change: asyncio.Event) -> None:
+    """Wake the tasks that wait for a change; later ones wait for the next."""
+    change.set()
+    change.clear()
 
 
 class Numbers:
     """Gives out the request numbers of one part, and begins again behind the last."""
-
-    __slots__ = ("_numbers", "last")
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers

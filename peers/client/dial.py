@@ -69,8 +69,6 @@ class Remote:
         TlsError: A file that TLS needs cannot be used, or is given although the URL is not one of TLS.
     """
 
-    __slots__ = ("_endpoint", "_first_tls", "_settings")
-
     def __init__(self, url: str, settings: ClientSettings) -> None:
         self._endpoint = Endpoint.parse_remote(url)
         self._settings = settings

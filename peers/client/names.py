@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
 from hub.names.claim import Wish
 from hub.names.grammar import check_labels, check_name
-from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, Waiters, granted
+from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, granted, wake
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease
@@ -75,7 +75,7 @@ class ServiceName:
         self._names = names
         self._owned = False
         self._ended: HubError | None = None
-        self._changes = Waiters()
+        self._changes = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"<ServiceName {self.name} {'owned' if self._owned else self.reason or 'not owned'}>"
@@ -140,13 +140,13 @@ class ServiceName:
     def stand(self, reason: str = "", *, owned: bool) -> None:
         self._owned = owned
         self.reason = reason
-        self._changes.wake()
+        wake(self._changes)
 
     def end(self, error: HubError) -> None:
         self._ended = self._ended or error
         self._owned = False
         self.reason = self.reason or str(error)
-        self._changes.wake()
+        wake(self._changes)
 
 
 _STANDINGS = frozenset({"owned", "queued", "lost"})

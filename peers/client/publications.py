@@ -27,7 +27,7 @@ from hub.errors import BusyError, CloseCode, ConnectionLostError, HubError, Inva
 from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.tags.envelope import Envelope, tagged
 from hub.topics import RESERVED, check_topic, printable
-from peers.client.conversation import ABNORMAL, Waiters
+from peers.client.conversation import ABNORMAL, wake
 from peers.shm.ring import BlockValues
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
@@ -87,22 +87,6 @@ def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
 
 class Publications:
     """The outbound buffer of one client."""
-
-    __slots__ = (
-        "_batch_limit",
-        "_frame_limit",
-        "_frames",
-        "_head",
-        "_open",
-        "_open_bytes",
-        "_overhead_bytes",
-        "_receipts",
-        "_topic",
-        "awaited",
-        "buffered_bytes",
-        "limit_bytes",
-        "sealed_messages",
-    )
 
     def __init__(self, limit_bytes: int = BUFFER_BYTES) -> None:
         self.awaited: deque[Receipt] = deque()
@@ -321,7 +305,7 @@ class Publishing:
         # How much `put` has taken since it let others run, bytes.
         self._unyielded_bytes = 0
         # Those who wait for room, or until everything is sent.
-        self._progress = Waiters()
+        self._progress = asyncio.Event()
 
     def put_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value, as `Client.publish_nowait`."""
@@ -382,8 +366,8 @@ class Publishing:
         while connection is not None and connection.writable and publications:
             connection.publish(publications.take(_WRITE_BYTES))
         self._tell_waiting()
-        if self._progress and publications.buffered_bytes <= publications.limit_bytes // 2:
-            self._progress.wake()
+        if publications.buffered_bytes <= publications.limit_bytes // 2:
+            wake(self._progress)
 
     # As a part of the client.
 
@@ -417,7 +401,7 @@ class Publishing:
         self._ended = ended
         self.give_up(self.publications.clear(ended))
         self.disconnected(again=False)
-        self._progress.wake()
+        wake(self._progress)
 
     def give_up(self, messages: int) -> None:
         if messages:

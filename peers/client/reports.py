@@ -51,8 +51,6 @@ def with_origin(messages: Iterable[Message], origin: bytes) -> list[Message]:
 class Origins:
     """The origin of the messages that a hub delivers now."""
 
-    __slots__ = ("now",)
-
     def __init__(self) -> None:
         self.now: Origin | None = None
         """None until HELLO, and for good where the hub does not tell."""
@@ -78,8 +76,6 @@ class Reports(Sink):
     Args:
         settings: Settings of the client, with the functions of its program.
     """
-
-    __slots__ = ("_loop", "_settings", "_warned", "bad_messages", "dropped_messages", "rejected_messages")
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

@@ -40,7 +40,7 @@ from hub.names.grammar import check_name
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
 from hub.topics import check_topic
 from peers.client.connection import Connection
-from peers.client.conversation import ABNORMAL, Refusal, Waiters
+from peers.client.conversation import ABNORMAL, Refusal, wake
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import encode_values, read_values
 from peers.shm.ring import joined
@@ -177,8 +177,6 @@ def failures(make: Callable[[], HubError], count: int) -> list[HubError]:
 
 class Pending:
     """The frames of one client that are sent and not answered."""
-
-    __slots__ = ("_blocks", "_firsts", "_next", "late", "requests")
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block[Any]] = {}
@@ -338,7 +336,7 @@ class Requests:
         self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
         # The timer for what was sent.
         self._sweeper: asyncio.TimerHandle | None = None
-        self._room = Waiters()
+        self._room = asyncio.Event()
         self._ended: HubError | None = None
 
     @property
@@ -473,7 +471,7 @@ class Requests:
         for timer in (self._timer, self._sweeper):
             if timer is not None:
                 timer.cancel()
-        self._room.wake()
+        wake(self._room)
 
     def write(self) -> None:
         """Hand over what waits, as long as the operating system takes it."""
@@ -493,8 +491,8 @@ class Requests:
             self._on_waiting()
             if self._sweeper is None:
                 self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
-        if self._room and self._buffered_bytes <= self._buffer_bytes // 2:
-            self._room.wake()
+        if self._buffered_bytes <= self._buffer_bytes // 2:
+            wake(self._room)
 
     # Inside.
 
@@ -585,7 +583,7 @@ class Requests:
         for block in due:
             self._buffered_bytes -= block.size + _REQUEST_OVERHEAD_BYTES * block.requests
             block.fail(timed_out)
-        self._room.wake()
+        wake(self._room)
         self._watch()
 
     def _sweep(self) -> None:

@@ -50,8 +50,6 @@ class Claim:
 class Sink:
     """Where the messages of a subscription go. Nothing here waits, and nothing raises."""
 
-    __slots__ = ()
-
     def put(self, batch: Batch) -> None:
         """Take a batch of messages."""
 
@@ -80,8 +78,6 @@ class LocalRoutes:
     Args:
         unreadable: Gets messages whose routing key holds no topic that this version can read.
     """
-
-    __slots__ = ("_addressed", "_interned", "_multimap", "_rules", "_unreadable", "table")
 
     def __init__(self, unreadable: Sink) -> None:
         self.table: dict[bytes, Route] = {}

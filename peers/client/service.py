@@ -60,8 +60,6 @@ _log = logging.getLogger("peers.client")
 class Replies:
     """The answers of one client that are not sent yet."""
 
-    __slots__ = ("_answers", "_failures", "frame_limit_bytes")
-
     def __init__(self, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> None:
         self.frame_limit_bytes = frame_limit_bytes
         # Answers of this turn: id of the first, how many, and the values back to back.

@@ -75,25 +75,6 @@ class SharingConversation(WireConversation):
         views: Whether bytes that come in shared memory are a `View`.
     """
 
-    __slots__ = (
-        "_account",
-        "_known",
-        "_loop",
-        "_on_room",
-        "_over_bytes",
-        "_pieces",
-        "_released",
-        "_ring",
-        "_ring_number",
-        "_routes",
-        "_taken",
-        "_telling",
-        "_told",
-        "_untold_bytes",
-        "_views",
-        "connection",
-    )
-
     def __init__(
         self,
         introduction: Introduction,

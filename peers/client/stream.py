@@ -28,8 +28,6 @@ T = TypeVar("T")
 class Opened(ABC):
     """Opens as the block begins, and closes, waiting for that, as it ends."""
 
-    __slots__ = ()
-
     async def __aenter__(self) -> Self:
         await self.open()
         return self
@@ -50,8 +48,6 @@ class Opened(ABC):
 
 class Items(Opened, Generic[T]):
     """A stream whose `receive` raises `ClosedError` at the end."""
-
-    __slots__ = ()
 
     @abstractmethod
     async def receive(self) -> T:
@@ -109,24 +105,6 @@ class MessageStream(Opened, Sink):
         buffer_bytes: Most bytes that it holds, unread, before the client stops reading from the hub.
         journal: The source, if it reads the journal.
     """
-
-    __slots__ = (
-        "_buffer_bytes",
-        "_claims",
-        "_decode",
-        "_error",
-        "_finished",
-        "_held",
-        "_items",
-        "_journal",
-        "_ready",
-        "_something",
-        "_source",
-        "breaks",
-        "buffered_bytes",
-        "lost_messages",
-        "prefixes",
-    )
 
     lost_messages: int
     """How many messages of this client the hub has lost before the message that was read last.

@@ -274,8 +274,6 @@ class CallbackSubscription(Sink):
     and the next message is given to it.
     """
 
-    __slots__ = ("_claims", "_decode", "_function", "_subscriptions", "breaks", "lost_messages", "prefixes")
-
     def __init__(
         self,
         subscriptions: Subscriptions,

@@ -50,8 +50,6 @@ class TokenSource:
         timeout_s: How long an async function may take.
     """
 
-    __slots__ = ("_timeout_s", "_token")
-
     def __init__(self, token: Token, timeout_s: float) -> None:
         self._token = token
         self._timeout_s = timeout_s

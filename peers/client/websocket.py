@@ -333,18 +333,6 @@ _SERVER_ERRORS = 500
 class WebSocketConversation:
     """The state of the protocol over one WebSocket."""
 
-    __slots__ = (
-        "_confirmations",
-        "_fragments",
-        "_introduction",
-        "_left",
-        "_protocol",
-        "_reported",
-        "_routes",
-        "_welcomed",
-        "half_close",
-    )
-
     def __init__(
         self, url: str, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
     ) -> None:
@@ -518,8 +506,6 @@ class WebSocketConversation:
 
 class _Confirmations:
     """Publications that the hub has not confirmed, oldest first, and answers that have come too early."""
-
-    __slots__ = ("_answers", "_awaited", "_last")
 
     def __init__(self) -> None:
         # Requests that were sent, each with how many messages it confirms, the oldest first.

@@ -50,8 +50,6 @@ _ENCODE: dict[type, Callable[[Any], bytes]] = {
 class WireConversation:
     """The state of the hub's own protocol over one connection."""
 
-    __slots__ = ("_frame_limit_bytes", "_introduction", "_origins", "_session", "half_close")
-
     def __init__(
         self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
     ) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
+from peers.client import Client, connect
 from tests.forked.readers import forked_readers
 from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
 from tests.hubs.hub import Hub
@@ -22,3 +24,16 @@ def listen_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 async def hub(start_hub: StartHub, listen_url: str) -> Hub:
     return await start_hub(listen_url)
+
+
+@pytest.fixture
+async def client(hub: Hub) -> AsyncIterator[Client]:
+    async with connect(hub.url) as client:
+        yield client
+
+
+@pytest.fixture
+async def server(hub: Hub) -> AsyncIterator[Client]:
+    """Another client, which serves."""
+    async with connect(hub.url) as server:
+        yield server

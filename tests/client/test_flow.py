@@ -13,7 +13,7 @@ from hub.frame import encode_frame
 from hub.overflow import Overflow
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
-from peers.client import ConnectionLostError, Message, ProtocolError, QueueWish, connect
+from peers.client import Client, ConnectionLostError, Message, ProtocolError, QueueWish, connect
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub
@@ -69,16 +69,6 @@ async def test_drop_oldest(hub: Hub) -> None:
     assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
 
 
-async def test_drop_newest(hub: Hub) -> None:
-    told = Told()
-    got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_NEWEST))
-    check(got)
-    assert [number for number, lost_before in got if lost_before == 0] == list(range(len(got) - 1))
-    assert got[-1] == (MANY, dropped)
-    assert dropped > 0
-    assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
-
-
 async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
     """With the policy `disconnect` the client reads what was on its way, is told the reason, and comes back."""
     hub = await start_hub(listen_url)
@@ -113,8 +103,9 @@ async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub)
         async with client.subscribe("/a", buffer_bytes=10_000) as messages:
             await flood(publisher, "/a", range(2000))
             await eventually(lambda: client.statistics().paused)
-            async with client.subscribe("/b"):
+            async with client.subscribe("/b"), publisher.serve("/twice", lambda request: request.value * 2):
                 assert hub.prefixes("slow") == {"/a": 1, "/b": 1}
+                assert await client.request("/twice", 21) == 42
                 assert client.statistics().paused
             numbers = [(await anext(messages)).value[0] for _ in range(2000)]
             assert numbers == list(range(2000))
@@ -135,8 +126,8 @@ async def test_a_full_stream_does_not_keep_publications_from_being_confirmed(
             assert client.statistics().paused
 
 
-async def test_closing_a_full_stream(hub: Hub) -> None:
-    async with connect(hub.url) as publisher, connect(hub.url) as client, client.subscribe("/b") as other:
+async def test_closing_a_full_stream(client: Client, hub: Hub) -> None:
+    async with connect(hub.url) as publisher, client.subscribe("/b") as other:
         async with client.subscribe("/a", buffer_bytes=10_000):
             await flood(publisher, "/a", range(2000))
             await eventually(lambda: client.statistics().paused)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
-from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError, UsageError
+from hub.errors import GoneError, JournalCorruptError, RejectedError, UsageError
 from hub.journal.block import pack
 from peers.client import Client, connect
 from peers.client.history import History, Record
@@ -140,17 +140,6 @@ async def test_what_was_read_is_lost() -> None:
         await anext(pieces)
     assert (caught.value.first, bench.history.next) == (2, 4)
     assert [fetch.epoch for fetch in bench.access.asked] == [7, 9]
-
-
-async def test_what_is_asked_for() -> None:
-    bench = Bench(0, prefixes=("/a", "/b"), piece_bytes=17)
-    await bench.values()
-    assert bench.access.asked == [Fetch(1, 0, None, None, ("/a", "/b"), 17, journal=b"")]
-    bench = Bench(0)
-    await bench.values()
-    assert bench.access.asked == [Fetch(1, journal=b"")]
-    with pytest.raises(InvalidTopicError):
-        Bench(0, prefixes=("\n",))
 
 
 async def test_no_such_column() -> None:

@@ -16,7 +16,6 @@ import pytest
 from hub.errors import (
     CloseCode,
     ClosedError,
-    ConnectionLostError,
     GoneError,
     InvalidTopicError,
     JournalUnavailableError,
@@ -30,7 +29,6 @@ from peers.verbs.journal import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
 from tests.hubs.eventually import eventually
-from tests.hubs.fixtures import StartHub
 from tests.journal.files import crashed, lose_power, segments
 
 StartRecording = Callable[..., Awaitable[RecordingHub]]
@@ -464,13 +462,6 @@ async def _read_on(messages: MessageStream) -> None:
         pass
 
 
-async def test_without_a_journal(start_hub: StartHub, listen_url: str) -> None:
-    hub = await start_hub(listen_url)
-    async with connect(hub.url) as client:
-        with pytest.raises(RejectedError, match="has no journal"):
-            await client.subscribe("/n", from_offset=0).open()
-
-
 async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
     """History is read; what is not recorded meanwhile does not come; the stream goes on once it is written again."""
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
@@ -525,17 +516,6 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
         with pytest.raises(UsageError, match="opened once"):
             await stream.open()
         await stream.close()
-
-
-async def test_without_reconnecting(hub: RecordingHub) -> None:
-    async with connect(hub.url, reconnect=False) as reader:
-        async with reader.subscribe("/n", from_offset=0) as messages:
-            await eventually(lambda: messages.live)
-            await hub.crash()
-            with pytest.raises(ConnectionLostError):
-                await anext(messages)
-        with pytest.raises(ConnectionLostError):
-            await reader.subscribe("/n", from_offset=0).open()
 
 
 # Where it stands.

@@ -13,7 +13,7 @@ from hub.frame import FLAG_TAGGED
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope
-from peers.client import Message, connect
+from peers.client import Client, Message, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking
 from peers.client.publications import target
@@ -90,28 +90,27 @@ async def test_rules_are_subscribed_to_again(hub: Hub) -> None:
         assert len(hub.node.core.rules) == 0
 
 
-async def test_what_is_no_rule_or_label(hub: Hub) -> None:
-    async with connect(hub.url) as client:
-        with pytest.raises(InvalidNameError, match="subscribe to the prefix '/a' itself"):
-            client.subscribe_rule(prefix="/a")
-        with pytest.raises(InvalidTopicError, match="control character"):
-            client.subscribe_rule(["a"], prefix="\n")
-        with pytest.raises(InvalidNameError, match="label is empty"):
-            client.publish_nowait("/a", 1, labels=[""])
-        with pytest.raises(InvalidNameError, match="33 labels"):
-            client.publish_nowait("/a", 1, labels=map(str, range(33)))
-        with pytest.raises(InvalidNameError, match="name 'x'"):
-            await client.publish("/a", 1, to="x")
-        with pytest.raises(InvalidTopicError, match="is the hub's own"):
-            await client.publish("$hub/a", 1, labels=["a"])
-        with pytest.raises(InvalidNameError, match="name 'x'"):
-            client.subscribe_name("x")
-        streams = [client.subscribe_rule([str(number)]) for number in range(1001)]
-        for stream in streams[:-1]:
-            await stream.open()
-        with pytest.raises(RejectedError, match="1001 rules, the limit for a client is 1000"):
-            await streams[-1].open()
-        assert await client.request("$hub/names", None) == []
+async def test_what_is_no_rule_or_label(client: Client) -> None:
+    with pytest.raises(InvalidNameError, match="subscribe to the prefix '/a' itself"):
+        client.subscribe_rule(prefix="/a")
+    with pytest.raises(InvalidTopicError, match="control character"):
+        client.subscribe_rule(["a"], prefix="\n")
+    with pytest.raises(InvalidNameError, match="label is empty"):
+        client.publish_nowait("/a", 1, labels=[""])
+    with pytest.raises(InvalidNameError, match="33 labels"):
+        client.publish_nowait("/a", 1, labels=map(str, range(33)))
+    with pytest.raises(InvalidNameError, match="name 'x'"):
+        await client.publish("/a", 1, to="x")
+    with pytest.raises(InvalidTopicError, match="is the hub's own"):
+        await client.publish("$hub/a", 1, labels=["a"])
+    with pytest.raises(InvalidNameError, match="name 'x'"):
+        client.subscribe_name("x")
+    streams = [client.subscribe_rule([str(number)]) for number in range(1001)]
+    for stream in streams[:-1]:
+        await stream.open()
+    with pytest.raises(RejectedError, match="1001 rules, the limit for a client is 1000"):
+        await streams[-1].open()
+    assert await client.request("$hub/names", None) == []
 
 
 async def test_a_blocking_client(hub: Hub) -> None:

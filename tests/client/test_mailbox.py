@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hub.errors import BusyError, ClosedError
-from peers.client.blocking.loop_thread import Mailbox
+from peers.client.blocking.client import Mailbox
 
 
 async def test_woken_once() -> None:

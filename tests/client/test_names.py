@@ -9,7 +9,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import ClosedError, InvalidNameError, NoResponderError, RejectedError, RequestFailedError, UsageError
 from hub.names.claim import Announced, Wish
-from peers.client import KnownName, connect
+from peers.client import Client, KnownName, connect
 from peers.client.blocking import connect as connect_blocking
 from tests.client.told import Told
 from tests.hub.fakes import handler_of
@@ -50,8 +50,8 @@ async def test_waiting_for_a_name(hub: Hub) -> None:
         assert not second.owned
 
 
-async def test_labels_may_change(hub: Hub) -> None:
-    async with connect(hub.url) as client, client.subscribe("$hub/names/") as messages:
+async def test_labels_may_change(client: Client) -> None:
+    async with client.subscribe("$hub/names/") as messages:
         claimed = await client.claim(NAME, ["a"])
         await claimed.relabel(["c", "b"])
         assert claimed.labels == ("b", "c")
@@ -111,26 +111,25 @@ async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
         await waits.wait_owned()
 
 
-async def test_an_earlier_claim_of_a_peer_hub(hub: Hub) -> None:
-    async with connect(hub.url) as client:
-        lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
-        link = handler_of(role=Role.LINK)
-        hub.node.core.attach(link)
-        names = hub.node.core.names
-        names.link(link, b"\x07" * 16, lambda *_: None)
-        names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
-        assert "whose claim was earlier" in await lost.wait_lost()
-        assert "whose claim was earlier" in await waits.wait_lost()
-        with pytest.raises(RejectedError, match="whose claim was earlier"):
-            await lost.wait_owned()
-        names.hear(link, [], ["a.b"])
-        await waits.wait_owned()
-        async with await client.claim("a.c"):
-            pass
+async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
+    lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
+    link = handler_of(role=Role.LINK)
+    hub.node.core.attach(link)
+    names = hub.node.core.names
+    names.link(link, b"\x07" * 16, lambda *_: None)
+    names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
+    assert "whose claim was earlier" in await lost.wait_lost()
+    assert "whose claim was earlier" in await waits.wait_lost()
+    with pytest.raises(RejectedError, match="whose claim was earlier"):
+        await lost.wait_owned()
+    names.hear(link, [], ["a.b"])
+    await waits.wait_owned()
+    async with await client.claim("a.c"):
+        pass
 
 
-async def test_a_claim_that_is_cancelled(hub: Hub) -> None:
-    async with connect(hub.url) as client, connect(hub.url) as other:
+async def test_a_claim_that_is_cancelled(client: Client, hub: Hub) -> None:
+    async with connect(hub.url) as other:
         claiming = asyncio.ensure_future(client.claim(NAME))
         await asyncio.sleep(0)
         claiming.cancel()
@@ -160,24 +159,23 @@ async def test_without_a_connection(hub: Hub) -> None:
             await waiting
 
 
-async def test_many_names_are_listed_in_pages(hub: Hub) -> None:
+async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
     names = hub.node.core.names
     link = handler_of(role=Role.LINK)
     hub.node.core.attach(link)
     names.link(link, b"\x07" * 16, lambda *_: None)
     names.hear(link, [Announced(f"a.n{number:04}", ("x",), 1, 9) for number in range(2500)], [])
-    async with connect(hub.url) as client:
-        found = await client.names()
-        assert [each.name for each in found] == [f"a.n{number:04}" for number in range(2500)]
-        assert found[0] == KnownName("a.n0000", ("x",), 9, b"\x07" * 16)
-        assert len(await client.names("a.n1")) == 1000
-        assert await client.names("b") == []
-        with pytest.raises(RequestFailedError, match="expected null, a prefix, or a map"):
-            await client.request("$hub/names", 7)
+    found = await client.names()
+    assert [each.name for each in found] == [f"a.n{number:04}" for number in range(2500)]
+    assert found[0] == KnownName("a.n0000", ("x",), 9, b"\x07" * 16)
+    assert len(await client.names("a.n1")) == 1000
+    assert await client.names("b") == []
+    with pytest.raises(RequestFailedError, match="expected null, a prefix, or a map"):
+        await client.request("$hub/names", 7)
 
 
-async def test_requests_to_a_name(hub: Hub) -> None:
-    async with connect(hub.url) as owner, connect(hub.url) as client:
+async def test_requests_to_a_name(client: Client, hub: Hub) -> None:
+    async with connect(hub.url) as owner:
         with pytest.raises(NoResponderError):
             await client.request(NAME, 1, name=True)
         async with owner.serve("org.example.", lambda request: [request.topic, request.value]):

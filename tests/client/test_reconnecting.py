@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
-from peers.client import Client, Hello, QueueWish, connect
+from peers.client import Client, connect
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
@@ -40,15 +40,6 @@ async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
         assert messages.lost_messages == 0
         assert hub.prefixes("me") == {"/a": 1, "/b": 1}
         assert client.statistics().connections == 2
-
-
-async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url) as client, client.subscribe("/a"):
-        await hub.drain()
-        assert await told.disconnected.get() == "the hub stops (1001)"
-        await start_hub(hub.endpoint)
-        await eventually(lambda: client.statistics().connections == 2)
 
 
 @pytest.mark.parametrize("code", [CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER])
@@ -202,19 +193,6 @@ async def test_bad_arguments() -> None:
         connect("tcp://127.0.0.1:7400", name="x" * 65)
 
 
-async def test_what_was_granted(hub: Hub) -> None:
-    wish = QueueWish(messages=5, bytes=4096, overflow=None)
-    async with connect(hub.url, name="me", queue=wish) as client:
-        assert isinstance(client.hub, Hello)
-        assert client.hub.id == hub.node.id
-        assert client.hub.name == "hub"
-        assert client.hub.queue is not None
-        assert (client.hub.queue.messages, client.hub.queue.bytes) == (5, 4096)
-        assert client.hub.queue.overflow == "drop-oldest"
-        await eventually(lambda: hub.node.core.handlers)
-        assert hub.handler("me").limits.messages == 5
-
-
 async def test_not_a_hub(start_hub: StartHub) -> None:
     tcp, ws = await start_hub("tcp://127.0.0.1:0"), await start_hub("ws://127.0.0.1:0")
     with pytest.raises(ProtocolError, match="does not speak WebSocket"):
@@ -223,14 +201,6 @@ async def test_not_a_hub(start_hub: StartHub) -> None:
         await connect(f"tcp://127.0.0.1:{ws.endpoint.port}", connect_timeout_s=0.2)
     with pytest.raises(RejectedError, match="HTTP 404"):
         await connect(f"ws://127.0.0.1:{ws.endpoint.port}/elsewhere")
-
-
-async def test_the_hub_is_full(start_hub: StartHub, listen_url: str) -> None:
-    """A hub without room for another connection is told as such, and not dialled again by the first attempt."""
-    hub = await start_hub(listen_url, settings=settings_of(connections=1))
-    async with connect(hub.url):
-        with pytest.raises(ConnectionLostError, match="1 connections are open"):
-            await connect(hub.url)
 
 
 async def test_a_function_that_fails(hub: Hub) -> None:

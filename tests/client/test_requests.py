@@ -11,6 +11,7 @@ import pytest
 from hub.errors import ConnectionLostError
 from peers.client import (
     BusyError,
+    Client,
     ClosedError,
     InvalidNameError,
     InvalidTopicError,
@@ -45,23 +46,22 @@ def refuse(_: ServiceRequest) -> None:
     raise LookupError("no such thing")
 
 
-async def test_asking_and_answering(hub: Hub) -> None:
+async def test_asking_and_answering(client: Client, server: Client) -> None:
     """Plain and async functions answer; the service with the longest prefix is asked; the topic is told."""
-    async with connect(hub.url) as client, connect(hub.url) as server:
-        async with server.serve("/", double) as plain, server.serve(["/echo", "/too"], echo) as later:
-            assert await client.request("/a", 21) == 42
-            assert await client.request("/a", "ab") == "abab"
-            assert await client.request("/echo/1", {"a": b"\0"}) == ["/echo/1", {"a": b"\0"}]
-            assert await client.request("/too", None, timeout_s=5) == ["/too", None]
-            assert (plain.requests, later.requests, later.failures) == (2, 2, 0)
-        with pytest.raises(NoResponderError):
-            await client.request("/a", 1)
-        statistics = client.statistics()
-        assert (statistics.pending_requests, statistics.late_replies) == (0, 0)
-        assert server.statistics().served_requests == 4
+    async with server.serve("/", double) as plain, server.serve(["/echo", "/too"], echo) as later:
+        assert await client.request("/a", 21) == 42
+        assert await client.request("/a", "ab") == "abab"
+        assert await client.request("/echo/1", {"a": b"\0"}) == ["/echo/1", {"a": b"\0"}]
+        assert await client.request("/too", None, timeout_s=5) == ["/too", None]
+        assert (plain.requests, later.requests, later.failures) == (2, 2, 0)
+    with pytest.raises(NoResponderError):
+        await client.request("/a", 1)
+    statistics = client.statistics()
+    assert (statistics.pending_requests, statistics.late_replies) == (0, 0)
+    assert server.statistics().served_requests == 4
 
 
-async def test_many_at_once(hub: Hub) -> None:
+async def test_many_at_once(client: Client, server: Client) -> None:
     """Each request has its own answer, however they were joined on the way; those that fail fail alone."""
 
     async def mixed(request: ServiceRequest) -> Any:
@@ -71,12 +71,7 @@ async def test_many_at_once(hub: Hub) -> None:
             raise ValueError(f"no {request.value}")
         return request.value
 
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url) as server,
-        server.serve("/double", double),
-        server.serve("/mixed", mixed, concurrency=5),
-    ):
+    async with server.serve("/double", double), server.serve("/mixed", mixed, concurrency=5):
         futures = [client.request_nowait("/double/x" if n % 2 else "/mixed/x", n) for n in range(5000)]
         answers = await asyncio.gather(*futures, return_exceptions=True)
         for number, answer in enumerate(answers):
@@ -95,7 +90,7 @@ async def test_many_at_once(hub: Hub) -> None:
             await client.request_many("/mixed", [1, 7, 14])
 
 
-async def test_in_batches(hub: Hub) -> None:
+async def test_in_batches(client: Client, server: Client) -> None:
     """A function may answer as many at once as came together, also later; what it returns must be as many."""
 
     async def later(values: list[Any]) -> list[Any]:
@@ -109,8 +104,6 @@ async def test_in_batches(hub: Hub) -> None:
         return [-value for value in values]
 
     async with (
-        connect(hub.url) as client,
-        connect(hub.url) as server,
         server.serve_batches("/now", now),
         server.serve_batches("/later", later),
         server.serve_batches("/short", lambda values: values[1:]),
@@ -124,19 +117,17 @@ async def test_in_batches(hub: Hub) -> None:
             assert all(isinstance(answer, RequestFailedError) and text in str(answer) for answer in answers)
 
 
-async def test_packed_values(hub: Hub) -> None:
+async def test_packed_values(client: Client, server: Client) -> None:
     packed = msgspec.msgpack.encode([1, 2])
-    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
+    async with server.serve("/a", double):
         assert await client.request_packed_nowait("/a", packed) == [1, 2, 1, 2]
         assert await client.request_packed("/a", packed) == [1, 2, 1, 2]
 
 
-async def test_large_values(hub: Hub) -> None:
+async def test_large_values(client: Client, server: Client) -> None:
     """What is larger than a batch travels alone; what is larger than the hub takes is refused, on either side."""
     large = b"x" * 300_000
     async with (
-        connect(hub.url) as client,
-        connect(hub.url) as server,
         server.serve("/echo", lambda request: request.value),
         server.serve("/long", lambda request: bytes(request.value)),
     ):
@@ -153,20 +144,14 @@ async def test_large_values(hub: Hub) -> None:
         assert await client.request("/long", 1) == b"\0"
 
 
-async def test_failures(hub: Hub) -> None:
+async def test_failures(client: Client, server: Client) -> None:
     def odd(request: ServiceRequest) -> Any:
         return object() if request.value == 1 else request.value
 
     async def none(_: ServiceRequest) -> Any:
         raise KeyError
 
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url) as server,
-        server.serve("/refuse", refuse) as service,
-        server.serve("/odd", odd),
-        server.serve("/none", none),
-    ):
+    async with server.serve("/refuse", refuse) as service, server.serve("/odd", odd), server.serve("/none", none):
         with pytest.raises(RequestFailedError) as caught:
             await client.request("/refuse", 1)
         assert (caught.value.status, caught.value.code, str(caught.value)) == (1, 4101, "no such thing")
@@ -179,84 +164,80 @@ async def test_failures(hub: Hub) -> None:
         assert (service.requests, service.failures) == (4, 4)
 
 
-async def test_bad_calls(hub: Hub) -> None:
-    async with connect(hub.url) as client:
-        for timeout_s in (0, -1, 3601, float("nan")):
-            with pytest.raises(UsageError):
-                await client.request("/a", 1, timeout_s=timeout_s)
-        with pytest.raises(InvalidTopicError):
-            await client.request("", 1)
-        with pytest.raises(InvalidNameError):
-            await client.request("/a", 1, name=True)
-        with pytest.raises(InvalidValueError):
-            client.request_nowait("/a", object())
-        with pytest.raises(InvalidValueError):
-            await client.request_many("/a", [object()])
+async def test_bad_calls(client: Client) -> None:
+    for timeout_s in (0, -1, 3601, float("nan")):
         with pytest.raises(UsageError):
-            client.serve([], double)
-        with pytest.raises(UsageError):
-            client.serve("/a", double, concurrency=0)
-        with pytest.raises(InvalidTopicError):
-            client.serve("/a\0", double)
-        async with client.serve(["/a", "/b"], double):
-            with pytest.raises(UsageError, match="serves '/b' already"):
-                await client.serve(["/c", "/b"], double).open()
-            assert await client.request("/b", 1) == 2
-        with pytest.raises(NoResponderError):
-            await client.request("org.example.Nobody", 1, name=True)
-        with pytest.raises(NoResponderError):
-            await client.request("/c", 1)
+            await client.request("/a", 1, timeout_s=timeout_s)
+    with pytest.raises(InvalidTopicError):
+        await client.request("", 1)
+    with pytest.raises(InvalidNameError):
+        await client.request("/a", 1, name=True)
+    with pytest.raises(InvalidValueError):
+        client.request_nowait("/a", object())
+    with pytest.raises(InvalidValueError):
+        await client.request_many("/a", [object()])
+    with pytest.raises(UsageError):
+        client.serve([], double)
+    with pytest.raises(UsageError):
+        client.serve("/a", double, concurrency=0)
+    with pytest.raises(InvalidTopicError):
+        client.serve("/a\0", double)
+    async with client.serve(["/a", "/b"], double):
+        with pytest.raises(UsageError, match="serves '/b' already"):
+            await client.serve(["/c", "/b"], double).open()
+        assert await client.request("/b", 1) == 2
+    with pytest.raises(NoResponderError):
+        await client.request("org.example.Nobody", 1, name=True)
+    with pytest.raises(NoResponderError):
+        await client.request("/c", 1)
 
 
-async def test_what_the_hub_refuses_to_have_served(hub: Hub) -> None:
-    async with connect(hub.url) as client:
-        with pytest.raises(Exception, match=r"\$hub/"):
-            await client.serve("$hub/x", double).open()
-        async with client.serve("/x", double):
-            assert await client.request("/x", 1) == 2
+async def test_what_the_hub_refuses_to_have_served(client: Client) -> None:
+    with pytest.raises(Exception, match=r"\$hub/"):
+        await client.serve("$hub/x", double).open()
+    async with client.serve("/x", double):
+        assert await client.request("/x", 1) == 2
 
 
-async def test_a_service_that_is_lost(hub: Hub) -> None:
+async def test_a_service_that_is_lost(client: Client, hub: Hub) -> None:
     forever = asyncio.Event()
 
     async def wait(_: ServiceRequest) -> None:
         await forever.wait()
 
-    async with connect(hub.url) as client:
-        server = await connect(hub.url)
-        await server.serve("/wait", wait).open()
-        future = client.request_nowait("/wait", 1)
-        await eventually(lambda: server.statistics().served_requests == 1)
-        await server.close()
-        with pytest.raises(ResponderGoneError):
-            await future
+    server = await connect(hub.url)
+    await server.serve("/wait", wait).open()
+    future = client.request_nowait("/wait", 1)
+    await eventually(lambda: server.statistics().served_requests == 1)
+    await server.close()
+    with pytest.raises(ResponderGoneError):
+        await future
 
 
-async def test_a_service_that_is_closed_finishes_what_it_has(hub: Hub) -> None:
+async def test_a_service_that_is_closed_finishes_what_it_has(client: Client, server: Client) -> None:
     go = asyncio.Event()
 
     async def wait(request: ServiceRequest) -> Any:
         await go.wait()
         return request.value
 
-    async with connect(hub.url) as client, connect(hub.url) as server:
-        service = server.serve("/wait", wait, concurrency=2)
-        async with service:
-            futures = [client.request_nowait("/wait", number) for number in range(5)]
-            await eventually(lambda: service.requests == 5)
-            assert service.running == 2
-            asyncio.get_running_loop().call_soon(go.set)
-        assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
-        await service.close()
-        with pytest.raises(NoResponderError):
-            await client.request("/wait", 1)
+    service = server.serve("/wait", wait, concurrency=2)
+    async with service:
+        futures = [client.request_nowait("/wait", number) for number in range(5)]
+        await eventually(lambda: service.requests == 5)
+        assert service.running == 2
+        asyncio.get_running_loop().call_soon(go.set)
+    assert await asyncio.gather(*futures) == [0, 1, 2, 3, 4]
+    await service.close()
+    with pytest.raises(NoResponderError):
+        await client.request("/wait", 1)
 
 
-async def test_a_service_that_does_not_end(hub: Hub) -> None:
+async def test_a_service_that_does_not_end(client: Client, hub: Hub) -> None:
     async def wait(_: ServiceRequest) -> None:
         await asyncio.Event().wait()
 
-    async with connect(hub.url) as client, connect(hub.url, close_timeout_s=0.01) as server:
+    async with connect(hub.url, close_timeout_s=0.01) as server:
         service = server.serve("/wait", wait, concurrency=1)
         async with service:
             futures = [client.request_nowait("/wait", number) for number in range(3)]
@@ -266,7 +247,7 @@ async def test_a_service_that_does_not_end(hub: Hub) -> None:
                 await future
 
 
-async def test_time_is_up(hub: Hub) -> None:
+async def test_time_is_up(client: Client, server: Client) -> None:
     """The hub ends what is not answered in time; the reply that comes later is dropped, and harms nobody."""
     go = asyncio.Event()
 
@@ -274,7 +255,7 @@ async def test_time_is_up(hub: Hub) -> None:
         await go.wait()
         return request.value
 
-    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/wait", wait):
+    async with server.serve("/wait", wait):
         with pytest.raises(TimeoutError) as caught:
             await client.request("/wait", 1, timeout_s=0.02)
         assert isinstance(caught.value, RequestTimeoutError)
@@ -282,8 +263,8 @@ async def test_time_is_up(hub: Hub) -> None:
         assert await client.request("/wait", 2) == 2
 
 
-async def test_cancelling(hub: Hub) -> None:
-    async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
+async def test_cancelling(client: Client, server: Client) -> None:
+    async with server.serve("/a", double):
         futures = [client.request_nowait("/a", number) for number in range(4)]
         futures[1].cancel()
         await asyncio.wait(futures)
@@ -360,12 +341,8 @@ async def test_closing(hub: Hub) -> None:
         await again.close()
 
 
-async def test_more_than_the_buffer_holds(hub: Hub) -> None:
-    async with (
-        connect(hub.url, buffer_bytes=2000) as client,
-        connect(hub.url) as server,
-        server.serve("/a", lambda request: len(request.value)),
-    ):
+async def test_more_than_the_buffer_holds(server: Client, hub: Hub) -> None:
+    async with connect(hub.url, buffer_bytes=2000) as client, server.serve("/a", lambda request: len(request.value)):
         futures = [client.request_nowait("/a", bytes(800)), client.request_nowait("/a", bytes(800))]
         with pytest.raises(BusyError):
             client.request_nowait("/a", bytes(800))
@@ -377,31 +354,15 @@ async def test_more_than_the_buffer_holds(hub: Hub) -> None:
         assert await asyncio.gather(*work) == [*range(500)]
 
 
-async def test_order_among_publications(hub: Hub) -> None:
-    async with connect(hub.url) as client, connect(hub.url) as server:
-        seen: list[Any] = []
-        async with (
-            await server.subscribe_callback("/fact", lambda message: seen.append(message.value)),
-            server.serve("/facts", lambda _: len(seen)),
-        ):
-            for number in range(50):
-                client.publish_nowait("/fact", number)
-                assert await client.request("/facts", None) == number + 1
-
-
-async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
+async def test_order_among_publications(client: Client, server: Client) -> None:
+    seen: list[Any] = []
     async with (
-        connect(hub.url, stream_bytes=1000) as client,
-        connect(hub.url) as server,
-        server.serve("/a", double),
-        client.subscribe("/m") as messages,
+        await server.subscribe_callback("/fact", lambda message: seen.append(message.value)),
+        server.serve("/facts", lambda _: len(seen)),
     ):
-        for _ in range(20):
-            await server.publish("/m", bytes(500))
-        await server.drain()
-        await eventually(lambda: client.statistics().paused)
-        assert await client.request("/a", 21) == 42
-        assert len([await anext(messages) for _ in range(20)]) == 20
+        for number in range(50):
+            client.publish_nowait("/fact", number)
+            assert await client.request("/facts", None) == number + 1
 
 
 async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) -> None:

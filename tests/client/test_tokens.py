@@ -266,38 +266,6 @@ async def test_the_end_of_a_token_of_a_function(scripted: ScriptedHub) -> None:
 # With a hub, over each transport, and from threads.
 
 
-@pytest.mark.parametrize("narrow", [False, True])
-async def test_a_hub_without_users_takes_anything(start_hub: StartHub, listen_url: str, *, narrow: bool) -> None:
-    """Whatever is shown, as before there were users; a fresh token is confirmed, and nothing ends."""
-    hub = await start_hub(listen_url)
-    told = Told()
-    tokens = Tokens()
-    async with told.connect(hub.url, token=tokens.plain, narrow=narrow) as client:
-        assert (await told.connected.get()).until is None
-        renewal = client._exchange.renewal
-        renewal._begin()
-        await eventually(lambda: renewal.waiting or len(tokens.given) == 2)
-        async with client.subscribe("/a") as messages:
-            client.publish_nowait("/a", 1)
-            assert (await anext(messages)).value == 1
-        assert not renewal.waiting
-        assert client.statistics().rejected_messages == 0
-    assert len(tokens.given) == 2
-
-
-async def test_a_hub_refuses(start_hub: StartHub, listen_url: str) -> None:
-    """Over each transport: a text is shown once, a function is asked twice; both are told the same."""
-    known = KnownTokens(await start_hub(listen_url))
-    hub_url = known.hub.url
-    tokens = Tokens()
-    for token, failures in ((SECRET, 1), (tokens.plain, 3)):
-        with pytest.raises(RejectedError, match="not recognised") as refused:
-            await connect(hub_url, token=token)
-        assert refused.value.code == CloseCode.NOT_RECOGNISED
-        assert known.failures == failures
-    assert len(tokens.given) == 2
-
-
 async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -> None:
     known = KnownTokens(await start_hub(listen_url))
     given: list[str] = []
@@ -315,12 +283,3 @@ async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -
         assert (await anext(messages)).value == 1
         assert client.statistics().connections == 1
     assert len(given) == 2
-
-
-async def test_a_hub_ends_what_is_not_renewed(start_hub: StartHub, listen_url: str) -> None:
-    known = KnownTokens(await start_hub(listen_url))
-    async with connect(known.hub.url, token=known.token("alice", seconds=15.0)) as client:
-        known.hub.later(16.0)
-        with pytest.raises(RejectedError, match=r"has ended and was not renewed.*\(4401\)"):
-            await client.wait_closed()
-    assert known.failures == 0

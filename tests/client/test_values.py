@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch, Message, decode_values
+from hub.batch import Batch, Message
 from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, encode_frame
 from hub.tags.envelope import tagged
 from peers.client.plain import is_plain, pure_is_plain
@@ -61,13 +61,6 @@ def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
     assert bad == []
 
 
-@given(values)
-def test_the_hub_reads_the_same(value: Any) -> None:
-    (frame,) = Batch(single("/a", value), 1).parts()
-    (read,) = decode_values(frame)
-    assert read == value
-
-
 def test_runs_of_equal_headers() -> None:
     """Frames of one topic and one size, read by their header alone, keep their own values; the next size does, too."""
     numbers = [*range(10), 1000, 1001, 1002, 5]
@@ -89,13 +82,6 @@ def test_any_bytes(body: bytes, flags: int) -> None:
     assert all(each.topic == "/odd" and each.reason for each in bad)
     said = 3 if flags & FLAG_BATCH else 1
     assert len(messages) - 2 + sum(each.messages for each in bad) == said
-
-
-def test_one_bad_value_in_a_run() -> None:
-    frames = single("/a", "x") + encode_frame(KIND_MESSAGES, b"\xa1\xff", key=b"/a") + single("/a", "y")
-    messages, bad = decode_batch(Batch(frames, 3))
-    assert [message.value for message in messages] == ["x", "y"]
-    assert [(each.body, each.messages) for each in bad] == [(b"\xa1\xff", 1)]
 
 
 def test_one_bad_value_in_a_batch() -> None:

@@ -111,16 +111,6 @@ def test_handshake() -> None:
     assert hello.frame < 100_000, "room for what stands around a value"
 
 
-def test_a_handshake_in_pieces() -> None:
-    pair = Pair()
-    pair.shake_hands()
-    pair.server.send_binary(msgspec.msgpack.encode(WELCOME))
-    pair.server.send_binary(msgspec.msgpack.encode(WELCOME))
-    data = b"".join(pair.server.data_to_send())
-    events = [event for position in range(len(data)) for event in pair.client.receive(data[position : position + 1])]
-    assert [type(event) for event in events] == [Hello]
-
-
 def test_requests_and_answers() -> None:
     """Each message of the protocol is spelled as it is documented; unknown types and fields are passed over."""
     pair = Pair()

@@ -9,7 +9,7 @@ from hub.errors import CloseCode
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Wish
 from hub.stretch import Run
-from peers.client.conversation import Event, Introduction, Unreadable
+from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.wire import WireConversation
@@ -63,7 +63,7 @@ def test_handshake() -> None:
 def test_requests() -> None:
     pair = Pair()
     pair.greet()
-    verbs = [
+    verbs: list[Verb] = [
         SubscriptionChange(True, ["/a", "/b"], 7),
         SubscriptionChange(False, ["/c"], 0),
         ServiceChange(True, ["/s"], 8),

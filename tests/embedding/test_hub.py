@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import subprocess
 import sys
@@ -13,10 +12,9 @@ from typing import Any
 
 import pytest
 
-import peers.embedding
 from hub.errors import CloseCode, ClosedError, RejectedError, UsageError
 from hub.settings.config import ConfigError
-from peers.client import Message, Overflow, QueueWish, connect
+from peers.client import Message, connect
 from peers.connections.listener import ListenError
 from peers.embedding import BlockingHub, Hub
 from tests.suite.imports import python_path
@@ -74,23 +72,6 @@ async def test_all_that_remote_clients_have(tmp_path: Path) -> None:
         async with two.subscribe("/block") as blocks:
             await one.publish("/block", block)
             assert (await anext(blocks)).value == b"abc"
-
-
-async def test_losses_are_told() -> None:
-    """A client that does not read has the queue that it asked for: what does not fit is dropped, counted and told."""
-    queue = QueueWish(messages=100, overflow=Overflow.DROP_OLDEST)
-    total = 20_000
-    async with Hub() as hub, hub.connect() as publisher, hub.connect(queue=queue) as slow:  # noqa: SIM117
-        async with slow.subscribe("/a", buffer_bytes=10_000) as messages, publisher.subscribe("/end") as end:
-            for number in range(total):
-                await publisher.publish("/a", [number, bytes(1000)])
-            await publisher.publish("/end", None)
-            await anext(end)
-            got = [message.value[0] for message in await messages.batch()]
-            while got[-1] < total - 1:
-                got += [message.value[0] for message in await messages.batch()]
-            assert 0 < messages.lost_messages == slow.dropped_messages == total - len(got)
-            assert got == sorted(got)
 
 
 async def test_others_reach_it_too() -> None:
@@ -222,14 +203,6 @@ def test_without_an_event_loop() -> None:
         client.publish("/a", 1)
     hub.stop()
     assert threading.active_count() == before
-
-
-def test_twins() -> None:
-    assert inspect.signature(Hub) == inspect.signature(BlockingHub)
-    names = {name for name in dir(BlockingHub) if not name.startswith("_")}
-    assert {name for name in dir(Hub) if not name.startswith("_")} == names | {"connect_blocking"}
-    assert names == {"connect", "listening", "start", "stop"}
-    assert peers.embedding.__all__ == ["BlockingHub", "Hub"]
 
 
 QUIET = """

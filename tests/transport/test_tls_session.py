@@ -71,18 +71,6 @@ def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: 
     assert far.understand() == heard
 
 
-def test_much_at_once(context: ssl.SSLContext) -> None:
-    far = FarEnd()
-    near = shaken(context, far)
-    much = bytes(range(256)) * 4096
-    near.feed(far.say(much))
-    assert near.read() == much
-    pieces = near.write(memoryview(much))
-    assert len(pieces) == 32
-    far.hear(b"".join(pieces))
-    assert far.understand() == much
-
-
 def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext) -> None:
     far = FarEnd()
     near = shaken(context, far, tail=b"at once" * 20_000)
@@ -113,24 +101,6 @@ def test_this_side_ends(context: ssl.SSLContext, version: ssl.TLSVersion) -> Non
     assert not near.has_ended
 
 
-def test_changed_bytes(context: ssl.SSLContext) -> None:
-    far = FarEnd()
-    near = shaken(context, far)
-    record = bytearray(far.say(b"true"))
-    record[-1] ^= 1
-    near.feed(bytes(record))
-    with pytest.raises(ssl.SSLError, match="BAD_RECORD_MAC"):
-        near.read()
-
-
-@pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(100)])
-def test_what_is_no_tls(context: ssl.SSLContext, said: bytes) -> None:
-    near = TlsSession(context)
-    near.feed(said)
-    with pytest.raises(ssl.SSLError):
-        near.shake()
-
-
 @given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
 def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
     near, far = TlsSession(context), FarEnd()
@@ -143,15 +113,3 @@ def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int,
         for start in range(0, len(changed), piece):
             near.feed(changed[start : start + piece])
             assert not near.shake()
-
-
-def test_a_far_side_without_a_common_version(files: Files) -> None:
-    strict = listening_context(files)
-    strict.minimum_version = ssl.TLSVersion.TLSv1_3
-    near, far = TlsSession(strict), FarEnd(ssl.TLSVersion.TLSv1_2)
-    near.feed(far.shake())
-    with pytest.raises(ssl.SSLError):
-        near.shake()
-    far.hear(near.outgoing())
-    with pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"):
-        far.object.do_handshake()
