@@ -104,7 +104,6 @@ class Item:
         self.deliveries = failures
         # How often it was the first message of its key that came back without an acknowledgement.
         self.failures = failures
-        # Who has it; None unless it is OUT.
         self.member: Member | None = None
         # When it is delivered again, if it is OUT; when at the earliest, if its key is delayed for it; else 0.
         self.due_s = 0.0
@@ -143,18 +142,14 @@ class Consumer:
         self.terms = terms
         self._limits = limits
         self._key_of = order_of(terms.key)  # the key of what is agreed later is the same
-        # Everything before this offset was read, or need not be.
-        self.read = progress.position
-        # What is not done with, by offset.
-        self._items: dict[int, Item] = {}
+        self.read = progress.position  # everything before this offset was read, or need not be
+        self._items: dict[int, Item] = {}  # what is not done with, by offset
         # The offsets from the oldest one that is not done with on, as far as they were offered, in their order.
         self._order: deque[int] = deque()
-        # Offsets that are done with and at or behind the position. One goes when the position passes it.
         self._acknowledged = set(progress.acknowledged)
         # Offset → how often that message has failed, where it has. One goes when it is done with.
         self._failures = dict(progress.failures)
-        # Keys that something is READY or OUT of, by name.
-        self._keys: dict[str, Key] = {}
+        self._keys: dict[str, Key] = {}  # keys that something is READY or OUT of, by name
         # A heap of offset and key of what is READY of keys that nobody has. Entries that are no more true are passed
         # over.
         self._free: list[tuple[int, str]] = []

@@ -37,11 +37,9 @@ class Record(NamedTuple):
     offset: int
     time_us: int
     """Time at which the hub took the message, µs since 1970 UTC."""
-
     topic: str
     encoding: int
     """`hub.frame.Encoding` of the body."""
-
     body: bytes
 
 

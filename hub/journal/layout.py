@@ -97,13 +97,11 @@ class Columns(NamedTuple):
     times: memoryview
     offsets: memoryview | range
     """It is a range if the block is dense."""
-
     topic_nos: memoryview
     value_ends: memoryview
     topic_ends: memoryview
     encodings: memoryview | bytes
     """All of them are zeros if the block has no such column."""
-
     text: memoryview
     values: memoryview
 
@@ -211,13 +209,11 @@ class Sections(NamedTuple):
     times: bytes | memoryview
     offsets: bytes | memoryview
     """Empty: the block is dense."""
-
     topic_nos: bytes | memoryview
     value_ends: bytes | memoryview
     topic_ends: bytes | memoryview
     encodings: bytes | memoryview
     """Empty: all are msgpack."""
-
     text: bytes | memoryview
     values: bytes | memoryview
 

@@ -146,17 +146,12 @@ def pack(
 
 class _Draft:
     def __init__(self, first: int) -> None:
-        # Times of the records so far; there are as many as records.
         self.times: list[int] = []
-        # Length of all values so far, bytes; with `topic_bytes` it decides when the block is full.
-        self.value_bytes = 0
-        # Length of the text of all different topics so far, bytes.
-        self.topic_bytes = 0
+        self.value_bytes = 0  # length of all values so far, bytes; with `topic_bytes` it decides when the block is full
+        self.topic_bytes = 0  # length of the text of all different topics so far, bytes
         self._first = first
-        # Topic → its number in the dictionary of the block.
-        self._numbers: dict[bytes, int] = {}
-        # The other columns of the block, of as many records as there are times.
-        self._topic_nos: list[int] = []
+        self._numbers: dict[bytes, int] = {}  # topic → its number in the dictionary of the block
+        self._topic_nos: list[int] = []  # the other columns of the block, of as many records as there are times
         self._encodings = bytearray()
         self._values: list[bytes] = []
 
@@ -419,20 +414,13 @@ def _rows(
 class _Writer:
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        # Topic of the run that is being collected.
         self._topic = b""
-        # Values of that topic in a row which go in one frame; empty once that was ended.
-        self._run: list[bytes] = []
-        # Length of these values, bytes.
+        self._run: list[bytes] = []  # values of that topic in a row which go in one frame; empty once that was ended
         self._run_bytes = 0
-        # Frames that are whole and were not handed out yet.
-        self._frames: list[bytes] = []
-        # Length of these frames, bytes.
+        self._frames: list[bytes] = []  # frames that are whole and were not handed out yet
         self._size = 0
-        # How many messages they hold.
         self._messages = 0
-        # What is ready to be handed out, each with its number of messages.
-        self._done: list[tuple[bytes, int]] = []
+        self._done: list[tuple[bytes, int]] = []  # what is ready to be handed out, each with its number of messages
 
     def add(self, topic: bytes, encoding: int, value: bytes) -> None:
         if encoding != Encoding.MSGPACK or skip_value(value, 0, len(value)) != len(value):

@@ -86,8 +86,7 @@ class Wanted:
 
     def __init__(self, prefixes: Iterable[str], may_read: Callable[[str], bool] | None = None) -> None:
         self._may_read = may_read
-        # What `may_hold` has answered: neighbours have the same listings.
-        self._answers: dict[bytes, bool] = {}
+        self._answers: dict[bytes, bool] = {}  # what `may_hold` has answered: neighbours have the same listings
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
             if not self._prefixes or not prefix.startswith(self._prefixes[-1]):

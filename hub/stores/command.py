@@ -77,19 +77,14 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One command. On the wire an array of these fields; the last ones may be left out."""
 
     kind: str
-
     key: bytes = b""
     """The key in msgpack, canonical or not."""
-
     value: bytes | None = None
     """A value in msgpack; None where the kind needs none."""
-
     expiry_ns: int | None = None
     """Lifetime from now on, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
-
     if_version: int | None = None
     """For put and erase: the version that the entry must have."""
-
     empty: bytes | None = None
     """For add: the initial value of a missing entry, in msgpack. None: a missing entry is an error."""
 

@@ -39,8 +39,7 @@ class _Loading:
     def __init__(self, epoch: int, number: int) -> None:
         self.epoch = epoch
         self.entries: dict[bytes, tuple[bytes, int]] = {}
-        # All changes up to this one are applied: at first those from before the snapshot began.
-        self.number = number
+        self.number = number  # all changes up to this one are applied: at first those from before the snapshot began
         # The state is one state once this change is applied; None while there are more pages.
         self.until: int | None = None
 
@@ -67,8 +66,7 @@ class Replica:
         # that wait for one before them, by number.
         self._heard_epoch = self._last = self._heard_ns = 0
         self._held: dict[int, Change] = {}
-        # The master's state was this one at that time.
-        self._fresh_ns: int | None = None
+        self._fresh_ns: int | None = None  # the master's state was this one at that time
 
     @property
     def number(self) -> int:

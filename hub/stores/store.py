@@ -197,16 +197,14 @@ class Store:
         self.epoch = epoch
         self.number = number
         """Of the last change."""
-        # That number as the store was made, or restored.
-        self._began = number
+        self._began = number  # that number as the store was made, or restored
         self.operations = operations
         self.entries: dict[bytes, Entry] = {}
         """Key → entry; read-only."""
         self.changes = Changes(limits.changes, limits.changes_bytes)
         self.size_bytes = 0
         self._expiry = Expiry()
-        # User → his entries and their bytes, as far as he has some.
-        self._users: dict[str, list[int]] = {}
+        self._users: dict[str, list[int]] = {}  # user → his entries and their bytes, as far as he has some
         self._refused = self._expired = 0
         self._acts: dict[str, Callable[[Command, int, object, str | None], Change | None]] = {
             "put": self._put,
@@ -536,8 +534,7 @@ class Snapshot:
         self._left = len(keys)
         self.size_bytes = 8 * len(keys)
         self._keys: Iterator[bytes] = iter(keys)
-        # What did not fit into the last page.
-        self._next: Row | None = None
+        self._next: Row | None = None  # what did not fit into the last page
 
     @property
     def is_done(self) -> bool:

@@ -21,11 +21,8 @@ class Asking:
         self._core = core
         self._name = name
         self._now_ms = now_ms
-        # In whose name the hub asks; None before the first question.
-        self._handler: Handler | None = None
-        # What is not answered, by the id of its request.
+        self._handler: Handler | None = None  # in whose name the hub asks; None before the first question
         self._asked: dict[int, Take] = {}
-        # The id of the next request.
         self._next = 0
 
     def __len__(self) -> int:

@@ -41,7 +41,6 @@ class History:
         """What is here."""
         self.address = tier
         self._patience = patience
-        # The tier; None until something is wanted of it.
         self._tier: TierView | None = None
 
     @property

@@ -105,11 +105,9 @@ class WaitingFetches:
         self._read = read
         self._head = head
         self._loop = asyncio.get_running_loop()
-        # All of them, in the order in which they came.
         self._all: dict[_Waiting, None] = {}
         self._by_prefix: dict[str, dict[_Waiting, None]] = {}
-        # Length of a prefix → how many of these prefixes have it.
-        self._lengths: Counter[int] = Counter()
+        self._lengths: Counter[int] = Counter()  # length of a prefix → how many of these prefixes have it
 
     def __len__(self) -> int:
         return len(self._all)
@@ -199,8 +197,7 @@ class Journal:
             store.close()
             raise
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        # How many positions were cut back.
-        self._cuts_total = 0
+        self._cuts_total = 0  # how many positions were cut back
         self._writer = Writer(store, settings.commit_s)
         self._recorder = Recorder(
             core,

@@ -49,7 +49,6 @@ class Readers:
         self._readers: list[_Reader] = []
         # Tasks that wait for processes to end, so that none is left behind.
         self._ending: set[asyncio.Task[None]] = set()
-        # True once `stop` was called: no process is started any more.
         self._closed = False
 
     def __len__(self) -> int:
@@ -138,14 +137,10 @@ class _Reader(asyncio.BufferedProtocol):
             raise
         self._on_end = on_end
         self._header = bytearray(HEADER_BYTES)
-        # The frame that is coming; None until its header is whole.
-        self._frame: bytearray | None = None
-        # How much of the frame, or of its header, has come, bytes.
-        self._filled = 0
-        # None until the socket is connected.
+        self._frame: bytearray | None = None  # the frame that is coming; None until its header is whole
+        self._filled = 0  # how much of the frame, or of its header, has come, bytes
         self._transport: asyncio.Transport | None = None
-        # Orders that came before the socket was connected; empty from then on.
-        self._early: list[bytes] = []
+        self._early: list[bytes] = []  # orders that came before the socket was connected; empty from then on
         self._is_stopping = False
         """Set once the hub stops, and ends the process for that."""
         self.pending: deque[Deliver] = deque()

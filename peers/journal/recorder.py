@@ -111,22 +111,17 @@ class Recorder:
         self._submit = submit
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        # Where the journal stands, as the writer has told last.
-        self._at = at
-        # The offset that the next message gets.
+        self._at = at  # where the journal stands, as the writer has told last
         self._next = at.next
         # How many failures there were: raised by each, so that what the writer tells of older entries is recognised.
         self._epoch = 0
         # How many entries of this epoch were submitted, and how many of them are done with. Both are 0 after a failure.
         self._submitted = self._done = 0
-        # What the entries are charged that were submitted and are not done with, bytes.
-        self._waiting_bytes = 0
-        # How many messages were committed since the start.
+        self._waiting_bytes = 0  # what the entries are charged that were submitted and are not done with, bytes
         self._recorded = 0
         # How many messages were not recorded, as the folder could not be written; a probe that finds some takes them
         # away.
         self._lost = 0
-        # How often reading was paused for the journal.
         self._pauses = 0
         # How long commits take, seconds, of some entries; and the one that is measured now: its number in this epoch
         # and when it was submitted.
@@ -138,9 +133,7 @@ class Recorder:
         self._room: dict[Callable[[], None], None] = {}
         # The timer of the last try that was planned; None before the first failure.
         self._probing: asyncio.TimerHandle | None = None
-        # True once `stop` was called: nothing is taken any more.
         self._stopped = False
-        # The text of the last failure; empty before the first.
         self._reason = ""
         # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None

@@ -143,16 +143,11 @@ class Staging:
         self._on_disk: OrderedDict[str, Write] = OrderedDict()
         # Transaction → what is staged of it, the one that nobody has touched for longest first.
         self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
-        # Orders that wait for their turn; the first one is being carried out.
         self._orders: deque[_Order] = deque()
-        # True while the first order is in the middle of a batch: `finish` must end that one.
-        self._is_routing = False
-        # What is charged for all that is staged or on its way to the disk, bytes.
-        self._size_bytes = 0
-        # What is charged for the COMMITs that wait, bytes.
-        self._commits_bytes = 0
-        # What follows counts transactions since the start, as `StagingStatistics` names them.
-        self._committed = 0
+        self._is_routing = False  # true while the first order is in the middle of a batch: `finish` must end that one
+        self._size_bytes = 0  # what is charged for all that is staged or on its way to the disk, bytes
+        self._commits_bytes = 0  # what is charged for the COMMITs that wait, bytes
+        self._committed = 0  # what follows counts transactions since the start, as `StagingStatistics` names them
         self._repeated = 0
         self._dropped = 0
         self._take_writes(writes)

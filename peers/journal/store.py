@@ -102,22 +102,16 @@ class Store:
         self._segmenting = (segmenting or Segmenting()).within(retention)
         self.epochs: tuple[Epoch, ...] = ()
         """The epochs of the journal, the last of which began when it was opened; fixed from then on."""
-        # Whether the journal has the last of them: it gets that with the first commit of each.
-        self._has_epochs = False
-        # The commit that is being made; None where none is.
+        self._has_epochs = False  # whether the journal has the last of them: it gets that with the first commit of each
         self._open: Commit | None = None
-        # The last batch of each writer, by its name; the oldest commit first.
-        self._writes: dict[str, Write] = {}
-        # When the first record of the newest segment was committed, µs since 1970.
-        self._begun_us = 0
-        # How many batches of writers the marks of the newest segment have.
-        self._noted = 0
+        self._writes: dict[str, Write] = {}  # the last batch of each writer, by its name; the oldest commit first
+        self._begun_us = 0  # when the first record of the newest segment was committed, µs since 1970
+        self._noted = 0  # how many batches of writers the marks of the newest segment have
         # When what was committed was brought to the disk last, s of the monotonic clock.
         self._synced_s = time.monotonic()
         # The oldest sealed segment, and the time of its latest record, as they were looked up last.
         self._oldest = -1, 0
-        # True while a segment should have been sealed, or deleted, and could not be.
-        self._is_overdue = False
+        self._is_overdue = False  # true while a segment should have been sealed, or deleted, and could not be
         # How much of the newest segment a mark in it says is on the disk, or did so when the journal was opened.
         self._told_bytes = 0
         self._closed = False

@@ -113,8 +113,7 @@ class View:
         self._open: OrderedDict[int, Segment] = OrderedDict()
         # What was found of sealed segments, by their first offsets; those that are deleted are forgotten.
         self._summaries: dict[int, _Summary] = {}
-        # When the folder was changed last, as of the last look, ns.
-        self._changed_ns = -1
+        self._changed_ns = -1  # when the folder was changed last, as of the last look, ns
         # What was read of blocks of which some was given, by them and the prefixes wanted; the last behind the others.
         self._kept: OrderedDict[tuple[Row, tuple[str, ...]], Block] = OrderedDict()
         self._is_closed = False

@@ -96,20 +96,14 @@ class Writer:
         self._entries: deque[Entry | Probe] = deque()
         # Set by `submit` and `stop`; cleared by the thread before it looks at what there is.
         self._something = threading.Event()
-        # True once `stop` was called: the thread ends when everything is written.
         self._stopping = False
-        # The epoch whose entries are taken; a probe begins the next one.
-        self._epoch = 0
-        # True from a failure until a probe has succeeded: entries are thrown away meanwhile.
-        self._failed = False
+        self._epoch = 0  # the epoch whose entries are taken; a probe begins the next one
+        self._failed = False  # true from a failure until a probe has succeeded: entries are thrown away meanwhile
         # How many batches of writers are open in the transaction: it is committed once all have ended.
         self._open_batches = 0
-        # What is to be remembered with the open transaction.
-        self._writes: list[Write] = []
-        # How many entries the open transaction holds, and how much memory they took.
-        self._done = self._done_bytes = 0
-        # How much was written since nothing waited.
-        self._went_on_bytes = 0
+        self._writes: list[Write] = []  # what is to be remembered with the open transaction
+        self._done = self._done_bytes = 0  # how many entries the open transaction holds, and how much memory they took
+        self._went_on_bytes = 0  # how much was written since nothing waited
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self, listener: Recorder) -> None:

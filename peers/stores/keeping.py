@@ -343,13 +343,10 @@ class InFile:
         self._database: Database
         self._store: Store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        # What is not in the file and is not being written, and who waits for it.
-        self._waiting = Unkept()
+        self._waiting = Unkept()  # what is not in the file and is not being written, and who waits for it
         self._thens: list[Then] = []
-        # The transaction that goes on.
-        self._writing: asyncio.Task[None] | None = None
-        # The timer of the next try, after a failure.
-        self._retry: asyncio.TimerHandle | None = None
+        self._writing: asyncio.Task[None] | None = None  # the transaction that goes on
+        self._retry: asyncio.TimerHandle | None = None  # the timer of the next try, after a failure
         self._is_closed = False
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.failures_total = 0

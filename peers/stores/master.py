@@ -145,13 +145,11 @@ class Master:
         self._account = core.memory.account("stores")
         self._charged_bytes = 0
         self._commands = self._reads = self._published = 0
-        # The head of a message of changes, and the key of its route.
-        self._topic = topic.encode()
+        self._topic = topic.encode()  # the head of a message of changes, and the key of its route
         self._key = encode_frame(KIND_MESSAGES, b"", key=self._topic)[_LENGTH_BYTES:]
         self._write_topic = write_topic(name).encode()
         self._read_topic = read_topic(name).encode()
-        # The timer of what expires next, and for when it is set.
-        self._timer: TimerHandle | None = None
+        self._timer: TimerHandle | None = None  # the timer of what expires next, and for when it is set
         self._timer_ns = 0
         self.handler = Handler(
             self, role=Role.LOCAL, limits=QueueLimits(), name=f"store {name}", address="local", poster=self
@@ -496,8 +494,7 @@ class Reading:
     def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
         self._store = store
         self._now_ns = now_ns
-        # Number → what is held.
-        self._held: dict[int, _Held] = {}
+        self._held: dict[int, _Held] = {}  # number → what is held
         self._numbers = count(1)
         self.size_bytes = 0
         """Memory of the snapshots held."""

@@ -37,63 +37,12 @@ def _take(consumer: Consumer, member: Member, now_s: float = 0.0, most_bytes: in
     return [item.record.offset for item in consumer.take(member, now_s, most_bytes)]
 
 
-def test_one_member_gets_everything_in_order() -> None:
-    """A member that is alone gets all messages in the order in which they were recorded, whatever their keys."""
-    consumer = _consumer()
-    for offset in range(9):
-        consumer.offer(_record(offset, f"/{offset % 3}"))
-    assert _take(consumer, _member(consumer)) == list(range(9))
-
-
-def test_a_key_is_with_one_member_until_it_is_done_with() -> None:
-    """While something of a topic is out, all the rest of it is for whoever has that."""
-    consumer = _consumer(4)
-    first, second = _member(consumer, most_messages=2), _member(consumer)
-    assert _take(consumer, first) == [0, 1]
-    assert _take(consumer, second) == []
-    consumer.acknowledge(first, [0])
-    assert _take(consumer, second) == []
-    consumer.acknowledge(first, [1])
-    assert _take(consumer, second) == [2, 3]
-
-
-def test_without_order_each_message_goes_to_whoever_asks() -> None:
-    """With the key "none" messages of one topic are with several members at a time."""
-    consumer = _consumer(4, key="none")
-    first, second = _member(consumer, most_messages=2), _member(consumer)
-    assert (_take(consumer, first), _take(consumer, second)) == ([0, 1], [2, 3])
-
-
 def test_deliveries_of_before_are_counted_where_they_have_failed() -> None:
     """After a restart of the hub, whoever gets a message that has failed is told that it is not the first time."""
     consumer = _consumer(2, progress=Progress(0, failures={1: 3}))
     items = consumer.take(_member(consumer), 0.0, _MUCH)
     assert [item.deliveries for item in items] == [1, 4]
     assert consumer.counters().redelivered_total == 1
-
-
-def test_with_one_key_for_all_one_member_works() -> None:
-    """With the key "all" nobody gets anything while somebody else has something."""
-    consumer = _consumer(key="all")
-    for offset in range(4):
-        consumer.offer(_record(offset, f"/{offset}"))
-    first, second = _member(consumer, most_messages=1), _member(consumer)
-    assert (_take(consumer, first), _take(consumer, second)) == ([0], [])
-    consumer.leave(first)
-    assert _take(consumer, second) == [0, 1, 2, 3]
-
-
-def test_position_is_the_oldest_that_is_not_done_with() -> None:
-    """What is acknowledged out of order does not move the position, but is kept beside it."""
-    consumer = _consumer(4)
-    member = _member(consumer)
-    _take(consumer, member)
-    consumer.acknowledge(member, [1, 3])
-    assert (consumer.position, consumer.progress()) == (0, Progress(0, (1, 3)))
-    consumer.acknowledge(member, [0])
-    assert consumer.progress() == Progress(2, (3,))
-    consumer.acknowledge(member, [2])
-    assert consumer.progress() == Progress(4)
 
 
 def test_a_restart_goes_on_where_it_was() -> None:
@@ -145,16 +94,6 @@ def test_what_is_not_acknowledged_may_come_again_later() -> None:
     assert _take(consumer, first, 5.0) == [0, 1]
 
 
-def test_a_message_that_is_given_up_delays_nothing() -> None:
-    """What stood behind it comes at once."""
-    consumer = _consumer(2, deliveries=1)
-    member = _member(consumer)
-    _take(consumer, member)
-    assert consumer.nak(member, [0], 100.0) == [0, 1]
-    assert [item.record.offset for item in consumer.dead] == [0]
-    assert _take(consumer, member) == [1]
-
-
 def test_work_that_takes_longer() -> None:
     """A message that is worked on, and what its member has behind it, is due later; what is of other keys is not."""
     consumer = _consumer(redeliver_s=10.0)
@@ -171,46 +110,7 @@ def test_work_that_takes_longer() -> None:
     assert len(consumer._due) < 100
 
 
-def test_only_the_first_of_a_key_fails() -> None:
-    """Whoever dies with many messages of a key has failed at the first one: the others are not counted."""
-    consumer = _consumer(3, deliveries=2)
-    for _ in range(2):
-        member = _member(consumer)
-        assert _take(consumer, member) == [0, 1, 2]
-        consumer.leave(member)
-    assert [item.record.offset for item in consumer.dead] == [0]
-    assert consumer.progress().failures == {0: 2}
-    assert _take(consumer, _member(consumer)) == [1, 2]
-
-
-def test_dead_messages_hold_the_position_until_they_are_buried() -> None:
-    """What was given up is not done with before it was told elsewhere."""
-    consumer = _consumer(2, deliveries=1)
-    member = _member(consumer)
-    _take(consumer, member)
-    consumer.leave(member)
-    item = consumer.dead.popleft()
-    assert consumer.position == 0
-    other = _member(consumer)
-    assert _take(consumer, other) == [1]
-    consumer.acknowledge(other, [1])
-    assert consumer.position == 0
-    consumer.buried(item)
-    assert (consumer.position, consumer.held_messages, consumer.size_bytes) == (2, 0, 0)
-
-
-def test_what_nobody_has_looked_at_has_not_failed() -> None:
-    """A member that gives messages back leaves no trace of a failure, and keeps what it has looked at."""
-    consumer = _consumer(3, deliveries=1)
-    member = _member(consumer)
-    _take(consumer, member)
-    consumer.give_back(member, [1, 2])
-    assert consumer.progress().failures == {}
-    assert _take(consumer, member) == [1, 2]
-
-
 def test_a_member_has_no_more_than_it_may() -> None:
-    """Messages and bytes that a member has are bounded; a single message is never too much."""
     consumer = _consumer()
     for offset in range(4):
         consumer.offer(_record(offset, body=bytes(1_000)))
@@ -222,7 +122,6 @@ def test_a_member_has_no_more_than_it_may() -> None:
 
 
 def test_full_by_the_oldest_that_is_not_done_with() -> None:
-    """One message that nobody acknowledges bounds how far is read beyond it; so do bytes."""
     consumer = Consumer(Terms(("/",), key="none"), Progress(0), ConsumerLimits(3, _MUCH))
     member = _member(consumer)
     for offset in range(3):
@@ -247,8 +146,6 @@ def test_deleted_records_are_counted() -> None:
 
 
 class _Naive:
-    """What the consumer should do, found out by looking at everything."""
-
     def __init__(self, key: str, deliveries: int) -> None:
         self.key = key
         self.deliveries = deliveries
@@ -275,7 +172,6 @@ class _Naive:
         return taken
 
     def back(self, offsets: list[int], *, failed: bool) -> None:
-        """Take back these, and what is out behind them; of each key the first has failed."""
         seen: set[str] = set()
         for offset in sorted(offsets):
             item = self.items.get(offset)
@@ -292,7 +188,6 @@ class _Naive:
                     self.dead.add(offset)
 
     def nak(self, offsets: list[int], until_s: float | None) -> None:
-        """The first of each key has failed; its key waits, unless that was given up."""
         for offset in sorted(offsets):
             item = self.items[offset]
             if item[1] is None:
@@ -303,7 +198,6 @@ class _Naive:
                 self.delayed[item[0]] = until_s
 
     def in_progress(self, offsets: list[int], due_s: float) -> None:
-        """All that is out behind them of their keys is due later."""
         for offset in offsets:
             for each, one in self.items.items():
                 if one[0] == self.items[offset][0] and each >= offset and one[1] is not None:
@@ -318,7 +212,6 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @initialize(key=st.sampled_from(["topic", "all", "none"]), deliveries=st.integers(0, 3))
     def begin(self, key: Any, deliveries: int) -> None:
-        """Begin with a key and a limit of deliveries."""
         self.consumer = Consumer(Terms(("/",), key=key, redeliver_s=10.0, deliveries=deliveries), Progress(0), _LIMITS)
         self.naive = _Naive(key, deliveries)
         self.members = [_member(self.consumer, most_messages=4) for _ in range(3)]
@@ -328,7 +221,6 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule(topics=st.lists(st.sampled_from("abc"), max_size=5), gap=st.integers(0, 2))
     def offer(self, topics: list[str], gap: int) -> None:
-        """Record messages, perhaps behind a gap."""
         self.next += gap
         for topic in topics:
             self.consumer.offer(_record(self.next, topic))
@@ -337,13 +229,11 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2))
     def take(self, number: int) -> None:
-        """A member takes what it may have."""
         taken = _take(self.consumer, self.members[number], self.now_s)
         assert taken == self.naive.take(number, self.now_s, 4)
 
     @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
     def acknowledge(self, number: int, choice: int) -> None:
-        """A member is done with some of what it has."""
         out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
         self.consumer.acknowledge(self.members[number], out)
         for offset in out:
@@ -352,14 +242,12 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
     def give_back(self, number: int, choice: int) -> None:
-        """A member gives back some of what it has."""
         out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
         self.consumer.give_back(self.members[number], out)
         self.naive.back(out, failed=False)
 
     @rule(number=st.integers(0, 2), choice=st.integers(0, 15), delay_s=st.sampled_from([0.0, 3.0, 20.0]))
     def nak(self, number: int, choice: int, delay_s: float) -> None:
-        """A member cannot do some of what it has."""
         out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
         before = self.naive.out(number)
         until_s = self.now_s + delay_s if delay_s else None
@@ -369,21 +257,18 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
     def in_progress(self, number: int, choice: int) -> None:
-        """A member needs more time for some of what it has."""
         out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
         self.consumer.in_progress(self.members[number], out, self.now_s)
         self.naive.in_progress(out, self.now_s + 10.0)
 
     @rule(number=st.integers(0, 2))
     def leave(self, number: int) -> None:
-        """A member is gone, and another one comes."""
         self.consumer.leave(self.members[number])
         self.naive.back(self.naive.out(number), failed=True)
         self.members[number] = _member(self.consumer, most_messages=4)
 
     @rule(seconds=st.sampled_from([1.0, 5.0, 11.0]))
     def pass_time(self, seconds: float) -> None:
-        """Time goes by."""
         self.now_s += seconds
         self.consumer.expire(self.now_s)
         self.naive.delayed = {key: at_s for key, at_s in self.naive.delayed.items() if at_s > self.now_s}
@@ -396,7 +281,6 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def bury(self) -> None:
-        """What was given up is told elsewhere."""
         while self.consumer.dead:
             item = self.consumer.dead.popleft()
             assert item.record.offset in self.naive.dead
@@ -406,7 +290,6 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Begin anew from what is kept: exactly what is not done with is offered again."""
         progress = self.consumer.progress()
         again = Consumer(self.consumer.terms, progress, _LIMITS)
         known = {offset: one[0] for offset, one in self.naive.items.items()} | dict.fromkeys(self.naive.done, "z")
@@ -418,7 +301,6 @@ class ConsumerMachine(RuleBasedStateMachine):
 
     @invariant()
     def agrees(self) -> None:
-        """Both hold the same, with the same members."""
         if not hasattr(self, "naive"):
             return
         left = self.naive.items.keys() | self.naive.dead

@@ -31,12 +31,10 @@ def _is_key(key: str) -> bool:
 
 
 def record(value: Any, topic: str = "/t", offset: int = 0) -> Record:
-    """A message of the journal."""
     return Record(offset, 0, topic, Encoding.MSGPACK, msgspec.msgpack.encode(value))
 
 
 def test_words() -> None:
-    """By topic, all of them, each by itself."""
     one, other, far = record(1), record(2, offset=1), record(1, "/u", 2)
     assert order_of("topic")(one) == order_of("topic")(other) != order_of("topic")(far)
     assert order_of("all")(one) == order_of("all")(far)
@@ -44,7 +42,6 @@ def test_words() -> None:
 
 
 def test_a_field_of_all_topics() -> None:
-    """The same value is the same key, whatever the topic and the other fields are."""
     key_of = order_of("field:uid")
     assert key_of(record({"uid": "C1", "x": [1, {}]})) == key_of(record({"a": 2, "uid": "C1"}, "/u"))
     values = ["C1", "C2", 5, "5", 5.0, True, [1], {"a": 1}, "x" * 100, "x" * 101, b"C1", "\0"]
@@ -53,19 +50,16 @@ def test_a_field_of_all_topics() -> None:
 
 @pytest.mark.parametrize("value", [{}, {"uid": None}, {"id": "C1"}, {1: 2}, [["uid", 1]], "uid", 5, None])
 def test_without_the_field(value: Any) -> None:
-    """Such messages keep their order with their topic."""
     assert order_of("field:uid")(record(value, "/zeek/conn")) == "/zeek/conn"
 
 
 def test_no_topic_is_taken_for_the_value_of_a_field() -> None:
-    """A topic may be called as a value is spelled."""
     key_of = order_of("field:uid")
     spelled = msgspec.msgpack.encode("C1").decode("latin-1")
     assert key_of(record(1, spelled)) != key_of(record({"uid": "C1"}))
 
 
 def test_a_field_within_another() -> None:
-    """The whole name comes first: Zeek's own fields have dots in their names."""
     key_of = order_of("field:id.orig_h")
     expected = key_of(record({"id.orig_h": "10.0.0.1"}))
     assert expected != "/t"
@@ -78,13 +72,11 @@ def test_a_field_within_another() -> None:
 
 @pytest.mark.parametrize("name", [".", "..", "a.", ".a", "a..b"])
 def test_names_with_dots_at_odd_places(name: str) -> None:
-    """They are names of fields like others."""
     assert order_of(f"field:{name}")(record({name: 1})) != "/t"
     assert order_of(f"field:{name}")(record({"a": 1})) == "/t"
 
 
 def test_other_spellings() -> None:
-    """What Broker has spelled has no fields."""
     broker = Record(0, 0, "/t", Encoding.BROKER, msgspec.msgpack.encode({"uid": "C1"}))
     assert order_of("field:uid")(broker) == "/t"
 
@@ -102,18 +94,15 @@ def test_any_value(value: Any, name: str, body: bytes) -> None:
     "key", ["", "field", "field:", "Topic", "topic\n", 'field:"', "field:\\", "field:\n", "field:" + "x" * 257]
 )
 def test_no_such_key(key: str) -> None:
-    """It is refused with the terms."""
     assert not _is_key(key)
 
 
 @pytest.mark.parametrize("key", ["topic", "all", "none", "field:id.orig_h", "field:naïve key", "field:" + "x" * 256])
 def test_keys(key: str) -> None:
-    """These are taken."""
     assert _is_key(key)
 
 
 def test_a_consumer_keeps_the_order_of_a_field() -> None:
-    """What has the same value is with one member, in its order, beside others."""
     consumer = Consumer(Terms(("/",), key="field:uid"), Progress(0), ConsumerLimits(100, 1 << 20))
     one, other = Member(2, 1 << 20), Member(100, 1 << 20)
     for member in (one, other):

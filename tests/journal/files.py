@@ -28,17 +28,14 @@ AT_US = 1_700_000_000_000_000
 
 
 def frames(topic: str, *values: Any) -> bytes:
-    """One MESSAGES frame."""
     return Batch.of(topic, values).frames
 
 
 def numbered(numbers: Sequence[int], *, topics: int = 3, padding: int = 0) -> bytes:
-    """One frame each: the number and some bytes, under topics in turn."""
     return b"".join(frames(f"/t/{number % topics}", [number, b"." * padding]) for number in numbers)
 
 
 def fill(journal: Store, *counts: int, padding: int = 0) -> None:
-    """Commit so many numbered records each time, a second apart."""
     for count in counts:
         first = journal.next
         at_us = AT_US + first * 1_000_000
@@ -56,16 +53,24 @@ def opened(
 ) -> Store:
     """A store; blocks stand in it as they are, where nothing else is said, so that tests find their places."""
     segmenting = Segmenting(segment_bytes, 1 << 60)
-    return Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting, compresses=compresses)
+    store = Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting, compresses=compresses)
+    _opened.append(store)
+    return store
+
+
+_opened: list[Store] = []
+
+
+def close_stores() -> None:
+    while _opened:
+        _opened.pop().close()
 
 
 def records(blocks: Sequence[bytes]) -> list[Record]:
-    """What blocks hold."""
     return [record for block in blocks for record in Block.parse(block).records()]
 
 
 def everything(path: Path, *prefixes: str) -> list[Record]:
-    """All records of a journal."""
     view = View(str(path))
     try:
         found: list[Record] = []
@@ -89,7 +94,6 @@ def damaged_by(path: Path, *hurts: tuple[str, int]) -> Path:
 
 
 def block_rows(path: Path) -> list[tuple[int, int]]:
-    """Where each block begins and ends."""
     view = View(str(path))
     try:
         return [(row.first, row.next) for row in view.rows()]
@@ -109,12 +113,10 @@ def lose_power(path: Path, written_bytes: int) -> None:
 
 
 def segments(path: Path) -> list[Path]:
-    """The files of a journal, the oldest first."""
     return sorted(path.glob("*.seg"))
 
 
 def place_of(path: Path, offset: int) -> tuple[Path, int]:
-    """The file, and the place in it, of the entry that holds a record."""
     view = View(str(path))
     try:
         row = next(iter(view.rows(offset)))
@@ -124,7 +126,6 @@ def place_of(path: Path, offset: int) -> tuple[Path, int]:
 
 
 def flip(file: Path, place: int) -> None:
-    """Turn a bit, as no hub does."""
     with file.open("r+b") as stream:
         stream.seek(place)
         byte = stream.read(1)[0]
@@ -133,20 +134,17 @@ def flip(file: Path, place: int) -> None:
 
 
 def hurt_block(path: Path, offset: int) -> None:
-    """Damage the block that holds a record."""
     file, place = place_of(path, offset)
     flip(file, place + read_head(file.read_bytes(), place).payload_from + 20)
 
 
 def hurt_head(path: Path, offset: int) -> None:
-    """Damage what is said of the block that holds a record."""
     file, place = place_of(path, offset)
     flip(file, place + 12)
 
 
 @contextmanager
 def small_blocks(monkeypatch: pytest.MonkeyPatch, *, records: int = 16, size: int = 2000) -> Iterator[None]:
-    """Blocks that are full sooner, so that few records make many of them."""
     with monkeypatch.context() as patch:
         patch.setattr(active, "BLOCK_RECORDS", records)
         patch.setattr(active, "BLOCK_BYTES", size)
@@ -179,6 +177,5 @@ def failing(monkeypatch: pytest.MonkeyPatch, call: str, *, at: int = 1, error: O
 
 
 def clock(*times_us: int) -> Callable[[], int]:
-    """A clock that shows one time after the other, then the last."""
     left = list(times_us)
     return lambda: left.pop(0) if len(left) > 1 else left[0]

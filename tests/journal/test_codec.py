@@ -22,13 +22,11 @@ TEXT = b'{"id.orig_h": "10.0.0.%d", "proto": "tcp"}' * 200
 
 
 def noise(size: int) -> bytes:
-    """Bytes that no codec makes smaller."""
     return random.Random(size).randbytes(size)  # noqa: S311 -- the same every time
 
 
 @given(st.lists(st.one_of(st.binary(max_size=2000), st.just(TEXT), st.just(noise(1000))), max_size=40))
 def test_what_is_stored_is_what_is_read(blocks: list[bytes]) -> None:
-    """Whatever was stored before."""
     compressor = Compressor(is_on=True)
     for block in blocks:
         codec, payload = compressor.encoded(block)
@@ -37,7 +35,6 @@ def test_what_is_stored_is_what_is_read(blocks: list[bytes]) -> None:
 
 
 def test_what_repeats_becomes_small() -> None:
-    """Text and msgpack take a small part of their bytes."""
     codec, payload = Compressor(is_on=True).encoded(TEXT)
     assert codec is Codec.ZSTD
     assert len(payload) < len(TEXT) / 20
@@ -47,7 +44,6 @@ def test_what_repeats_becomes_small() -> None:
     ("is_on", "in_haste", "data"), [(False, False, TEXT), (True, True, TEXT), (True, False, b"a" * 99)]
 )
 def test_what_is_stored_as_it_is(is_on: bool, in_haste: bool, data: bytes) -> None:  # noqa: FBT001
-    """All if nobody wants it otherwise, what comes too fast, and what is short."""
     assert Compressor(is_on=is_on).encoded(data, in_haste=in_haste) == (Codec.NONE, data)
 
 
@@ -72,13 +68,11 @@ def test_noise_is_tried_now_and_then() -> None:
     ids=["nothing", "something else", "longer", "shorter", "more behind it", "cut off"],
 )
 def test_what_cannot_be(payload: bytes, raw_bytes: int) -> None:
-    """It is damage; and no more is decompressed than there should be."""
     with pytest.raises(JournalCorruptError):
         decoded(payload, Codec.ZSTD, raw_bytes)
 
 
 def test_codecs_of_later_versions() -> None:
-    """They are told as such."""
     with pytest.raises(JournalUnavailableError, match="codec 9"):
         decoded(b"", 9, 0)
     with pytest.raises(JournalCorruptError, match="3 bytes that should have 4"):
@@ -105,8 +99,6 @@ def test_a_journal_with_blocks_of_all_kinds(tmp_path: Path) -> None:
     assert again.next == 80
     fill(again, 5)
     assert everything(tmp_path / "copy")[:80] == before
-    again.close()
-    journal.close()
 
 
 @pytest.mark.skipif(not SAMPLE.exists(), reason="SAMPLE IS MISSING: how small real Zeek records become was NOT tested")
@@ -121,4 +113,3 @@ def test_real_zeek_records_take_a_quarter(tmp_path: Path) -> None:
         journal.commit(now_us=AT_US)
     assert journal.size_bytes < sum(map(len, published)) / 4
     assert len(everything(tmp_path / "journal", "/zeek/dns")) == sum(record["_path"] == "dns" for record in records)
-    journal.close()

@@ -21,12 +21,10 @@ ID = b"i" * 16
 
 
 def kept(position: int) -> Kept:
-    """A consumer that has come so far."""
     return Kept(Terms(("/a",), deliveries=3), Progress(position, (position + 2,), {position: 1}))
 
 
 def opened(path: Path, journal_id: bytes = ID) -> Positions:
-    """The file."""
     return Positions(str(path), journal_id, full_sync=False)
 
 
@@ -56,7 +54,6 @@ async def test_what_was_put_last_is_kept(tmp_path: Path) -> None:
 
 
 async def test_many_changes_are_one_save(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What comes while a save waits, or goes on, is written together with the next one."""
     saves: list[int] = []
     write = module._write
 
@@ -76,7 +73,6 @@ async def test_many_changes_are_one_save(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def test_a_disk_that_fails_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who waits is told, the failure is counted, and what was not written is written later."""
     write = module._write
 
     def fail(_connection: apsw.Connection, _waiting: dict[str, Kept | None]) -> None:

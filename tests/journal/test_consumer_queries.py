@@ -21,12 +21,10 @@ pytestmark = pytest.mark.usefixtures("uncaught")
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where nothing is yet."""
     return tmp_path / "journal"
 
 
 async def filled(path: Path, records: int = 3, **settings: Any) -> Bench:
-    """A hub whose journal has some records."""
     bench = Bench(path, **settings)
     bench.publish(*range(records))
     await eventually(lambda: bench.journal.committed == records)
@@ -34,7 +32,6 @@ async def filled(path: Path, records: int = 3, **settings: Any) -> Bench:
 
 
 async def commit(asker: Asker, position: int, name: str = "q", *prefixes: str) -> Any:
-    """Say how far a query is."""
     return await asker.ask("/commit", {"name": name, "prefixes": prefixes or ["/a"], "position": position})
 
 
@@ -55,7 +52,6 @@ async def test_a_query_has_a_lag_and_no_members(path: Path) -> None:
 
 
 async def test_it_is_there_after_a_restart(path: Path) -> None:
-    """With its place, and when it was heard of; a removed one is not."""
     bench = await filled(path)
     await commit(Asker(bench), 2)
     await commit(Asker(bench), 1, "other")
@@ -103,7 +99,6 @@ async def test_nobody_shares_a_query_and_no_consumer_becomes_one(path: Path) -> 
     ],
 )
 async def test_what_makes_no_sense_is_refused(path: Path, asked: dict[str, Any], reason: str) -> None:
-    """With a reason, and without a trace."""
     bench = await filled(path)
     status, text = await Asker(bench).ask("/commit", {"name": "q", "prefixes": ["/a"], "position": 1} | asked)
     assert (status, reason in text) == (Status.FAILED, True), text
@@ -112,7 +107,6 @@ async def test_what_makes_no_sense_is_refused(path: Path, asked: dict[str, Any],
 
 
 async def test_queries_count_for_the_limit(path: Path) -> None:
-    """As the other consumers do; one that is there may go on."""
     bench = await filled(path, consumers=2)
     asker = Asker(bench)
     await asker.join("c")
@@ -125,7 +119,6 @@ async def test_queries_count_for_the_limit(path: Path) -> None:
 
 
 async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
-    """Each user has his own, of what he may read."""
     policy = read_policy({"roles": {"reader": {"journal": ["/a"]}}, "users": {"alice": ["reader"]}}, "policy.toml")
     bench = await filled(path)
     bench.turn.core.authority.adopt(policy)
@@ -140,7 +133,6 @@ async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
 
 
 async def test_one_that_is_not_heard_of_is_forgotten(tmp_path: Path) -> None:
-    """After so long; it is counted and told, and is on the disk no more."""
     file = str(tmp_path / "consumers.db")
     now_s = [1_000.0]
     told: list[tuple[str, dict[str, Any]]] = []
@@ -170,7 +162,6 @@ async def test_one_that_is_not_heard_of_is_forgotten(tmp_path: Path) -> None:
 
 
 async def test_a_clock_that_is_set_back_shows_no_time_to_come(tmp_path: Path) -> None:
-    """What was heard of later than now was heard of now."""
     positions = Positions(str(tmp_path / "consumers.db"), b"j" * 16, full_sync=False)
     queries = Queries(positions, lambda _name, _fields: None, lambda: 10.0)
     queries.kept["q"] = Kept(Terms(("/a",)), Progress(7), 1e12)

@@ -23,8 +23,6 @@ pytestmark = pytest.mark.usefixtures("uncaught")
 
 
 class Source:
-    """A journal that answers when the test says so."""
-
     def __init__(self) -> None:
         self.asked: list[Fetch] = []
         self.cancelled = 0
@@ -44,20 +42,17 @@ class Source:
         self.news += 1
 
     def answer(self, outcome: bytes | RejectedError) -> None:
-        """Answer the last question."""
         assert self._deliver is not None
         self._deliver(outcome)
 
 
 def piece(first: int, *values: int, following: int, head: int) -> bytes:
-    """A RECORDS frame."""
     blocks = [pack([(1, Batch.of("/a", values).frames)], first)[0]] if values else []
     parts = records_parts(Records(1, first, following, 0, head, blocks))
     return encode_frame(Kind.RECORDS, b"".join(parts))
 
 
 async def test_a_piece_is_taken_record_by_record() -> None:
-    """Records come in order; behind the last one it is known how far was read, once."""
     source = Source()
     source.reading.more(5)
     source.reading.more(5)
@@ -72,7 +67,6 @@ async def test_a_piece_is_taken_record_by_record() -> None:
 
 
 async def test_it_pauses_where_nothing_of_what_came_is_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the end of the journal it is not asked at each commit of something else."""
     monkeypatch.setattr(module, "_PAUSE_S", 0.001)
     source = Source()
     source.reading.more(0)
@@ -85,7 +79,6 @@ async def test_it_pauses_where_nothing_of_what_came_is_wanted(monkeypatch: pytes
 
 
 async def test_what_was_deleted_is_told() -> None:
-    """An offset that is gone says where to go on."""
     source = Source()
     source.reading.more(3)
     source.answer(encode_notice(Notice("error", 1, code=CloseCode.GONE, text="gone", offset=10)))
@@ -94,7 +87,6 @@ async def test_what_was_deleted_is_told() -> None:
 
 @pytest.mark.parametrize("by", ["frame", "refusal"])
 async def test_errors_are_told_and_it_is_tried_again(monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-    """Whatever cannot be read is said, and asked for again a little later."""
     monkeypatch.setattr(module, "_AGAIN_S", 0.001)
     source = Source()
     source.reading.more(3)
@@ -109,7 +101,6 @@ async def test_errors_are_told_and_it_is_tried_again(monkeypatch: pytest.MonkeyP
 
 
 async def test_stopping() -> None:
-    """What is on its way is cancelled, and what comes all the same is told nobody."""
     source = Source()
     source.reading.more(0)
     source.reading.stop()

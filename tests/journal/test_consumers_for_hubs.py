@@ -18,8 +18,6 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 class Bench:
-    """A hub whose consumers are the test, and a link of another hub."""
-
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         self.joined: list[FarClient] = []
@@ -34,19 +32,16 @@ class Bench:
         return value
 
     def ask(self, what: str, value: Any = None, *, client: int = 1, run: int = 1) -> list[tuple[int, Any]]:
-        """Ask; return status and value of what was answered."""
         question = encode_question(Question(THERE, run, client, what, value))
         self.room.ask(self.link, Request(target_at(HERE, WHAT), 1, 0, question))
         return self.answers()
 
     def answers(self) -> list[tuple[int, Any]]:
-        """What was answered since the last look."""
         self.room.settle()
         return [(item.status, values_of(item)[0]) for item in self.outlet.take() if isinstance(item, Reply)]
 
 
 def test_a_hub_that_was_started_anew_has_other_clients() -> None:
-    """The numbers of its clients mean others: those of before are gone with its next question."""
     bench = Bench()
     assert bench.ask("join", "a") == [(Status.OK, "a")]
     assert bench.ask("join", "b") == [(Status.OK, "b")]
@@ -77,7 +72,6 @@ def test_a_link_of_another_user_does_not_speak_for_a_hub() -> None:
 
 
 def test_a_client_that_has_left_is_gone_once() -> None:
-    """Its hub may say so several times, and of somebody who has never joined."""
     bench = Bench()
     bench.ask("join")
     for client in (1, 1, 2):
@@ -86,7 +80,6 @@ def test_a_client_that_has_left_is_gone_once() -> None:
 
 
 def test_a_hub_that_is_reached_no_more() -> None:
-    """Its clients are gone within a second."""
     bench = Bench()
     bench.ask("join")
     bench.for_hubs.tick()
@@ -98,7 +91,6 @@ def test_a_hub_that_is_reached_no_more() -> None:
 
 
 def test_what_is_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is refused, and so is more than may wait."""
     bench = Bench()
     assert bench.ask("dance") == [(Status.FAILED, "that hub answers no such question about its consumers")]
     bench.room.ask(bench.link, Request(target_at(HERE, WHAT), 1, 0, b"\x01"))

@@ -25,7 +25,6 @@ SHELL = sorted(set(re.findall(r"^hub .*|(?<=`)hub \w+ [^`]*(?=`)", TEXT, re.MULT
 
 @pytest.fixture
 async def client(tmp_path: Path) -> AsyncIterator[Client]:
-    """A client of a hub whose journal holds a few records."""
     loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "site-b")
     await daemon.start()
@@ -39,14 +38,12 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
 
 
 def test_there_are_examples() -> None:
-    """The page has examples of both kinds."""
     assert len(PYTHON) >= 3
     assert len(SHELL) >= 6
 
 
 @pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
 async def test_python(block: str, client: Client) -> None:
-    """Each block runs as it stands, but that a loop ends with what it finds first."""
     ending = re.sub(r"^( +)\.\.\.$", r"\1break", block, flags=re.MULTILINE)
     code = compile(ending, "docs/journal.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names: dict[str, Any] = {"client": client}
@@ -58,7 +55,6 @@ async def test_python(block: str, client: Client) -> None:
 
 @pytest.mark.parametrize("line", SHELL)
 def test_shell(line: str) -> None:
-    """Commands and flags exist."""
     words = line.partition("#")[0].split()[1:]
     try:
         app.parse_args(words, print_error=False, exit_on_error=False)

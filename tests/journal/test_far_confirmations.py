@@ -23,8 +23,6 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 class Bench:
-    """A hub with a link to one that records."""
-
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         Marks(self.room.core, lambda: self.room.now_ms, NoJournal)
@@ -39,30 +37,25 @@ class Bench:
         return THERE
 
     def figures(self) -> tuple[int, ...]:
-        """Pending, asked, refused, and pauses."""
         one = self.confirmations
         return one.pending, one.taken, one.refused_total, one.pauses_total
 
     def ask(self, *values: Any, topic: str = "/a") -> Batch:
-        """Ask for a confirmation; return what is to be published."""
         batch = self.confirmations.ask("there", Batch.of(topic, values or (1,)), self.outcomes.append)
         self.room.settle()
         return batch
 
     def asked(self) -> list[Request]:
-        """What the other hub was asked."""
         items = self.outlet.take()
         assert all(isinstance(item, Request) for item in items)
         return items  # type: ignore[return-value]
 
     def answer(self, request: Request, value: Any, *, status: int = Status.OK) -> None:
-        """Let the other hub answer."""
         self.room.answer(self.link, Reply(request.first, status, msgspec.msgpack.encode(value)))
 
 
 @pytest.fixture
 def bench() -> Bench:
-    """One for each test."""
     return Bench()
 
 
@@ -96,7 +89,6 @@ def test_a_question_tells_what_is_to_be_recognised(bench: Bench) -> None:
     ],
 )
 def test_no_offset(bench: Bench, value: Any, code: int, text: str) -> None:
-    """Whatever is no offset is an error, and names the hub."""
     bench.ask()
     bench.answer(bench.asked()[0], value)
     (error,) = bench.outcomes
@@ -106,7 +98,6 @@ def test_no_offset(bench: Bench, value: Any, code: int, text: str) -> None:
 
 
 def test_what_is_no_answer_at_all(bench: Bench) -> None:
-    """What is no msgpack is no offset either."""
     bench.ask()
     (request,) = bench.asked()
     bench.room.answer(bench.link, Reply(request.first, Status.OK, b"\xc1"))
@@ -123,7 +114,6 @@ def test_what_is_no_answer_at_all(bench: Bench) -> None:
     ],
 )
 def test_no_answer(bench: Bench, status: Status, text: str) -> None:
-    """A hub on the way may fail; whoever waits may try again."""
     bench.ask()
     bench.answer(bench.asked()[0], "some reason", status=status)
     (error,) = bench.outcomes
@@ -132,7 +122,6 @@ def test_no_answer(bench: Bench, status: Status, text: str) -> None:
 
 
 def test_nobody_waits_for_ever(bench: Bench) -> None:
-    """Where the other hub is silent, the time is over at last."""
     bench.ask()
     bench.room.now_ms += ANSWER_MS + 1
     bench.room.core.requests.expire(bench.room.now_ms)
@@ -142,14 +131,12 @@ def test_nobody_waits_for_ever(bench: Bench) -> None:
 
 
 def test_no_such_hub(bench: Bench) -> None:
-    """Nothing is asked."""
     with pytest.raises(RejectedError, match="no such hub"):
         bench.confirmations.ask("nobody", Batch.of("/a", [1]), bench.outcomes.append)
     assert bench.figures() == (0, 0, 0, 0)
 
 
 async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Until half of them are answered; who has gone meanwhile is forgotten."""
     monkeypatch.setattr(module, "WAITING_LIMIT", 4)
     called: list[str] = []
 
@@ -182,7 +169,6 @@ async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pyte
 
 
 async def test_a_hub_that_stops_does_not_wait_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes on without those that do not come."""
     monkeypatch.setattr(module, "SETTLE_S", 0)
     bench.ask()
     await bench.confirmations.settle()

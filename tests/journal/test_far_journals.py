@@ -34,21 +34,16 @@ _pack = msgspec.msgpack.encode
 
 
 class FakeJournal:
-    """Remembers what it was asked; the test answers."""
-
     def __init__(self) -> None:
         self.id = b"0123456789abcdef"
         self.fetches: list[tuple[Fetch, Callable[[Any], None]]] = []
 
     def fetch(self, fetch: Fetch, deliver: Callable[[Any], None], _: object = None) -> Callable[[], None]:
-        """Read later."""
         self.fetches.append((fetch, deliver))
         return lambda: None
 
 
 class Bench:
-    """A hub with a link to another one, and a journal."""
-
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         self.journal = FakeJournal()
@@ -62,24 +57,20 @@ class Bench:
         return linked
 
     def fetch(self, hub: str = "there", **fields: Any) -> Callable[[], None]:
-        """Ask for a piece."""
         cancel = self.journals.fetch(Order(fields.pop("request", 9), hub=hub, **fields), self.outcomes.append)
         self.room.settle()
         return cancel
 
     def asked(self, outlet: FakePoster | None = None) -> tuple[Request, Order]:
-        """What the other hub was asked last."""
         (item,) = (outlet or self.outlet).take()
         assert isinstance(item, Request)
         return item, decode_order(msgspec.msgpack.decode(item.values))
 
     def figures(self) -> tuple[int, ...]:
-        """Pending, asked, and of other hubs: waiting, answered, refused."""
         one = self.journals
         return one.pending, one.asked_total, one.answering, one.answered_total, one.refused_total
 
     def answer(self, values: bytes, *, form: Form = "frame", status: int = Status.OK, flags: int = 0) -> Any:
-        """Ask, have the other hub answer, and return what became of that."""
         self.fetch(form=form)
         request, _ = self.asked()
         self.room.answer(self.link, Reply(request.first, status, values, flags))
@@ -89,13 +80,11 @@ class Bench:
         return outcome
 
     def question(self, order: Any, link: Handler | None = None, first: int = 3) -> None:
-        """Let the other hub ask."""
         value = encode_order(order) if isinstance(order, Order) else order
         target = target_at(HERE, "journal")
         self.room.ask(link or self.link, Request(target, first, 0, _pack(value)))
 
     def told(self) -> Notice | bytes:
-        """What the other hub was answered."""
         (item,) = self.outlet.take()
         assert isinstance(item, Reply)
         assert item.status == Status.OK
@@ -105,12 +94,10 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """One for each test."""
     return Bench()
 
 
 def records(request: int = 9, journal: bytes = b"") -> bytes:
-    """An answer of a reader process."""
     return encode_frame(Kind.RECORDS, b"".join(records_parts(Records(request, 1, 2, 0, 5, [b"block"], journal))))
 
 
@@ -131,7 +118,6 @@ def test_a_piece_is_one_request(bench: Bench) -> None:
 
 
 def test_its_answer_goes_on_as_it_is(bench: Bench) -> None:
-    """In each form."""
     assert bench.answer(_pack(records())) == records()
     assert bench.answer(_pack(records(journal=b"x" * 16))) == records(journal=b"x" * 16)
     for form, body in (
@@ -143,7 +129,6 @@ def test_its_answer_goes_on_as_it_is(bench: Bench) -> None:
 
 
 def test_a_refusal_names_the_hub(bench: Bench) -> None:
-    """With code and offset; the request is the client's, whatever the other hub says."""
     notice = Notice("error", request=1, code=4011, text="gone", offset=7)
     outcome = bench.answer(_pack(encode_notice(notice)))
     assert decode_notice(outcome[8:]) == Notice(
@@ -178,7 +163,6 @@ def test_a_refusal_names_the_hub(bench: Bench) -> None:
     ],
 )
 def test_what_is_no_answer(bench: Bench, form: Form, value: bytes) -> None:
-    """Does not reach the client: it is told that the other hub has said something else."""
     outcome = bench.answer(value, form=form)
     assert isinstance(outcome, RejectedError)
     assert (outcome.code, outcome.text) == (CloseCode.JOURNAL_FAILED, "journal of hub 'there': that was no answer")
@@ -206,7 +190,6 @@ def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> 
 
 
 def test_several_that_fail_together(bench: Bench) -> None:
-    """When a link is lost, each is told."""
     for request in range(1, 4):
         bench.fetch(request=request)
     bench.room.core.detach(bench.link, "lost")
@@ -217,7 +200,6 @@ def test_several_that_fail_together(bench: Bench) -> None:
 
 
 def test_no_answer_in_time(bench: Bench) -> None:
-    """Is told as soon as the time is over."""
     bench.fetch(wait_ms=1_000)
     bench.room.later(ANSWER_MS)
     assert bench.outcomes == []
@@ -226,7 +208,6 @@ def test_no_answer_in_time(bench: Bench) -> None:
 
 
 def test_nobody_waits_any_more(bench: Bench) -> None:
-    """What is answered then is thrown away; the numbers of requests are not confused."""
     cancel = bench.fetch()
     request, _ = bench.asked()
     cancel()
@@ -264,7 +245,6 @@ LONG = _pack({"request": 1, "granted": [[["a/" * 10_000, True]]]})
 
 
 def test_another_hub_reads(bench: Bench) -> None:
-    """What the reader process makes is handed on as it is; an error as a notice."""
     bench.question(Order(5, 3, form="msgpack"))
     ((order, deliver),) = bench.journal.fetches
     assert order == Order(5, 3, bytes=PIECE_BYTES, form="msgpack")
@@ -288,7 +268,6 @@ def test_what_is_asked_of_a_hub_without_a_journal(bench: Bench) -> None:
 
 @pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"}), LONG])
 def test_what_is_no_order(bench: Bench, order: Any) -> None:
-    """Is refused."""
     bench.question(order)
     told = bench.told()
     assert isinstance(told, Notice)
@@ -296,7 +275,6 @@ def test_what_is_no_order(bench: Bench, order: Any) -> None:
 
 
 def test_too_many_wait(bench: Bench) -> None:
-    """One more is refused; each answer makes room."""
     for number in range(ANSWERING_LIMIT):
         bench.question(Order(5), first=number)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT
@@ -323,7 +301,6 @@ def test_a_small_frame(bench: Bench) -> None:
 
 
 def test_what_a_link_may_take(bench: Bench) -> None:
-    """Is added to what others have said; what it has lost meanwhile it does not get."""
     policy = policy_of('[roles.r]\nlink = { take = ["/a"], bring = [] }\n[users]\nuser = ["r"]\n')
     bench.link.rights = policy.rights("user")
     before = (("/b", True),)
@@ -346,7 +323,6 @@ def test_what_a_link_may_take(bench: Bench) -> None:
 
 
 def test_too_many_have_said_something(bench: Bench) -> None:
-    """A question that has been around is not read."""
     policy = policy_of('[roles.r]\nlink = { take = ["/a"] }\n[users]\nuser = ["r"]\n')
     bench.link.rights = policy.rights("user")
     bench.question(Order(5, granted=((("/b", True),),) * GRANTED_LIMIT))
@@ -360,7 +336,6 @@ def test_too_many_have_said_something(bench: Bench) -> None:
 
 
 async def test_a_journal_elsewhere(bench: Bench) -> None:
-    """Can be read, and confirms; batches are refused. It has nothing to tell."""
     room = bench.room
     confirmations = FarConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
     elsewhere = NoJournal("", "there", bench.journals, confirmations)

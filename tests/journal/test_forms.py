@@ -26,7 +26,6 @@ Message = tuple[int, str, bytes]
 
 
 def fetched(*blocks: list[Message], start: int = 10) -> Fetched:
-    """Blocks of messages, found from an offset on."""
     packed: list[bytes] = []
     following = start
     for messages in blocks:
@@ -39,18 +38,15 @@ def fetched(*blocks: list[Message], start: int = 10) -> Fetched:
 
 
 def value(value: Any, topic: str = "/a") -> Message:
-    """A message as clients publish them."""
     return 0, topic, msgspec.msgpack.encode(value)
 
 
 def json_answer(found: Fetched, **wanted: Any) -> dict[str, Any]:
-    """What a JSON client reads."""
     answer: dict[str, Any] = json.loads(b"".join(body_parts(Order(7, form="json", **wanted), found)))
     return answer
 
 
 def test_a_fetch_is_an_order() -> None:
-    """As it came over the wire it asks for frames; a form stands beside its fields."""
     fetch = Fetch(7, 5, None, 9, ("/a",), 100, 3)
     assert decode_order(encode_fetch(fetch)[8:]) == Order(7, 5, None, 9, ("/a",), 100, 3, form="frame")
     order = Order(7, 0, 8, None, ("/a", "/b"), form="json")
@@ -59,14 +55,12 @@ def test_a_fetch_is_an_order() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xc1", b"\x80", msgspec.msgpack.encode({"request": 1, "form": "xml"})])
 def test_no_order(body: bytes) -> None:
-    """What is none is refused."""
     with pytest.raises(RejectedError) as caught:
         decode_order(body)
     assert caught.value.code == CloseCode.BAD_DATA
 
 
 def test_frame() -> None:
-    """The body of RECORDS, as `peers.wire.records` reads it."""
     found = fetched([value(1), value(2)], [value(3)])
     read = decode_records(b"".join(body_parts(Order(7), found)))
     assert read == (7, 10, 13, 3, 1000, found.blocks, b"", 0)
@@ -75,7 +69,6 @@ def test_frame() -> None:
 
 
 def test_msgpack() -> None:
-    """A message of `hub.v1.msgpack` with the blocks as they are."""
     found = fetched([value(1), value(2)], [value(3)])
     (payload,) = body_parts(Order(7, form="msgpack"), found)
     places = {"type": "records", "request": 7, "start": 10, "next": 13, "first": 3, "head": 1000, "epoch": 0}
@@ -83,7 +76,6 @@ def test_msgpack() -> None:
 
 
 def test_json() -> None:
-    """A message of `hub.v1.json`: each record with its offset and its time, to the µs."""
     assert json_answer(fetched([value({"x": [1, None]}), value("ü", "/ü")], [value(b"\0")])) == {
         "type": "records",
         "request": 7,
@@ -102,7 +94,6 @@ def test_json() -> None:
 
 @pytest.mark.parametrize("form", ["frame", "msgpack"])
 def test_some_columns_of_blocks(form: Form) -> None:
-    """What was not asked for is not in the answer."""
     found = fetched([value("secret"), value("secret")], [value("secret")])
     payload = b"".join(body_parts(Order(7, columns=("topic",), form=form), found))
     assert b"secret" not in payload
@@ -114,7 +105,6 @@ def test_some_columns_of_blocks(form: Form) -> None:
 
 @pytest.mark.parametrize("form", ["frame", "msgpack"])
 def test_all_columns_are_blocks_as_they_are(form: Form) -> None:
-    """They are not even copied, where an answer has them beside what else there is."""
     found = fetched([value(1)])
     everything = Order(7, columns=("value", "time", "topic", "offset"), form=form)
     assert body_parts(everything, found) == body_parts(Order(7, form=form), found)
@@ -135,13 +125,11 @@ def test_some_columns_of_json() -> None:
 
 
 def test_nothing_found() -> None:
-    """The places are told all the same."""
     answer = json_answer(Fetched(10, 12, Extent(3, 12), []))
     assert (answer["records"], answer["next"], answer["head"]) == ([], 12, 12)
 
 
 def test_values_of_a_zeek() -> None:
-    """They are plain in JSON; what cannot be read, and other encodings, are counted as dropped."""
     found = fetched(
         [(BROKER_FLAGS, "/z", encode(Count(5))), (BROKER_FLAGS, "/z", b"\xff"), (0b100, "/z", b"x"), value(1)]
     )
@@ -151,7 +139,6 @@ def test_values_of_a_zeek() -> None:
 
 
 def test_no_block() -> None:
-    """Damage is not passed on as JSON."""
     with pytest.raises(JournalCorruptError):
         body_parts(Order(7, form="json"), Fetched(0, 1, Extent(0, 1), [b"nonsense"]))
 

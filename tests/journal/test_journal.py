@@ -27,7 +27,7 @@ from peers.journal import writer as writer_module
 from peers.journal.forms import Order
 from peers.journal.journal import Journal
 from peers.journal.recorder import Answer
-from peers.journal.recording import NoJournal
+from peers.journal.recording import JournalStatistics, NoJournal
 from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
@@ -40,8 +40,6 @@ Outcome = Records | RejectedError
 
 
 class Bench:
-    """A core with a publisher and a journal."""
-
     def __init__(self, path: Path, limits: Limits | None = None, **settings: Any) -> None:
         self.path = path
         self.turn = Turn()
@@ -50,26 +48,27 @@ class Bench:
         self.publisher, self.outlet = self.turn.join("/heard/")
         self.request = 0
 
+    def seen(self) -> JournalStatistics:
+        statistics = self.journal.statistics()
+        assert statistics is not None
+        return statistics
+
     def publish(self, *values: Any, topic: str = "/a") -> None:
-        """Publish one batch and write at the end of the turn."""
         self.turn.publish(self.publisher, topic, *values)
         self.turn.core.flush()
 
     def confirm(self, answer: Answer, *values: Any, topic: str = "/a") -> None:
-        """Publish, and be told whether it is recorded."""
         route = self.turn.core.routes.find(topic)
         publish = partial(self.turn.core.publish, self.publisher, route)
         self.journal.confirm(route, Batch.of(topic, values), publish, answer)
 
     async def confirmed(self, *values: Any, topic: str = "/a") -> int | RejectedError:
-        """Publish, and wait for the confirmation."""
         told: asyncio.Future[int | RejectedError] = asyncio.get_running_loop().create_future()
         self.confirm(told.set_result, *values, topic=topic)
         self.turn.core.flush()
         return await told
 
     def fetch(self, **wanted: Any) -> asyncio.Future[Outcome]:
-        """Have a piece read."""
         self.request += 1
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
@@ -82,20 +81,17 @@ class Bench:
         return answer
 
     async def read(self, **wanted: Any) -> Records:
-        """Read a piece."""
         found = await self.fetch(**wanted)
         assert isinstance(found, Records)
         return found
 
     async def stage(self, transaction: str, part: int, *values: Any) -> RejectedError | None:
-        """Bring a part."""
         told: asyncio.Future[RejectedError | None] = asyncio.get_running_loop().create_future()
         frames = Batch.of("/heard/x", values).frames
         self.journal.stage(self.publisher, Stage(1, transaction, part, frames), told.set_result)
         return await told
 
     async def commit(self, transaction: str, *parts: int, **fields: Any) -> Committed | RejectedError:
-        """Have it committed."""
         told: asyncio.Future[Committed | RejectedError] = asyncio.get_running_loop().create_future()
         self.journal.commit(self.publisher, Commit(1, transaction, parts=list(parts), **fields), told.set_result)
         return await told
@@ -103,13 +99,11 @@ class Bench:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where nothing is yet."""
     return tmp_path / "journal"
 
 
 @pytest.fixture
 async def bench(path: Path) -> AsyncIterator[Bench]:
-    """A hub with a journal."""
     bench = Bench(path)
     yield bench
     await bench.journal.stop()
@@ -117,7 +111,6 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
 
 @contextmanager
 def full_disk(path: Path) -> Iterator[None]:
-    """No file grows beyond what the largest one is while the block lasts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (max(file.stat().st_size for file in path.parent.iterdir()), hard))
     try:
@@ -127,7 +120,6 @@ def full_disk(path: Path) -> Iterator[None]:
 
 
 def beside(path: Path) -> list[str]:
-    """What stands in the folder of the journal."""
     return sorted(file.name for file in path.parent.iterdir())
 
 
@@ -146,7 +138,6 @@ async def test_which_journal_is_meant(bench: Bench) -> None:
 
 
 async def test_recording(bench: Bench) -> None:
-    """What is published is read back, with its offset."""
     assert await bench.confirmed(1, 2) == 0
     assert await bench.confirmed(3, topic="/b") == 2
     found = await bench.read()
@@ -155,20 +146,13 @@ async def test_recording(bench: Bench) -> None:
         (1, "/a", b"\2"),
         (2, "/b", b"\3"),
     ]
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert (seen.recorder.committed, seen.recorder.recorded_messages_total, seen.readers) == (3, 3, 1)
     assert len(bench.journal.id) == 16
     assert bench.journal.trouble == ""
 
 
-async def test_many_confirmations_at_once(bench: Bench) -> None:
-    """Are committed together, each with its own offset."""
-    assert await asyncio.gather(*[bench.confirmed(number) for number in range(100)]) == list(range(100))
-
-
 async def test_a_topic_that_is_not_recorded(path: Path) -> None:
-    """Is refused where somebody wants to be sure of it."""
     bench = Bench(path, topics=("/zeek/",))
     outcome = await bench.confirmed(1)
     assert isinstance(outcome, RejectedError)
@@ -180,18 +164,10 @@ async def test_a_topic_that_is_not_recorded(path: Path) -> None:
     await bench.journal.stop()
 
 
-async def test_taken_and_position(bench: Bench) -> None:
-    """As a connection asks for them."""
-    assert (bench.journal.taken, bench.journal.position(), bench.journal.is_behind) == (0, 0, False)
-    bench.publish(1, 2, 3)
-    assert (bench.journal.taken, bench.journal.position()) == (3, 3)
-
-
 # Reading what is not there yet.
 
 
 async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
-    """Who asks for what was published before reads it, also if it is not committed yet."""
     bench = Bench(path, commit_s=0.05)
     await bench.confirmed(0)
     bench.publish(1)
@@ -201,13 +177,11 @@ async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
 
 
 async def test_waiting_for_more(bench: Bench) -> None:
-    """Until it comes."""
     answer = bench.fetch(start=0, wait_ms=60_000)
     for _ in range(5):
         await asyncio.sleep(0)
     assert not answer.done()
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.fetches == 1
     bench.publish(1)
     found = await answer
@@ -216,7 +190,6 @@ async def test_waiting_for_more(bench: Bench) -> None:
 
 
 async def test_waiting_for_some_topics(bench: Bench) -> None:
-    """Other topics wake nobody: what is read begins with the commit that has brought something."""
     quiet = bench.fetch(start=0, prefixes=("/q/x", "/quiet/"), wait_ms=60_000)
     ending = bench.fetch(start=0, end=2, prefixes=("/quiet",), wait_ms=60_000)
     either = [bench.fetch(start=0, prefixes=("/b", "/a"), wait_ms=60_000) for _ in range(3)]
@@ -236,21 +209,18 @@ async def test_waiting_for_some_topics(bench: Bench) -> None:
 
 
 async def test_waiting_for_what_may_be_read(bench: Bench) -> None:
-    """What is not granted wakes nobody, either."""
     told: list[object] = []
     order = Order(1, prefixes=("/a",), wait_ms=60_000, granted=(((("/a/b", True)),),))
     bench.journal.fetch(order, told.append)
     await bench.confirmed(0, topic="/a/c")
     assert told == []
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.fetches == 1
     await bench.confirmed(1, topic="/a/b")
     await eventually(lambda: len(told) == 1)
 
 
 async def test_waiting_for_what_is_never_recorded(path: Path) -> None:
-    """It is said at once."""
     bench = Bench(path, topics=("/a/b", "/c"))
     for prefix in ("/a/c", "/b", "$hub/"):
         answer = await bench.fetch(prefixes=(prefix,), wait_ms=60_000)
@@ -263,7 +233,6 @@ async def test_waiting_for_what_is_never_recorded(path: Path) -> None:
 
 
 async def test_waiting_in_vain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the answer says that there is nothing."""
     monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
     found = await bench.read(start=0, wait_ms=1)
     assert found == Records(1, 0, 0, 0, 0, [], epoch=bench.journal.epoch)
@@ -291,21 +260,18 @@ async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Pa
     ):
         found = await bench.read(start=start, epoch=epoch)
         assert (found.start, found.next, found.epoch) == (begins, 6, now)
-    statistics = bench.journal.statistics()
-    assert statistics is not None
+    statistics = bench.seen()
     assert statistics.cuts_total == 1
     await bench.journal.stop()
 
 
 async def test_waiting_may_be_given_up(bench: Bench) -> None:
-    """By who has gone: nothing is read, nothing kept."""
     answer = bench.fetch(start=0, wait_ms=60_000)
     bench.cancel()
     bench.cancel()
     await bench.confirmed(1)
     assert not answer.done()
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert (seen.fetches, seen.readers) == (0, 0)
     await bench.fetch()
     bench.cancel()
@@ -313,13 +279,11 @@ async def test_waiting_may_be_given_up(bench: Bench) -> None:
 
 @pytest.mark.parametrize("wanted", [{"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}])
 async def test_what_is_not_waited_for(bench: Bench, wanted: dict[str, int]) -> None:
-    """The state, and times: they are answered as things are."""
     found = await bench.read(**wanted)
     assert (found.start, found.next, found.head) == (0, 0, 0)
 
 
 async def test_behind_the_end(bench: Bench) -> None:
-    """Is not there, now or after waiting."""
     for wanted in ({"start": 5}, {"start": 5, "time": 2**63 - 1}):
         frame: asyncio.Future[bytes | bytearray | RejectedError] = asyncio.get_running_loop().create_future()
         bench.journal.fetch(Fetch(1, **wanted), frame.set_result)  # type: ignore[arg-type]
@@ -339,7 +303,6 @@ async def test_behind_the_end(bench: Bench) -> None:
 async def test_prefixes_are_those_of_a_subscription(
     path: Path, prefixes: tuple[str, ...], code: int, text: str
 ) -> None:
-    """What a client may not subscribe to it does not read either; nothing large waits."""
     bench = Bench(path, Limits(prefixes_per_client=5))
     outcome = await bench.fetch(prefixes=prefixes)
     assert isinstance(outcome, RejectedError)
@@ -367,7 +330,6 @@ async def test_a_batch(bench: Bench) -> None:
 
 
 async def test_a_batch_among_others(bench: Bench) -> None:
-    """Messages of others are committed with it, in the order in which they were routed."""
     assert await bench.stage("t", 0, *range(50)) is None
     committing = asyncio.ensure_future(bench.commit("t", 0, query="q", batch=0))
     for number in range(100):
@@ -383,19 +345,16 @@ async def test_a_batch_among_others(bench: Bench) -> None:
 
 
 async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the second hand."""
     bench = Bench(path, staged_s=1.0)
     await bench.stage("t", 0, 1)
     bench.journal.tick()
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.staging.transactions == 1
     loop = asyncio.get_running_loop()
     ahead = loop.time() + 10
     monkeypatch.setattr(bench.journal, "_loop", type("Later", (), {"time": lambda _: ahead})())
     bench.journal.tick()
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.staging.transactions == 0
     monkeypatch.setattr(bench.journal, "_loop", loop)
     await bench.journal.stop()
@@ -428,8 +387,7 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
     await eventually(lambda: not bench.journal.trouble)
     assert await bench.confirmed("again") == offset
     assert await bench.commit("t", query="q", batch=0) == Committed(offset + 1, 0, again=False)
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.recorder.lost_messages_total == 2
     assert seen.recorder.recorded_messages_total == offset + 1
     await bench.journal.stop()
@@ -440,14 +398,12 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 async def test_messages_too_large_to_record(path: Path) -> None:
-    """A hub that takes them has no journal: SQLite could not hold them."""
     with pytest.raises(JournalUnavailableError, match="a hub with a journal takes at most 536870912"):
         Bench(path, Limits(frame_bytes=600 << 20))
     assert beside(path) == []
 
 
 async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
-    """Nothing is left behind: the handler is not in the core, and the file is free."""
     first = opened(path)
     turn = Turn()
     with pytest.raises(JournalUnavailableError, match="another hub has this journal open"):
@@ -458,17 +414,14 @@ async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
 
 
 async def test_settling(bench: Bench) -> None:
-    """Waits for all that was taken, and for what is told about it."""
     bench.publish(*range(1000))
     await bench.journal.settle()
-    seen = bench.journal.statistics()
-    assert seen is not None
+    seen = bench.seen()
     assert seen.recorder.committed == 1000
     await bench.journal.settle()
 
 
 async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Everything that was taken is in the one file; whoever waits is answered."""
     may_commit = threading.Event()
     clock = SimpleNamespace(monotonic=time.monotonic, time_ns=time.time_ns, sleep=lambda _: may_commit.wait())
     monkeypatch.setattr(writer_module, "time", clock)
@@ -491,7 +444,6 @@ async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
-    """It is routed to its end and committed, with its number."""
     bench = Bench(path)
     for part in range(20):
         assert await bench.stage("t", part, b"x" * 100_000) is None
@@ -502,14 +454,12 @@ async def test_stopping_in_the_middle_of_a_batch(path: Path) -> None:
     assert len(everything(path)) == 20
     journal = opened(path)
     assert journal.writes == [Write("q", 3, 0, 20)]
-    journal.close()
 
 
 # None.
 
 
 async def test_no_journal() -> None:
-    """A hub without one says so, and holds nobody back."""
     journal = NoJournal()
     told: list[Any] = []
     journal.wait_room(lambda: told.append("room"))

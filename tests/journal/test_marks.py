@@ -23,25 +23,19 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 class FakeJournal:
-    """Records what the test says."""
-
     def __init__(self) -> None:
         self.id = b"j" * 16
         self.is_recorded = True
         self.on_marked: OnMarked | None = None
 
     def records(self, _: Route) -> bool:
-        """As the test says."""
         return self.is_recorded
 
     def heed(self, on_marked: OnMarked) -> None:
-        """Tell of what is recorded."""
         self.on_marked = on_marked
 
 
 class Bench:
-    """A hub that records, and one that asks."""
-
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         self.journal = FakeJournal()
@@ -50,27 +44,22 @@ class Bench:
         self.first = 0
 
     def figures(self) -> tuple[int, int, int]:
-        """Questions that wait, were confirmed and were refused."""
         return self.marks.expected, self.marks.confirmed_total, self.marks.refused_total
 
     def ask(self, mark: int, messages: int = 1, *, hub: bytes = THERE, topic: str = "/a") -> None:
-        """Let the other hub ask."""
         (frame,) = iterate_frames(Batch.of(topic, [1]).frames)
         self.ask_plainly(Question(hub, mark, messages, frame.routing_key))
 
     def ask_plainly(self, question: Any) -> None:
-        """The same with anything."""
         self.first += 1
         value = msgspec.msgpack.encode(question)
         self.room.ask(self.link, Request(target_at(HERE, RECORDED), self.first, 0, value))
 
     def come(self, mark: int, messages: int = 1) -> Answer:
-        """A batch is recorded; return what is told once that is on the disk."""
         assert self.journal.on_marked is not None
         return self.journal.on_marked(Origin(THERE, 1, mark), messages)
 
     def told(self) -> list[Any]:
-        """What the other hub was answered, by the number of the question."""
         self.room.settle()
         found = []
         for item in self.outlet.take():
@@ -82,12 +71,10 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """One for each test."""
     return Bench()
 
 
 def test_an_offset_is_told_once_it_is_on_the_disk(bench: Bench) -> None:
-    """Not when the question has come, and not when the messages have."""
     bench.ask(1, 3)
     assert bench.told() == []
     committed = bench.come(1, 3)
@@ -98,7 +85,6 @@ def test_an_offset_is_told_once_it_is_on_the_disk(bench: Bench) -> None:
 
 
 def test_a_journal_that_fails(bench: Bench) -> None:
-    """Why nothing is recorded is told with its code."""
     bench.ask(1)
     bench.come(1)(RejectedError(CloseCode.JOURNAL_FAILED, "not recorded: full"))
     assert bench.told() == [(1, [4012, "not recorded: full"])]
@@ -106,7 +92,6 @@ def test_a_journal_that_fails(bench: Bench) -> None:
 
 
 def test_messages_that_come_before_their_question(bench: Bench) -> None:
-    """By another way, or a quicker one: they are remembered, on the disk or not yet."""
     bench.ask(1)
     bench.come(1)(7)
     assert bench.told() == [(1, 7)]
@@ -120,7 +105,6 @@ def test_messages_that_come_before_their_question(bench: Bench) -> None:
 
 
 def test_so_many_are_remembered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The oldest is forgotten: then nothing is confirmed."""
     monkeypatch.setattr(marks_module, "SEEN_LIMIT", 2)
     bench.ask(1)
     bench.come(1)(0)
@@ -143,7 +127,6 @@ def test_what_is_lost_on_the_way(bench: Bench) -> None:
 
 
 def test_what_is_lost_in_part(bench: Bench) -> None:
-    """A queue that is full cuts batches: of such a one nothing is confirmed."""
     bench.ask(1, 10)
     bench.come(1, 4)(5)
     ((_, (code, text)),) = bench.told()
@@ -151,7 +134,6 @@ def test_what_is_lost_in_part(bench: Bench) -> None:
 
 
 def test_what_never_comes(bench: Bench) -> None:
-    """After the time that an answer may take, the question is forgotten."""
     bench.ask(1)
     bench.room.now_ms += ANSWER_MS - 1
     bench.ask(2)
@@ -166,7 +148,6 @@ def test_what_never_comes(bench: Bench) -> None:
 
 
 def test_what_cannot_be_answered(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is refused at once, with the reason."""
     bench.ask_plainly("what?")
     bench.ask_plainly(Question(THERE, 1, 1, b"no key"))
     bench.ask(1)
@@ -186,7 +167,6 @@ def test_what_cannot_be_answered(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_hubs_do_not_mix(bench: Bench) -> None:
-    """Each numbers its own marks."""
     other = b"o" * 16
     bench.ask(1, hub=other)
     bench.ask(5)

@@ -22,7 +22,6 @@ from tests.journal.files import AT_US, fill, hurt_block, opened, records
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A journal of 30 records, ten a second... each second ten more."""
     path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, 10, 10, 10)
@@ -31,8 +30,6 @@ def path(tmp_path: Path) -> Path:
 
 
 class Served:
-    """A reader in a thread."""
-
     def __init__(self, path: Path) -> None:
         self.ours, self._theirs = socket.socketpair()
         self._thread = threading.Thread(target=self._serve, args=(path,))
@@ -43,11 +40,9 @@ class Served:
             reader.serve(str(path), self._theirs)
 
     def ask(self, data: bytes) -> None:
-        """Send something."""
         self.ours.sendall(data)
 
     def answer(self) -> Frame:
-        """Receive one frame."""
         header = self._exactly(HEADER_BYTES)
         body = self._exactly(HEADER.unpack(header)[0])
         (frame,) = iterate_frames(header + body)
@@ -62,27 +57,23 @@ class Served:
         return data
 
     def notice(self) -> Notice:
-        """Receive a notice."""
         frame = self.answer()
         assert frame.kind == Kind.NOTICE
         return decode_notice(frame.body)
 
     def end(self) -> None:
-        """Hang up; then it ends."""
         self.ours.close()
         self._thread.join()
 
 
 @pytest.fixture
 def served(path: Path) -> Iterator[Served]:
-    """A reader of the journal."""
     served = Served(path)
     yield served
     served.end()
 
 
 def test_answers_in_order(served: Served) -> None:
-    """However FETCHes are cut on their way, each has its frame."""
     orders = b"".join(encode_fetch(Fetch(request, start=request)) for request in (1, 2, 3))
     for place in range(0, len(orders), 5):
         served.ask(orders[place : place + 5])
@@ -95,14 +86,12 @@ def test_answers_in_order(served: Served) -> None:
 
 
 def test_time(served: Served) -> None:
-    """Instead of an offset."""
     served.ask(encode_fetch(Fetch(1, time=AT_US + 10_000_000, end=25)))
     found = decode_records(served.answer().body)
     assert (found.start, found.next) == (10, 25)
 
 
 def test_gone(served: Served) -> None:
-    """With the oldest that is there."""
     served.ask(encode_fetch(Fetch(7, start=31)))
     notice = served.notice()
     assert (notice.request, notice.code, notice.offset) == (7, CloseCode.GONE, 0)
@@ -110,7 +99,6 @@ def test_gone(served: Served) -> None:
 
 
 def test_all_must_grant(served: Served) -> None:
-    """A topic that one of those who are asked does not grant is left out."""
     mine, theirs = (("*", True),), (("/t/0", True), ("/t/1", False))
     for granted, wanted in (((mine,), 30), ((mine, mine), 30), ((mine, theirs), 10), ((theirs, mine), 10), (((),), 0)):
         served.ask(encode_fetch(Order(1, granted=granted)))
@@ -118,7 +106,6 @@ def test_all_must_grant(served: Served) -> None:
 
 
 def test_damage(path: Path, served: Served) -> None:
-    """With the place."""
     for offset in (0, 10, 20):
         hurt_block(path, offset)
     served.ask(encode_fetch(Fetch(7)))
@@ -128,7 +115,6 @@ def test_damage(path: Path, served: Served) -> None:
 
 
 def test_a_journal_that_comes_later(tmp_path: Path) -> None:
-    """Whoever asks before is told to come back."""
     path = tmp_path / "later"
     served = Served(path)
     served.ask(encode_fetch(Fetch(1)))
@@ -138,18 +124,15 @@ def test_a_journal_that_comes_later(tmp_path: Path) -> None:
     served.ask(encode_fetch(Fetch(2)))
     assert decode_records(served.answer().body).head == 3
     served.end()
-    journal.close()
 
 
 def test_what_is_no_fetch(served: Served) -> None:
-    """Is refused, and the next one answered."""
     served.ask(encode_frame(Kind.FETCH, b"\xc1") + encode_fetch(Fetch(1)))
     assert served.notice().code == CloseCode.BAD_DATA
     assert served.answer().kind == Kind.RECORDS
 
 
 def test_many_parts(tmp_path: Path) -> None:
-    """More than one system call takes."""
     journal = opened(tmp_path / "many")
     fill(journal, *[1] * 120)
     journal.close()
@@ -176,7 +159,6 @@ def test_the_program(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_hub_that_dies_in_the_middle(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is no error of the reader's."""
     ours, theirs = socket.socketpair()
     monkeypatch.setattr(reader.os, "nice", lambda _: None)
     monkeypatch.setattr(sys, "argv", ["reader", str(path), "", str(theirs.detach())])

@@ -27,27 +27,22 @@ Outcome = bytes | bytearray | RejectedError
 
 
 class Asked:
-    """FETCHes, and what came of them."""
-
     def __init__(self, readers: Readers) -> None:
         self.readers = readers
         self.count = 0
 
     def ask(self, **wanted: int) -> asyncio.Future[Outcome]:
-        """Ask for a piece."""
         self.count += 1
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self.readers.fetch(encode_fetch(Fetch(self.count, **wanted)), answer.set_result)
         return answer
 
     async def read(self, **wanted: int) -> Records:
-        """Ask, and wait."""
         frame = await self.ask(**wanted)
         assert isinstance(frame, bytearray)
         return decode_records(bytes(frame[HEADER_BYTES:]))
 
     async def refused(self, **wanted: int) -> tuple[int, str]:
-        """Ask for what is refused."""
         error = await self.ask(**wanted)
         assert isinstance(error, RejectedError)
         return error.code, error.text
@@ -55,7 +50,6 @@ class Asked:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """A journal of 100 records, closed."""
     path = tmp_path / "journal"
     journal = opened(path)
     fill(journal, *[10] * 10)
@@ -65,7 +59,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def asked(path: Path) -> AsyncIterator[Asked]:
-    """Two readers at most."""
     readers = Readers(str(path), 2)
     yield Asked(readers)
     pids = [reader._process.pid for reader in readers._readers]
@@ -77,7 +70,6 @@ async def asked(path: Path) -> AsyncIterator[Asked]:
 
 
 def pids(asked: Asked) -> list[int]:
-    """Of the processes."""
     return [reader._process.pid for reader in asked.readers._readers]
 
 
@@ -91,7 +83,6 @@ async def test_niceness_counts_beside_the_hub(asked: Asked) -> None:
 
 
 async def test_reading(asked: Asked) -> None:
-    """A process is started for the first one, and answers those after it, in order."""
     assert len(asked.readers) == 0
     found = await asked.read(start=5, end=25)
     assert found[:5] == (1, 5, 25, 0, 100)
@@ -115,7 +106,6 @@ async def test_several_at_once(asked: Asked) -> None:
 
 
 async def test_refusals_of_the_journal(asked: Asked) -> None:
-    """Come as frames, as they are sent on."""
     frame = await asked.ask(start=101)
     assert isinstance(frame, bytearray)
     (notice,) = iterate_frames(bytes(frame))
@@ -124,7 +114,6 @@ async def test_refusals_of_the_journal(asked: Asked) -> None:
 
 
 async def test_a_process_that_dies(asked: Asked) -> None:
-    """Whoever waits is told to ask again; the next one starts another."""
     await asked.read()
     (pid,) = pids(asked)
     os.kill(pid, signal.SIGSTOP)
@@ -139,7 +128,6 @@ async def test_a_process_that_dies(asked: Asked) -> None:
 
 
 async def test_a_process_that_dies_while_nobody_waits(asked: Asked) -> None:
-    """Is forgotten; the next one starts another."""
     await asked.read()
     (pid,) = pids(asked)
     os.kill(pid, signal.SIGKILL)
@@ -148,8 +136,6 @@ async def test_a_process_that_dies_while_nobody_waits(asked: Asked) -> None:
 
 
 async def test_no_process_can_be_started(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Told to who asks, not raised; where one runs already, that one does it."""
-
     def refuse(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -168,7 +154,6 @@ async def test_no_process_can_be_started(asked: Asked, monkeypatch: pytest.Monke
 
 
 async def test_too_many_wait(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One more is refused."""
     monkeypatch.setattr(readers_module, "PENDING_LIMIT", 3)
     answers = [asked.ask() for _ in range(3)]
     assert await asked.refused() == (CloseCode.TRY_AGAIN_LATER, "3 readers wait already, which is the limit")
@@ -178,7 +163,6 @@ async def test_too_many_wait(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 async def test_stopping(asked: Asked) -> None:
-    """Whoever waits is answered, and nothing more is read."""
     await asked.read()
     (pid,) = pids(asked)
     os.kill(pid, signal.SIGSTOP)
@@ -190,7 +174,6 @@ async def test_stopping(asked: Asked) -> None:
 
 
 async def test_a_process_that_does_not_end(asked: Asked, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Is killed."""
     monkeypatch.setattr(readers_module, "_END_S", 0.01)
     await asked.read()
     (pid,) = pids(asked)
@@ -203,7 +186,6 @@ async def test_a_process_that_does_not_end(asked: Asked, monkeypatch: pytest.Mon
 async def test_whatever_stands_in_the_working_directory(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A reader finds the modules that the hub has found."""
     for name in ("hub.py", "peers.py", "apsw.py", "queue.py"):
         (tmp_path / name).write_text("raise SystemExit('not me')")
     monkeypatch.chdir(tmp_path)
@@ -214,7 +196,6 @@ async def test_whatever_stands_in_the_working_directory(
 
 
 async def test_a_large_answer(tmp_path: Path) -> None:
-    """Many megabytes, many blocks."""
     journal = opened(tmp_path / "large")
     fill(journal, 1000, 1000, 1000, padding=4000)
     journal.close()
@@ -246,7 +227,6 @@ async def test_a_reader_that_is_stopped(asked: Asked) -> None:
 
 
 async def test_a_reader_that_has_nothing_to_do(asked: Asked) -> None:
-    """It is left alone, however long that lasts."""
     await asked.read(start=0)
     before = pids(asked)
     asked.readers.tick(asyncio.get_running_loop().time() + 1000.0)

@@ -25,8 +25,6 @@ FULL = JournalUnavailableError("the disk is full")
 
 
 class Bench:
-    """A core with a publisher, a recorder, and the test in place of the writer."""
-
     def __init__(self, *, topics: tuple[str, ...] = ("/",), buffer_bytes: int = 1 << 20) -> None:
         self.turn = Turn()
         self.submitted: list[Entry | Probe] = []
@@ -45,16 +43,13 @@ class Bench:
         self.epoch = 0
 
     def publish(self, *values: Any, topic: str = "/a") -> None:
-        """Publish one batch, and write at the end of the turn."""
         self.turn.publish(self.publisher, topic, *values)
         self.turn.core.flush()
 
     def ask(self, messages: int, name: str = "") -> None:
-        """Ask for the offset of what was published last."""
         self.recorder.answer_at_commit(messages, lambda outcome: self.told.append((name, outcome)))
 
     async def commit(self, entries: int | None = None) -> None:
-        """The writer commits the first entries, all by default."""
         done = self.submitted[:entries]
         del self.submitted[:entries]
         size = 0
@@ -67,14 +62,12 @@ class Bench:
         await asyncio.sleep(0)
 
     async def fail(self, error: JournalUnavailableError = FULL) -> None:
-        """The writer fails."""
         self.submitted.clear()
         self.epoch += 1
         self.recorder.on_failed(error, self.next)
         await asyncio.sleep(0)
 
     async def recover(self, *writes: Write, found: int = 0) -> None:
-        """The writer can write again."""
         self.submitted.clear()
         self.next += found
         self.recorder.on_recovered(self.epoch, Progress(3, self.next, 700), list(writes))
@@ -83,7 +76,6 @@ class Bench:
 
 @pytest.fixture
 async def bench() -> Bench:
-    """With much room."""
     return Bench()
 
 
@@ -91,7 +83,6 @@ async def bench() -> Bench:
 
 
 async def test_what_is_recorded_becomes_entries(bench: Bench) -> None:
-    """One for each batch, with the time at which it was taken."""
     bench.publish(1, 2)
     bench.publish(3, topic="/b")
     first, second = bench.submitted
@@ -103,7 +94,6 @@ async def test_what_is_recorded_becomes_entries(bench: Bench) -> None:
 
 
 async def test_other_topics_are_not_recorded() -> None:
-    """Only those under the prefixes."""
     bench = Bench(topics=("/zeek/", "/app/"))
     for topic in ("/zeek/dns", "/zeek", "/other", "/app/"):
         bench.publish(1, topic=topic)
@@ -139,14 +129,7 @@ async def test_confirmations(bench: Bench) -> None:
     assert bench.told[2:] == [("three", 13)]
 
 
-async def test_a_confirmation_of_what_is_committed(bench: Bench) -> None:
-    """Comes at once."""
-    bench.ask(0)
-    assert bench.told == [("", 10)]
-
-
 async def test_a_confirmation_of_an_empty_batch(bench: Bench) -> None:
-    """Waits for its commit, although no offset is behind it."""
     bench.recorder.begin_batch()
     bench.recorder.end_batch(Write("q", 1, 10, 10))
     bench.ask(0)
@@ -156,7 +139,6 @@ async def test_a_confirmation_of_an_empty_batch(bench: Bench) -> None:
 
 
 async def test_batches_are_marked(bench: Bench) -> None:
-    """What was offered before stands before the mark."""
     bench.turn.core.write_is_due = True
     bench.turn.publish(bench.publisher, "/a", 1)
     bench.recorder.begin_batch()
@@ -170,7 +152,6 @@ async def test_batches_are_marked(bench: Bench) -> None:
 
 
 async def test_each_commit_is_told(bench: Bench) -> None:
-    """Its offsets, and what the writer says of its topics."""
     told: list[tuple[int, int, object]] = []
     bench.recorder.on_news = lambda *news: told.append(news)
     bench.publish(1, 2)
@@ -185,7 +166,6 @@ async def test_each_commit_is_told(bench: Bench) -> None:
 
 
 async def test_back_pressure() -> None:
-    """Behind when more than `buffer_bytes` wait, objects included; caught up when half of it does."""
     bench = Bench(buffer_bytes=4 * ENTRY_OVERHEAD_BYTES)
     for number in range(3):
         bench.publish(number)
@@ -211,7 +191,6 @@ async def test_back_pressure() -> None:
 
 
 async def test_who_has_gone_is_not_resumed() -> None:
-    """Nor kept."""
     bench = Bench(buffer_bytes=1)
     bench.publish(1)
     resumed: list[int] = []
@@ -257,7 +236,6 @@ async def test_a_failure_answers_everybody(bench: Bench) -> None:
 
 
 async def test_while_it_fails(bench: Bench) -> None:
-    """Nothing is submitted, everything counted; confirmations are refused at once; nobody is held back."""
     await bench.fail()
     bench.publish(1, 2)
     bench.ask(2)
@@ -270,7 +248,6 @@ async def test_while_it_fails(bench: Bench) -> None:
 
 
 async def test_it_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a probe of the new epoch, as long as it takes."""
     monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
     for epoch in (1, 2, 3):
         await bench.fail()
@@ -303,7 +280,6 @@ async def test_recovery(bench: Bench) -> None:
 
 
 async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
-    """Where it is on the disk after all, it was not lost."""
     bench.publish(1, 2, 3)
     await bench.fail()
     await bench.recover(found=3)
@@ -312,7 +288,6 @@ async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
 
 
 async def test_a_second_failure(bench: Bench) -> None:
-    """Is announced once more only after a recovery; the reason is the newest."""
     _, watcher = bench.turn.join(JOURNAL_TOPIC)
     await bench.fail()
     await bench.fail(JournalUnavailableError("worse"))
@@ -325,25 +300,16 @@ async def test_a_second_failure(bench: Bench) -> None:
 
 
 async def test_a_recovery_of_an_old_epoch(bench: Bench) -> None:
-    """Is none: it has failed again since."""
     await bench.fail()
     bench.recorder.on_recovered(7, Progress(0, 99, 0), [])
     await asyncio.sleep(0)
     assert bench.recorder.error is FULL
 
 
-async def test_the_reason_outlives_the_recovery(bench: Bench) -> None:
-    """For who finds out later that the epoch has changed."""
-    await bench.fail()
-    await bench.recover()
-    assert str(bench.recorder.refusal()) == "not recorded: the disk is full (4012)"
-
-
 # The rest.
 
 
 async def test_stopping(bench: Bench) -> None:
-    """Takes what was offered, and no more; nothing is tried again."""
     bench.turn.publish(bench.publisher, "/a", 1)
     bench.recorder.stop()
     assert len(bench.submitted) == 1
@@ -355,7 +321,6 @@ async def test_stopping(bench: Bench) -> None:
 
 
 async def test_stopping_while_it_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next attempt is taken back."""
     monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
     await bench.fail()
     bench.recorder.stop()
@@ -365,7 +330,6 @@ async def test_stopping_while_it_fails(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 async def test_statistics(bench: Bench) -> None:
-    """As the writer has told, and as it is here."""
     bench.publish(1, 2)
     assert bench.recorder.statistics()[:4] == (3, 12, 10, 500)
     await bench.commit()
@@ -373,8 +337,6 @@ async def test_statistics(bench: Bench) -> None:
 
 
 def test_a_writer_may_outlive_the_loop() -> None:
-    """What it tells then is of no interest."""
-
     async def make() -> Recorder:
         return Bench().recorder
 

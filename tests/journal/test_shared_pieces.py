@@ -10,7 +10,6 @@ from peers.journal.readers import ANSWERED_PER_TURN, Deliver, SharedPieces
 
 
 def test_who_asks_the_same_is_answered_together() -> None:
-    """It is read once; whoever asks later has it read again."""
     read: list[tuple[bytes, Deliver]] = []
     pieces = SharedPieces(lambda order, deliver, _: read.append((order, deliver)))
     got: list[tuple[str, object]] = []
@@ -27,7 +26,6 @@ def test_who_asks_the_same_is_answered_together() -> None:
 
 
 def test_who_asks_again_as_the_answer_comes() -> None:
-    """It is another question."""
     read: list[Deliver] = []
     pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
     pieces.fetch(b"1", lambda _: pieces.fetch(b"1", lambda _: None))
@@ -36,7 +34,6 @@ def test_who_asks_again_as_the_answer_comes() -> None:
 
 
 async def test_very_many_are_answered_over_several_turns() -> None:
-    """In their order, each once; whoever asks the same meanwhile has it read again."""
     read: list[Deliver] = []
     pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
     total = 2 * ANSWERED_PER_TURN + 3

@@ -28,7 +28,6 @@ Outcome = Committed | RejectedError | None
 
 
 def frames(*values: Any, topic: str = "/a") -> bytes:
-    """One frame each."""
     return b"".join(Batch.of(topic, [value]).frames for value in values)
 
 
@@ -61,15 +60,17 @@ class Bench:
             self.entries.append(entry)
 
     def stage(self, transaction: str, part: int, data: bytes, now_s: float = 0.0) -> None:
-        """Bring a part."""
         self.staging.stage(self.writer, Stage(1, transaction, part, data), now_s, self.told.append)
 
     def commit(self, transaction: str, *parts: int, **fields: Any) -> None:
-        """Have it committed."""
         self.staging.commit(self.writer, Commit(1, transaction, parts=list(parts), **fields), self.told.append)
 
+    def batch(self, number: int, *values: Any) -> None:
+        self.stage("t", 0, frames(*values))
+        self.commit("t", 0, query="q", batch=number)
+        self.turns_pass()
+
     def one_turn(self) -> bool:
-        """Let one turn of the loop pass; False if nothing was to be done."""
         turns, self.turns[:] = list(self.turns), []
         for act in turns:
             act()
@@ -77,12 +78,10 @@ class Bench:
         return bool(turns)
 
     def turns_pass(self) -> None:
-        """Let turns of the loop pass until there is nothing left to do."""
         while self.one_turn():
             pass
 
     async def write(self) -> list[Entry]:
-        """The thread commits everything."""
         done, size = list(self.entries), sum(entry.size_bytes for entry in self.entries)
         self.entries.clear()
         self.next = self.recorder.position() or 0
@@ -91,24 +90,20 @@ class Bench:
         return done
 
     async def fail(self) -> None:
-        """The thread fails."""
         self.entries.clear()
         self.recorder.on_failed(JournalUnavailableError("full"), self.next)
         await asyncio.sleep(0)
 
     async def recover(self, *writes: Write) -> None:
-        """The thread can write again."""
         self.recorder.on_recovered(self.recorder.epoch, Progress(0, self.next, 0), list(writes))
         await asyncio.sleep(0)
 
     def refusals(self) -> list[tuple[int, str]]:
-        """What was refused."""
         return [(error.code, error.text) for error in self.told if isinstance(error, RejectedError)]
 
 
 @pytest.fixture
 async def bench() -> Bench:
-    """With much room."""
     return Bench()
 
 
@@ -116,7 +111,6 @@ async def bench() -> Bench:
 
 
 async def test_what_is_staged_waits(bench: Bench) -> None:
-    """Nobody sees anything of it before its COMMIT."""
     bench.stage("t", 0, frames(1, 2))
     assert bench.told == []
     bench.turns_pass()
@@ -159,7 +153,6 @@ async def test_topics_that_alternate(bench: Bench) -> None:
 
 
 async def test_an_empty_commit(bench: Bench) -> None:
-    """Is remembered as any other, when it is on the disk."""
     bench.commit("t", query="q", batch=0)
     bench.turns_pass()
     assert bench.told == []
@@ -169,7 +162,6 @@ async def test_an_empty_commit(bench: Bench) -> None:
 
 
 async def test_a_commit_without_a_query_is_not_remembered(bench: Bench) -> None:
-    """Whoever wants it once, says who it is."""
     for _ in range(2):
         bench.stage("t", 0, frames(1))
         bench.commit("t", 0)
@@ -183,10 +175,7 @@ async def test_a_commit_without_a_query_is_not_remembered(bench: Bench) -> None:
 
 
 async def test_a_batch_is_committed_once(bench: Bench) -> None:
-    """Whoever asks again, or for an older one, is told; nothing is routed."""
-    bench.stage("t", 0, frames(1, 2))
-    bench.commit("t", 0, query="q", batch=4)
-    bench.turns_pass()
+    bench.batch(4, 1, 2)
     await bench.write()
     bench.told.clear()
     bench.stage("u", 0, frames(1, 2))
@@ -207,7 +196,6 @@ async def test_a_batch_is_committed_once(bench: Bench) -> None:
 
 
 async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench) -> None:
-    """Who asks again before the commit waits for it."""
     bench.stage("t", 0, frames(1))
     bench.commit("t", 0, query="q", batch=0)
     bench.commit("t", 0, query="q", batch=0)
@@ -218,28 +206,14 @@ async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench)
 
 
 async def test_what_was_committed_before_the_hub_started(bench: Bench) -> None:
-    """As the journal knows it."""
     bench = Bench(writes=[Write("q", 7, 0, 3)])
     bench.commit("t", 0, query="q", batch=7)
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=8)
-    bench.turns_pass()
+    bench.batch(8, 1)
     await bench.write()
     assert bench.told == [Committed(0, 3, again=True), None, Committed(0, 1, again=False)]
 
 
-async def test_queries_are_told_apart(bench: Bench) -> None:
-    """Each has its own numbers."""
-    for query in ("q", "r"):
-        bench.stage(query, 0, frames(1))
-        bench.commit(query, 0, query=query, batch=0)
-    bench.turns_pass()
-    await bench.write()
-    assert bench.told[2:] == [Committed(0, 1, again=False), Committed(1, 1, again=False)]
-
-
 async def test_batches_of_one_query_behind_one_another(bench: Bench) -> None:
-    """Need not wait for one another; each is one transaction."""
     for batch in range(3):
         bench.stage("t", 0, frames(batch))
         bench.commit("t", 0, query="q", batch=batch)
@@ -250,7 +224,6 @@ async def test_batches_of_one_query_behind_one_another(bench: Bench) -> None:
 
 
 async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those whose last commit is the oldest, here as in the file."""
     monkeypatch.setattr(staging_module, "WRITERS_LIMIT", 2)
     for query in ("q", "r", "q", "s"):
         bench.commit("t", query=query, batch=len(bench.told))
@@ -264,9 +237,7 @@ async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monk
 
 async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
     """The batch is not committed, and may be tried again: also where another one was behind it."""
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=4)
-    bench.turns_pass()
+    bench.batch(4, 1)
     await bench.write()
     for batch in (5, 6):
         bench.stage("t", 0, frames(batch))
@@ -278,38 +249,21 @@ async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
     assert bench.staging.statistics() == (0, 0, 1, 0, 2)
     await bench.recover(Write("q", 4, 0, 1))
     bench.told.clear()
-    bench.stage("t", 0, frames(5))
-    bench.commit("t", 0, query="q", batch=5)
-    bench.turns_pass()
+    bench.batch(5, 5)
     await bench.write()
     assert bench.told == [None, Committed(1, 1, again=False)]
 
 
-async def test_a_first_batch_that_fails(bench: Bench) -> None:
-    """Leaves nothing behind."""
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=0)
-    bench.turns_pass()
-    await bench.fail()
-    assert bench.staging._writes == {}
-
-
 async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
-    """If it is on the disk after all, it is not committed a second time."""
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=5)
-    bench.turns_pass()
+    bench.batch(5, 1)
     await bench.fail()
     bench.told.clear()
     await bench.recover(Write("q", 5, 0, 1))
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=5)
-    bench.turns_pass()
+    bench.batch(5, 1)
     assert bench.told == [None, Committed(0, 1, again=True)]
 
 
 async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is left is not routed; the answer says why."""
     monkeypatch.setattr(staging_module, "_TURN_COST", 1)
     for part in range(5):
         bench.stage("t", part, frames(part))
@@ -328,18 +282,14 @@ async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyP
 
 
 async def test_a_commit_while_nothing_is_recorded(bench: Bench) -> None:
-    """Is refused, and nothing is routed of it."""
     await bench.fail()
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=0)
-    bench.turns_pass()
+    bench.batch(0, 1)
     assert bench.refusals() == [(4012, "not recorded: full")]
     assert bench.outlet.values == []
     assert bench.staging.statistics()[:2] == (0, 0)
 
 
 async def test_a_repetition_while_nothing_is_recorded(bench: Bench) -> None:
-    """Cannot be told apart from one whose commit has failed."""
     bench = Bench(writes=[Write("q", 7, 0, 3)])
     await bench.fail()
     bench.commit("t", query="q", batch=7)
@@ -383,7 +333,6 @@ async def test_a_bug_does_not_keep_others_waiting(bench: Bench, monkeypatch: pyt
     ],
 )
 async def test_parts_that_cannot_be(bench: Bench, parts: tuple[int, ...], text: str) -> None:
-    """Nothing is routed, and the transaction is over."""
     bench.stage("t", 0, frames(1))
     bench.commit("t", *parts)
     bench.turns_pass()
@@ -409,7 +358,6 @@ async def test_parts_that_cannot_be(bench: Bench, parts: tuple[int, ...], text: 
     ],
 )
 async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code: int, text: str) -> None:
-    """Is refused when it is staged, as a whole."""
     bench.stage("t", 0, data)
     bench.turns_pass()
     ((said, reason),) = bench.refusals()
@@ -422,7 +370,6 @@ async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code
 
 
 async def test_aborting(bench: Bench) -> None:
-    """Drops what was staged; also what was not."""
     bench.stage("t", 0, frames(1))
     bench.commit("t", abort=True)
     bench.commit("t", abort=True)
@@ -451,7 +398,6 @@ async def test_sweeping(bench: Bench) -> None:
 
 
 async def test_what_waits_is_limited(bench: Bench) -> None:
-    """With the objects around it, until it is on the disk; a COMMIT makes room."""
     bench = Bench(limit_bytes=5000)
     data = frames(b"x" * 1000)
     for part in range(3):
@@ -518,19 +464,7 @@ async def test_a_piece_of_somebody_who_was_not_charged(bench: Bench) -> None:
     assert share[Resource.STAGED_BYTES].held == 0
 
 
-async def test_transactions_without_messages_are_limited(bench: Bench) -> None:
-    """They take memory, too."""
-    bench = Bench(limit_bytes=10_000)
-    for number in range(20):
-        bench.stage(f"t{number}", 0, b"")
-    assert len(bench.refusals()) == 11
-    bench.turns_pass()
-    bench.staging.sweep(100.0)
-    assert bench.staging.statistics()[:2] == (0, 0)
-
-
 async def test_commits_that_wait_are_limited(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the parts that they name; and when they are done, there is room again."""
     monkeypatch.setattr(staging_module, "COMMITS_LIMIT_BYTES", 10_000)
     for number in range(10):
         bench.commit(f"t{number}", *range(100), abort=True)
@@ -543,7 +477,6 @@ async def test_commits_that_wait_are_limited(bench: Bench, monkeypatch: pytest.M
 
 
 async def test_a_turn_is_short(bench: Bench) -> None:
-    """Whatever one frame holds: new topics, many frames, many bytes; others have their turns between."""
     many_topics = b"".join(frames(1, topic=f"/{number}") for number in range(3000))
     bench.stage("t", 0, many_topics)
     turns = 0
@@ -563,7 +496,6 @@ async def test_a_turn_is_short(bench: Bench) -> None:
 
 
 async def test_orders_are_carried_out_in_order(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A COMMIT right behind the parts that it names finds them."""
     monkeypatch.setattr(staging_module, "_TURN_COST", 1)
     for number in range(3):
         bench.stage(f"t{number}", 0, frames(number, 10 + number))
@@ -601,7 +533,6 @@ async def test_finishing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_the_writer_may_go_before_its_commit_is_done(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is committed all the same: it was asked for."""
     monkeypatch.setattr(staging_module, "_TURN_COST", 1)
     bench.stage("t", 0, frames(1, 2, 3))
     bench.turns_pass()
@@ -625,13 +556,11 @@ bob = ["writer"]
 
 
 def topics_of(*topics: str) -> bytes:
-    """One message under each."""
     return b"".join(Batch.of(topic, [topic]).frames for topic in topics)
 
 
 @pytest.fixture
 async def guarded(bench: Bench) -> Bench:
-    """Alice stages and commits; nothing else has rights."""
     policy = policy_of(POLICY)
     bench.turn.core.authority.adopt(policy)
     bench.writer.rights = policy.rights("alice")
@@ -640,7 +569,6 @@ async def guarded(bench: Bench) -> Bench:
 
 @pytest.mark.parametrize("topics", [("/x",), ("/a/b", "/x"), ("/a", "/a/secret/b", "/a"), ("/ab",)])
 async def test_what_is_not_granted_is_not_staged(guarded: Bench, topics: tuple[str, ...]) -> None:
-    """Nothing of it is, wherever in the frames it stands; what was staged before stays."""
     guarded.stage("t", 0, topics_of("/a/1"))
     guarded.stage("t", 1, topics_of(*topics))
     guarded.commit("t", 0)
@@ -652,17 +580,7 @@ async def test_what_is_not_granted_is_not_staged(guarded: Bench, topics: tuple[s
     assert guarded.outlet.values == ["/a/1"]
 
 
-async def test_what_is_granted_is_committed(guarded: Bench) -> None:
-    """As ever."""
-    guarded.stage("t", 0, topics_of("/a/1", "/a", "/a/secrets"))
-    guarded.commit("t", 0)
-    guarded.turns_pass()
-    assert guarded.refusals() == []
-    assert guarded.outlet.values == ["/a/1", "/a", "/a/secrets"]
-
-
 async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Bench) -> None:
-    """All of it before anything is routed: a batch is committed or it is not."""
     guarded.stage("t", 0, topics_of("/a/1", "/a/2"))
     guarded.turns_pass()
     policy = policy_of(POLICY.replace('"/a/secret"', '"/a/2"'))
@@ -676,7 +594,6 @@ async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Benc
 
 
 async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:
-    """Nobody else adds to it, commits it, or drops it; whoever has no bounds may."""
     policy = guarded.turn.core.authority.policy
     assert policy is not None
     alice = policy.rights("alice")
@@ -724,7 +641,6 @@ async def test_queries_belong_to_their_users(guarded: Bench) -> None:
 
 
 async def test_queries_of_users_are_remembered(guarded: Bench) -> None:
-    """In the journal's file, too; a query without a name is nobody's, and is never repeated."""
     guarded.commit("t", query="q", batch=4)
     guarded.commit("u")
     guarded.turns_pass()

@@ -40,13 +40,11 @@ from tests.journal.files import (
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where nothing is yet."""
     return tmp_path / "journal"
 
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> object:
-    """Blocks of 16 records."""
     with small_blocks(monkeypatch):
         yield
 
@@ -62,35 +60,7 @@ def _read_bytes() -> int:
 # Offsets.
 
 
-def test_offsets_begin_at_0_and_are_dense(path: Path) -> None:
-    """Each message has the next one, whatever frame it came in."""
-    journal = opened(path)
-    assert (journal.first, journal.next) == (0, 0)
-    journal.add([(AT_US, frames("/a", 1, 2) + frames("/b", 3)), (AT_US + 1, frames("/a", 4))])
-    journal.commit(now_us=AT_US)
-    found = everything(path)
-    assert [(record.offset, record.topic, record.body) for record in found] == [
-        (0, "/a", b"\1"),
-        (1, "/a", b"\2"),
-        (2, "/b", b"\3"),
-        (3, "/a", b"\4"),
-    ]
-    assert [record.time_us - AT_US for record in found] == [0, 0, 0, 1]
-    journal.close()
-
-
-def test_records_are_readable_at_their_commit(path: Path) -> None:
-    """Not before, and not only once a block is full."""
-    journal = opened(path)
-    journal.add([(AT_US, frames("/a", 1))])
-    assert everything(path) == []
-    journal.commit(now_us=AT_US)
-    assert len(everything(path)) == 1
-    journal.close()
-
-
 def test_goes_on_where_it_was(path: Path) -> None:
-    """Another hub's offsets follow the ones before, and the id stays."""
     journal = opened(path)
     fill(journal, 10, 3)
     before = (journal.id, journal.first, journal.next)
@@ -104,11 +74,9 @@ def test_goes_on_where_it_was(path: Path) -> None:
     journal = opened(path)
     fill(journal, 2)
     assert [record.offset for record in everything(path)] == list(range(15))
-    journal.close()
 
 
 def test_epochs_begin_with_each_life_and_stay(path: Path) -> None:
-    """Also behind segments that are sealed and joined, and without what a power loss has taken."""
     for number in range(4):
         journal = opened(path, segment_bytes=1_000)
         assert [one.first for one in journal.epochs] == [0, 30, 60, 90][: number + 1]
@@ -133,26 +101,6 @@ def test_epochs_begin_with_each_life_and_stay(path: Path) -> None:
         journal.close()
 
 
-def test_a_copy_of_the_folder(path: Path) -> None:
-    """It is all that there is, also while a hub has the journal open."""
-    journal = opened(path, segment_bytes=10_000)
-    fill(journal, 100, 100)
-    copy = crashed(path, path.with_name("copy"))
-    assert len(everything(copy)) == 200
-    journal.close()
-
-
-def test_a_killed_process_has_lost_nothing_committed(path: Path) -> None:
-    """And nothing of what was not."""
-    journal = opened(path)
-    fill(journal, 10, 10)
-    journal.add([(AT_US, numbered(range(5)))])
-    other = opened(crashed(path, path.with_name("crashed")))
-    assert other.next == 20
-    other.close()
-    journal.close()
-
-
 @pytest.mark.parametrize("full_sync", [False, True])
 def test_sync(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -> None:
     """With `full_sync` each commit waits for the disk; without, it is brought there once a second, and at the end."""
@@ -167,7 +115,6 @@ def test_sync(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_sync: bool) -
     monkeypatch.setattr(store_module, "_SYNC_S", 0.0)
     fill(journal, 1)
     assert len(synced) == (4 if full_sync else 1)
-    journal.close()
 
 
 @pytest.mark.parametrize("full_sync", [False, True])
@@ -188,14 +135,12 @@ def test_a_sync_that_fails(path: Path, monkeypatch: pytest.MonkeyPatch, *, full_
         assert journal.next == 3
     fill(journal, 3)
     assert [record.offset for record in everything(path)] == list(range(journal.next))
-    journal.close()
 
 
 # Who may.
 
 
 def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
-    """However the file is called."""
     journal = opened(path)
     (tmp_path / "link").symlink_to(path)
     for name in (path, tmp_path / "link", tmp_path / "." / "journal"):
@@ -206,7 +151,6 @@ def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_journal(path: Path) -> None:
-    """Refused, and left as it is."""
     path.write_bytes(b"dear diary")
     with pytest.raises(JournalCorruptError, match="a journal is a folder, choose another path"):
         opened(path)
@@ -225,29 +169,24 @@ def test_another_folder_is_no_journal(path: Path) -> None:
 
 
 def test_permissions(path: Path) -> None:
-    """A journal is for its owner alone: it holds what everybody has said."""
     journal = opened(path, segment_bytes=1)
     fill(journal, 1, 1)
     assert path.stat().st_mode & 0o777 == 0o700
     assert {file.stat().st_mode & 0o777 for file in segments(path)} == {0o600}
-    journal.close()
 
 
 def test_no_folder_to_make_it_in(tmp_path: Path) -> None:
-    """The place is named."""
     with pytest.raises(JournalUnavailableError, match="nowhere/journal: No such file or directory"):
         opened(tmp_path / "nowhere" / "journal")
 
 
 def test_a_folder_that_this_account_may_not_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The text says what to do."""
     monkeypatch.setattr(Path, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied")))
     with pytest.raises(JournalUnavailableError, match="journal: this account may not write there; choose a folder"):
         opened(tmp_path / "journal")
 
 
 def test_a_half_made_segment_is_deleted(path: Path) -> None:
-    """A crash may leave one."""
     opened(path).close()
     (path / f"{7:020}.seg.new").write_bytes(b"half")
     opened(path).close()
@@ -275,7 +214,6 @@ def test_damage_in_the_newest_segment(path: Path) -> None:
     view = View(str(path))
     assert [row.first for row in view.rows()] == [0, 16, 32, 48]
     view.close()
-    journal.close()
 
 
 @pytest.mark.usefixtures("small")
@@ -290,7 +228,6 @@ def test_damage_of_what_may_not_have_been_written(path: Path) -> None:
     assert journal.next == 16
     fill(journal, 3)
     assert [record.offset for record in everything(copy)] == list(range(19))
-    journal.close()
 
 
 @pytest.mark.parametrize("segment_bytes", [1 << 30, 1])
@@ -314,7 +251,6 @@ def test_what_writers_have_committed_is_damaged(path: Path, segment_bytes: int) 
 
 
 def test_a_mark_of_a_writer_is_damaged(path: Path) -> None:
-    """A batch could count twice: refused."""
     journal = opened(path)
     journal.add([(AT_US, frames("/a", 1))])
     journal.commit([Write("q", 1, 0, 1)], now_us=AT_US)
@@ -329,7 +265,6 @@ def test_a_mark_of_a_writer_is_damaged(path: Path) -> None:
 
 @pytest.mark.parametrize("place", [0, 20, 40])
 def test_a_damaged_header_is_refused(path: Path, place: int) -> None:
-    """Of the newest segment: nobody would know whose it is."""
     journal = opened(path)
     fill(journal, 3)
     journal.close()
@@ -340,7 +275,6 @@ def test_a_damaged_header_is_refused(path: Path, place: int) -> None:
 
 
 def test_a_segment_with_another_name(path: Path) -> None:
-    """Its records would get other offsets."""
     opened(path).close()
     segments(path)[0].rename(path / f"{5:020}.seg")
     with pytest.raises(JournalCorruptError, match="it begins at 0, its name says 5"):
@@ -351,21 +285,9 @@ def test_a_segment_with_another_name(path: Path) -> None:
 
 
 def test_one_commit_is_cut_into_full_blocks(path: Path) -> None:
-    """By records."""
     journal = opened(path)
     fill(journal, 20_000)
     assert block_rows(path) == [(0, 8192), (8192, 16384), (16384, 20000)]
-    journal.close()
-
-
-def test_a_large_value_stands_in_a_block(path: Path) -> None:
-    """Whatever comes before and behind it."""
-    journal = opened(path)
-    large = frames("/large", b"x" * (16 * 1024 * 1024 - 100))
-    journal.add([(AT_US, frames("/a", 1) + large + frames("/a", 2))])
-    journal.commit(now_us=AT_US)
-    assert [len(record.body) for record in everything(path)] == [1, 16 * 1024 * 1024 - 95, 1]
-    journal.close()
 
 
 def test_topics_of_the_greatest_length(path: Path) -> None:
@@ -376,17 +298,6 @@ def test_topics_of_the_greatest_length(path: Path) -> None:
     journal.commit(now_us=AT_US)
     assert [record.topic for record in everything(path)] == topics
     assert [record.topic for record in everything(path, "/07")] == topics[70:80]
-    journal.close()
-
-
-def test_the_most_values_of_a_frame(path: Path) -> None:
-    """65,536 of one byte: as many offsets."""
-    journal = opened(path)
-    journal.add([(AT_US, frames("/a", *[7] * 65_536))])
-    journal.commit(now_us=AT_US)
-    assert journal.next == 65_536
-    assert {record.body for record in everything(path)} == {b"\7"}
-    journal.close()
 
 
 def test_times_out_of_order(path: Path) -> None:
@@ -398,14 +309,12 @@ def test_times_out_of_order(path: Path) -> None:
     (row,) = view.rows()
     assert (row.earliest_us, row.latest_us) == (AT_US, AT_US + 9)
     view.close()
-    journal.close()
 
 
 # Failures.
 
 
 def test_committing_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing has happened, in the file and here, of what all `add` had brought."""
     journal = opened(path)
     fill(journal, 7)
     before = (journal.first, journal.next, journal.size_bytes)
@@ -420,7 +329,6 @@ def test_committing_fails(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal.close()
     journal = opened(path)
     assert journal.writes == []
-    journal.close()
 
 
 def test_writing_ahead(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -438,12 +346,10 @@ def test_writing_ahead(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other.close()
     journal.commit(now_us=AT_US)
     assert [record.offset for record in everything(path)] == list(range(65))
-    journal.close()
 
 
 @pytest.mark.parametrize("at", [1, 2, 3, 4])
 def test_writing_ahead_fails(path: Path, monkeypatch: pytest.MonkeyPatch, at: int) -> None:
-    """Wherever that is, nothing of the commit has happened, and the file is cut back."""
     monkeypatch.setattr(store_module, "_HELD_BYTES", 1_000)
     journal = opened(path)
     fill(journal, 5)
@@ -459,11 +365,9 @@ def test_writing_ahead_fails(path: Path, monkeypatch: pytest.MonkeyPatch, at: in
     assert (journal.next, segments(path)[0].stat().st_size) == (5, size)
     fill(journal, 4)
     assert [record.offset for record in everything(path)] == list(range(9))
-    journal.close()
 
 
 def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The system may write less than it was given: the rest follows."""
     journal = opened(path)
     true = os.pwritev
 
@@ -474,7 +378,6 @@ def test_a_write_that_ends_half_way(path: Path, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(os, "pwritev", half)
         fill(journal, 100)
     assert [record.offset for record in everything(path)] == list(range(100))
-    journal.close()
 
 
 def test_what_is_no_frame_has_no_effect(path: Path) -> None:
@@ -486,38 +389,12 @@ def test_what_is_no_frame_has_no_effect(path: Path) -> None:
     assert journal.next == 0
     journal.commit(now_us=AT_US)
     assert everything(path) == []
-    journal.close()
-
-
-def test_rolling_back(path: Path) -> None:
-    """Also where there is nothing to roll back."""
-    journal = opened(path)
-    journal.roll_back()
-    fill(journal, 2)
-    journal.add([(AT_US, frames("/a", 1))])
-    journal.roll_back()
-    assert (journal.next, len(everything(path))) == (2, 2)
-    journal.close()
 
 
 # Probing.
 
 
-def test_a_probe_of_what_can_be_written(path: Path) -> None:
-    """The file is opened anew, and all is as it was; an open transaction is gone."""
-    journal = opened(path)
-    fill(journal, 5)
-    journal.commit([Write("q", 4, 0, 5)], now_us=AT_US)
-    journal.add([(AT_US, frames("/a", 1))])
-    journal.probe()
-    assert (journal.first, journal.next, journal.writes) == (0, 5, [Write("q", 4, 0, 5)])
-    fill(journal, 5)
-    assert [record.offset for record in everything(path)] == list(range(10))
-    journal.close()
-
-
 def test_a_probe_finds_what_a_failed_commit_has_left(path: Path) -> None:
-    """Where the disk has it after all, offsets go on behind it."""
     journal = opened(path)
     fill(journal, 5)
     other = opened(crashed(path, path.with_name("other")))
@@ -527,11 +404,9 @@ def test_a_probe_finds_what_a_failed_commit_has_left(path: Path) -> None:
     put(path, path.with_name("other"))
     journal.probe()
     assert (journal.next, journal.writes) == (8, [Write("q", 1, 5, 8)])
-    journal.close()
 
 
 def put(path: Path, other: Path | None) -> None:
-    """Have another folder, or a file, stand there, or nothing."""
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -544,7 +419,6 @@ def put(path: Path, other: Path | None) -> None:
 
 @pytest.mark.parametrize("stands_there", ["nothing", "another journal", "an older state", "no journal"])
 def test_a_probe_of_something_else(path: Path, stands_there: str) -> None:
-    """What was told to be committed must not be given again: refused, until it is back."""
     journal = opened(path)
     fill(journal, 5)
     older = path.with_name("older")
@@ -572,11 +446,9 @@ def test_a_probe_of_something_else(path: Path, stands_there: str) -> None:
     put(path, kept)
     journal.probe()
     assert (journal.id, journal.next) == (journal_id, 10)
-    journal.close()
 
 
 def test_a_probe_fails_while_there_is_no_room(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It takes room for a few blocks, and leaves nothing."""
     journal = opened(path)
     fill(journal, 3)
 
@@ -591,7 +463,6 @@ def test_a_probe_fails_while_there_is_no_room(path: Path, monkeypatch: pytest.Mo
     assert len(list(path.iterdir())) == 1
     fill(journal, 1)
     assert journal.next == 4
-    journal.close()
 
 
 # Segments and retention.
@@ -599,7 +470,6 @@ def test_a_probe_fails_while_there_is_no_room(path: Path, monkeypatch: pytest.Mo
 
 @pytest.mark.usefixtures("small")
 def test_a_full_segment_is_sealed(path: Path) -> None:
-    """It never changes again; the next one begins behind it."""
     journal = opened(path, segment_bytes=2_000)
     for _ in range(10):
         fill(journal, 16)
@@ -613,11 +483,9 @@ def test_a_full_segment_is_sealed(path: Path) -> None:
     journal.close()
     journal = opened(path)
     assert (journal.first, journal.next) == (0, 13 * 16)
-    journal.close()
 
 
 def test_an_old_segment_is_sealed(path: Path) -> None:
-    """So that what is too old can go, on an idle hub as well."""
     journal = opened(path, retention=Retention(1 << 50, 80_000_000))
     fill(journal, 1, 1)  # a second apart
     journal.commit(now_us=AT_US + 9_999_999)
@@ -630,12 +498,10 @@ def test_an_old_segment_is_sealed(path: Path) -> None:
     journal.close()
     journal = opened(path)
     assert (journal.first, journal.next) == (2, 2)
-    journal.close()
 
 
 @pytest.mark.parametrize("call", ["pwritev", "fdatasync", "fsync", "rename", "open"])
 def test_sealing_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """What is committed stays committed; the next commit tries it again, and fails where that does."""
     journal = opened(path, segment_bytes=400)
     fill(journal, 1)
     with failing(monkeypatch, call, at=2 if call == "pwritev" else 1):
@@ -651,11 +517,9 @@ def test_sealing_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -
     journal.close()
     journal = opened(path)
     assert journal.next == 22
-    journal.close()
 
 
 def test_a_crash_after_sealing(path: Path) -> None:
-    """The next segment is begun when the journal is opened."""
     journal = opened(path, segment_bytes=400)
     fill(journal, 1)
     journal.commit([Write("q", 1, 0, 1)], now_us=AT_US)
@@ -667,12 +531,10 @@ def test_a_crash_after_sealing(path: Path) -> None:
     assert (journal.next, journal.writes) == (21, [Write("q", 1, 0, 1)])
     fill(journal, 1)
     assert [record.offset for record in everything(copy)] == list(range(22))
-    journal.close()
 
 
 @pytest.mark.skipif(not _READ.exists(), reason="the system does not count what a process reads")
 def test_opening_reads_the_end_of_a_sealed_segment(path: Path) -> None:
-    """And nothing else of it, however large it is."""
     journal = opened(path, segment_bytes=4 << 20)
     fill(journal, *[100] * 50, padding=1000)
     journal.close()
@@ -682,7 +544,6 @@ def test_opening_reads_the_end_of_a_sealed_segment(path: Path) -> None:
     journal = opened(path)
     assert _read_bytes() - read_bytes < 64 << 10
     assert journal.next == 5000
-    journal.close()
 
 
 @pytest.mark.usefixtures("small")
@@ -696,7 +557,6 @@ def test_retention_by_bytes(path: Path) -> None:
     assert journal.size_bytes > 40_000
     assert journal.size_bytes == sum(file.stat().st_size for file in segments(path))
     assert [record.offset for record in everything(path)] == list(range(journal.first, 4_800))
-    journal.close()
 
 
 @pytest.mark.usefixtures("small")
@@ -710,11 +570,9 @@ def test_retention_by_age(path: Path) -> None:
     journal.commit(now_us=AT_US + 93_000_000)
     assert journal.first == 48
     assert [record.offset for record in everything(path)] == list(range(48, 64))
-    journal.close()
 
 
 def test_a_segment_that_cannot_be_deleted(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is tried again; what was committed is committed."""
     journal = opened(path, retention=Retention(4_000, 1 << 60))
     with failing(monkeypatch, "unlink", error=PermissionError(1, "Operation not permitted")):
         while not journal._is_overdue:
@@ -723,26 +581,12 @@ def test_a_segment_that_cannot_be_deleted(path: Path, monkeypatch: pytest.Monkey
     fill(journal, 16)
     assert journal.size_bytes <= 4_000
     assert [record.offset for record in everything(path)] == list(range(journal.first, journal.next))
-    journal.close()
 
 
 # Writers.
 
 
-def test_the_last_batch_of_each_writer(path: Path) -> None:
-    """Is committed with its records, and known when the file is opened."""
-    journal = opened(path)
-    journal.add([(AT_US, numbered(range(3)))])
-    journal.commit([Write("q", 1, 0, 3), Write("r", 5, 0, 3)], now_us=AT_US)
-    journal.commit([Write("q", 2, 3, 3)], now_us=AT_US)
-    journal.close()
-    journal = opened(path)
-    assert sorted(journal.writes) == [Write("q", 2, 3, 3), Write("r", 5, 0, 3)]
-    journal.close()
-
-
 def test_writers_are_forgotten_where_there_are_too_many(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those whose last batch is the oldest."""
     monkeypatch.setattr(store_module, "WRITERS_LIMIT", 3)
     journal = opened(path)
     for number in range(5):
@@ -753,33 +597,18 @@ def test_writers_are_forgotten_where_there_are_too_many(path: Path, monkeypatch:
     journal.close()
     journal = opened(path)
     assert [write.query for write in journal.writes] == ["q3", "q4", "q2"]
-    journal.close()
-
-
-@pytest.mark.parametrize("batch", [0, 2**63 - 1])
-def test_numbers_of_batches(path: Path, batch: int) -> None:
-    """Up to the largest that the wire takes."""
-    journal = opened(path)
-    journal.commit([Write("é" * 255, batch, 0, 0)], now_us=AT_US)
-    journal.close()
-    journal = opened(path)
-    assert journal.writes == [Write("é" * 255, batch, 0, 0)]
-    journal.close()
 
 
 def test_an_empty_commit_writes_nothing(path: Path) -> None:
-    """So that looking after retention costs nothing on an idle hub."""
     journal = opened(path)
     fill(journal, 1)
     size = segments(path)[0].stat().st_size
     journal.commit(now_us=AT_US)
     assert segments(path)[0].stat().st_size == size
-    journal.close()
 
 
 @pytest.mark.parametrize("gone", ["folder", "segment"])
 def test_what_is_gone(path: Path, gone: str) -> None:
-    """What nobody would find again is not said to be committed."""
     journal = opened(path)
     fill(journal, 5)
     if gone == "folder":
@@ -791,7 +620,6 @@ def test_what_is_gone(path: Path, gone: str) -> None:
     assert journal.next == 5
     with pytest.raises(JournalUnavailableError):
         journal.probe()
-    journal.close()
 
 
 def test_a_folder_that_was_replaced(tmp_path: Path) -> None:
@@ -811,14 +639,12 @@ def test_a_folder_that_was_replaced(tmp_path: Path) -> None:
     journal.probe()
     fill(journal, 5)
     assert journal.next == len(everything(path))
-    journal.close()
 
 
 # Tidying.
 
 
 def trickle(path: Path, commits: int, *, segment_bytes: int) -> list[int]:
-    """Commit single records; return how long each segment was when it was sealed, in records."""
     journal = opened(path, segment_bytes=segment_bytes)
     fill(journal, *[1] * commits)
     journal.close()
@@ -826,14 +652,12 @@ def trickle(path: Path, commits: int, *, segment_bytes: int) -> list[int]:
 
 
 def block_rows_of(file: Path) -> list[object]:
-    """The blocks of one segment."""
     segment = Segment(str(file.parent), int(file.stem))
     segment.close()
     return list(segment.rows)
 
 
 def test_what_trickles_is_tidied(path: Path) -> None:
-    """Small blocks become large ones; every record stays where it is."""
     trickle(path, 1_000, segment_bytes=20_000)
     assert [record.offset for record in everything(path)] == list(range(1_000))
     *sealed, newest = segments(path)
@@ -843,17 +667,14 @@ def test_what_trickles_is_tidied(path: Path) -> None:
     journal = opened(path, segment_bytes=20_000)
     assert (journal.first, journal.next) == (0, 1_000)
     assert journal.size_bytes == sum(file.stat().st_size for file in segments(path))
-    journal.close()
 
 
 @pytest.mark.parametrize("call", ["rename", "fsync"])
 def test_tidying_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
-    """What is there stays, and is read once; it is no failure of the commit."""
     journal = opened(path, segment_bytes=5_000)
     true, calls = getattr(os, call), 0
 
     def fail(*arguments: object) -> object:
-        """Fail where a segment is written again: renaming and syncing serve sealing, too."""
         nonlocal calls
         if any(frame.f_code is active.write_again.__code__ for frame, _ in walk_stack(None)):
             calls += 1
@@ -871,7 +692,6 @@ def test_tidying_fails(path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -
     journal = opened(path)
     assert journal.next == 400
     assert [record.offset for record in everything(path)] == list(range(400))
-    journal.close()
 
 
 # What waits for a tier.
@@ -890,11 +710,9 @@ def test_what_is_not_copied_is_kept(tmp_path: Path) -> None:
     fill(store, *[10] * 20, padding=50)
     assert store.first > 30
     assert store.size_bytes < 10_000 + 2_000
-    store.close()
 
 
 def test_a_segment_of_many_blocks_is_sealed(path: Path) -> None:
-    """However short they are: each costs time when the journal is opened after a crash."""
     segmenting = Segmenting(1 << 30, 1 << 60, blocks=20)
     journal = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting)
     fill(journal, *[1] * 50)
@@ -903,7 +721,6 @@ def test_a_segment_of_many_blocks_is_sealed(path: Path) -> None:
 
 
 def test_what_is_long_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer would wait for it, and its blocks are long enough."""
     rows = [Row(0, 200, 150, number, number + 1, 5, 6, b"") for number in range(100)]
     assert is_untidy(rows)
     monkeypatch.setattr(active, "_TIDIED_BYTES", 100 * 150 - 1)

@@ -37,8 +37,6 @@ PREFIXES = ("", "/", "/a", "/a/", "/zeek/", "/zeek/dns", "/x", "/é")
 
 
 class Model(NamedTuple):
-    """A record, as the list knows it."""
-
     time_us: int
     topic: str
     encoding: int
@@ -46,20 +44,16 @@ class Model(NamedTuple):
 
 
 class Message(NamedTuple):
-    """What may be published in one frame."""
-
     topic: str
     values: list[Any]
     broker: bool
 
     def frame(self) -> bytes:
-        """As it comes from a connection."""
         if self.broker:
             return encode_frame(KIND_MESSAGES, bytes(self.values), key=self.topic.encode(), flags=BROKER_FLAGS)
         return Batch.of(self.topic, self.values).frames
 
     def models(self, time_us: int) -> list[Model]:
-        """As records."""
         if self.broker:
             return [Model(time_us, self.topic, 1, bytes(self.values))]
         return [Model(time_us, self.topic, 0, Batch.of("", [value]).frames[8:]) for value in self.values]
@@ -76,8 +70,6 @@ messages = st.builds(
 
 
 class StoreAndView(RuleBasedStateMachine):
-    """One journal, and the list of what must be in it."""
-
     def __init__(self) -> None:
         super().__init__()
         self.folder = tempfile.TemporaryDirectory()
@@ -97,7 +89,6 @@ class StoreAndView(RuleBasedStateMachine):
         full_sync=st.booleans(),
     )
     def start(self, retention: Retention, segment_bytes: int, *, full_sync: bool) -> None:
-        """Begin with an empty journal."""
         self.retention = retention
         self.segment_bytes = segment_bytes
         self.full_sync = full_sync
@@ -106,11 +97,9 @@ class StoreAndView(RuleBasedStateMachine):
         self.view = View(str(self.path))
 
     def opened(self) -> Store:
-        """Open the journal."""
         return opened(self.path, retention=self.retention, segment_bytes=self.segment_bytes, full_sync=self.full_sync)
 
     def teardown(self) -> None:
-        """Leave nothing behind."""
         self.free()
         if hasattr(self, "store"):
             self.view.close()
@@ -125,7 +114,6 @@ class StoreAndView(RuleBasedStateMachine):
         passed_us=st.integers(-5, 20),
     )
     def add(self, parts: list[list[Message]], passed_us: int) -> None:
-        """Write into the transaction, perhaps with a clock that was set back."""
         timed = []
         models: list[Model] = []
         for part in parts:
@@ -141,7 +129,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule(batch=st.integers(0, 3), query=st.sampled_from(("", "q", "r")), passed_us=st.integers(0, 30))
     def commit(self, batch: int, query: str, passed_us: int) -> None:
-        """Commit, perhaps with a writer's batch."""
         self.now_us += passed_us
         write = Write(query, batch, len(self.committed), len(self.committed) + len(self.added))
         try:
@@ -156,7 +143,6 @@ class StoreAndView(RuleBasedStateMachine):
         self.check_retention()
 
     def check_retention(self) -> None:
-        """What went was too old or too much."""
         assert self.first <= self.store.first <= len(self.committed)
         if self.store.first > self.first and self.retention.bytes > 1 << 40:
             gone = self.committed[self.first : self.store.first]
@@ -167,18 +153,15 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule(room=st.integers(0, 200_000))
     def fill_disk(self, room: int) -> None:
-        """From now on files do not grow far beyond what they are."""
         size = max(file.stat().st_size for file in self.path.iterdir())
         resource.setrlimit(resource.RLIMIT_FSIZE, (size + room, self.limits[1]))
 
     @rule()
     def free(self) -> None:
-        """There is room again."""
         resource.setrlimit(resource.RLIMIT_FSIZE, self.limits)
 
     @rule()
     def probe(self) -> None:
-        """Look whether the file can be written."""
         self.added = []
         try:
             self.store.probe()
@@ -189,7 +172,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        """The hub stops and starts."""
         self.free()
         self.view.close()
         self.store.close()
@@ -197,7 +179,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule()
     def crash(self) -> None:
-        """The hub is killed, and starts."""
         self.free()
         self.files += 1
         path = crashed(self.path, Path(self.folder.name, f"{self.files}"))
@@ -207,7 +188,6 @@ class StoreAndView(RuleBasedStateMachine):
         self.go_on(path)
 
     def go_on(self, path: Path) -> None:
-        """Open it again: all that was committed is there, and nothing else."""
         self.added = []
         self.path = path
         self.store = self.opened()
@@ -224,7 +204,6 @@ class StoreAndView(RuleBasedStateMachine):
         limit=st.sampled_from((1, 300, 5000, 10**6)),
     )
     def read(self, data: st.DataObject, prefixes: list[str], limit: int) -> None:
-        """A range, in as many pieces as it takes."""
         head = len(self.committed)
         start = data.draw(st.integers(self.first, head))
         end = data.draw(st.none() | st.integers(self.first, head + 5))
@@ -250,7 +229,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @rule(distance=st.integers(1, 100))
     def read_outside(self, distance: int) -> None:
-        """Before the oldest and behind the newest: told."""
         for start in (self.first - distance, len(self.committed) + distance):
             if start >= 0:
                 with pytest.raises(GoneError) as caught:
@@ -267,7 +245,6 @@ class StoreAndView(RuleBasedStateMachine):
 
     @invariant()
     def counts_agree(self) -> None:
-        """What the store says of itself."""
         if hasattr(self, "store"):
             assert self.store.next == len(self.committed) + len(self.added)
             if not self.added:

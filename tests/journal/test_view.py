@@ -40,7 +40,6 @@ SECOND_US = 1_000_000
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Blocks of 16 records."""
     with small_blocks(monkeypatch):
         yield
 
@@ -57,14 +56,12 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def view(path: Path) -> Iterator[View]:
-    """The journal, open."""
     view = View(str(path))
     yield view
     view.close()
 
 
 def offsets(blocks: list[bytes]) -> list[int]:
-    """Of all records."""
     return [record.offset for record in records(blocks)]
 
 
@@ -72,15 +69,13 @@ def offsets(blocks: list[bytes]) -> list[int]:
 
 
 def test_extent(view: View) -> None:
-    """From the oldest to behind the newest."""
     assert view.extent == Extent(0, 70)
     assert len(view.id) == 16
     assert view.writes == []
 
 
 def test_an_empty_journal(tmp_path: Path) -> None:
-    """There is nothing to read, and nothing wrong."""
-    journal = opened(tmp_path / "empty")
+    opened(tmp_path / "empty")
     view = View(str(tmp_path / "empty"))
     assert view.extent == Extent(0, 0)
     assert list(view.rows()) == []
@@ -89,7 +84,6 @@ def test_an_empty_journal(tmp_path: Path) -> None:
     with pytest.raises(GoneError):
         view.fetch(1, None, ALL, LOTS)
     view.close()
-    journal.close()
 
 
 def test_no_journal(tmp_path: Path) -> None:
@@ -104,7 +98,6 @@ def test_no_journal(tmp_path: Path) -> None:
 
 
 def test_sees_what_is_committed_meanwhile(path: Path, view: View) -> None:
-    """Each answer is of the newest state."""
     journal = opened(path)
     fill(journal, 1)
     assert view.extent == Extent(0, 70), "one state until the next look"
@@ -114,11 +107,9 @@ def test_sees_what_is_committed_meanwhile(path: Path, view: View) -> None:
     view.refresh()
     assert view.writes == [Write("q", 1, 0, 1)]
     assert offsets(view.fetch(69, None, ALL, LOTS).blocks) == [69, 70]
-    journal.close()
 
 
 def test_what_is_open_stays_readable(path: Path, view: View) -> None:
-    """What is deleted meanwhile is seen as it was, until the next look."""
     journal = opened(path, retention=Retention(1, 1 << 60), segment_bytes=1)
     before = list(view.rows())
     fill(journal, 8, 8)
@@ -129,11 +120,9 @@ def test_what_is_open_stays_readable(path: Path, view: View) -> None:
     assert view.extent == Extent(journal.first, 86)
     with pytest.raises(GoneError):
         view.fetch(0, None, ALL, LOTS)
-    journal.close()
 
 
 def test_a_segment_that_was_deleted_since_the_look(path: Path) -> None:
-    """It is told to be tried again, and then that it is gone."""
     view = View(str(path))
     view.refresh()
     journal = opened(path, retention=Retention(1, 1 << 60), segment_bytes=1)
@@ -144,11 +133,9 @@ def test_a_segment_that_was_deleted_since_the_look(path: Path) -> None:
     with pytest.raises(GoneError):
         view.fetch(0, None, ALL, LOTS)
     view.close()
-    journal.close()
 
 
 def test_segments_that_are_written_again_meanwhile(tmp_path: Path) -> None:
-    """An open view goes on without a gap, by offset and by time."""
     path = tmp_path / "tidied"
     journal = opened(path, segment_bytes=5_000)
     fill(journal, 1)
@@ -162,11 +149,9 @@ def test_segments_that_are_written_again_meanwhile(tmp_path: Path) -> None:
     assert len(list(view.rows())) < 50
     assert view.block(rows[0]).count == 1
     view.close()
-    journal.close()
 
 
 def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
-    """A commit is seen once its mark stands there; what is taken back leaves nothing."""
     journal = opened(path)
     file = segments(path)[-1]
     copy = crashed(path, path.with_name("copy"))
@@ -186,7 +171,6 @@ def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
     reader = View(str(path))
     assert offsets(reader.fetch(70, None, ALL, LOTS).blocks) == [70, 71, 72]
     reader.close()
-    journal.close()
 
 
 # Ranges.
@@ -196,7 +180,6 @@ def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
     ("start", "end"), [(0, None), (0, 70), (5, 9), (15, 17), (16, 32), (31, 65), (69, 70), (64, None), (3, 1000)]
 )
 def test_ranges(view: View, start: int, end: int | None) -> None:
-    """Exactly what was asked for, cut within blocks."""
     found = view.fetch(start, end, ALL, LOTS)
     last = min(70, end if end is not None else 70)
     assert offsets(found.blocks) == list(range(start, last))
@@ -205,7 +188,6 @@ def test_ranges(view: View, start: int, end: int | None) -> None:
 
 @pytest.mark.parametrize(("start", "end"), [(70, None), (70, 90), (5, 5), (9, 5)])
 def test_nothing_in_a_range(view: View, start: int, end: int | None) -> None:
-    """Behind the newest, or between an end and a start: reading goes on where it was."""
     assert view.fetch(start, end, ALL, LOTS) == (start, start, (0, 70), [])
 
 
@@ -213,14 +195,12 @@ def test_nothing_in_a_range(view: View, start: int, end: int | None) -> None:
     ("start", "text"), [(71, "offset 71 is behind the end of the journal, which is 70"), (1 << 62, "is behind the end")]
 )
 def test_behind_the_end(view: View, start: int, text: str) -> None:
-    """Told, not served from elsewhere."""
     with pytest.raises(GoneError, match=text) as caught:
         view.fetch(start, None, ALL, LOTS)
     assert caught.value.first == 0
 
 
 def test_what_was_deleted(path: Path, view: View) -> None:
-    """Told with the oldest that is left."""
     journal = opened(path, retention=Retention(4_000, 1 << 60))
     fill(journal, 16, 16, 16)
     first = journal.first
@@ -229,11 +209,9 @@ def test_what_was_deleted(path: Path, view: View) -> None:
         view.fetch(20, None, ALL, LOTS)
     assert caught.value.first == first
     assert offsets(view.fetch(first, None, ALL, LOTS).blocks) == list(range(first, 118))
-    journal.close()
 
 
 def test_whole_blocks_are_given_as_they_are(view: View) -> None:
-    """The bytes that stand in the file."""
     found = view.fetch(16, 48, ALL, LOTS)
     assert found.blocks == [bytes(view.block(row).data) for row in list(view.rows(16))[:2]]
 
@@ -242,7 +220,6 @@ def test_whole_blocks_are_given_as_they_are(view: View) -> None:
 
 
 def test_stops_when_it_has_enough(view: View) -> None:
-    """Whole blocks, and where to go on."""
     size = len(view.fetch(0, 16, ALL, LOTS).blocks[0])
     found = view.fetch(0, None, ALL, size)
     assert (offsets(found.blocks), found.next) == (list(range(16)), 16)
@@ -251,7 +228,6 @@ def test_stops_when_it_has_enough(view: View) -> None:
 
 
 def test_nothing_but_the_state(view: View) -> None:
-    """0 bytes ask how far the journal reaches."""
     assert view.fetch(5, None, ALL, 0) == (5, 5, (0, 70), [])
 
 
@@ -272,11 +248,9 @@ def test_a_large_block_is_cut(tmp_path: Path) -> None:
             start = piece.next
         assert found == list(range(19))
     view.close()
-    journal.close()
 
 
 def test_a_large_record_comes_alone(tmp_path: Path) -> None:
-    """So that who takes the largest message gets it whatever stands beside it."""
     journal = opened(tmp_path / "large")
     journal.add([(AT_US, numbered(range(5)) + frames("/t/large", b"x" * 10_000) + numbered(range(6, 9)))])
     journal.commit(now_us=AT_US)
@@ -285,11 +259,9 @@ def test_a_large_record_comes_alone(tmp_path: Path) -> None:
     found = [offsets(view.fetch(start, None, ALL, 500).blocks) for start in (0, 5, 6)]
     assert found == [[0, 1, 2, 3, 4], [5], [6, 7, 8]]
     view.close()
-    journal.close()
 
 
 def test_a_large_block_is_cut_between_what_is_wanted(tmp_path: Path) -> None:
-    """Reading goes on at the next record that is wanted."""
     journal = opened(tmp_path / "large")
     fill(journal, 16, padding=100)
     view = View(str(tmp_path / "large"))
@@ -303,14 +275,12 @@ def test_a_large_block_is_cut_between_what_is_wanted(tmp_path: Path) -> None:
     assert found == [1, 4, 7, 10, 13]
     assert start == 15
     view.close()
-    journal.close()
 
 
 @pytest.mark.parametrize(("limit", "value", "prefix"), [("_ROWS_LIMIT", 2, "/x"), ("_READ_BYTES", 500, "/t/12")])
 def test_what_is_passed_over_has_a_limit(
     view: View, monkeypatch: pytest.MonkeyPatch, limit: str, value: int, prefix: str
 ) -> None:
-    """A filter that nothing agrees with takes several answers, each a step further."""
     monkeypatch.setattr(view_module, limit, value)
     start, steps = 0, 0
     while start < 70:
@@ -336,7 +306,6 @@ def test_what_is_passed_over_has_a_limit(
     ],
 )
 def test_filters(view: View, prefixes: tuple[str, ...], wanted: list[int]) -> None:
-    """By prefixes; offsets stay those of the records."""
     found = view.fetch(3, 67, prefixes, LOTS)
     assert offsets(found.blocks) == [offset for offset in range(3, 67) if offset % 3 in wanted]
     assert found.next == 67
@@ -364,7 +333,6 @@ def test_what_is_granted(view: View, paths: list[tuple[str, bool]], wanted: list
 
 
 def test_ten_thousand_prefixes(view: View) -> None:
-    """Cost no more than a few."""
     prefixes = tuple(f"/{number}" for number in range(10_000))
     assert offsets(view.fetch(0, None, (*prefixes, "/t/1"), LOTS).blocks) == list(range(1, 70, 3))
 
@@ -376,7 +344,6 @@ def test_ten_thousand_prefixes(view: View) -> None:
     ("second", "offset"), [(-1, 0), (0, 0), (1, 16), (16, 16), (17, 32), (47.5, 48), (64, 64), (68, 68), (69, 70)]
 )
 def test_times(view: View, second: float, offset: int) -> None:
-    """The first record that is not older; the end if all are."""
     time_us = AT_US + int(second * SECOND_US)
     assert view.offset_at(time_us) == offset
     found = view.fetch(7, None, ALL, LOTS, time_us=time_us)
@@ -385,14 +352,12 @@ def test_times(view: View, second: float, offset: int) -> None:
 
 
 def test_times_within_a_block(tmp_path: Path) -> None:
-    """Each record has its own."""
     journal = opened(tmp_path / "journal")
     journal.add([(AT_US + number, frames("/a", number)) for number in range(10)])
     journal.commit(now_us=AT_US)
     view = View(str(tmp_path / "journal"))
     assert [view.offset_at(AT_US + number) for number in (0, 4, 9, 10)] == [0, 4, 9, 10]
     view.close()
-    journal.close()
 
 
 def test_times_where_the_clock_was_set_back(tmp_path: Path) -> None:
@@ -408,11 +373,9 @@ def test_times_where_the_clock_was_set_back(tmp_path: Path) -> None:
         expected = next((place * 9 for place, second in enumerate(seconds) if second >= time), 90)
         assert view.offset_at(AT_US + time) == expected
     view.close()
-    journal.close()
 
 
 def test_all_times_that_the_wire_takes(view: View) -> None:
-    """The greatest asks for the end."""
     assert view.offset_at(2**63 - 1) == 70
 
 
@@ -421,7 +384,6 @@ def test_all_times_that_the_wire_takes(view: View) -> None:
 
 @pytest.fixture
 def synced(path: Path) -> Path:
-    """The journal, with another record in a commit of its own."""
     journal = opened(path)
     fill(journal, 1)
     journal.close()
@@ -439,7 +401,6 @@ def synced(path: Path) -> Path:
     ],
 )
 def test_damage_is_told_where_it_is_met(synced: Path, hurt: Callable[[Path, int], None], text: str) -> None:
-    """What stands before it is read, and what stands behind it, too."""
     hurt(synced, 40)
     view = View(str(synced))
     found = view.fetch(20, 60, ALL, LOTS)
@@ -464,7 +425,6 @@ def test_damage_is_told_where_it_is_met(synced: Path, hurt: Callable[[Path, int]
 
 
 def test_another_block(synced: Path) -> None:
-    """One that stands in the place of another is not taken for it."""
     view = View(str(synced))
     rows = list(view.rows())
     view.close()
@@ -482,7 +442,6 @@ def test_another_block(synced: Path) -> None:
 
 
 def test_a_damaged_footer(tmp_path: Path) -> None:
-    """The blocks are found without it."""
     path = tmp_path / "journal"
     journal = opened(path, segment_bytes=1_000)
     fill(journal, 16, 16, 16, 16, 16)
@@ -508,7 +467,6 @@ def test_a_damaged_header(synced: Path, place: int) -> None:
 
 
 def test_a_segment_that_is_missing(tmp_path: Path) -> None:
-    """It is told as such, and how far."""
     path = tmp_path / "journal"
     journal = opened(path, segment_bytes=1)
     fill(journal, 16, 16, 16)
@@ -526,7 +484,6 @@ def test_a_segment_that_is_missing(tmp_path: Path) -> None:
 
 
 def test_a_block_that_nobody_knows_how_to_read(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A codec of another version is named, and not called damage."""
     row = next(iter(view.rows()))
     known = segment_module.read_head
     monkeypatch.setattr(segment_module, "read_head", lambda data: known(data)._replace(codec=99))
@@ -535,7 +492,6 @@ def test_a_block_that_nobody_knows_how_to_read(view: View, monkeypatch: pytest.M
 
 
 def test_a_closed_view(view: View) -> None:
-    """Closing twice is harmless; reading then is an error."""
     view.close()
     view.close()
     with pytest.raises(JournalUnavailableError, match="closed"):
@@ -543,6 +499,5 @@ def test_a_closed_view(view: View) -> None:
 
 
 def test_blocks_parse(view: View) -> None:
-    """What is given is a block that checks."""
     for data in view.fetch(3, 69, ("/t/1",), LOTS).blocks:
         assert Block.parse(data).count

@@ -21,35 +21,26 @@ PATIENCE_S = 60.0
 
 
 class Told:
-    """What a writer has told, in its order, to be waited for."""
-
     def __init__(self) -> None:
         self.news: queue.Queue[tuple[Any, ...]] = queue.Queue()
 
     def on_committed(self, progress: Progress) -> None:
-        """Entries are committed."""
         self.news.put(("committed", progress))
 
     def on_failed(self, error: StorageError, next_offset: int) -> None:
-        """Nothing is, any more."""
         self.news.put(("failed", str(error), next_offset))
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Entries are taken again."""
         self.news.put(("recovered", epoch, progress.next, writes))
 
     def next(self) -> tuple[Any, ...]:
-        """What is told next."""
         return self.news.get(timeout=PATIENCE_S)
 
     def rest(self) -> list[tuple[Any, ...]]:
-        """What was told and not asked for."""
         return [self.news.get_nowait() for _ in range(self.news.qsize())]
 
 
 class FakeStore:
-    """Remembers what it was asked for, and fails where it is told to."""
-
     def __init__(self) -> None:
         self.first = self.next = self.size_bytes = 0
         self.writes: list[Write] = []
@@ -59,7 +50,6 @@ class FakeStore:
         self.hasty: list[bool] = []
 
     def fail(self, what: str, *errors: Exception) -> None:
-        """Raise these, one after the other, when that is asked for."""
         self.failures[what] = list(errors)
 
     def _asked(self, what: str, *values: Any) -> None:
@@ -68,46 +58,38 @@ class FakeStore:
             raise self.failures[what].pop(0)
 
     def add(self, parts: list[tuple[int, bytes]], *, in_haste: bool = False) -> None:
-        """Take a letter for a record."""
         self._asked("add", b"".join(frames for _, frames in parts))
         self.hasty.append(in_haste)
         self.open += sum(len(frames) for _, frames in parts)
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
-        """Commit the letters."""
         self._asked("commit", list(writes), now_us)
         self.next += self.open
         self.size_bytes += self.open
         self.open = 0
 
     def roll_back(self) -> None:
-        """Forget the letters."""
         self.open = 0
 
     def probe(self) -> None:
-        """Look."""
         self._asked("probe")
 
     def close(self) -> None:
-        """Close."""
         self._asked("close")
 
 
 @pytest.fixture
 def told() -> Told:
-    """A listener."""
     return Told()
 
 
 @pytest.fixture
 def store() -> FakeStore:
-    """A store."""
     return FakeStore()
 
 
 @pytest.fixture
 def writer(store: FakeStore) -> Iterator[Writer]:
-    """A writer that has not begun; what was submitted before `start` is one group."""
     writer = Writer(store, 0.0, lambda: 7)  # type: ignore[arg-type]
     yield writer
     if writer._thread.is_alive():
@@ -115,12 +97,10 @@ def writer(store: FakeStore) -> Iterator[Writer]:
 
 
 def entry(letters: bytes, epoch: int = 0, **mark: Any) -> Entry:
-    """An entry of so many records."""
     return Entry(epoch, AT_US, letters, **mark)
 
 
 def size(*entries: Entry) -> int:
-    """What they are charged."""
     return sum(one.size_bytes for one in entries)
 
 
@@ -128,7 +108,6 @@ def size(*entries: Entry) -> int:
 
 
 def test_what_has_come_is_committed_together(writer: Writer, store: FakeStore, told: Told) -> None:
-    """One transaction, and one message about it, with what it was charged."""
     entries = [entry(b"ab"), entry(b"c")]
     for one in entries:
         writer.submit(one)
@@ -141,7 +120,6 @@ def test_what_has_come_is_committed_together(writer: Writer, store: FakeStore, t
 def test_a_long_queue_is_several_commits(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that none takes long, also where entries are tiny."""
     monkeypatch.setattr(writer_module, "GROUP_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
     for letter in b"abcde":
         writer.submit(entry(bytes([letter])))
@@ -167,7 +145,6 @@ def test_what_comes_too_fast_is_not_compressed(
 
 
 def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first of a time is committed at once, what follows is collected for `commit_s`."""
     slept: list[float] = []
     times = [100.0, 100.0, 100.25, 101.0]
     fake = SimpleNamespace(monotonic=lambda: times.pop(0) if len(times) > 1 else times[0], sleep=slept.append)
@@ -188,7 +165,6 @@ def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest
 def test_a_batch_is_one_transaction(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many groups it takes; what comes between is in it as well."""
     monkeypatch.setattr(writer_module, "GROUP_BYTES", 1)
     write = Write("q", 1, 0, 3)
     entries = [entry(b"", opens=1), entry(b"ab"), entry(b"x"), entry(b"c"), entry(b"", opens=-1, write=write)]
@@ -200,20 +176,7 @@ def test_a_batch_is_one_transaction(
     assert store.asked == [("add", b"ab"), ("add", b"x"), ("add", b"c"), ("commit", [write], 7), ("close",)]
 
 
-def test_batches_behind_one_another_are_several_transactions(writer: Writer, store: FakeStore, told: Told) -> None:
-    """Else writers that take turns would keep everybody waiting."""
-    writes = [Write("q", number, 0, 0) for number in range(3)]
-    for write in writes:
-        writer.submit(entry(b"", opens=1))
-        writer.submit(entry(b"a"))
-        writer.submit(entry(b"", opens=-1, write=write))
-    writer.start(told)
-    assert [told.next()[1].next for _ in range(3)] == [1, 2, 3]
-    assert [one[1] for one in store.asked if one[0] == "commit"] == [[write] for write in writes]
-
-
 def test_an_empty_batch_is_committed(writer: Writer, store: FakeStore, told: Told) -> None:
-    """Its number is remembered."""
     write = Write("q", 1, 0, 0)
     writer.submit(entry(b"", opens=1))
     writer.submit(entry(b"", opens=-1, write=write))
@@ -263,7 +226,6 @@ def test_it_goes_on_after_a_probe(writer: Writer, store: FakeStore, told: Told) 
 
 
 def test_an_open_batch_ends_with_a_failure(writer: Writer, store: FakeStore, told: Told) -> None:
-    """What comes in the next epoch is committed as ever."""
     store.fail("add", JournalUnavailableError("full"))
     write = Write("q", 1, 0, 0)
     writer.submit(entry(b"", opens=1))
@@ -280,7 +242,6 @@ def test_an_open_batch_ends_with_a_failure(writer: Writer, store: FakeStore, tol
 
 
 def test_a_bug_is_a_failure(writer: Writer, store: FakeStore, told: Told) -> None:
-    """The thread lives on: else everybody would wait for ever."""
     store.fail("add", KeyError("oops"))
     writer.submit(entry(b"a"))
     writer.start(told)
@@ -314,7 +275,6 @@ def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, m
 def test_retention_that_fails_is_a_failure(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As any other commit; and is not tried again before a probe."""
     monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
     store.fail("commit", JournalUnavailableError("full"))
     writer.start(told)
@@ -324,20 +284,7 @@ def test_retention_that_fails_is_a_failure(
     assert store.asked[:2] == [("commit", [], 7), ("probe",)]
 
 
-def test_stopping_writes_what_was_submitted(tmp_path: Path, told: Told) -> None:
-    """And closes the file; without waiting for the time to collect."""
-    path = tmp_path / "journal"
-    writer = Writer(opened(path), 3600.0)
-    writer.start(told)
-    for number in range(100):
-        writer.submit(Entry(0, AT_US, frames("/a", number)))
-    writer.stop()
-    assert len(everything(path)) == 100
-    opened(path).close()
-
-
 def test_stopping_in_the_middle_of_a_batch(tmp_path: Path, told: Told) -> None:
-    """Nothing of it stands."""
     path = tmp_path / "journal"
     writer = Writer(opened(path), 0.0)
     writer.start(told)

@@ -15,21 +15,17 @@ SECOND_NS = 1_000_000_000
 
 
 def pack(value: Any) -> bytes:
-    """Return a value in msgpack."""
     return to_msgpack(encode(value))
 
 
 def unpack(packed: bytes | None) -> Value:
-    """Return the value of some msgpack."""
     assert packed is not None
     return decode(from_msgpack(packed))
 
 
 def command(kind: str, key: Any = None, *operand: Any, **terms: Any) -> Command:
-    """Return a command with values, not yet packed."""
     return Command(kind, pack(key), pack(operand[0]) if operand else None, **terms)
 
 
 def store(limits: StoreLimits = StoreLimits(), **terms: Any) -> Store:  # noqa: B008 -- frozen
-    """Return an empty store."""
     return Store("test", TypedOperations(), limits, **terms)

@@ -46,12 +46,10 @@ async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
 
 
 async def _reached(client: Client) -> None:
-    """Wait until the store can be asked."""
     await _answered(client.store("s").state)
 
 
 def _follow(state: dict[Any, Any], change: StoreChange) -> None:
-    """Apply a change to a state, which must be the one that it was made in."""
     if change.kind is StoreChangeKind.CLEAR:
         state.clear()
         return

@@ -29,8 +29,6 @@ async def _in_thread(start_hub: StartHub, use: Callable[[BlockingClient], None])
 
 
 async def test_commands_and_reads(start_hub: StartHub) -> None:
-    """All of them answer what `Store` does."""
-
     def use(client: BlockingClient) -> None:
         store = client.store("s")
         version = store.put("a", 1)
@@ -63,8 +61,6 @@ async def test_commands_and_reads(start_hub: StartHub) -> None:
 
 
 async def test_what_was_put_without_an_answer_is_there_for_the_next_call(start_hub: StartHub) -> None:
-    """Messages of a thread leave before what it asks."""
-
     def use(client: BlockingClient) -> None:
         store = client.store("s")
         for value in range(100):
@@ -114,8 +110,6 @@ async def test_watch(start_hub: StartHub) -> None:
 
 
 async def test_replica(start_hub: StartHub) -> None:
-    """It is read without asking, and has what was written once that was waited for."""
-
     def use(client: BlockingClient) -> None:
         store = client.store("s")
         with store.replica() as copy:

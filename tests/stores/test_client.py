@@ -24,20 +24,17 @@ from tests.stores.packed import command
 
 @pytest.fixture
 async def storing(start_hub: StartHub) -> Hub:
-    """A hub that has the store "s", which remembers few changes."""
     return await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",), changes=20)))
 
 
 @pytest.fixture
 async def client(storing: Hub) -> AsyncIterator[Client]:
-    """A client of it."""
     async with connect(storing.url, name="writer") as connected:
         yield connected
 
 
 @pytest.fixture
 def store(client: Client) -> Store:
-    """The store, as a client sees it."""
     return client.store("s")
 
 
@@ -56,7 +53,6 @@ def _brief(changes: list[StoreChange]) -> list[tuple[str, Any, Any, Any]]:
 
 
 async def test_commands_and_reads(store: Store) -> None:
-    """What a program writes it reads again, with its types."""
     version = await store.put("k", {"a": [1, None]})
     assert version is not None
     assert await store.get("k") == {"a": [1, None]}
@@ -104,7 +100,6 @@ async def test_calculations_answer_the_new_value(store: Store) -> None:
 
 
 async def test_puts_of_a_turn_are_one_batch(store: Store, storing: Hub) -> None:
-    """So nobody need gather entries by hand to be quick."""
     told: list[int] = []
     _master(storing).listeners.append(lambda changes: told.append(len(changes)))
     await asyncio.gather(*(store.put(number, number) for number in range(100)))
@@ -167,7 +162,6 @@ async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, stori
 
 
 async def _put(store: Store, key: Any, value: Any) -> None:
-    """Put something over a connection that may have been lost just now."""
     while True:
         try:
             await store.put(key, value)
@@ -223,7 +217,6 @@ async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> N
 
 
 async def test_a_replica_begins_anew_with_another_life_of_the_store(store: Store, storing: Hub) -> None:
-    """A hub that has forgotten a store in memory is found out."""
     await store.put("old", 1)
     async with store.replica() as replica:
         assert replica.get("old") == 1
@@ -262,7 +255,6 @@ async def test_a_watch_behind_a_restart_never_goes_back(start_hub: StartHub, tmp
 
 
 async def test_a_store_that_is_not_there(client: Client, store: Store) -> None:
-    """That is told at once, by whatever is asked first."""
     none = client.store("none")
     for act in (none.get("k"), none.put("k", 1), none.watch().open(), none.replica().open()):
         with pytest.raises(NoResponderError):
@@ -278,7 +270,6 @@ async def test_a_store_that_is_not_there(client: Client, store: Store) -> None:
 
 
 async def test_a_watch_ends_with_its_client(storing: Hub) -> None:
-    """Nobody waits for ever."""
     client = await connect(storing.url).__aenter__()
     changes = client.store("s").watch()
     await changes.open()

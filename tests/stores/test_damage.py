@@ -45,7 +45,6 @@ def _write(path: Path, *, is_closed: bool) -> dict[int, dict[bytes, Entry]]:
 
 
 def _read(path: Path) -> Store:
-    """Open a file as the hub does."""
     database = Database(str(path), "s", 9, full_sync=False)
     try:
         store = Store("s", TypedOperations(), number=database.number, epoch=database.epoch)
@@ -71,7 +70,6 @@ def _cut(data: bytearray, chance: random.Random) -> bytearray:
 
 
 def _swap(data: bytearray, chance: random.Random) -> bytearray:
-    """Pages in each other's place: each of them is well made."""
     page = 4096
     one, other = (chance.randrange(1, len(data) // page) * page for _ in range(2))
     data[one : one + page], data[other : other + page] = data[other : other + page], data[one : one + page]
@@ -107,7 +105,6 @@ def test_a_damaged_file(tmp_path: Path, damage: Damage, *, is_closed: bool) -> N
 
 
 def _read_copy(whole: Path, folder: Path, name: str = "", data: bytes = b"") -> Store:
-    """Read a copy, with one of its files replaced."""
     folder.mkdir()
     for each in whole.iterdir():
         (folder / each.name).write_bytes(data if each.name == name else each.read_bytes())

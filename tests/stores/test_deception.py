@@ -39,7 +39,6 @@ REFUSAL = "a store tells its changes there, and nobody else does"
 
 @pytest.fixture
 async def hub(uncaught: None, tmp_path: Path) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 -- looks afterwards
-    """A hub with the store "s", and a door of each kind."""
     async with kept_hubs() as hubs:
         hub = ZeekHub(Settings(stores=StoresSettings(open=("s=:memory:",))), "hub", HIGH)
         hubs.append(hub)
@@ -51,7 +50,6 @@ async def hub(uncaught: None, tmp_path: Path) -> AsyncIterator[ZeekHub]:  # noqa
 
 
 async def over_tcp(hub: ZeekHub) -> None:
-    """A notice says so; what stands beside it in the same read arrives."""
     reader, client = await hub.client("/beside"), await hub.client()
     await client.send(publication("/beside/a", 1) + publication(TOPIC, DECEPTION) + publication("/beside/b", 2))
     (notice,) = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
@@ -64,7 +62,6 @@ async def over_tcp(hub: ZeekHub) -> None:
 
 
 async def with_labels(hub: ZeekHub) -> None:
-    """Labels make no difference."""
     client = await hub.client()
     await client.send(Batch.under(Envelope(TOPIC, ("x",)).encode(), [DECEPTION], FLAG_TAGGED).frames)
     (notice,) = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
@@ -73,7 +70,6 @@ async def with_labels(hub: ZeekHub) -> None:
 
 
 async def over_a_websocket(hub: ZeekHub) -> None:
-    """An error answers."""
     client = await hub.raw_websocket(hub.endpoints[1])
     await client.shake_hands("hub.v1.msgpack")
     assert (await client.message())["type"] == "welcome"
@@ -84,7 +80,6 @@ async def over_a_websocket(hub: ZeekHub) -> None:
 
 
 async def over_http(hub: ZeekHub) -> None:
-    """An answer with status 403."""
     client = await http(hub, hub.endpoints[1])
     answer = await client.publish(f"?topic={TOPIC}", [1, []])
     assert answer.status == 403
@@ -92,7 +87,6 @@ async def over_http(hub: ZeekHub) -> None:
 
 
 async def in_shared_memory(hub: ZeekHub) -> None:
-    """A program is told."""
     told: list[RejectedError] = []
     async with connect(hub.endpoints[2].location, on_rejected=told.append) as client:
         await client.publish(TOPIC, [1, [[1, 0, pack("k"), pack(b"x" * 200_000), None, None]]])
@@ -101,7 +95,6 @@ async def in_shared_memory(hub: ZeekHub) -> None:
 
 
 async def by_a_program_for_zeek(hub: ZeekHub) -> None:
-    """Over Zeek's JSON API, which answers."""
     client = ZeekClient(await hub.raw_websocket(hub.endpoints[1]))
     await client.shake_hands(upgrade("", path=PATH))
     await client.say(b"[]")
@@ -113,7 +106,6 @@ async def by_a_program_for_zeek(hub: ZeekHub) -> None:
 
 
 async def by_a_zeek(hub: ZeekHub) -> None:
-    """The log tells; its other messages go on."""
     reader = await hub.client("/zeek", name="reader")
     zeek = await hub.zeek()
     with structlog.testing.capture_logs() as logs:
@@ -128,7 +120,6 @@ async def by_a_zeek(hub: ZeekHub) -> None:
 
 
 async def at_another_hub(hub: ZeekHub) -> None:
-    """Its own hub refuses it, whether that has the store or not."""
     async with kept_hubs() as hubs:
         other = Hub(Settings(), "other")
         hubs.append(other)
@@ -163,7 +154,6 @@ async def by_another_hub(hub: ZeekHub) -> None:
 
 
 async def _reached(client: Client) -> None:
-    """Wait until the store can be asked."""
     while True:
         try:
             await client.store("s").state()
@@ -188,7 +178,6 @@ async def _reached(client: Client) -> None:
     ],
 )
 async def test_nobody_tells_what_a_store_does(hub: ZeekHub, door: Callable[[ZeekHub], Awaitable[None]]) -> None:
-    """Whoever tries is told that; those who watch hear what has happened, and nothing else."""
     async with connect(hub.url) as client, client.store("s").watch() as changes:
         await door(hub)
         await client.store("s").put("last", 1)
@@ -199,7 +188,6 @@ async def test_nobody_tells_what_a_store_does(hub: ZeekHub, door: Callable[[Zeek
 
 
 async def test_nor_into_a_journal(start_hub: StartHub, tmp_path: Path) -> None:
-    """Where changes of stores are recorded, nobody confirms or stages what would pass for one."""
     journal = JournalSettings(path=str(tmp_path / "journal"), topics=("$store/",))
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",)), journal=journal))
     async with connect(hub.url) as client:
@@ -216,7 +204,6 @@ async def test_nor_into_a_journal(start_hub: StartHub, tmp_path: Path) -> None:
 
 
 async def test_what_is_told_elsewhere(hub: ZeekHub) -> None:
-    """Other topics under a store's, and those that merely look alike, are nobody's."""
     reader, client = await hub.client("$store/"), await hub.client()
     topics = ["$store/s/change/", "$store/s/other", "$store/s/a/changes/", "$store/changes/"]
     for topic in topics:

@@ -60,7 +60,6 @@ async def test_a_late_comer_has_the_last_messages_first_and_then_what_comes(star
 
 
 async def test_entries_expire(start_hub: StartHub) -> None:
-    """Some time after the last message."""
     hub = await _fed(start_hub, feed_expires_s=0.2)
     async with connect(hub.url) as client:
         store = client.store("last")
@@ -94,7 +93,6 @@ async def test_forms(start_hub: StartHub) -> None:
 
 
 async def test_shared_memory(start_hub: StartHub, tmp_path: Path) -> None:
-    """A value that came as memory is kept as its bytes."""
     hub = await _fed(start_hub, f"unix://{tmp_path}/hub.sock")
     picture = b"\x01" * 200_000
     async with connect(hub.url) as client, client.store("last").watch() as changes:
@@ -103,7 +101,6 @@ async def test_shared_memory(start_hub: StartHub, tmp_path: Path) -> None:
 
 
 async def test_it_ends_with_the_hub(start_hub: StartHub) -> None:
-    """No handler is left behind."""
     hub = await _fed(start_hub)
     before = len(hub.node.core.handlers)
     await hub.node.stores.stop()
@@ -112,6 +109,5 @@ async def test_it_ends_with_the_hub(start_hub: StartHub) -> None:
 
 @pytest.mark.parametrize("text", ["last", "=/a", "a/b=/a", "last=$store/", "last=$store/x/"])
 def test_no_feed(text: str) -> None:
-    """What names no store and prefix, or topics of stores, is refused."""
     with pytest.raises((UsageError, InvalidTopicError)):
         parse_feed(text)

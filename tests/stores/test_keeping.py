@@ -33,13 +33,10 @@ KEYS = [pack(key) for key in ("a", "b", 3)]
 
 
 def put(key: bytes, value: Any, expiry_ns: int | None = None) -> Command:
-    """A put."""
     return Command("put", key, pack(value), expiry_ns)
 
 
 class Kept:
-    """A store with its keeper."""
-
     def __init__(self, path: Path, epoch_us: int = 1) -> None:
         self.keeper = InFile(str(path), lambda: epoch_us, full_sync=False)
         epoch, number = self.keeper.open("s")
@@ -48,12 +45,10 @@ class Kept:
         self.told: list[HubError | None] = []
 
     def apply(self, *commands: Command, user: str | None = None) -> None:
-        """Carry commands out as one batch."""
         changes = [change for command in commands if (change := self.store.apply(command, NOW_NS, None, user))]
         self.keeper.keep(changes, self.told.append)
 
     def entries(self) -> dict[bytes, tuple[Any, ...]]:
-        """Everything that matters of each entry."""
         return {key: (*entry, self.store.expires_ns(key)) for key, entry in self.store.entries.items()}
 
 
@@ -72,7 +67,6 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Kept]]:
 
 
 async def test_what_was_kept_is_there_again(start: Callable[..., Kept]) -> None:
-    """Values, versions, times, users, the number; and the epoch, as the file was closed."""
     first = start()
     first.apply(put(KEYS[0], "one"), put(KEYS[1], {"x": [1]}, 5 * 10**9), user="ada")
     first.apply(put(KEYS[2], None), Command("erase", KEYS[0]))
@@ -91,7 +85,6 @@ async def test_what_was_kept_is_there_again(start: Callable[..., Kept]) -> None:
 
 
 async def test_a_hub_that_was_killed(start: Callable[..., Kept], tmp_path: Path) -> None:
-    """What was confirmed is there, under a new epoch: some may have seen what was not."""
     first = start()
     first.apply(put(KEYS[0], "one"))
     await eventually(lambda: first.told == [None])
@@ -106,7 +99,6 @@ async def test_a_hub_that_was_killed(start: Callable[..., Kept], tmp_path: Path)
 
 
 async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept]) -> None:
-    """All are told in their order."""
     kept = start()
     order: list[int] = []
     for number in range(1_000):
@@ -176,7 +168,6 @@ async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeyp
 
 
 async def test_what_is_no_file_of_this_store(start: Callable[..., Kept], tmp_path: Path) -> None:
-    """One clear error that says which, and what to do."""
     await start().keeper.close()
     with pytest.raises(StorageError, match=r"holds another store, 's'; name another file"):
         Database(str(tmp_path / "s.db"), "t", 1, full_sync=False)
@@ -204,7 +195,6 @@ commands = st.lists(
 @given(commands, st.lists(st.booleans(), max_size=30))
 @settings(deadline=None)
 def test_a_file_holds_what_the_store_does(done: list[Command], cuts: list[bool]) -> None:
-    """However changes are put together, and whatever fails between: the last state is the store's."""
     with tempfile.TemporaryDirectory() as folder:
         _write_and_read(Database(f"{folder}/s.db", "s", 1, full_sync=False), done, cuts)
 
@@ -230,7 +220,6 @@ def _write_and_read(database: Database, done: list[Command], cuts: list[bool]) -
 
 
 async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
-    """It ends, and whoever waits is told."""
     kept = start()
 
     def fail(*_: object) -> None:
@@ -245,8 +234,6 @@ async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: p
 
 
 class Disk:
-    """A disk that writes when it is told to, or not at all."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.goes_on = threading.Event()
         self.error: Exception | None = None
@@ -263,7 +250,6 @@ class Disk:
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    """The disk of all stores of a test."""
     made = Disk(monkeypatch)
     yield made
     made.goes_on.set()
@@ -319,7 +305,6 @@ async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, t
 
 
 async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
-    """It counts once it is kept: only commands that were refused are answered as failed."""
     disk.goes_on.set()
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
@@ -337,7 +322,6 @@ async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, t
 
 
 def _number(hub: Hub) -> int:
-    """The number of the last change of the store."""
     master = hub.node.stores.get("s")
     assert master is not None
     return master.store.number

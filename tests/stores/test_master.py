@@ -25,19 +25,16 @@ READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes/"
 
 
 def with_store(**limits: Any) -> Settings:
-    """Settings of a hub that has the store "s" in memory."""
     return Settings(stores=StoresSettings(open=("s=:memory:",), **limits))
 
 
 @pytest.fixture
 async def storing(start_hub: StartHub) -> Hub:
-    """A hub that has the store "s"."""
     return await start_hub(settings=with_store())
 
 
 @pytest.fixture
 async def client(storing: Hub) -> AsyncIterator[Client]:
-    """A client of it."""
     async with connect(storing.url, name="writer") as connected:
         yield connected
 
@@ -49,7 +46,6 @@ def _master(hub: Hub) -> Master:
 
 
 async def test_requests_write_and_read(client: Client) -> None:
-    """Each kind of command and of read has its answer."""
     first = await client.request(WRITE, ["put", pack("k"), pack(1)])
     assert await client.request(WRITE, ["increment", pack("k"), pack(2)]) == [first + 1, pack(3)]
     assert await client.request(WRITE, ["put_unique", pack("k"), pack(2)]) is None
@@ -120,7 +116,6 @@ async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> No
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_a_reason(client: Client, topic: str, asked: Any, text: str) -> None:
-    """The store goes on, as it was."""
     with pytest.raises(RequestFailedError, match=text):
         await client.request(topic, asked)
     assert (await client.request(READ, ["state"]))[2] == 0
@@ -136,7 +131,6 @@ async def test_a_frame_of_commands_is_one_batch(client: Client, storing: Hub) ->
 
 
 async def test_changes_are_told_to_those_who_ask_for_them(client: Client, storing: Hub) -> None:
-    """A message has the changes of a frame; who subscribes to everything does not get them."""
     master = _master(storing)
     await client.request(WRITE, ["put", pack("before"), pack(0)])
     assert master.statistics().published_total == 0
@@ -193,7 +187,6 @@ async def test_entries_expire(client: Client, storing: Hub) -> None:
 
 
 async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
-    """A large store is read in pieces, while it changes."""
     count = 3_000
     await client.request_many(WRITE, [["put", pack(n), pack("x" * 300)] for n in range(count)])
     page = await client.request(READ, ["rows", "", True])
@@ -227,7 +220,6 @@ async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatc
 
 
 async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) -> None:
-    """What a store holds counts for the budget of the hub."""
     account = storing.node.memory.account("stores")
     await client.request(WRITE, ["put", pack("k"), pack("x" * 1_000)])
     assert account.size_bytes > 2_000
@@ -238,7 +230,6 @@ async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) ->
 
 
 async def test_without_memory_stores_only_shrink(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What makes room is carried out."""
     await client.request(WRITE, ["put", pack("k"), pack("x")])
     monkeypatch.setattr(storing.node.memory, "is_over", True)
     master = _master(storing)
@@ -253,7 +244,6 @@ async def test_without_memory_stores_only_shrink(client: Client, storing: Hub, m
 
 
 async def test_a_store_of_another_hub_is_reached_over_links(start_hub: StartHub) -> None:
-    """Requests, commands without an answer and changes cross two links, beside a subscription to everything."""
     hubs = [await start_hub(settings=with_store() if n == 0 else Settings(), name=f"h{n}") for n in range(3)]
     hubs[0].dial(hubs[1])
     hubs[1].dial(hubs[2])
@@ -281,14 +271,12 @@ async def test_a_store_of_another_hub_is_reached_over_links(start_hub: StartHub)
 
 
 async def test_what_is_said_of_stores(client: Client) -> None:
-    """A request to the hub lists its stores."""
     await client.request(WRITE, ["put", pack("k"), pack(1)])
     (listed,) = await client.request("$hub/stores", None)
     assert (listed["name"], listed["entries"], listed["commands_total"]) == ("s", 1, 1)
 
 
 async def test_clients_have_no_stores(client: Client) -> None:
-    """Nobody answers in the place of a store, whatever he serves."""
     with pytest.raises(HubError, match="hubs alone have stores"):
         async with client.serve("$store/t/", lambda _: 1):
             pass
@@ -298,7 +286,6 @@ async def test_clients_have_no_stores(client: Client) -> None:
 
 
 def test_a_store_needs_a_name_of_its_own(hub: Hub) -> None:
-    """A topic is made of it."""
     stores = hub.node.stores
     for name in ("", "a/b", "a=b"):
         with pytest.raises(UsageError, match="no name of a store"):

@@ -28,7 +28,6 @@ def write(path: Path, notes: dict[str, bytes | None], *, full_sync: bool = False
 
 
 def read(path: Path) -> tuple[dict[str, bytes], bool]:
-    """The notes, and whether the file is certain to have all that was told."""
     opened = Database(str(path), "s", 1, full_sync=False)
     try:
         return opened.notes(), opened.is_certain
@@ -37,7 +36,6 @@ def read(path: Path) -> tuple[dict[str, bytes], bool]:
 
 
 def test_notes_are_there_again(tmp_path: Path) -> None:
-    """Those that were written last; notes alone leave the store as it is."""
     path = tmp_path / "s.db"
     assert read(path) == ({}, True)
     write(path, {"a": b"1", "b": b"2"})
@@ -65,7 +63,6 @@ def test_a_killed_hub_and_a_machine_that_stopped(tmp_path: Path, monkeypatch: py
 
 
 def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
-    """As a damaged entry is."""
     path = tmp_path / "s.db"
     write(path, {"a": b"1"})
     connection = apsw.Connection(str(path))
@@ -81,7 +78,6 @@ async def test_notes_of_what_could_not_be_written(
     monkeypatch: pytest.MonkeyPatch,
     is_cleared: bool,  # noqa: FBT001 -- a parameter
 ) -> None:
-    """They are written with what comes behind, also where that takes everything else away."""
     keeper = InFile(str(tmp_path / "s.db"), lambda: 1, full_sync=False)
     epoch, number = keeper.open("s")
     store = Store("s", TypedOperations(), number=number, epoch=epoch)

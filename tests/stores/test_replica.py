@@ -134,7 +134,6 @@ def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:  # noqa: C90
 
 
 def test_writes_between_pages_are_part_of_the_copy() -> None:
-    """A snapshot stops nobody; without the changes that were made meanwhile it is no state yet."""
     master = store()
     for number in range(10):
         master.apply(command("put", number, number), 0)
@@ -154,7 +153,6 @@ def test_writes_between_pages_are_part_of_the_copy() -> None:
 
 
 def test_age_is_that_of_the_last_number_that_was_heard_of_and_is_here() -> None:
-    """A replica that misses something grows old, and is young again once it has that."""
     master, replica = store(), Replica()
     assert replica.age_ns(0) is None
     _copy(replica, master)
@@ -169,7 +167,6 @@ def test_age_is_that_of_the_last_number_that_was_heard_of_and_is_here() -> None:
 
 
 def test_held_changes_have_a_bound() -> None:
-    """What comes too early to be kept is asked for again."""
     master, replica = store(), Replica()
     _copy(replica, master)
     far = Change(HELD + 1, 0, pack(1), pack(1), None, None, None)
@@ -181,7 +178,6 @@ def test_held_changes_have_a_bound() -> None:
 
 
 def test_a_snapshot_that_need_not_be_told_is_not() -> None:
-    """Who only reads does not pay for changes that nobody looks at."""
     master, replica = store(), Replica(tells_loaded=False)
     master.apply(command("put", 1, 1), 0)
     assert _copy(replica, master) == []
@@ -190,7 +186,6 @@ def test_a_snapshot_that_need_not_be_told_is_not() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a", "ab", "é", "x" * 40])
 def test_a_snapshot_can_be_of_the_strings_that_begin_alike(prefix: str) -> None:
-    """Keys of all lengths are found, and others are not."""
     master = store()
     keys = ["", "a", "ab", "abc", "b", "é", "éa", "x" * 39, "x" * 40, "x" * 300, "x" * 70_000, 1, None, ("a",)]
     for key in keys:

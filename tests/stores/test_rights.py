@@ -27,7 +27,6 @@ _POLICY = {
 
 @pytest.fixture
 async def users(start_hub: StartHub) -> KnownTokens:
-    """The users of a hub with the store "s", in which each may have two entries."""
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:", "t=:memory:"), user_entries=2)))
     known = KnownTokens(hub)
     known._users = known._users._replace(policy=read_policy(_POLICY, "test"))
@@ -42,7 +41,6 @@ def _entries(hub: Hub) -> int:
 
 
 async def test_who_may_read_may_not_write(users: KnownTokens) -> None:
-    """Reading is one grant, writing another, watching needs a subscription."""
     async with (
         connect(users.hub.url, token=users.token("rita")) as reader,
         connect(users.hub.url, token=users.token("gert")) as getter,
@@ -66,7 +64,6 @@ async def test_who_may_read_may_not_write(users: KnownTokens) -> None:
 
 
 async def test_everything_covers_stores(users: KnownTokens) -> None:
-    """They are topics as all others, for a policy."""
     async with connect(users.hub.url, token=users.token("mary")) as client:
         await client.store("t").put("k", 1)
         async with client.store("t").replica() as replica:
@@ -74,7 +71,6 @@ async def test_everything_covers_stores(users: KnownTokens) -> None:
 
 
 async def test_a_user_has_a_share(users: KnownTokens) -> None:
-    """What one has written counts for him, over all of his connections."""
     token = users.token("walt")
     async with connect(users.hub.url, token=token) as one, connect(users.hub.url, token=token) as other:
         await one.store("s").put(1, 1)

@@ -68,12 +68,10 @@ _KINDS = [
 
 
 class _Refused(Exception):  # noqa: N818 -- no error of the code
-    """The model does not carry a command out."""
+    pass
 
 
 class _Model:
-    """A store that holds Python values, by the identity of their keys."""
-
     def __init__(self, entries_limit: int) -> None:
         self.entries: dict[Any, tuple[Value, Value, int]] = {}
         self.due: dict[Any, int] = {}
@@ -264,7 +262,6 @@ def test_equal_keys_are_one_key() -> None:
 
 @pytest.mark.parametrize("packed", [b"", b"\xa2a", b"\x01\x02", b"\xc1", b"\xd4\x63\x00"])
 def test_what_is_no_value_is_refused_as_key_and_as_value(packed: bytes) -> None:
-    """Everything in a store can be read by whoever reads it."""
     stored = store()
     with pytest.raises(StoreError, match="is none"):
         stored.apply(Command("put", packed, pack(1)), 0)
@@ -287,7 +284,6 @@ def test_what_is_no_value_is_refused_as_key_and_as_value(packed: bytes) -> None:
     ],
 )
 def test_a_refusal_says_why(kind: str, old: Any, operand: Any, text: str) -> None:
-    """Whoever reads the error knows what to change."""
     stored = store()
     _put(stored, "k", old)
     with pytest.raises(StoreError, match=text):
@@ -376,7 +372,6 @@ def test_index_gives_parts() -> None:
 
 
 def test_the_last_changes_are_kept_within_bounds() -> None:
-    """Who has missed some gets exactly those, or learns that they are gone."""
     stored = store(StoreLimits(changes=3), number=10)
     for number in range(5):
         _put(stored, number, number)

@@ -17,7 +17,8 @@ from peers.stores.keeping import InMemory
 from peers.stores.wire import changes_of, changes_topic
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
-from tests.connections.test_crowds import HELLO, Crowd, _tcp
+from tests.connections.pretend import HELLO
+from tests.connections.test_crowds import Crowd
 from tests.hubs.fixtures import StartHub
 from tests.stores.packed import SECOND_NS, command, unpack
 
@@ -62,7 +63,7 @@ async def test_ten_thousand_watchers() -> None:
     crowd = Crowd()
     master = crowd.node.stores.add("s", StoreLimits(), InMemory(lambda: 1))
     for _ in range(WATCHERS):
-        watcher = crowd.connect(_tcp)
+        watcher = crowd.connect()
         watcher.data_received(HELLO + encode_subscription(Kind.SUBSCRIBE, [changes_topic("s")]))
         while crowd.loop.ready:
             crowd.loop.play_turn()

@@ -350,10 +350,8 @@ class FarConsumers:
         self._find = find
         self._asking = Asking(core, "consumers of another hub", now_ms)
         self._run = secrets.randbelow(1 << 62)
-        # Those who have asked to join, by their numbers; one goes when the client does.
-        self._joined: set[int] = set()
-        # Those who have left, and of whom the other hub must be told.
-        self._parted: set[int] = set()
+        self._joined: set[int] = set()  # those who have asked to join, by their numbers; one goes when the client does
+        self._parted: set[int] = set()  # those who have left, and of whom the other hub must be told
         self.asked_total = self.lost_total = 0
         """How many questions were asked, and how many of them had no answer, as the way there was lost."""
         core.requests.directed.add(WHAT, Questions(_refuse, pass_on))

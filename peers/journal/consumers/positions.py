@@ -87,18 +87,15 @@ class Positions:
         self.kept: dict[str, Kept] = {}
         """What was kept when the file was opened."""
         self._open = partial(_open, path, journal_id, full_sync=full_sync)
-        # None as long as there is no file.
         self._connection: apsw.Connection | None = None
         if Path(path).exists():
             self._connection, self.kept = self._open()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumers")
         # Name → what tells how it stands, None to forget it; emptied by each save.
         self._waiting: dict[str, Callable[[], Kept] | None] = {}
-        # Those who wait for the next save.
-        self._tickets: list[OnSaved] = []
+        self._tickets: list[OnSaved] = []  # those who wait for the next save
         # The timer of the next save; None while nothing waits, and while a save goes on.
         self._timer: asyncio.TimerHandle | None = None
-        # The save that goes on.
         self._saving: asyncio.Task[None] | None = None
         self._stopped = False
         self.failures_total = 0

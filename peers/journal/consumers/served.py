@@ -99,18 +99,13 @@ class Reading:
         self._fetch = fetch
         self._prefixes = prefixes
         self._on_news = on_news
-        # What is left of the piece that came last.
-        self._records: Iterator[Record] = iter(())
-        # Where the piece behind that begins; None once the piece was taken whole.
-        self._next: int | None = None
+        self._records: Iterator[Record] = iter(())  # what is left of the piece that came last
+        self._next: int | None = None  # where the piece behind that begins; None once the piece was taken whole
         # The oldest offset that there is, where what was asked for is deleted; None otherwise.
         self.gone_before: int | None = None
-        # True from the moment when a piece is asked for until it, or an error, is there.
-        self._is_asking = False
-        # Ends the FETCH that is on its way.
-        self._cancel: Cancel = nothing
-        # The timer of a pause; None while there is none.
-        self._pause: asyncio.TimerHandle | None = None
+        self._is_asking = False  # true from the moment when a piece is asked for until it, or an error, is there
+        self._cancel: Cancel = nothing  # ends the FETCH that is on its way
+        self._pause: asyncio.TimerHandle | None = None  # the timer of a pause; None while there is none
         self.error = ""
         """Why nothing could be read last; empty once something was."""
 
@@ -271,12 +266,9 @@ class Served:
         self._waiting: dict[Participant, None] = {}
         # The timer for what is to be delivered again; None while nothing is out.
         self._due: asyncio.TimerHandle | None = None
-        # When that is, of the loop's clock.
-        self._due_s: float | None = None
-        # True from when the next share is planned until it begins.
-        self._is_planned = False
-        # Items that could not be published as dead letters; `tick` tries again.
-        self._unburied: list[Item] = []
+        self._due_s: float | None = None  # when that is, of the loop's clock
+        self._is_planned = False  # true from when the next share is planned until it begins
+        self._unburied: list[Item] = []  # items that could not be published as dead letters; `tick` tries again
         self.kept_changes = -1
         """`Consumer.changes` as of what was put into the file last."""
         self.charged_bytes = 0

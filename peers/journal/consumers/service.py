@@ -326,7 +326,6 @@ class Consumers:
             lambda: core.memory.is_over,
             frame_limit_bytes,
         )
-        # Name → consumer.
         self._served: dict[str, Served] = {}
         # Those that read by themselves, and only say how far they are.
         self._queries = Queries(positions, self._announce)

@@ -16,7 +16,6 @@ START = [Write("start", 0, 0, 0)]
 
 
 def block_entry(first: int, count: int) -> bytes:
-    """An entry with a block of numbered records."""
     frames = b"".join(Batch.of(f"/t/{number % 3}", [number]).frames for number in range(first, first + count))
     (data,) = pack([(1_000_000 + first, frames)], first)
     block = Block.parse(data)
@@ -27,7 +26,6 @@ def block_entry(first: int, count: int) -> bytes:
 
 
 def mark_entry(following: int, synced_bytes: int = 0, writes: Sequence[Write] = (), before: int = 0) -> bytes:
-    """An entry that ends a commit."""
     payload = Mark(synced_bytes, tuple(writes), before).encode()
     return encode_entry(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
 

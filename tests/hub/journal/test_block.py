@@ -22,7 +22,6 @@ blocks = pytest.mark.parametrize("block", [PLAIN, ENCODED, SPARSE], ids=["plain"
 
 
 def test_shows_its_columns() -> None:
-    """Views over the bytes, for programs that work on arrays."""
     block = Block.parse(ENCODED)
     assert (block.data, block.count, block.first, block.next) == (ENCODED, 4, 7, 11)
     assert block.offsets is None
@@ -37,7 +36,6 @@ def test_shows_its_columns() -> None:
 
 
 def test_shows_its_records() -> None:
-    """One message each, in order."""
     assert list(Block.parse(ENCODED).records()) == [
         Record(7, 1_000, "/a", 0, b"\1"),
         Record(8, 1_000, "/a", 0, b"\xa3two"),
@@ -48,7 +46,6 @@ def test_shows_its_records() -> None:
 
 
 def test_shows_the_offsets_of_a_sparse_block() -> None:
-    """They have gaps, so they stand in a column."""
     block = Block.parse(SPARSE)
     assert block.offsets is not None
     assert list(block.offsets) == [7, 8, 10]
@@ -66,7 +63,6 @@ def test_takes_bytes_from_anywhere(block: bytes) -> None:
 
 @blocks
 def test_finds_any_flipped_bit(block: bytes) -> None:
-    """Wherever it is."""
     for place in range(8 * len(block)):
         damaged = bytearray(block)
         damaged[place // 8] ^= 1 << place % 8
@@ -76,7 +72,6 @@ def test_finds_any_flipped_bit(block: bytes) -> None:
 
 @blocks
 def test_finds_any_missing_end(block: bytes) -> None:
-    """And whatever is too much."""
     for length in range(len(block)):
         with pytest.raises(JournalCorruptError):
             Block.parse(block[:length])
@@ -94,7 +89,6 @@ def test_trusts_a_checksum_that_was_verified() -> None:
 
 @given(data=st.binary(max_size=200))
 def test_takes_no_rubbish(data: bytes) -> None:
-    """Bytes that are no block are refused, not read."""
     for rubbish in (data, PLAIN[:40] + data, PLAIN[:8] + data):
         if rubbish != PLAIN:
             with pytest.raises(JournalCorruptError):
@@ -102,7 +96,6 @@ def test_takes_no_rubbish(data: bytes) -> None:
 
 
 def test_says_that_a_block_is_damaged() -> None:
-    """Whatever is asked of a damaged block: one error for all."""
     with pytest.raises(JournalCorruptError, match="HJB1"):
         select(b"x" * 40, 0, 1)
     with pytest.raises(JournalCorruptError, match="begins at 7"):
@@ -112,7 +105,6 @@ def test_says_that_a_block_is_damaged() -> None:
 
 
 def test_keeps_its_functions_apart_from_its_bytes() -> None:
-    """What the room offers, in one conversation: pack, cut, join, read."""
     small = pack([(1_000, FRAMES)], 7, limit_records=1)
     assert merge(small) == PLAIN
     assert select(PLAIN, 8, 9) == small[1]

@@ -47,7 +47,6 @@ def test_what_was_asked_for(block: bytes, columns: set[Column]) -> None:
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_all_columns_are_the_block(block: bytes) -> None:
-    """It is not copied, either here or there."""
     assert excerpt_of(block, COLUMNS) is block
     assert whole_of(block) is block
 
@@ -64,7 +63,6 @@ def test_its_size() -> None:
 
 @given(st.sampled_from(BLOCKS), some_columns, st.data())
 def test_damage_is_found(block: bytes, columns: set[Column], data: st.DataObject) -> None:
-    """Wherever a byte is another one, or where some are missing."""
     excerpt = excerpt_of(block, columns - {"value"})
     place = data.draw(st.integers(0, len(excerpt) - 1))
     flipped = excerpt[:place] + bytes([excerpt[place] ^ data.draw(st.integers(1, 255))]) + excerpt[place + 1 :]
@@ -75,7 +73,6 @@ def test_damage_is_found(block: bytes, columns: set[Column], data: st.DataObject
 
 @given(st.sampled_from(BLOCKS), some_columns, st.data())
 def test_what_a_header_says_is_not_believed(block: bytes, columns: set[Column], data: st.DataObject) -> None:
-    """With a checksum that fits: it is refused, or something that can be read."""
     excerpt = excerpt_of(block, columns - {"value"})
     place = 8 + 4 * data.draw(st.integers(0, 7))
     number = data.draw(st.sampled_from([0, 1, 2, 3, 4, 5, 255, 2**16 + 1, 2**31 - 1, 2**31, 2**32 - 1]))

@@ -23,19 +23,16 @@ BLOCKS = [PLAIN, ENCODED, SPARSE]
 
 
 def sealed(block: bytes) -> bytes:
-    """The block with the checksum that fits."""
     return block[:4] + struct.pack("<I", crc32(block[8:])) + block[8:]
 
 
 def changed(block: bytes, place: int, form: str, number: int) -> bytes:
-    """The block with another number at a place, and the checksum that fits."""
     data = bytearray(block)
     struct.pack_into(form, data, place, number)
     return sealed(bytes(data))
 
 
 def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What it returns, or that it refuses."""
     try:
         return function(*arguments)
     except ValueError:
@@ -45,7 +42,6 @@ def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
 @both
 @pytest.mark.parametrize("block", BLOCKS, ids=["plain", "encoded", "sparse"])
 def test_sections_stand_where_they_can_be_mapped(twin: SimpleNamespace, block: bytes) -> None:
-    """Each at a multiple of eight, one behind the other, with nothing but zeros between."""
     layout = twin.read_layout(block)
     places = layout[6:]
     assert layout == PURE.read_layout(block)
@@ -92,7 +88,6 @@ def test_sections_stand_where_they_can_be_mapped(twin: SimpleNamespace, block: b
     ],
 )
 def test_refuses_what_contradicts_itself(twin: SimpleNamespace, place: int, form: str, number: int) -> None:
-    """The checksum is right: whoever wrote it was wrong, or meant harm."""
     damaged = changed(PLAIN, place, form, number)
     for function in (
         twin.read_layout,
@@ -106,7 +101,6 @@ def test_refuses_what_contradicts_itself(twin: SimpleNamespace, place: int, form
 
 @both
 def test_refuses_offsets_that_do_not_ascend(twin: SimpleNamespace) -> None:
-    """From the first on, all of them."""
     at = PURE.read_layout(SPARSE).offsets
     for place, offset in ((at, 6), (at + 8, 7), (at + 8, 11), (at + 24, 2**62), (at + 24, -1), (at, -1)):
         with pytest.raises(ValueError, match="offsets"):
@@ -115,7 +109,6 @@ def test_refuses_offsets_that_do_not_ascend(twin: SimpleNamespace) -> None:
 
 @both
 def test_refuses_an_encoding_that_no_frame_bears(twin: SimpleNamespace) -> None:
-    """A frame has two bits for it."""
     place = PURE.read_layout(ENCODED).encodings
     assert twin.read_layout(changed(ENCODED, place, "<B", 3))
     with pytest.raises(ValueError, match="two bits"):
@@ -154,7 +147,6 @@ def test_no_damage_does_harm(twin: SimpleNamespace, block: bytes, changes: list[
 @both
 @given(data=st.binary(max_size=300))
 def test_no_bytes_do_harm(twin: SimpleNamespace, data: bytes) -> None:
-    """Behind a sound header or none."""
     for block in (data, PLAIN[:40] + data, ENCODED[:40] + data, SPARSE[:40] + data):
         assert outcome(twin.read_layout, block) == outcome(PURE.read_layout, block)
         assert outcome(twin.to_frames, block) == outcome(PURE.to_frames, block)
@@ -163,6 +155,5 @@ def test_no_bytes_do_harm(twin: SimpleNamespace, data: bytes) -> None:
 @both
 @given(data=st.binary(max_size=60))
 def test_no_frames_do_harm(twin: SimpleNamespace, data: bytes) -> None:
-    """Bytes that are no frames are refused, as the other twin refuses them."""
     for frames in (data, FRAMES + data, FRAMES[:13] + data, b"\0\0\0\x20\2\1\0\2/a\0\0\0\4" + data):
         assert outcome(twin.pack, [(0, frames)], 0) == outcome(PURE.pack, [(0, frames)], 0)

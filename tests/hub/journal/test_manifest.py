@@ -14,7 +14,6 @@ JOURNAL = bytes(range(16))
 
 
 def entry(first: int, following: int, **changed: object) -> Entry:
-    """What is known of a file without holes."""
     plain = Entry(
         first=first,
         next=following,
@@ -39,7 +38,6 @@ ENTRIES = st.lists(st.integers(1, 100), min_size=1, max_size=10).map(
 
 @given(ENTRIES)
 def test_what_is_written_is_read(entries: list[Entry]) -> None:
-    """All of it."""
     manifest = Manifest(parse_manifest(encode_manifest(JOURNAL, entries), JOURNAL))
     assert manifest.entries == entries
     assert (manifest.first, manifest.next) == (entries[0].first, entries[-1].next)
@@ -47,19 +45,16 @@ def test_what_is_written_is_read(entries: list[Entry]) -> None:
 
 @given(ENTRIES, st.integers(0, 1000))
 def test_the_file_of_an_offset_is_found(entries: list[Entry], offset: int) -> None:
-    """The first that ends behind it."""
     expected = next((place for place, one in enumerate(entries) if one.next > offset), len(entries))
     assert Manifest(entries).place_of(offset) == expected
 
 
 def test_an_empty_manifest() -> None:
-    """There are no offsets."""
     manifest = Manifest()
     assert (manifest.first, manifest.next, manifest.place_of(5)) == (None, None, 0)
 
 
 def test_a_manifest_may_have_gaps() -> None:
-    """What was deleted before it was copied is in no file."""
     assert Manifest([entry(0, 5), entry(9, 12)]).place_of(6) == 1
 
 
@@ -72,13 +67,11 @@ def test_a_manifest_may_have_gaps() -> None:
     ],
 )
 def test_files_that_contradict_one_another(entries: list[Entry], text: str) -> None:
-    """Two files that claim the same offsets are an error."""
     with pytest.raises(JournalCorruptError, match=text):
         Manifest(entries)
 
 
 def test_every_flipped_bit_of_a_manifest_is_noticed() -> None:
-    """It is an error, never another entry."""
     text = encode_manifest(JOURNAL, [entry(0, 5), entry(5, 9, records=3, holes=(Hole(6, 7, "lost"),))])
     sound = parse_manifest(text, JOURNAL)
     for place in range(len(text) - 1):  # the last is a newline
@@ -93,7 +86,6 @@ def test_every_flipped_bit_of_a_manifest_is_noticed() -> None:
 
 
 def test_every_cut_of_a_manifest_is_noticed() -> None:
-    """Half a manifest is none."""
     text = encode_manifest(JOURNAL, [entry(0, 5)])
     for length in range(len(text) - 1):
         with pytest.raises(JournalCorruptError):
@@ -101,13 +93,11 @@ def test_every_cut_of_a_manifest_is_noticed() -> None:
 
 
 def test_a_manifest_of_another_journal() -> None:
-    """Offsets mean other records there."""
     with pytest.raises(JournalCorruptError, match="not of 0000"):
         parse_manifest(encode_manifest(JOURNAL, [entry(0, 5)]), bytes(16))
 
 
 def test_a_manifest_of_a_later_version() -> None:
-    """It is not damaged."""
     text = encode_manifest(JOURNAL, []).replace(b"hub tier 1", b"hub tier 2")
     with pytest.raises(JournalUnavailableError, match="this version reads"):
         parse_manifest(text, JOURNAL)
@@ -115,7 +105,6 @@ def test_a_manifest_of_a_later_version() -> None:
 
 @pytest.mark.parametrize("text", [b"hub uier 1", b"hub tier x", b"hub tier "])
 def test_a_manifest_of_no_version(text: bytes) -> None:
-    """It is damaged: no version writes that."""
     with pytest.raises(JournalCorruptError, match="no version"):
         parse_manifest(encode_manifest(JOURNAL, []).replace(b"hub tier 1", text), JOURNAL)
 
@@ -132,13 +121,11 @@ def test_a_manifest_of_no_version(text: bytes) -> None:
     ],
 )
 def test_entries_that_cannot_be(wrong: Entry) -> None:
-    """They are refused, also where the checksum is right."""
     with pytest.raises(JournalCorruptError, match="cannot be"):
         parse_manifest(encode_manifest(JOURNAL, [wrong]), JOURNAL)
 
 
 def test_names() -> None:
-    """A name says its range, and nothing else is one."""
     assert range_of(range_name(5, 70)) == (5, 70)
     assert entry(5, 70).name == "00000000000000000005-00000000000000000070"
     for other in ("", "5-70", "a" * 41, "00000000000000000005", "٣" * 20 + "-" + "٣" * 20):

@@ -55,7 +55,6 @@ def test_packs_what_a_naive_walk_finds(
 def test_both_twins_write_the_same_bytes(
     twin: SimpleNamespace, parts: Parts, first: int, limit_records: int, limit_bytes: int
 ) -> None:
-    """A block does not tell who made it."""
     assert twin.pack(parts, first, limit_records, limit_bytes) == PURE.pack(parts, first, limit_records, limit_bytes)
 
 
@@ -73,7 +72,6 @@ def test_cuts_blocks_at_their_limits(twin: SimpleNamespace) -> None:
 
 @both
 def test_packs_nothing_to_no_blocks(twin: SimpleNamespace) -> None:
-    """There is no empty block."""
     assert twin.pack([], 5) == []
     assert twin.pack([(1, b"")], 5) == []
 
@@ -92,7 +90,6 @@ def test_packs_nothing_to_no_blocks(twin: SimpleNamespace) -> None:
     ],
 )
 def test_refuses_what_no_batch_holds(twin: SimpleNamespace, bad: bytes) -> None:
-    """The hub never hands out such frames: an error, not a block that nobody can read."""
     with pytest.raises(ValueError, match=r"\w"):
         twin.pack([(1, single(b"/a", b"x") + bad)], 0)
 
@@ -107,7 +104,6 @@ def test_refuses_limits_that_no_block_keeps(twin: SimpleNamespace, arguments: tu
 
 @both
 def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> None:
-    """Offsets advance by what the frame says; the first record has all of it."""
     malformed = batch(b"/a", 3, b"\xc1\1\2")
     broker = batch(b"/a", 2, b"\1\2", encoding=Encoding.BROKER)
     records = records_of(*twin.pack([(1, malformed + broker)], 0))
@@ -125,8 +121,6 @@ def test_a_batch_that_cannot_be_cut_keeps_its_number(twin: SimpleNamespace) -> N
 def test_labels_and_names_are_not_kept(
     twin: SimpleNamespace, parts: Parts, limit_records: int, labels: set[str]
 ) -> None:
-    """The journal keeps topics: the same blocks as of frames without labels."""
-
     def tag(frame: Frame) -> bytes:
         key = Envelope(frame.key.decode(), tuple(sorted(labels)), "a.b").encode()
         return encode_frame(frame.kind, frame.body, key=key, flags=frame.flags | FLAG_TAGGED)
@@ -150,14 +144,12 @@ def _plain(frame: Frame) -> bytes:
 @both
 @pytest.mark.parametrize("key", [b"", b"\0", b"\0\3/a", b"\xff\xff"])
 def test_a_tagged_key_holds_its_topic(twin: SimpleNamespace, key: bytes) -> None:
-    """Nothing behind it is read."""
     with pytest.raises(ValueError, match=f"a tagged key of {len(key)} bytes is shorter than its topic"):
         twin.pack([(1, encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED))], 0)
 
 
 @both
 def test_a_value_may_be_nested_deep(twin: SimpleNamespace) -> None:
-    """Deeper than any unpacker follows: what counts is where it ends."""
     deep = b"\x91" * 100_000 + b"\xc0"
     records = records_of(*twin.pack([(1, batch(b"/a", 2, deep + b"\1"))], 0))
     assert [record.body for record in records] == [deep, b"\1"]
@@ -193,7 +185,6 @@ def test_selects_what_a_filter_selects(twin: SimpleNamespace, parts: Parts, firs
 
 @both
 def test_selects_all_without_a_copy(twin: SimpleNamespace) -> None:
-    """Who wants all gets what is there."""
     (block,) = twin.pack([(1, single(b"/a", b"x") + single(b"/b", b"y"))], 7)
     assert twin.select(block, 0, 2**63 - 1, None) is block
     assert twin.select(block, 7, 9, b"\1\1") is block
@@ -202,7 +193,6 @@ def test_selects_all_without_a_copy(twin: SimpleNamespace) -> None:
 
 @both
 def test_selects_by_the_topics_of_the_block(twin: SimpleNamespace) -> None:
-    """Wishes for another number of topics were made for another block."""
     (block,) = twin.pack([(1, single(b"/a", b"x") + single(b"/b", b"y"))], 7)
     for wanted in (b"", b"\1", b"\1\1\1"):
         with pytest.raises(IndexError):
@@ -212,13 +202,11 @@ def test_selects_by_the_topics_of_the_block(twin: SimpleNamespace) -> None:
 @both
 @given(parts=some_parts, first=firsts, limit=st.integers(1, 9))
 def test_merges_what_was_cut(twin: SimpleNamespace, parts: Parts, first: int, limit: int) -> None:
-    """Small blocks together are, byte by byte, the block that was not cut."""
     assert [twin.merge(twin.pack(parts, first, limit))] == twin.pack(parts, first, 65_536)
 
 
 @both
 def test_merges_only_neighbours(twin: SimpleNamespace) -> None:
-    """A gap, another order, a sparse block, too many records, nothing at all: errors."""
     one, two, three = twin.pack([(1, single(b"/a", b"x") * 3)], 0, 1)
     assert twin.merge([two]) is two
     (dense,) = twin.pack([(1, single(b"/a", b"x") + single(b"/b", b"y") + single(b"/a", b"z"))], 0)
@@ -241,7 +229,6 @@ def test_merges_no_more_than_a_section_holds(monkeypatch: pytest.MonkeyPatch) ->
 @both
 @given(parts=some_parts, first=firsts, limit=st.integers(1, 20))
 def test_the_checksum_of_all_of_a_block(twin: SimpleNamespace, parts: Parts, first: int, limit: int) -> None:
-    """It is that of its bytes, whether they are read again or not."""
     for block in PURE.pack(parts, first, limit):
         assert twin.whole_checksum(block) == crc32(block)
 
@@ -249,7 +236,6 @@ def test_the_checksum_of_all_of_a_block(twin: SimpleNamespace, parts: Parts, fir
 @both
 @pytest.mark.parametrize("size", [2**20 - 7, 2**20, 2**20 + 1])
 def test_the_checksum_of_all_of_a_long_block(twin: SimpleNamespace, size: int) -> None:
-    """Whatever bits its length has."""
     (block,) = PURE.pack([(1, single(b"/a", b"\7" * size))], 3)
     assert twin.whole_checksum(block) == crc32(block)
 
@@ -257,7 +243,6 @@ def test_the_checksum_of_all_of_a_long_block(twin: SimpleNamespace, size: int) -
 @both
 @pytest.mark.parametrize("size", [0, 7])
 def test_no_checksum_of_less_than_a_header(twin: SimpleNamespace, size: int) -> None:
-    """What is that short has no checksum in it."""
     with pytest.raises(ValueError, match=f"^{size} bytes are shorter than a header$"):
         twin.whole_checksum(bytes(size))
 
@@ -269,13 +254,11 @@ Columns = tuple[bytes, bytes, bytes, bytes]
 
 
 def columns(rows: list[tuple[bytes, bytes]]) -> Columns:
-    """Rows of topic and value, as Arrow has them."""
     ends = [array("i", accumulate((len(row[place]) for row in rows), initial=0)).tobytes() for place in (0, 1)]
     return ends[0], b"".join(topic for topic, _ in rows), ends[1], b"".join(value for _, value in rows)
 
 
 def messages_of(made: list[tuple[bytes, int]]) -> list[tuple[str, int, bytes]]:
-    """What the frames hold, as the journal reads them."""
     blocks = PURE.pack([(0, frames) for frames, _ in made], 0, 65_536)
     return [(record.topic, record.encoding, record.body) for record in records_of(*blocks)]
 
@@ -302,7 +285,6 @@ def test_frames_hold_the_records_of_the_block(
 def test_frames_hold_the_rows_of_the_columns(
     twin: SimpleNamespace, rows: list[tuple[bytes, bytes]], data: st.DataObject
 ) -> None:
-    """Any rows of two columns; a value that is no msgpack goes as it is."""
     start = data.draw(st.integers(0, len(rows)))
     count = data.draw(st.integers(0, len(rows) - start))
     made = twin.frames_of_columns(*columns(rows), start, count)
@@ -313,7 +295,6 @@ def test_frames_hold_the_rows_of_the_columns(
 
 @both
 def test_joins_neighbours_of_one_topic(twin: SimpleNamespace) -> None:
-    """One frame for each run of a topic; a lone value needs no count."""
     frames = batch(b"/a", 3, b"\1\2\3") + single(b"/b", b"\4") + single(b"/a", b"\5") + single(b"/a", b"\6")
     (block,) = PURE.pack([(0, frames)], 0)
     expected = batch(b"/a", 3, b"\1\2\3") + single(b"/b", b"\4") + batch(b"/a", 2, b"\5\6")
@@ -325,7 +306,6 @@ def test_joins_neighbours_of_one_topic(twin: SimpleNamespace) -> None:
 @both
 @pytest.mark.parametrize("broken", [b"", b"\xc1", b"\1\2", b"\x92\1"], ids=["empty", "no tag", "two", "half"])
 def test_a_broken_value_stays_alone(twin: SimpleNamespace, broken: bytes) -> None:
-    """Its neighbours can still be read."""
     rows = [(b"/a", b"\1"), (b"/a", b"\2"), (b"/a", broken), (b"/a", b"\3"), (b"/a", b"\4")]
     expected = batch(b"/a", 2, b"\1\2") + single(b"/a", broken) + batch(b"/a", 2, b"\3\4")
     assert twin.frames_of_columns(*columns(rows), 0, 5) == [(expected, 5)]
@@ -335,7 +315,6 @@ def test_a_broken_value_stays_alone(twin: SimpleNamespace, broken: bytes) -> Non
 
 @both
 def test_another_encoding_stays_alone(twin: SimpleNamespace) -> None:
-    """Several values of it in one frame could not be told apart."""
     frames = single(b"/a", b"\1", encoding=1) + single(b"/a", b"\1", encoding=1) + single(b"/a", b"\1")
     (block,) = PURE.pack([(0, frames)], 0)
     assert twin.to_frames(block) == [(frames, 3)]
@@ -343,7 +322,6 @@ def test_another_encoding_stays_alone(twin: SimpleNamespace) -> None:
 
 @both
 def test_frames_keep_their_limits(twin: SimpleNamespace) -> None:
-    """So many values, so many bytes of body; only a lone value may be larger."""
     (block,) = PURE.pack([(0, batch(b"/a", 10_000, b"\1" * 10_000))], 0, 65_536)
     ((frames, messages),) = twin.to_frames(block)
     assert [frame.messages for frame in iterate_frames(frames)] == [FRAME_MESSAGES, FRAME_MESSAGES, 1_808]
@@ -357,7 +335,6 @@ def test_frames_keep_their_limits(twin: SimpleNamespace) -> None:
 
 @both
 def test_frames_are_handed_out_in_pieces(twin: SimpleNamespace) -> None:
-    """As much as one read brings, or one frame if that is more."""
     small, large = msgpack.packb(b"x" * 90_000), msgpack.packb(b"x" * 300_000)
     rows = [(b"/a", value) for value in (small, small, small, large, small, large)]
     made = twin.frames_of_columns(*columns(rows), 0, len(rows))
@@ -382,7 +359,6 @@ def test_takes_any_buffers(twin: SimpleNamespace) -> None:
 @both
 @pytest.mark.parametrize(("start", "count"), [(0, 3), (2, 1), (3, 0), (-1, 1), (0, -1), (1, 2**62)])
 def test_refuses_rows_that_are_not_there(twin: SimpleNamespace, start: int, count: int) -> None:
-    """An error, not a read beside the buffers."""
     made = columns([(b"/a", b"\1"), (b"/b", b"\2")])
     with pytest.raises(ValueError, match="there are 2"):
         twin.frames_of_columns(*made, start, count)
@@ -391,7 +367,6 @@ def test_refuses_rows_that_are_not_there(twin: SimpleNamespace, start: int, coun
 @both
 @pytest.mark.parametrize("ends", [(-1, 1, 2), (0, 2, 1), (0, 1, 3), (0, 2**31 - 1, 2)], ids=str)
 def test_refuses_offsets_that_lead_out(twin: SimpleNamespace, ends: tuple[int, ...]) -> None:
-    """Of topics and of values."""
     good, bad = array("i", [0, 1, 2]).tobytes(), array("i", ends).tobytes()
     with pytest.raises(ValueError, match="offsets of topics"):
         twin.frames_of_columns(bad, b"/a", good, b"\1\2", 0, 2)
@@ -401,7 +376,6 @@ def test_refuses_offsets_that_lead_out(twin: SimpleNamespace, ends: tuple[int, .
 
 @both
 def test_refuses_a_topic_that_no_frame_bears(twin: SimpleNamespace) -> None:
-    """The length of a topic has 16 bits."""
     long = b"/" * 65_535
     assert twin.frames_of_columns(*columns([(long, b"\1")]), 0, 1) == [(single(long, b"\1"), 1)]
     with pytest.raises(ValueError, match="longer than a frame can bear"):
@@ -432,27 +406,23 @@ EACH = [
 
 @pytest.mark.parametrize("value", EACH, ids=lambda value: f"{value[0]:02x}")
 def test_finds_the_end_of_each_kind(value: bytes) -> None:
-    """Of all that msgpack has; and no end if one byte is missing."""
     assert skip_value(b"??" + value + b"??", 2, len(value) + 4) == len(value) + 2
     assert skip_value(value, 0, len(value)) == len(value)
     assert skip_value(value + b"?", 0, len(value) - 1) == -1
 
 
 def test_there_is_a_case_for_each_kind() -> None:
-    """All first bytes that are no short form, but the one that msgpack does not use."""
     assert {value[0] for value in EACH} >= set(range(0xC0, 0xE0)) - {0xC1}
     assert skip_value(b"\xc1", 0, 1) == -1
 
 
 @given(value=packed, after=st.binary(max_size=3))
 def test_agrees_with_msgpack(value: bytes, after: bytes) -> None:
-    """Whatever the value."""
     assert skip_value(value + after, 0, len(value + after)) == len(value)
 
 
 @given(data=st.binary(max_size=24))
 def test_finds_no_end_where_msgpack_finds_none(data: bytes) -> None:
-    """Whatever the bytes."""
     unpacker = msgpack.Unpacker(max_buffer_size=100)
     unpacker.feed(data)
     try:
@@ -464,7 +434,6 @@ def test_finds_no_end_where_msgpack_finds_none(data: bytes) -> None:
 
 
 def test_counts_what_is_due() -> None:
-    """However deep it is nested, however much it promises: no stack, no long walk."""
     deep = b"\x91" * 100_000
     assert skip_value(deep + b"\1", 0, 100_001) == 100_001
     assert skip_value(deep, 0, 100_000) == -1

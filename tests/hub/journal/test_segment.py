@@ -42,7 +42,6 @@ BLOCK = Head(Kind.BLOCK, 1, 7, 0, 500, 0, 10, 17, 1, 2, b"/a\n/b")
 
 
 def test_layout() -> None:
-    """As it is drawn."""
     assert HEAD.size == 64
     entry = encode_entry(BLOCK, b"payload")
     assert len(entry) == 64 + 8 + 8
@@ -56,7 +55,6 @@ def test_layout() -> None:
 
 @given(listing=st.binary(max_size=100), payload=st.binary(max_size=100), before=st.binary(max_size=20))
 def test_round_trip_of_an_entry(listing: bytes, payload: bytes, before: bytes) -> None:
-    """Wherever it stands, and whatever follows."""
     entry = encode_entry(BLOCK._replace(listing=listing), payload)
     data = before + entry + b"more"
     head = read_head(data, len(before))
@@ -68,7 +66,6 @@ def test_round_trip_of_an_entry(listing: bytes, payload: bytes, before: bytes) -
 
 @given(listing=st.binary(max_size=100), payload=st.binary(max_size=100))
 def test_in_parts(listing: bytes, payload: bytes) -> None:
-    """The same bytes, and the payload is not copied for it."""
     head = BLOCK._replace(listing=listing)
     parts = entry_parts(head, payload, crc32(payload))
     assert b"".join(parts) == encode_entry(head, payload)
@@ -76,7 +73,6 @@ def test_in_parts(listing: bytes, payload: bytes) -> None:
 
 
 def test_each_byte_of_the_head_matters() -> None:
-    """A bit that has turned is found."""
     entry = encode_entry(BLOCK, b"payload")
     for place in range(64 + len(BLOCK.listing)):
         damaged = bytearray(entry)
@@ -86,7 +82,6 @@ def test_each_byte_of_the_head_matters() -> None:
 
 
 def test_each_byte_of_the_payload_matters() -> None:
-    """The same, by whoever looks at it."""
     entry = encode_entry(BLOCK, b"payload")
     head = read_head(entry)
     for place in range(head.payload_from, head.payload_from + 7):
@@ -98,7 +93,6 @@ def test_each_byte_of_the_payload_matters() -> None:
 
 
 def test_cut_off_of_an_entry() -> None:
-    """At any place."""
     entry = encode_entry(BLOCK, b"payload")
     for size in range(64 + len(BLOCK.listing)):
         with pytest.raises(JournalCorruptError):
@@ -110,7 +104,6 @@ def test_cut_off_of_an_entry() -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_of_an_entry(data: bytes) -> None:
-    """What is none is refused, with one kind of error."""
     with pytest.raises(JournalCorruptError):
         read_head(b"HJE1" + data)
 
@@ -128,7 +121,6 @@ def test_any_bytes_of_an_entry(data: bytes) -> None:
     ],
 )
 def test_what_cannot_be(head: Head) -> None:
-    """Also where its checksum is right."""
     with pytest.raises(JournalCorruptError, match="cannot be"):
         read_head(encode_entry(head, b""))
 
@@ -140,7 +132,6 @@ HEADER = Header(bytes(range(16)), 12_345, 1_700_000_000_000_000)
 
 
 def test_round_trip_of_a_header() -> None:
-    """64 bytes, as they are drawn."""
     data = HEADER.encode()
     assert len(data) == HEADER_BYTES == 64
     assert data[:4] == b"HJS1"
@@ -149,7 +140,6 @@ def test_round_trip_of_a_header() -> None:
 
 
 def test_each_byte_matters() -> None:
-    """A bit that has turned is found."""
     for place in range(HEADER_BYTES):
         damaged = bytearray(HEADER.encode())
         damaged[place] ^= 0x10
@@ -158,14 +148,12 @@ def test_each_byte_matters() -> None:
 
 
 def test_cut_off_of_a_header() -> None:
-    """An empty file, and less than a header."""
     for size in range(HEADER_BYTES):
         with pytest.raises(JournalCorruptError, match="does not begin as a segment"):
             Header.parse(HEADER.encode()[:size])
 
 
 def test_another_version() -> None:
-    """It is named, so that nobody takes it for damage."""
     data = bytearray(HEADER.encode())
     data[8] = 2
     data[4:8] = crc32(data[8:]).to_bytes(4, "little")
@@ -182,7 +170,6 @@ PLACE = 1_000
 
 
 def test_round_trip_of_a_footer() -> None:
-    """Found by the trailer, and its head has the ranges of all."""
     data = bytes(PLACE) + encode_footer(FOOTER, PLACE, 11)
     place = footer_place(data[-TRAILER_BYTES:])
     assert place == PLACE
@@ -192,7 +179,6 @@ def test_round_trip_of_a_footer() -> None:
 
 
 def test_a_segment_without_records() -> None:
-    """It has a footer, too."""
     empty = Footer([], [])
     data = encode_footer(empty, 64, 5)
     head = read_head(data)
@@ -200,7 +186,6 @@ def test_a_segment_without_records() -> None:
 
 
 def test_no_trailer() -> None:
-    """A segment that goes on, or is damaged there."""
     data = encode_footer(FOOTER, PLACE, 11)
     assert footer_place(b"") is None
     assert footer_place(data[-TRAILER_BYTES - 1 : -1]) is None
@@ -222,7 +207,6 @@ def test_no_trailer() -> None:
     ],
 )
 def test_rows_that_cannot_be(rows: list[Row]) -> None:
-    """Refused, though the checksum is right."""
     data = encode_footer(FOOTER._replace(rows=rows), PLACE, 11)
     head = read_head(data)
     with pytest.raises(JournalCorruptError, match="do not follow one another"):
@@ -231,13 +215,11 @@ def test_rows_that_cannot_be(rows: list[Row]) -> None:
 
 @given(st.binary(max_size=200))
 def test_any_bytes_of_a_footer(data: bytes) -> None:
-    """One kind of error."""
     with pytest.raises(JournalCorruptError):
         parse_footer(data, PLACE)
 
 
 def test_row_of_an_entry() -> None:
-    """The head of a block says what its row does."""
     entry = block_entry(7, 4)
     row = row_of(64, read_head(entry))
     assert (row.place, row.stored_bytes, row.first, row.next) == (64, len(entry), 7, 11)
@@ -246,7 +228,6 @@ def test_row_of_an_entry() -> None:
 
 @given(st.binary(max_size=100))
 def test_a_mark_of_any_bytes(data: bytes) -> None:
-    """It is one, or there is one kind of error."""
     try:
         mark = Mark.parse(data)
     except JournalCorruptError:
@@ -261,7 +242,6 @@ COMMITS = st.lists(st.lists(st.integers(1, 20), max_size=3), max_size=4)
 
 
 def readable(data: bytes, found: Recovered) -> list[int]:
-    """Offsets of the records that can be read."""
     offsets: list[int] = []
     for place, head in found.blocks:
         try:
@@ -275,7 +255,6 @@ def readable(data: bytes, found: Recovered) -> list[int]:
 
 @given(COMMITS)
 def test_whole(commits: list[list[int]]) -> None:
-    """All of it has happened."""
     data, ends = segment(*commits, first=100)
     found = recover(data, 100)
     records = sum(map(sum, commits))
@@ -288,7 +267,6 @@ def test_whole(commits: list[list[int]]) -> None:
 
 @given(COMMITS, st.data())
 def test_cut_off_of_a_segment(commits: list[list[int]], data: st.DataObject) -> None:
-    """All commits that are there as a whole have happened, and nothing else."""
     whole, ends = segment(*commits)
     size = data.draw(st.integers(HEADER_BYTES, len(whole)))
     found = recover(whole[:size], 0)
@@ -344,7 +322,6 @@ def test_damage_of_what_was_on_the_disk(commits: list[list[int]], data: st.DataO
 
 
 def test_a_block_that_looks_like_an_entry() -> None:
-    """What a value holds is not taken for an entry behind damage."""
     inner = block_entry(5, 3)
     whole, _ = segment([2], [2], synced=[0, 10_000])
     hurt = whole[:HEADER_BYTES] + b"?" * 8 + whole[HEADER_BYTES + 8 :]
@@ -354,7 +331,6 @@ def test_a_block_that_looks_like_an_entry() -> None:
 
 @pytest.mark.parametrize("tail", [b"", b"\0" * 100, b"HJE1", b"HJE1" * 50, b"\xff" * 64])
 def test_anything_behind(tail: bytes) -> None:
-    """It is cut off."""
     whole, _ = segment([3], [4])
     found = recover(whole + tail, 0)
     assert (found.size_bytes, found.next) == (len(whole), 7)
@@ -363,7 +339,6 @@ def test_anything_behind(tail: bytes) -> None:
 
 @given(st.binary(max_size=300))
 def test_any_bytes_of_a_segment(data: bytes) -> None:
-    """Nothing has happened, and nothing is raised."""
     assert recover(bytes(HEADER_BYTES) + data, 7) == Recovered(HEADER_BYTES, [], 7, [], lacks_writes=True, marks=[])
 
 
@@ -413,7 +388,6 @@ def test_a_position_holds_as_far_as_what_was_read_is_there(lives: list[tuple[int
 
 
 def test_what_is_not_lost_is_not_cut() -> None:
-    """A hub that is only killed begins epochs, too; positions up to there hold."""
     epochs = begun(begun((), 0, 100), 50, 200)
     assert epochs == ((100, 0), (200, 50))
     assert end_of(epochs, 100) == 50
@@ -421,12 +395,10 @@ def test_what_is_not_lost_is_not_cut() -> None:
 
 
 def test_a_clock_that_was_set_back() -> None:
-    """Numbers grow nevertheless."""
     assert begun((Epoch(200, 0),), 5, 100) == ((200, 0), (201, 5))
 
 
 def test_lives_without_records_leave_nothing() -> None:
-    """So that a hub that is started again and again does not fill its journal."""
     epochs = begun((), 0, 1)
     for now_s in range(2, 100):
         epochs = begun(epochs, 7, now_s)
@@ -434,7 +406,6 @@ def test_lives_without_records_leave_nothing() -> None:
 
 
 def test_the_oldest_are_forgotten() -> None:
-    """Beyond the limit."""
     epochs: tuple[Epoch, ...] = ()
     for number in range(EPOCHS_LIMIT + 10):
         epochs = begun(epochs, number, number + 1)

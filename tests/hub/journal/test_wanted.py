@@ -16,20 +16,17 @@ topics = nasty_texts.filter(bool)
 
 @given(prefixes, topics)
 def test_holds_what_begins_with_a_prefix(prefixes: list[str], topic: str) -> None:
-    """As `startswith` with all of them."""
     assert Wanted(prefixes).holds(topic) is topic.startswith(tuple(prefixes))
 
 
 @given(prefixes, st.lists(topics, min_size=1, max_size=20))
 def test_marks_topics(prefixes: list[str], topics: list[str]) -> None:
-    """One byte each, in their order."""
     marks = Wanted(prefixes).marks(topics)
     assert [mark != 0 for mark in marks] == [topic.startswith(tuple(prefixes)) for topic in topics]
 
 
 @given(prefixes, st.lists(topics, min_size=1, max_size=100))
 def test_never_passes_over_a_wanted_topic(prefixes: list[str], topics: list[str]) -> None:
-    """A block that holds a wanted topic may hold one, by its listing."""
     wanted = Wanted(prefixes)
     if any(wanted.marks(topics)):
         assert wanted.may_hold(listing(topics))
@@ -49,12 +46,10 @@ def test_never_passes_over_a_wanted_topic(prefixes: list[str], topics: list[str]
     ],
 )
 def test_passes_over_what_cannot_be_wanted(prefixes: list[str], texts: list[str], *, may: bool) -> None:
-    """A text of a listing and a prefix agree when one begins with the other."""
     assert Wanted(prefixes).may_hold("\n".join(texts).encode()) is may
 
 
 def test_all() -> None:
-    """The empty prefix wants everything, whatever stands beside it."""
     assert Wanted(["/b", "", "/a"]).is_all
     assert not Wanted(["/"]).is_all
     assert Wanted([""]).marks(["/a", "b"]) == b"\1\1"
@@ -73,7 +68,6 @@ def test_what_is_not_granted_is_not_wanted() -> None:
 
 @given(st.lists(st.text("/ab", max_size=4), min_size=1), st.lists(st.text("/ab", max_size=5), min_size=1))
 def test_a_range_of_topics_is_passed_over_only_if_none_in_it_is_wanted(prefixes: list[str], topics: list[str]) -> None:
-    """What lies between the first and the last of some topics may hold each of them."""
     wanted = Wanted(prefixes)
     if any(wanted.holds(topic) for topic in topics):
         assert wanted.may_hold_between(min(topics), max(topics))
@@ -91,7 +85,6 @@ def test_a_range_of_topics_is_passed_over_only_if_none_in_it_is_wanted(prefixes:
     ],
 )
 def test_ranges_of_topics(prefixes: list[str], least: str, most: str, *, may_hold: bool) -> None:
-    """What lies outside of all prefixes is passed over."""
     assert Wanted(prefixes).may_hold_between(least, most) == may_hold
 
 
@@ -113,7 +106,6 @@ many_topics = st.one_of(
 
 @given(many_topics)
 def test_each_topic_begins_with_a_text(topics: list[str]) -> None:
-    """However many there are, there are few texts, each of them once and in order."""
     texts = listed_texts(listing(topics))
     assert len(texts) <= LISTED_LIMIT
     assert texts == sorted(set(texts))
@@ -121,13 +113,11 @@ def test_each_topic_begins_with_a_text(topics: list[str]) -> None:
 
 
 def test_what_is_no_text_is_none() -> None:
-    """It is told as damage."""
     with pytest.raises(JournalCorruptError, match="no text"):
         listed_texts(b"/a\n\xff")
 
 
 def test_few_topics_are_listed_as_they_are() -> None:
-    """Up to the limit nothing is cut."""
     topics = [f"/zeek/{number:02}" for number in range(LISTED_LIMIT)]
     assert listed_texts(listing(topics)) == topics
     assert listed_texts(listing([*topics, "/zeek/more"])) == ["/zeek"]

@@ -42,18 +42,15 @@ Parts = list[tuple[int, bytes]]
 
 
 def batch(topic: bytes, count: int, body: bytes, *, encoding: int = 0) -> bytes:
-    """A BATCH frame that says it holds `count` values."""
     flags = FLAG_BATCH | encoding << 1
     return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + body, key=topic, flags=flags)
 
 
 def single(topic: bytes, body: bytes, *, encoding: int = 0) -> bytes:
-    """A frame with one value."""
     return encode_frame(KIND_MESSAGES, body, key=topic, flags=encoding << 1)
 
 
 def naive(parts: Parts, first: int) -> list[Record]:
-    """What should be recorded: one value at a time, nothing clever."""
     records: list[Record] = []
     for time_us, frames in parts:
         for frame in iterate_frames(frames):
@@ -70,7 +67,6 @@ def naive(parts: Parts, first: int) -> list[Record]:
 
 
 def records_of(*blocks: bytes) -> list[Record]:
-    """What stands in blocks."""
     return [record for block in blocks for record in Block.parse(block).records()]
 
 
