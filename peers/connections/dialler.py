@@ -22,13 +22,13 @@ import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
 from peers.connections.connection import Connection
-from peers.connections.tcp import TcpConversation
+from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
@@ -40,43 +40,29 @@ CONNECT_TIMEOUT_S = 5.0
 _REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
 
 
-class Attempt(Protocol):
-    """One attempt at a peer."""
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The far side, as a dialler sees it.
 
-    @property
-    def connection(self) -> Connection:
-        """The connection to be made."""
+    Attributes:
+        connect: Makes the connection of one attempt.
+        tls: Returns the context for TLS, made for each attempt, as its files may have changed; None without.
+        was_linked: Whether the far side of a connection that is lost had joined, by its conversation.
+        far_id: Returns the id of that far side; empty, or nil, before it has told it.
+        is_to_be_repeated: Whether that connection was ended so that another one takes its place at once.
+        is_held: Whether the far side refuses, by its reason, for as long as another link stands, or for good.
+        is_linked: Whether this hub has a link to that far side.
+        failed: Called with the reason of an attempt that has not led to a link.
+    """
 
-    @property
-    def was_linked(self) -> bool:
-        """Whether the peer joined this hub."""
-
-    @property
-    def is_to_be_repeated(self) -> bool:
-        """Whether the connection was ended so that another one takes its place at once."""
-
-    @property
-    def far_id(self) -> bytes:
-        """The id of the far side; empty, or nil, before it has said it."""
-
-
-class Peer(Protocol):
-    """The far side, as a dialler sees it."""
-
-    def attempt(self) -> Attempt:
-        """Make the connection of one attempt."""
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the context for TLS, None without."""
-
-    def is_held(self, reason: str) -> bool:
-        """Whether the far side has refused for as long as another link stands, or for good."""
-
-    def is_linked(self, far_id: bytes) -> bool:
-        """Whether this hub has a link to that far side."""
-
-    def failed(self, reason: str) -> None:
-        """An attempt has not led to a link."""
+    connect: Callable[[], Connection]
+    tls: Callable[[], ssl.SSLContext | None] = lambda: None
+    was_linked: Callable[[Connection, Any], bool] = lambda connection, _: connection.has_joined
+    far_id: Callable[[Any], bytes] = lambda _: b""
+    is_to_be_repeated: Callable[[Any], bool] = lambda _: False
+    is_held: Callable[[str], bool] = lambda _: False
+    is_linked: Callable[[bytes], bool] = lambda _: False
+    failed: Callable[[str], object] = lambda _: None
 
 
 class Dialler:
@@ -89,18 +75,6 @@ class Dialler:
         backoff: How long to wait between attempts.
         address: The address of the endpoint's host to dial; empty for any that answers.
     """
-
-    __slots__ = (
-        "_address",
-        "_backoff",
-        "_endpoint",
-        "_node",
-        "_peer",
-        "attempts",
-        "is_connected",
-        "is_leaving",
-        "last_reason",
-    )
 
     def __init__(
         self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None, *, address: str = ""
@@ -122,23 +96,26 @@ class Dialler:
         """Dial until cancelled, until the hub stops, or until there is no connection while it `is_leaving`."""
         while not (self._node.draining or self.is_leaving):
             self.attempts += 1
-            attempt = self._peer.attempt()
-            reason = await self.stay(attempt.connection)
-            if attempt.is_to_be_repeated:
+            peer = self._peer
+            connection = peer.connect()
+            conversation = connection.conversation  # the connection drops it when it ends
+            reason = await self.stay(connection)
+            if peer.is_to_be_repeated(conversation):
                 continue
-            is_held = self._peer.is_held(reason)
-            if attempt.was_linked and not is_held:  # it has given a sign of life
+            is_held = peer.is_held(reason)
+            was_linked = peer.was_linked(connection, conversation)
+            if was_linked and not is_held:  # it has given a sign of life
                 self._backoff.reset()
                 self.last_reason = ""
-            if not attempt.was_linked:
-                self._peer.failed(reason)
+            if not was_linked:
+                peer.failed(reason)
             if reason != self.last_reason:
                 self._node.log.warning("no link to peer", peer=self._shown, reason=reason)
                 self.last_reason = reason
             if self.is_leaving:
                 return
             if is_held:
-                await self._wait_for_place(attempt.far_id)
+                await self._wait_for_place(peer.far_id(conversation))
             await asyncio.sleep(self._backoff.next_s())
 
     @property
@@ -198,59 +175,20 @@ def hub_dialler(
 ) -> Dialler:
     """Keep a link to a peer hub, whose handler gets that queue."""
     place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
-    return Dialler(node, endpoint, PeerHub(node, place, queue), backoff, address=address)
 
+    def tls() -> ssl.SSLContext | None:
+        settings = node.settings.tls
+        files = (settings.ca, settings.certificate, settings.key, settings.crl)
+        return client_context(*files) if endpoint.scheme.is_secure else None
 
-class PeerHub:
-    """A peer hub. See `Peer`."""
-
-    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
-        self._node = node
-        self._endpoint = endpoint
-        self._queue = queue
-
-    def attempt(self) -> Attempt:
-        """Make the connection of one attempt."""
-        return _HubAttempt(self._node, self._endpoint, self._queue)
-
-    def tls(self) -> ssl.SSLContext | None:
-        """Return the context for the URL's scheme, made for each attempt: its files may have changed."""
-        if not self._endpoint.scheme.is_secure:
-            return None
-        settings = self._node.settings.tls
-        return client_context(settings.ca, settings.certificate, settings.key, settings.crl)
-
-    def is_held(self, reason: str) -> bool:
-        """Whether the two hubs are linked already, or are one."""
-        return reason.endswith(_REFUSALS)
-
-    def is_linked(self, far_id: bytes) -> bool:
-        """Whether a link to that hub stands."""
-        return far_id in self._node.links
-
-    def failed(self, reason: str) -> None:
-        """Do nothing: it is logged."""
-
-
-class _HubAttempt:
-    is_to_be_repeated = False
-
-    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
-        self._conversation: TcpConversation
-
-        def make(connection: Connection) -> TcpConversation:
-            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
-            return self._conversation
-
-        self.connection = Connection(node, make, address=endpoint.location)
-
-    @property
-    def was_linked(self) -> bool:
-        return self.connection.has_joined
-
-    @property
-    def far_id(self) -> bytes:
-        return self._conversation.far_id
+    peer = Peer(
+        lambda: tcp_connection(node, queue, dialled=True, address=place.location, cost=endpoint.cost),
+        tls,
+        far_id=lambda conversation: conversation.far_id,
+        is_held=lambda reason: reason.endswith(_REFUSALS),
+        is_linked=lambda far_id: far_id in node.links,
+    )
+    return Dialler(node, endpoint, peer, backoff, address=address)
 
 
 # Several hubs behind one name.

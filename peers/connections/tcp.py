@@ -17,6 +17,7 @@ import math
 import secrets
 from collections.abc import Callable
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 import msgspec
@@ -582,13 +583,11 @@ class ToldOrigins:
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as frames, with ORIGIN where the hub changes."""
         frames: list[bytes] = []
-        start = 0
-        for place, batch in enumerate(batches):
-            before = self.before(batch)
-            if before:
-                frames += [*self._render(batches[start:place]), before] if place > start else [before]
-                start = place
-        return frames + self._render(batches[start:]) if frames else self._render(batches)
+        for _, some in groupby(batches, lambda batch: batch.origin and batch.origin.hub):
+            same = list(some)
+            before = self.before(same[0])
+            frames += [before, *self._render(same)] if before else self._render(same)
+        return frames
 
     def before(self, batch: Batch) -> bytes:
         """Return the ORIGIN in front of a batch that comes next, or nothing."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import cast
 
-from websockets.http11 import Request
+from websockets.http11 import Request, Response
 
 from hub.batch import Batch
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
@@ -23,10 +23,9 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.request_frame import Item
-from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
 from peers.connections.door import enter, join_client, renew, take_place
-from peers.connections.http.answers import answer, ask_all, denied, gathered, is_gathered, is_guarded, path_of, plain
+from peers.connections.http.answers import answer, ask_all, denied, gathered, is_guarded, path_of, plain
 from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import ANY_HOST, CHALLENGE, bearer, refused
 from peers.node.node import Node
@@ -171,27 +170,19 @@ class WebSocketConversation:
             self._refuse(*foreign)
         elif not self._knows(request, path, is_websocket=is_websocket):
             pass
-        elif is_gathered(self._node, request):
-            self._gather(request)
-        elif not is_websocket:
-            self._connection.reason = f"answered {request.method} {path}"
-            self.session.respond(answer(self._node, request))
-            self._connection.linger()
-        else:
+        elif is_websocket:
             self._shake_hands(request, path)
+        elif (later := ask_all(self._node, request)) is not None:
+            self.session.hold()
+            later.then(lambda: self._connection.guard(lambda: self._respond(request, gathered(request, later))))
+        else:
+            self._respond(request, answer(self._node, request))
 
-    def _gather(self, request: Request) -> None:
-        """Answer a request once all processes of this hub have."""
-        self.session.hold()
-        later = ask_all(self._node, request)
-        later.then(lambda: self._connection.guard(lambda: self._answer_gathered(request, later)))
-
-    def _answer_gathered(self, request: Request, later: Later) -> None:
-        if self.session.phase is Phase.CLOSED or self._connection.is_lost:
-            return
-        self._connection.reason = f"answered {request.method} {path_of(request)}"
-        self.session.respond(gathered(request, later))
-        self._connection.linger()
+    def _respond(self, request: Request, response: Response) -> None:
+        if self.session.phase is not Phase.CLOSED and not self._connection.is_lost:
+            self._connection.reason = f"answered {request.method} {path_of(request)}"
+            self.session.respond(response)
+            self._connection.linger()
 
     def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
         """Return whether the request may be answered; if not, its client is turned away.

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable
 
 from hub.overflow import QueueLimits
 from hub.topics import check_prefix
 from peers.connections.bridge import BridgeConversation
-from peers.connections.broker import BrokerConversation, broker_connection
+from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
 from peers.connections.broker_tls import client_context
 from peers.connections.connection import Connection
-from peers.connections.dialler import Attempt, Dialler
+from peers.connections.dialler import Dialler, Peer
 from peers.connections.zeek_cluster.cluster import Cluster, FarCluster, Member
 from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.connections.zeek_cluster.sockets import publisher_connection, subscriber_connection
@@ -25,79 +24,28 @@ from peers.zeek.zmtp.session import Mechanism
 _REDUNDANT = f"(Broker code {int(BrokerCode.REDUNDANT_CONNECTION)},"
 
 
-class _Attempt:
-    """See `peers.connections.dialler.Attempt`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
-        self._conversation = connection.conversation  # the connection drops it when it ends
-
-    @property
-    def was_linked(self) -> bool:
-        if isinstance(self._conversation, BridgeConversation):
-            return self._conversation.is_acknowledged
-        return self.connection.has_joined
-
-    @property
-    def is_to_be_repeated(self) -> bool:
-        """Whether the hub wants other topics of a Zeek's WebSocket server by now."""
-        return isinstance(self._conversation, BridgeConversation) and self._conversation.is_renewed
-
-    @property
-    def far_id(self) -> bytes:
-        return self._conversation.session.peer_id if isinstance(self._conversation, BrokerConversation) else b""
-
-
-class _Zeek:
-    """See `peers.connections.dialler.Peer`: any number of connections may lead there, without TLS."""
-
-    def __init__(self, connect: Callable[[], Connection]) -> None:
-        self._connect = connect
-
-    def attempt(self) -> Attempt:
-        return _Attempt(self._connect())
-
-    def tls(self) -> ssl.SSLContext | None:
-        return None
-
-    def is_held(self, reason: str) -> bool:  # noqa: ARG002 -- see `Peer`
-        return False
-
-    def is_linked(self, far_id: bytes) -> bool:  # noqa: ARG002 -- as above
-        return False
-
-    def failed(self, reason: str) -> None:
-        """It is logged."""
-
-
-class _Broker(_Zeek):
-    def __init__(self, peerings: Peerings, endpoint: Endpoint, queue: QueueLimits) -> None:
-        super().__init__(lambda: broker_connection(peerings, queue, dialled=True, address=endpoint.location))
-        self._peerings = peerings
-        self._endpoint = endpoint
-
-    def tls(self) -> ssl.SSLContext | None:
-        zeek = self._peerings.node.settings.zeek
-        return client_context(zeek) if self._endpoint.scheme is Scheme.ZEEK else None
-
-    def is_held(self, reason: str) -> bool:
-        """Whether there is a connection to that endpoint already, which may have dialled this hub: no failure."""
-        return _REDUNDANT in reason
-
-    def is_linked(self, far_id: bytes) -> bool:
-        return far_id in self._peerings.registry
-
-    def failed(self, reason: str) -> None:
-        """Announce `$hub/peers/unavailable`."""
-        if not self.is_held(reason):
-            self._peerings.unavailable(bytes(16), self._endpoint.location, reason)
-
-
 def broker_dialler(
     peerings: Peerings, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None
 ) -> Dialler:
-    """Keep a peering with a Broker endpoint."""
-    return Dialler(peerings.node, endpoint, _Broker(peerings, endpoint, queue), backoff)
+    """Keep a peering with a Broker endpoint; announce failed attempts as `$hub/peers/unavailable`."""
+
+    def is_held(reason: str) -> bool:
+        """Whether there is a connection to that endpoint already, which may have dialled this hub: no failure."""
+        return _REDUNDANT in reason
+
+    def failed(reason: str) -> None:
+        if not is_held(reason):
+            peerings.unavailable(bytes(16), endpoint.location, reason)
+
+    peer = Peer(
+        lambda: broker_connection(peerings, queue, dialled=True, address=endpoint.location),
+        lambda: client_context(peerings.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None,
+        far_id=lambda conversation: conversation.session.peer_id,
+        is_held=is_held,
+        is_linked=lambda far_id: far_id in peerings.registry,
+        failed=failed,
+    )
+    return Dialler(peerings.node, endpoint, peer, backoff)
 
 
 def bridge_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> Dialler:
@@ -114,7 +62,12 @@ def bridge_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: 
 
         return Connection(node, make, address=endpoint.location)
 
-    return Dialler(node, endpoint, _Zeek(connect), backoff)
+    peer = Peer(
+        connect,
+        was_linked=lambda _, conversation: conversation.is_acknowledged,
+        is_to_be_repeated=lambda conversation: conversation.is_renewed,
+    )
+    return Dialler(node, endpoint, peer, backoff)
 
 
 def cluster_diallers(
@@ -129,7 +82,7 @@ def cluster_diallers(
     cluster = make(node, endpoint.location, name=endpoint.name, serializer=endpoint.serializer, mechanism=mechanism)
 
     def dialler(at: Endpoint, connect: Callable[[Cluster, QueueLimits, str], Connection]) -> Dialler:
-        return Dialler(node, at, _Zeek(lambda: connect(cluster, queue, at.location)), backoff())
+        return Dialler(node, at, Peer(lambda: connect(cluster, queue, at.location)), backoff())
 
     second = endpoint.with_port(endpoint.xsub)
     return dialler(endpoint, publisher_connection), dialler(second, subscriber_connection)

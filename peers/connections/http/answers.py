@@ -12,9 +12,10 @@ Of a hub that is several processes, all are asked. Every answer ends its connect
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import cast
+from typing import Any
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -26,7 +27,6 @@ from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
-from peers.node.whole import Whole
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -70,31 +70,20 @@ def denied(path: str, rights: Rights | None) -> str:
     return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
 
 
-def is_gathered(node: Node, request: Request) -> bool:
-    """Return whether several processes of this hub have to be asked."""
-    if node.whole is None or request.method not in _METHODS:
-        return False
+def ask_all(node: Node, request: Request) -> Later | None:
+    """Ask all processes of this hub, where several have to be asked."""
     path = path_of(request)
-    return path in _GATHERED and not (path == "/healthz" and node.clock_trouble)
-
-
-def ask_all(node: Node, request: Request) -> Later:
-    """Ask all processes."""
-    return cast("Whole", node.whole).ask(_GATHERED[path_of(request)])
+    if node.whole is None or request.method not in _METHODS or (path == "/healthz" and node.clock_trouble):
+        return None
+    return node.whole.ask(_GATHERED[path]) if path in _GATHERED else None
 
 
 def gathered(request: Request, later: Later) -> Response:
     """Answer a request that all processes were asked for."""
     if later.error is not None:
         return _for_method(request, plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error)))
-    match path_of(request):
-        case "/healthz":
-            response = _health(later.value)
-        case "/readyz":
-            response = _readiness(later.value)
-        case _:
-            response = _metrics(later.value)
-    return _for_method(request, response)
+    made: dict[str, Callable[[Any], Response]] = {"/healthz": _health, "/readyz": _readiness, "/metrics": _metrics}
+    return _for_method(request, made[path_of(request)](later.value))
 
 
 def answer(node: Node, request: Request) -> Response:
