@@ -26,8 +26,7 @@ from hub.names.names import Names
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted
 from hub.prefixes import PrefixSubscriptions
-from hub.quotas.limits import NO_LIMITS
-from hub.quotas.quotas import Quotas
+from hub.quotas.quotas import NO_LIMITS, Quotas
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes, changes_refused
 from hub.stretch import Stretch
@@ -166,7 +165,6 @@ class Authority:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there is something to `go_on` with."""
         return bool(self._due)
 
     def go_on(self) -> None:

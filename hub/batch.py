@@ -44,7 +44,6 @@ class Message(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels of the message."""
         return ()
 
     @property
@@ -137,15 +136,12 @@ class Batch:
         return made
 
     def keep_form(self, make: Callable[[Batch], T], form: T) -> None:
-        """Keep what `make(self)` would return: the batch came in this form."""
         self._forms = {make: form}
 
     def topics(self) -> Iterable[bytes]:
-        """Return the topic of each frame."""
         return (frame.topic for frame in self.parts())
 
     def parts(self) -> Iterable[Frame]:
-        """Return the frames, each taken apart."""
         return iterate_frames(self.frames)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:

@@ -21,16 +21,7 @@ from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publis
 from hub.batch import Batch
 from hub.delivery import Role, receivers
 from hub.errors import ClosedError, RejectedError
-from hub.events import (
-    Event,
-    OwnEvents,
-    client_joined,
-    client_left,
-    mesh_changed,
-    name_event,
-    peer_joined,
-    peer_left,
-)
+from hub.events import Event, OwnEvents, joined, left, mesh_changed, name_event
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
 from hub.handler import Handler
@@ -43,8 +34,7 @@ from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
 from hub.mesh_links import MeshLinks
 from hub.multimap import PrefixMultimap
-from hub.names.names import Names
-from hub.names.register import Register
+from hub.names.names import Names, Register
 from hub.origin import Origin
 from hub.policy.grants import User
 from hub.prefixes import Asked, OnFilter, PrefixSubscriptions
@@ -258,7 +248,7 @@ class Core:
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
-            self.own_events.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
+            self.own_events.announce(joined(handler))
 
     def _charge_connection(self, handler: Handler, user: User) -> None:
         if handler.share is not None:  # its connection was charged already
@@ -298,7 +288,7 @@ class Core:
         if handler.share is not None:
             self.quotas.leave(handler.share)
         if handler.role is not Role.LOCAL:
-            self.own_events.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
+            self.own_events.announce(left(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
         """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one.
@@ -346,7 +336,6 @@ class Core:
             pass
 
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
-        """Unsubscribe in steps, as `subscribing`."""
         return self.prefixes.unsubscribing(handler, prefixes)
 
     def _check_attached(self, handler: Handler) -> None:
@@ -616,7 +605,6 @@ class Core:
     # Looking at it.
 
     def statistics(self) -> CoreStatistics:
-        """Return what there is in the core now, and what it has done so far."""
         routing = RoutingStatistics(
             subscriptions=len(self.prefixes),
             routes=len(self.routes.table),

@@ -49,12 +49,10 @@ class Delivery(NamedTuple):
 
     @classmethod
     def of(cls, role: Role) -> Delivery:
-        """Return the default of a role."""
         return cls(role, hears_itself=role is not _LEAF)
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a peer hub."""
         return self.role is _LINK
 
     @property
@@ -74,7 +72,6 @@ class Delivery(NamedTuple):
         return self.hears_hub or any(prefix.startswith(RESERVED) for prefix in prefixes)
 
     def asks_links(self, prefix: str) -> bool:
-        """Return whether links are asked for what it wants under this prefix."""
         return self.role is not _LINK and not prefix.startswith(RESERVED)
 
     def asks_leaves(self, prefix: str) -> bool:

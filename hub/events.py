@@ -23,6 +23,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.handler import Handler
 from hub.mesh.graph_change import GraphChange
 from hub.names.claim import Claim
@@ -88,24 +89,15 @@ def _who(handler: Handler) -> dict[str, Any]:
     return {"id": handler.id, "name": handler.name, "address": handler.address, "role": handler.role.value}
 
 
-def client_joined(handler: Handler) -> Event:
-    """Return the event: a client has finished its handshake."""
-    return Event(RESERVED + "client/joined", _who(handler))
+def joined(handler: Handler) -> Event:
+    """Return the event: a client has finished its handshake, or a link to a peer hub or a Zeek is up."""
+    return Event(RESERVED + ("client/joined" if handler.role is Role.CLIENT else "peer/joined"), _who(handler))
 
 
-def client_left(handler: Handler, reason: str) -> Event:
-    """Return the event: a client is gone, for a reason."""
-    return Event(RESERVED + "client/left", _who(handler) | {"reason": reason})
-
-
-def peer_joined(handler: Handler) -> Event:
-    """Return the event: a link to a peer hub is up."""
-    return Event(RESERVED + "peer/joined", _who(handler))
-
-
-def peer_left(handler: Handler, reason: str) -> Event:
-    """Return the event: a link to a peer hub is gone, for a reason."""
-    return Event(RESERVED + "peer/left", _who(handler) | {"reason": reason})
+def left(handler: Handler, reason: str) -> Event:
+    """Return the event: a client, or a link, is gone, for a reason."""
+    topic = RESERVED + ("client/left" if handler.role is Role.CLIENT else "peer/left")
+    return Event(topic, _who(handler) | {"reason": reason})
 
 
 def peer_status(what: str, endpoint: str, address: str, reason: str, codes: PeerCodes) -> Event:

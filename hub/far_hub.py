@@ -61,7 +61,6 @@ class FarHub:
 
     @property
     def held(self) -> int:
-        """How much it wants."""
         return len(self.prefixes) + len(self.rules) + len(self.served) + len(self.names) + len(self.leaves)
 
     def __repr__(self) -> str:

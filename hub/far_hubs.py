@@ -150,11 +150,9 @@ class FarHubs:
         self._steps: deque[Iterator[None]] = deque()
 
     def __iter__(self) -> Iterator[FarHub]:
-        """Return those that want something."""
         return iter(self._hubs.values())
 
     def wanted_by(self, hub: bytes) -> Collection[str]:
-        """Return the prefixes that a hub wants, now and as they change."""
         return WantedThere(self._hubs, hub)
 
     @property

@@ -88,7 +88,6 @@ class Frame(NamedTuple):
 
 
 def topic_of(flags: int, key: bytes) -> bytes:
-    """Return the topic in a key."""
     if not flags & FLAG_TAGGED:
         return key
     return key[_TOPIC_LENGTH.size : _TOPIC_LENGTH.size + _TOPIC_LENGTH.unpack_from(key)[0]]

@@ -263,7 +263,6 @@ class Handler:
 
     @property
     def role(self) -> Role:
-        """What stands behind it."""
         return self.delivery.role
 
     # What it may do.
@@ -304,17 +303,14 @@ class Handler:
 
     @property
     def is_meshed(self) -> bool:
-        """Whether it is a link to a hub of the mesh."""
         return self.origin is not None
 
     @property
     def shown_prefixes(self) -> Collection[str]:
-        """The prefixes that people are shown."""
         return self.prefixes if self.wanted_there is None else self.wanted_there
 
     @property
     def dropped_messages(self) -> int:
-        """How many of its messages were lost so far."""
         return self._dropped_messages + (self._waiting.lost_messages if self._waiting is not None else 0)
 
     @property
@@ -324,7 +320,6 @@ class Handler:
 
     @property
     def delivered_messages(self) -> int:
-        """How many messages were written to it."""
         return self._offered_messages - self.dropped_messages - self.held_messages
 
     def offer(self, batch: Batch) -> None:
@@ -598,7 +593,6 @@ class Handler:
             look.wait(self.id, waiting.messages, waiting.size_bytes, waiting.lost_messages)
 
     def statistics(self) -> HandlerStatistics:
-        """Return what the handler has done, and what it holds now."""
         return HandlerStatistics.of(self)
 
     @property

@@ -194,7 +194,6 @@ class Recent:
         self.rings: Rings[int] = Rings(COUNTED)
 
     def mark(self, now_s: float, counted: Iterable[tuple[int, Counters]]) -> Iterator[None]:
-        """Note the counters of all, in steps."""
         last_s, last = self._marks[-1] if self._marks else (now_s, {})
         known: dict[int, Counters] = {}
 

@@ -171,5 +171,4 @@ class Leaves:
 
     @property
     def own(self) -> Iterable[bytes]:
-        """The endpoints of the leaves of this hub."""
         return self._own.keys()

@@ -37,7 +37,6 @@ class Drops:
         self._told: dict[Handler, _Told] = {}
 
     def note(self, handler: Handler) -> None:
-        """Note that a handler has lost messages."""
         self._dropping[handler] = None
 
     def forget(self, handler: Handler) -> None:
@@ -82,7 +81,6 @@ class State(NamedTuple):
     troubles: tuple[str, ...] = ()  # What is wrong with the hub itself, each a clause of a sentence
 
     def plus(self, other: State) -> State:
-        """Return the state of both together."""
         by = dict(self.dropped_by)
         for label, messages in other.dropped_by:
             by[label] = by.get(label, 0) + messages
@@ -103,7 +101,6 @@ class State(NamedTuple):
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> State:
-        """Return the state of such a map."""
         known = {name: fields[name] for name in cls._fields}
         known["dropped_by"] = tuple((label, messages) for label, messages in fields["dropped_by"])
         return cls(**known | {"slow_ids": tuple(fields["slow_ids"]), "troubles": tuple(fields["troubles"])})
@@ -246,6 +243,5 @@ class Losses:
         return Losers(sum(named.values()) + others, named, dict(self._labels), others)
 
     def last(self, handler: int | None = None, limit: int = KEPT) -> list[Loss]:
-        """Return the last losses, the newest first: of all, or of one handler."""
         found = (loss for loss in reversed(self._log) if handler is None or loss.id == handler)
         return [loss for _, loss in zip(range(limit), found, strict=False)]

@@ -109,7 +109,6 @@ class Memory:
         self._resident = lambda: beside_bytes + self.charged_bytes
 
     def account(self, name: str) -> Account:
-        """Return the account of that name."""
         return self.accounts.setdefault(name, Account(self))
 
     def notice(self) -> None:
@@ -149,7 +148,6 @@ class Memory:
         return RejectedError(CloseCode.TRY_AGAIN_LATER, self.refusal())
 
     def refusal(self) -> str:
-        """Count a refusal, and return its text."""
         self._refused_total += 1
         return f"this hub has no memory left for more: {self.limit_bytes} bytes are its limit"
 

@@ -36,6 +36,5 @@ class QueueLimits(msgspec.Struct, frozen=True):
 
 
 def overrun_text(why: str, lost_messages: int) -> str:
-    """Return the text of a disconnect: why, how many messages were lost, and what can be done."""
     text = f"{why}, {lost_messages} messages lost"
     return text + _ADVICE if len(text + _ADVICE) <= _CLOSE_CHARACTERS else text

@@ -37,11 +37,9 @@ class OwnInterests:
         self._mesh.change(change)
 
     def change_rule(self, rule: Rule, added: bool) -> None:  # noqa: FBT001 -- as all who are told of rules
-        """Somebody has a rule, or nobody has it any more."""
         self._mesh.change(Interests((rule,)) if added else Interests(removed=(rule,)))
 
     def change_served(self, change: Change) -> None:
-        """Prefixes are served here, or no longer."""
         self._mesh.change(Interests(tuple(map(Served, change.added)), tuple(map(Served, change.removed))))
 
     def change_leaves(self, change: Interests) -> None:

@@ -74,12 +74,10 @@ class Asked:
         self._told.pop(handler, None)
 
     def add(self, handler: Handler | FarHub, prefix: str) -> None:
-        """Note that a handler wants a prefix."""
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].add(prefix))
 
     def discard(self, handler: Handler | FarHub, prefix: str) -> None:
-        """Note that a handler wants a prefix no more."""
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].discard(prefix))
 

@@ -61,7 +61,6 @@ class Request(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """How many requests it holds."""
         return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
 
     @property
@@ -76,7 +75,6 @@ class Request(NamedTuple):
         return header + target + _REQUEST_HEAD.pack(self.first, self.timeout_ms)
 
     def encode(self) -> bytes:
-        """Return the frame."""
         return self.head() + self.values
 
     @classmethod
@@ -105,7 +103,6 @@ class Reply(NamedTuple):
 
     @property
     def requests(self) -> int:
-        """How many requests it answers."""
         return BATCH_COUNT.unpack_from(self.values)[0] if self.flags & FLAG_BATCH else 1
 
     @property
@@ -119,7 +116,6 @@ class Reply(NamedTuple):
         return header + _REPLY_HEAD.pack(self.first, self.status)
 
     def encode(self) -> bytes:
-        """Return the frame."""
         return self.head() + self.values
 
     @classmethod

@@ -330,7 +330,6 @@ class Routes:
         return self.table.get(key) or self.miss(key)
 
     def adopt(self, policy: Policy | None) -> None:
-        """Ask this policy from now on, or none, and forget all routes."""
         self.guard()
         self._put_away()
         self._policy = policy
@@ -416,13 +415,7 @@ class Routes:
             barred = frozenset(link for link in self._mesh.links if not audience.admits(link))
         return Ways(self._mesh, tuple(sorted(far)), barred, self._uncarried)
 
-    def _route(
-        self,
-        topic: str,
-        handlers: tuple[Handler, ...],
-        sender: str = "",
-        ways: Ways | None = None,
-    ) -> Route:
+    def _route(self, topic: str, handlers: tuple[Handler, ...], sender: str = "", ways: Ways | None = None) -> Route:
         source = self._owner_of(sender) if sender else None
         store = store_that_tells(topic)
         if store is not None:
@@ -497,7 +490,6 @@ class Routes:
         self.size_bytes -= 2 * sum(map(len, entries)) + self._charge_bytes * len(entries)
 
     def forget_rule(self, rule: Rule) -> None:
-        """Forget the routes of all keys that `rule` matches."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.matched(rule))
 

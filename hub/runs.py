@@ -18,13 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
-from hub.frame import (
-    BATCH_COUNT,
-    BATCH_LIMIT_MESSAGES,
-    FLAG_BATCH,
-    HEADER,
-    HEADER_BYTES,
-)
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, HEADER, HEADER_BYTES
 
 RUNS_LIMIT = 4_096  # Most runs that one call finds: about 2 ms in this module
 

@@ -43,7 +43,6 @@ class Look:
             self.waiting.add(number)
 
     def add(self, other: Look) -> None:
-        """Add what others have done."""
         self._change(other, 1)
 
     def subtract(self, other: Look) -> None:
@@ -80,12 +79,10 @@ class Histogram:
         self._total = 0.0
 
     def observe(self, value: float) -> None:
-        """Count one value."""
         self._counts[bisect_left(self._bounds, value)] += 1
         self._total += value
 
     def statistics(self) -> HistogramStatistics:
-        """Return what was counted so far."""
         return HistogramStatistics(self._bounds, tuple(self._counts), self._total)
 
 
@@ -149,7 +146,6 @@ class Counters:
         self._dropped_messages[policy] = self._dropped_messages.get(policy, 0) + handler.dropped_messages
 
     def add_to(self, look: Look) -> None:
-        """Add the sums of those who have left to a look at those who are there."""
         look.published_messages += self._published_messages
         look.delivered_messages += self._delivered_messages
         look.delivered_bytes += self._delivered_bytes
@@ -214,7 +210,6 @@ class HandlerStatistics(NamedTuple):
 
     @classmethod
     def of(cls, handler: Handler) -> HandlerStatistics:
-        """Return what a handler has done, and what it holds now."""
         return cls(
             id=handler.id,
             role=handler.role.value,

@@ -133,7 +133,6 @@ class TopicRates:
 
     @property
     def size_bytes(self) -> int:
-        """The memory of all counters."""
         return self._topics_bytes + self._keys_bytes
 
     def forget(self) -> int:
@@ -251,7 +250,6 @@ def found(text: str, rates: Iterable[Rate]) -> list[Node]:
 
 
 def first_of(nodes: list[Node], limit: int) -> tuple[list[Node], Others | None]:
-    """Return so many of the busiest, and the others together, if there are any."""
     rest = nodes[limit:]
     if not rest:
         return nodes, None

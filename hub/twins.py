@@ -14,7 +14,6 @@ TWINS = ("hub._runs", "hub.journal._packing", "hub.requests._block", "peers.clie
 
 
 def missing() -> tuple[str, ...]:
-    """Return the names of those that are not installed."""
     return tuple(name for name in TWINS if find_spec(name) is None)
 
 

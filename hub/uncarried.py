@@ -29,7 +29,6 @@ class Uncarried:
         self._handlers: dict[tuple[Count, bytes], Handler] = {}
 
     def stranded(self, hub: bytes) -> Handler:
-        """Return the handler that counts what is stranded here on its way to this hub."""
         return self._handler(self._strand, hub)
 
     def unreached(self, hub: bytes) -> Handler:

@@ -234,7 +234,6 @@ class Waiting:
 
     @property
     def messages(self) -> int:
-        """How many messages wait."""
         return self._queue.messages if self._queue is not None else 0
 
     @property

@@ -27,7 +27,7 @@ sensor-7 = ["sensor"]
 1000 = "alice"
 zeek = "sensor-7"
 
-[limits.users.sensor-7]                          # see `hub.policy.limits`
+[limits.users.sensor-7]
 connections = 2
 ```
 
@@ -36,16 +36,18 @@ An unknown key, a role that does not exist, an ambiguous path is one error, whic
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from hub.errors import UsageError
 from hub.policy.certificate_name import CertificateName, parse_certificate_name
-from hub.policy.limits import read_limits
-from hub.policy.path import Path, parse_path
+from hub.policy.grants import Path, parse_path
 from hub.policy.policy import BUILT_IN, RESERVED_USERS, Action, Policy, RolePermissions, check_user
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.resource import Resource
 from hub.settings.config import ConfigError
 from hub.settings.keys import closest
+from hub.sizes import parse_size
 from hub.topics import printable
 
 _TABLES = ("roles", "users", "certificates", "unix", "limits")
@@ -75,7 +77,7 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
     users = {
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
-    limits = read_limits(reader, tree.get("limits", {}), roles)
+    limits = _read_limits(reader, tree.get("limits", {}), roles)
     return Policy(roles, users, limits)
 
 
@@ -199,3 +201,65 @@ def _joined(place: str, key: str) -> str:
 
 def _shown(value: object) -> str:
     return printable(value) if isinstance(value, str) else f"a {type(value).__name__}"
+
+
+# The table `[limits]` of a policy: how much users may hold, and how fast they may publish.
+
+
+_MOST = 10**15  # Above it is a slip of the keyboard
+
+_RESOURCES = {resource.value: resource for resource in Resource}
+_SIZES = {*(resource.value for resource in Resource if resource.is_size), "bytes_per_s"}
+
+
+def _read_limits(reader: _Reader, value: object, roles: Collection[str]) -> QuotaLimits:
+    table = reader.table("limits", value)
+    reader.check_keys("limits", table, ("roles", "users"))
+    found: dict[str, dict[str, SetLimits]] = {"roles": {}, "users": {}}
+    for kind, limits in found.items():
+        for name, each in reader.table(f"limits.{kind}", table.get(kind, {})).items():
+            place = f"limits.{kind}.{printable(name) if len(name) > 64 or not name.isprintable() else name}"
+            _check_name(reader, place, name)
+            if kind == "roles" and name not in roles:
+                raise reader.error(place, f"there is no role {printable(name)}{closest(name, roles)}")
+            limits[name] = _set_limits(reader, place, each)
+    return QuotaLimits(found["users"], found["roles"])
+
+
+def _check_name(reader: _Reader, place: str, name: str) -> None:
+    try:
+        check_user(name)
+    except UsageError as error:
+        raise reader.error(place, str(error)) from error
+
+
+def _set_limits(reader: _Reader, place: str, value: object) -> SetLimits:
+    table = reader.table(place, value)
+    reader.check_keys(place, table, (*_RESOURCES, *RateLimits._fields))
+    amounts = {key: _amount(reader, f"{place}.{key}", key, each) for key, each in table.items()}
+    return SetLimits(
+        {_RESOURCES[key]: amount for key, amount in amounts.items() if key in _RESOURCES},
+        RateLimits(**{key: amount for key, amount in amounts.items() if key in RateLimits._fields}),
+    )
+
+
+def _amount(reader: _Reader, place: str, key: str, value: object) -> int:
+    least = 1 if key in RateLimits._fields else 0
+    expected = f"a whole number from {least} to {_MOST}"
+    if key in _SIZES:
+        expected = f"bytes from {least} to {_MOST}, as a number or a size such as '64KiB'"
+    amount = value
+    if isinstance(value, str) and key in _SIZES:
+        try:
+            amount = parse_size(value)
+        except ValueError:
+            amount = None
+    if not isinstance(amount, int) or isinstance(amount, bool) or not least <= amount <= _MOST:
+        shown = printable(value) if isinstance(value, str) else _shown_number(value)
+        raise reader.error(place, f"{shown} given, expected {expected}")
+    return amount
+
+
+def _shown_number(value: object) -> str:
+    is_short = isinstance(value, float) or (isinstance(value, int) and -_MOST < value <= 10 * _MOST)
+    return str(value) if is_short and not isinstance(value, bool) else f"a {type(value).__name__}"

@@ -14,9 +14,8 @@ from typing import TypeVar
 from weakref import WeakValueDictionary
 
 from hub.errors import InvalidNameError
-from hub.policy.grants import Domain, Grant, Grants, User
-from hub.policy.path import EVERYTHING, NAMES, OWN, TOPICS, Path
-from hub.quotas.limits import NO_LIMITS, QuotaLimits
+from hub.policy.grants import EVERYTHING, NAMES, OWN, TOPICS, Domain, Grant, Grants, Path, User
+from hub.quotas.quotas import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
 _SHOWN_PATHS = 8  # How many granted paths the text of a refusal lists
@@ -52,7 +51,6 @@ class Action(Enum):
 
     @property
     def separator(self) -> str:
-        """Separator of the components of its target."""
         return NAMES if self is Action.CLAIM else TOPICS
 
 
@@ -116,10 +114,7 @@ class Policy:
     )
 
     def __init__(
-        self,
-        roles: Mapping[str, RolePermissions],
-        users: Mapping[str, frozenset[str]],
-        limits: QuotaLimits = NO_LIMITS,
+        self, roles: Mapping[str, RolePermissions], users: Mapping[str, frozenset[str]], limits: QuotaLimits = NO_LIMITS
     ) -> None:
         self.roles = frozenset(roles)
         self.limits = limits
@@ -163,7 +158,6 @@ class Policy:
 
     @property
     def users(self) -> Mapping[str, frozenset[str]]:
-        """The users that it names, with their roles."""
         return self._users
 
     def rights(self, user: str, roles: Iterable[str] = ()) -> Rights:
@@ -269,7 +263,6 @@ class Rights:
         return self._grants[action].covers(prefix, self.user)
 
     def may_any(self, action: Action) -> bool:
-        """Return whether an action is allowed for anything at all."""
         return self._grants[action].concerns(self.user)
 
     def paths(self, action: Action, limit: int) -> list[tuple[str, bool]] | None:

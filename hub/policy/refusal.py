@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from hub.errors import CloseCode, RejectedError
-from hub.policy.path import TOPICS
+from hub.policy.grants import TOPICS
 from hub.policy.policy import Action, Rights
 from hub.topics import printable
 
 
 def not_granted(rights: Rights, action: Action, topic: str) -> RejectedError:
-    """Return the error for a topic, or a name."""
     return RejectedError(
         CloseCode.NOT_ALLOWED, f"{action.value} {printable(topic)}: not granted to user {printable(rights.user.name)}"
     )

@@ -17,8 +17,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-from hub.policy.grants import Grant
-from hub.policy.path import USER
+from hub.policy.grants import USER, Grant
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted, prefix_not_granted
 from hub.quotas.resource import Resource
@@ -51,7 +50,6 @@ class Deed(NamedTuple):
     charged: tuple[str, ...] | None = None  # Limits; None: those of the action
 
     def to(self, given: str) -> str:
-        """Return the target, from what is given."""
         return self.topic.replace("{}", given)
 
 

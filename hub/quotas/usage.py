@@ -73,7 +73,6 @@ class Usage:
 
     @property
     def room(self) -> int:
-        """How much more may be taken now."""
         return max(0, self.most - self.held)
 
     def take(self, amount: int) -> bool:
@@ -100,7 +99,6 @@ class Usage:
         return False
 
     def refuse(self) -> None:
-        """Count a refusal."""
         self.refused_total += 1
         self.whole.refused_total += 1
 
@@ -115,7 +113,6 @@ class Usage:
         whole.free -= amount
 
     def give_back(self, amount: int) -> None:
-        """Hold so much less."""
         if not amount:
             return
         whole = self.whole

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import msgpack
 
 from hub.batch import decode_values, encode_value
-from hub.errors import HubError, RequestError
+from hub.errors import CloseCode, HubError, RejectedError, RequestError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.handler import Handler
-from hub.request_frame import Request, Status, as_bytes
+from hub.request_frame import FLAG_NAMED, Request, Status, as_bytes
+from hub.topics import RESERVED
 
 
 class Later:
@@ -35,7 +36,6 @@ class Later:
         self._then = act
 
     def give(self, value: Any) -> None:
-        """Answer with a value."""
         self.value = value
         self._tell()
 
@@ -61,7 +61,6 @@ Reply = Callable[[Status, bytes, int], object]
 
 
 def is_admin(handler: Handler) -> bool:
-    """Return whether a handler may administer the hub."""
     return handler.rights is None or handler.rights.is_admin
 
 
@@ -106,7 +105,6 @@ class HubServices:
         return service is not None and service.judges_itself
 
     def is_for_admins(self, target: str) -> bool:
-        """Return whether only admins are answered there."""
         service = self._services.get(target)
         return service is not None and service.for_admins
 
@@ -127,7 +125,6 @@ class HubServices:
         self._when_gone.append(act)
 
     def forget(self, handler: Handler) -> None:
-        """Note that a handler has left."""
         for act in self._when_gone:
             act(handler)
 
@@ -212,3 +209,62 @@ def _fail(reply: Reply, request: Request, status: Status, text: str) -> None:
         reply(status, BATCH_COUNT.pack(request.requests) + reason, FLAG_BATCH)
     else:
         reply(status, reason, 0)
+
+
+# Questions of one hub of the mesh to another, by its id: `$hub/at/ID/what`.
+
+
+AT = RESERVED + "at/"  # The beginning of what another hub is asked
+
+_AT = AT.encode()
+_ID_DIGITS = 32
+
+Answer = Callable[[Status, bytes], object]  # Takes the status of the answer, and its value in msgpack
+
+
+class Questions(NamedTuple):
+    """How one kind of question is treated. What raises `RejectedError` is answered with its text."""
+
+    # Called with the link over which it was asked, the value in msgpack, and the callback for the answer
+    answer: Callable[[Handler, bytes, Answer], object]
+
+    # Called with the handler that asks, the link that leads on, and the value; returns the value that goes on
+    pass_on: Callable[[Handler, Handler, bytes], bytes]
+
+
+class Directed:
+    """The kinds of questions, by name."""
+
+    __slots__ = ("_questions",)
+
+    def __init__(self) -> None:
+        self._questions: dict[bytes, Questions] = {}
+
+    def add(self, what: str, questions: Questions) -> None:
+        """Let a kind of question be asked."""
+        self._questions[what.encode()] = questions
+
+    def find(self, request: Request) -> tuple[bytes, Questions, bytes]:
+        """Return the hub that is asked, how such a question is treated, and its value.
+
+        Raises:
+            RejectedError: It is no such question.
+        """
+        digits, _, what = request.target[len(_AT) :].partition(b"/")
+        questions = self._questions.get(what)
+        plain = as_bytes(request) if request.flags & FLAG_SHARED else request
+        try:
+            hub = bytes.fromhex(digits.decode()) if len(digits) == _ID_DIGITS else b""
+        except ValueError:
+            hub = b""
+        if questions is None or not hub or plain is None or plain.flags:
+            raise RejectedError(CloseCode.BAD_DATA, "the hub itself serves nothing under this topic")
+        return hub, questions, plain.values
+
+
+def is_directed(request: Request) -> bool:
+    return request.target.startswith(_AT) and not request.flags & FLAG_NAMED
+
+
+def target_at(hub: bytes, what: str) -> bytes:
+    return f"{AT}{hub.hex()}/{what}".encode()

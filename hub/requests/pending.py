@@ -128,7 +128,6 @@ class Deadlines:
         self._armed: float = math.inf
 
     def bucket(self, due_ms: int) -> dict[Block, None]:
-        """Return the bucket of what is due then."""
         number = -(-due_ms // BUCKET_MS)
         bucket = self._buckets.get(number)
         if bucket is None:

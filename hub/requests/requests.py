@@ -32,8 +32,7 @@ from hub.memory import Memory
 from hub.names.claim import Owner
 from hub.policy.refusal import not_granted
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
-from hub.requests.directed import Directed, is_directed
-from hub.requests.hub_services import HubServices
+from hub.requests.hub_services import Directed, HubServices, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
 from hub.requests.services import Services, Serving
 from hub.topics import RESERVED, printable
@@ -71,7 +70,6 @@ class RequestCounters:
         self.refused = 0
 
     def statistics(self, services: int, pending: int) -> RequestStatistics:
-        """Return all of them as they are now."""
         return RequestStatistics(
             services=services,
             pending=pending,
@@ -208,11 +206,9 @@ class Requests:
         return self._services.prefixes()
 
     def who_serves(self, prefix: str) -> Serving:
-        """Return who serves a prefix."""
         return self._services.who_serves(prefix)
 
     def served_by(self, handler: Handler) -> Iterable[str]:
-        """Return the prefixes that a handler serves."""
         participant = self._participants.get(handler)
         return () if participant is None else participant.served
 
@@ -527,7 +523,6 @@ class Requests:
     # Statistics.
 
     def statistics(self) -> RequestStatistics:
-        """Return how many requests had which fate, and how many are pending now."""
         return self.counters.statistics(len(self._services), self._pending)
 
     def _participant(self, handler: Handler) -> Participant:

@@ -120,13 +120,11 @@ class Services:
         return list(self._prefixes)
 
     def who_serves(self, prefix: str) -> Serving:
-        """Return who serves a prefix."""
         served = self._prefixes.get(prefix)
         if served is None:
             return Serving([], [])
         return Serving(
-            [(one.handler, one.owed_requests) for one in (*served.near, *served.far)],
-            [far.hub for far in served.hubs],
+            [(one.handler, one.owed_requests) for one in (*served.near, *served.far)], [far.hub for far in served.hubs]
         )
 
     def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:

@@ -166,7 +166,6 @@ SECTIONS = frozenset(path.rpartition(".")[0] for path in KEYS) - {""}
 
 
 def value_at(settings: Settings, path: str) -> Any:
-    """Return the value at a path of `KEYS`."""
     value: Any = settings
     for part in path.split("."):
         value = getattr(value, part)

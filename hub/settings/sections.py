@@ -50,33 +50,26 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
     ] = 1_000
     rules_per_client: Annotated[
-        int,
-        between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008."),
+        int, between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008.")
     ] = 1_000
     services_per_client: Annotated[
-        int,
-        between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is refused with 1008."),
+        int, between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is refused with 1008.")
     ] = 1_000
     prefixes_per_peer: Annotated[
-        int,
-        between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008."),
+        int, between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008.")
     ] = 100_000
     rules_per_peer: Annotated[
-        int,
-        between("rules", 1, 10_000_000, "Rules that a peer hub may subscribe by; one more is refused with 1008."),
+        int, between("rules", 1, 10_000_000, "Rules that a peer hub may subscribe by; one more is refused with 1008.")
     ] = 100_000
     services_per_peer: Annotated[
-        int,
-        between("prefixes", 1, 10_000_000, "Prefixes that a peer hub may serve; one more is refused with 1008."),
+        int, between("prefixes", 1, 10_000_000, "Prefixes that a peer hub may serve; one more is refused with 1008.")
     ] = 100_000
     frame_bytes: Annotated[
         int,
         between("bytes", _SMALLEST_FRAME_BYTES, GIB, "Largest body of a frame or WebSocket message; above it 1009."),
     ] = 16 * MIB
     handshake_bytes: Annotated[
-        int,
-        between("bytes", _SMALLEST_FRAME_BYTES, 16 * MIB, "Most that is read before the handshake is over."),
-        LIVE,
+        int, between("bytes", _SMALLEST_FRAME_BYTES, 16 * MIB, "Most that is read before the handshake is over."), LIVE
     ] = 64 * KIB
     handshake_s: Annotated[float, between("seconds", 0.1, 3600.0, "Time for the handshake, then closed."), LIVE] = 5.0
     tls_handshakes: Annotated[
@@ -98,9 +91,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, between("bytes", 1, GIB, "What a frame that takes longer must grow by in a second."), LIVE
     ] = KIB
     linger_unread_s: Annotated[
-        float,
-        between("seconds", 0.1, 3600.0, "Time to read something of what is left when the hub has closed."),
-        LIVE,
+        float, between("seconds", 0.1, 3600.0, "Time to read something of what is left when the hub has closed."), LIVE
     ] = 10.0
     linger_s: Annotated[
         float, between("seconds", 0.1, 86_400.0, "Time to read all of that; then the rest is lost."), LIVE
@@ -280,8 +271,7 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much a hub keeps of the other hubs of its mesh."""
 
     hubs: Annotated[
-        int,
-        between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013)."),
+        int, between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013).")
     ] = 4_096
     links: Annotated[
         int, between("links", 1, 100_000, "Links that another hub may tell of; one with more is refused (1007).")
@@ -436,8 +426,7 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 1024 * TIB
     tier_keep_s: Annotated[float, between("seconds", 1.0, FOREVER_S, "Age above which they are deleted.")] = FOREVER_S
     tier_behind_bytes: Annotated[
-        int,
-        between("bytes", 64 * KIB, 1024 * TIB, "Size up to which records that are not copied yet are not deleted."),
+        int, between("bytes", 64 * KIB, 1024 * TIB, "Size up to which records that are not copied yet are not deleted.")
     ] = 256 * GIB
 
 
@@ -496,8 +485,7 @@ class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     """What clients on the same machine may hand over as memory instead of bytes."""
 
     over_bytes: Annotated[
-        int,
-        between("bytes", 0, GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none."),
+        int, between("bytes", 0, GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none.")
     ] = 64 * KIB
     descriptors: Annotated[
         int, between("descriptors", 1, 1_000_000, "Open at one time; what comes beyond them is copied.")

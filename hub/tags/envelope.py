@@ -47,7 +47,6 @@ class TaggedMessage(Message):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels, ascending."""
         return self._envelope.labels
 
     @property

@@ -331,7 +331,6 @@ class TaggedKeys:
         return iter(self._envelopes)
 
     def add(self, key: bytes, envelope: Envelope, size_bytes: int) -> None:
-        """Add a key with its envelope and its `charge`."""
         self._envelopes[key] = envelope
         self.size_bytes += size_bytes
         by_label = self._by_label
@@ -348,7 +347,6 @@ class TaggedKeys:
             keys.add(key)
 
     def discard(self, key: bytes) -> None:
-        """Remove a remembered key."""
         envelope = self._envelopes.pop(key)
         self.size_bytes -= charge(key, envelope)
         for label in envelope.labels:
@@ -358,7 +356,6 @@ class TaggedKeys:
         _discard(self._by_topic, envelope.topic, key)
 
     def clear(self) -> None:
-        """Remove all keys."""
         self.size_bytes = 0
         self._envelopes.clear()
         self._by_label.clear()
@@ -376,11 +373,9 @@ class TaggedKeys:
         ]
 
     def of_name(self, name: str) -> list[bytes]:
-        """Return the keys that bear a name."""
         return list(self._by_name.get(name, _NONE))
 
     def matched(self, rule: Rule) -> list[bytes]:
-        """Return the keys that a rule matches."""
         envelopes = self._envelopes
         sets = [self._by_label.get(label, _NONE) for label in rule.labels]
         if rule.sender:

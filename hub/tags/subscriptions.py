@@ -45,7 +45,6 @@ class RuleSubscriptions:
         return len(self._index)
 
     def of(self, handler: Handler) -> Collection[Rule]:
-        """Return the rules of a handler."""
         return self._held.get(handler, {}).keys()
 
     def check(self, handler: Handler, rules: Collection[Rule]) -> None:
@@ -82,7 +81,6 @@ class RuleSubscriptions:
             pass
 
     def unsubscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
-        """Unsubscribe in steps."""
         held = self._held.get(handler, {})
         for rule in rules:
             if self.allowed.give_back(handler, held, rule):

@@ -19,7 +19,7 @@ from hub.handler import Handler
 from hub.policy.grants import User
 from hub.policy.policy import Action
 from hub.policy.verdict import DEEDS, Verdict, withheld
-from hub.requests.directed import AT
+from hub.requests.hub_services import AT
 from hub.topics import RESERVED, printable
 from peers.admin.steps import in_steps, service
 from peers.node.audit import By
@@ -27,14 +27,7 @@ from peers.node.node import Node
 from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
 
 # The others are for peer hubs
-_FOR_CLIENTS: Final = (
-    Action.PUBLISH,
-    Action.SUBSCRIBE,
-    Action.REQUEST,
-    Action.SERVE,
-    Action.CLAIM,
-    Action.JOURNAL,
-)
+_FOR_CLIENTS: Final = (Action.PUBLISH, Action.SUBSCRIBE, Action.REQUEST, Action.SERVE, Action.CLAIM, Action.JOURNAL)
 
 # The hub's own topics that need a grant, and that programs wait for in vain without one
 _OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
@@ -231,6 +224,5 @@ def audited(node: Node, _: Any, page: _EventsPage) -> list[dict[str, Any]]:
 
 
 def events_limit(value: Any) -> int:
-    """Return the limit of a question."""
     asked = value.get("limit", EVENTS) if isinstance(value, dict) else EVENTS
     return min(max(1, asked), EVENTS) if isinstance(asked, int) else EVENTS

@@ -126,10 +126,7 @@ _FOR_ADMINS: Mapping[str, Service] = {
 }
 
 # About what they may see or do themselves
-_FOR_EVERYBODY: Mapping[str, Service] = {
-    RESERVED + "topics": topics,
-    RESERVED + "rights": rights,
-}
+_FOR_EVERYBODY: Mapping[str, Service] = {RESERVED + "topics": topics, RESERVED + "rights": rights}
 
 
 def add_services(node: Node) -> None:

@@ -61,11 +61,7 @@ def counted_here(node: Node, under: str) -> Work[dict[str, Any]]:
             rates.append(Rate(one.name, one.messages_per_s, one.bytes_per_s, one.messages + one.new_messages))
         if number % TOPICS_PER_STEP == 0:
             yield None
-    return {
-        "rates": rates,
-        "history": node.pulse.topics.behind(under),
-        "counted": len(node.core.topic_rates),
-    }
+    return {"rates": rates, "history": node.pulse.topics.behind(under), "counted": len(node.core.topic_rates)}
 
 
 def subscribers_here(node: Node, prefixes: Iterable[str]) -> Work[list[int]]:

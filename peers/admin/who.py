@@ -52,7 +52,6 @@ def who(node: Node, _: Handler, page: _Page) -> Any:
 
 
 def limit_of(value: Any) -> int:
-    """Return the limit of a question."""
     asked = value.get("limit", PAGE) if isinstance(value, dict) else PAGE
     return min(max(1, asked), LARGEST_PAGE) if isinstance(asked, int) else PAGE
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 from hub.handler import Handler
 from hub.memory import Account, Memory
-from hub.quotas.limits import Rate
-from hub.quotas.quotas import FREE_BYTES
+from hub.quotas.quotas import FREE_BYTES, Rate
 from hub.quotas.usage import Usage
 from hub.settings.sections import Limits
 

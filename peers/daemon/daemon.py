@@ -147,7 +147,6 @@ class Daemon:
 
     @property
     def listen(self) -> tuple[Endpoint, ...]:
-        """The endpoints of the settings."""
         return self._loaded.listen
 
     async def start(self) -> None:

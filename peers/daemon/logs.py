@@ -192,7 +192,6 @@ def report_suppressed(limit: RateLimit, now_s: float) -> None:
 
 
 def log_statistics(queue: OutputQueue, limit: RateLimit) -> LogStatistics:
-    """Return the statistics of the log of a process."""
     return queue.statistics()._replace(suppressed_lines_total=limit.suppressed_lines)
 
 

@@ -12,6 +12,7 @@ import signal
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -58,32 +59,10 @@ class Crew(Protocol):
         """Let them stop, once that is done, within the time that ends then, of the loop's clock."""
 
 
-class NoCrew:
-    """The crew of a hub that is one process."""
-
-    async def start(self) -> None:
-        """There is nobody to start."""
-
-    def adopt(self, draining: Draining, reloading: Reloading) -> None:
-        """Nobody else has to."""
-
-    def when_drained(self, act: Callable[[], object]) -> None:
-        act()
-
-    def reload(self) -> None:
-        """Nobody needs to know."""
-
-    def begin_stop(self, until_s: float) -> None:
-        """Nobody has to."""
-
-    async def stop(self, until_s: float) -> None:
-        """Nobody has to stop."""
-
-
 def run(
     load: Callable[[], Loaded],
     announce: Callable[[Daemon], None],
-    make_crew: Callable[[Daemon], Crew] = lambda _: NoCrew(),
+    make_crew: Callable[[Daemon], Crew | None] = lambda _: None,
 ) -> None:
     """Run a hub in this process.
 
@@ -121,7 +100,7 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     loaded: Loaded,
     load: Callable[[], Loaded],
     announce: Callable[[Daemon], None],
-    make_crew: Callable[[Daemon], Crew],
+    make_crew: Callable[[Daemon], Crew | None],
     *,
     limit: RateLimit,
     log_queue: OutputQueue,
@@ -132,29 +111,33 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     has_crew = loaded.settings.workers > 1
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
     daemon.node.log_statistics = lambda: log_statistics(log_queue, limit)
-    crew = make_crew(daemon) if has_crew else NoCrew()
+    crew = make_crew(daemon) if has_crew else None
     manager.begin(lambda: not daemon.node.clock_trouble)
     await daemon.start()
-    try:
-        await crew.start()
-    except BaseException:
-        await daemon.stop(loop.time())
-        raise
+    if crew is not None:
+        try:
+            await crew.start()
+        except BaseException:
+            await daemon.stop(loop.time())
+            raise
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
 
     def applied() -> None:
         configure(daemon.node.settings.log, limit=limit)
-        crew.reload()
+        if crew is not None:
+            crew.reload()
 
     reloading = Reloading(daemon, load, applied, manager)
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
-    draining = Draining(daemon.node, lambda: crew.when_drained(stopped.set), daemon.settle)
+    drained = stopped.set if crew is None else partial(crew.when_drained, stopped.set)
+    draining = Draining(daemon.node, drained, daemon.settle)
     services = daemon.node.core.requests.hub_services
     services.add(RESERVED + "drain", draining.answer, for_admins=True)
     services.add(RESERVED + "reload", reloading.answer, for_admins=True)
-    crew.adopt(draining, reloading)
+    if crew is not None:
+        crew.adopt(draining, reloading)
     async with cared_for(daemon.node, limit):
         announce(daemon)
         manager.ready()
@@ -166,8 +149,9 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
             await reloading.cancel()
             await draining.cancel()
             until_s = loop.time() + daemon.node.settings.limits.drain_s
-            crew.begin_stop(until_s)
-            await daemon.stop(until_s, lambda: crew.stop(until_s))
+            if crew is not None:
+                crew.begin_stop(until_s)
+            await daemon.stop(until_s, None if crew is None else partial(crew.stop, until_s))
 
 
 @asynccontextmanager

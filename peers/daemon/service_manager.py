@@ -50,7 +50,6 @@ class ServiceManager:
 
     @classmethod
     def taken_from(cls, environment: MutableMapping[str, str]) -> ServiceManager:
-        """Return the manager of the environment, and remove it there."""
         address = environment.pop("NOTIFY_SOCKET", "")
         span_us, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
         is_meant = pid in {"", str(os.getpid())}

@@ -29,7 +29,7 @@ class Asking:
         return len(self._asked)
 
     def ask(self, target: bytes, timeout_ms: int, value: bytes, take: Take) -> int:
-        """Ask a hub (`hub.requests.directed`), and return the number of the question, to forget it by."""
+        """Ask a hub (`hub.requests.hub_services`), and return the number of the question, to forget it by."""
         number = self._number()
         self._asked[number] = take
         self._core.requests.ask(self._attached(), Request(target, number, timeout_ms, value), self._now_ms())

@@ -29,15 +29,15 @@ from hub.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, iterate_frames
 from hub.handler import Handler
 from hub.origin import Origin
 from hub.request_frame import Reply, Status
-from hub.requests.directed import Answer as Respond
-from hub.requests.directed import Questions, target_at
+from hub.requests.hub_services import Answer as Respond
+from hub.requests.hub_services import Questions, target_at
 from hub.topics import printable
 from peers.journal.asking import Asking
 from peers.journal.recorder import Answer
 from peers.journal.recording import Recording
 
 RECORDED: Final = "recorded"
-"""What a hub is asked (`hub.requests.directed`)."""
+"""What a hub is asked (`hub.requests.hub_services`)."""
 
 ANSWER_MS: Final = 30_000
 """How long an answer may take, ms: as long as any other request takes where nothing else is said."""

@@ -29,7 +29,7 @@ from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
 from hub.request_frame import Reply, Status
-from hub.requests.directed import Answer, Questions, target_at
+from hub.requests.hub_services import Answer, Questions, target_at
 from hub.topics import printable
 from peers.journal.asking import Asking
 from peers.journal.forms import Order, answers, as_order, decode_order, encode_order, granted

@@ -159,7 +159,6 @@ class Newcomers(Generic[One]):
             self._crowding[host] = None
 
     def remove(self, one: One) -> None:
-        """Free the place of one, if it has one."""
         host = self._hosts.pop(one, None)
         if host is not None:
             theirs = self._of[host]
@@ -227,7 +226,6 @@ class Handshakes:
         self._wake()
 
     def end(self, one: TlsTransport) -> None:
-        """Free the place of one."""
         self._newcomers.remove(one)
         self._line.pop(one, None)
         timer = self._timers.pop(one, None)

@@ -47,7 +47,6 @@ class Keepalive:
         self._slots.setdefault(slot, {})[connection] = None
 
     def forget(self, connection: Watched) -> None:
-        """Do not look at `connection` any more."""
         slot = self._slots.get(connection.due_s)
         if slot is not None:
             slot.pop(connection, None)

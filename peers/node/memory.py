@@ -106,7 +106,6 @@ def _own_limits() -> Iterator[int]:
 
 
 def budget(limit_bytes: int) -> Memory:
-    """Return the budget of this process."""
     try:
         resident_bytes()
     except OSError:  # there is no /proc

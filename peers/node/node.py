@@ -7,7 +7,7 @@ import math
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, cast
 
 import structlog
@@ -35,7 +35,6 @@ from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonSha
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links, Vacancies
 from peers.node.memory import budget, memory_limit_bytes
-from peers.node.minute_lines import MinuteLines
 from peers.node.pulse import Pulse
 from peers.node.read_times import QUEUE_S_BOUNDS, ReadTimes
 from peers.node.traffic import Traffic
@@ -217,8 +216,7 @@ class Node:
         if not self._has_told_of_stores:
             self._has_told_of_stores = True
             self.log.warning(
-                "Zeeks are not asked for a prefix that covers their data stores, but for zeek.topics",
-                prefix=prefix,
+                "Zeeks are not asked for a prefix that covers their data stores, but for zeek.topics", prefix=prefix
             )
         return False
 
@@ -452,7 +450,6 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
 
 
 def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
-    """Return the limits of the core, by the settings, in a hub that has so much memory."""
     limits, names = settings.limits, settings.names
     prefixes = min(settings.mesh.prefixes, memory_bytes // _PREFIX_PARTS // _HELD_BYTES)
     return CoreLimits(
@@ -463,3 +460,33 @@ def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
         requests=settings.requests,
         mesh=MeshLimits(settings.mesh.hubs, settings.mesh.links, limits.prefixes_per_peer, prefixes),
     )
+
+
+# At most one log line a minute for each key, with the number of events since the last line.
+
+
+KEYS_LIMIT: Final = 1_000  # More hosts than fail at the same time in any cluster; a key costs about 200 bytes
+
+MINUTE_S: Final = 60.0
+
+
+class MinuteLines:
+    """Decides which events are logged; of too many keys the one that was logged first makes room."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        # When the last line was written, and how many events there were since.
+        self._keys: dict[Hashable, tuple[float, int]] = {}
+
+    def add(self, key: Hashable, now_s: float) -> int:
+        """Count one event; return how many events its line stands for, 0 for no line now."""
+        logged_s, events = self._keys.get(key, (-MINUTE_S, 0))
+        if now_s - logged_s < MINUTE_S:
+            self._keys[key] = (logged_s, events + 1)
+            return 0
+        self._keys.pop(key, None)
+        if len(self._keys) >= KEYS_LIMIT:
+            del self._keys[next(iter(self._keys))]
+        self._keys[key] = (now_s, 0)
+        return events + 1

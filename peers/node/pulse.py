@@ -120,7 +120,6 @@ class Pulse:
 
     @property
     def is_looking(self) -> bool:
-        """Whether a look has begun, and is not over."""
         return self._looking is not None
 
     def leave_out(self, link: Read) -> None:

@@ -77,7 +77,6 @@ class LinkTraffic(NamedTuple):
     cost: int | None
 
     def fields(self) -> dict[str, Any]:
-        """Return all of it, as `$hub/statistics` has it."""
         fields = self._asdict()
         carried = fields.pop("carried")._asdict()
         for reason in ("queue_full", "too_large"):
@@ -145,7 +144,6 @@ class Traffic:
         return found
 
     def standing(self) -> Iterator[Standing]:
-        """Return the links that are up."""
         for name in (*self._names.values(), self._others):
             yield from name.standing
 

@@ -128,7 +128,6 @@ class Access:
         return self._users.anonymous
 
     def adopt(self, users: Users) -> None:
-        """Recognise by these users from now on."""
         self._users = users
 
     def rights(self, identity: Identity) -> Rights | None:

@@ -85,7 +85,6 @@ def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdic
 
 
 def told(question: Question, found: Verdict) -> dict[str, Any]:
-    """Return a verdict as programs get it."""
     return {
         "user": question.user,
         "roles": list(question.roles),

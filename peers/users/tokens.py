@@ -113,7 +113,6 @@ def hash_of(secret: str) -> str:
 
 
 def new_secret() -> str:
-    """Return the text of a new token."""
     return SCHEME + secrets.token_urlsafe(_SECRET_BYTES)
 
 

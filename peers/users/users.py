@@ -32,8 +32,6 @@ _UID_DIGITS = 10  # Numbers of accounts have 32 bits
 
 _BUILT_IN = "the built-in policy"
 
-TRIED = "the policy"  # Name of a tried policy in errors
-
 
 class Users(NamedTuple):
     """Credentials and policy."""

@@ -12,13 +12,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import (
-    InvalidTopicError,
-    NoResponderError,
-    NotAllowedError,
-    RejectedError,
-    RequestFailedError,
-)
+from hub.errors import InvalidTopicError, NoResponderError, NotAllowedError, RejectedError, RequestFailedError
 from hub.policy.language import read_policy
 from peers.client import Client, MessageStream, connect
 from peers.users.tokens import Token, Tokens, hash_of
@@ -61,8 +55,7 @@ class Site:
         now = datetime.now(UTC)
         tokens = [Token(hash_of(f"hub_{user}"), user, now, None, ()) for user in ("ada", "bob", "carl", "eve")]
         users = Users(
-            read_policy(tomllib.loads(POLICY), "policy.toml"),
-            tokens=Tokens({one.sha256: one for one in tokens}),
+            read_policy(tomllib.loads(POLICY), "policy.toml"), tokens=Tokens({one.sha256: one for one in tokens})
         )
         hub.node.access.adopt(users)
         hub.node.core.authority.adopt(users.policy)

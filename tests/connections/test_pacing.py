@@ -9,7 +9,7 @@ import pytest
 
 from hub.handler import Handler
 from hub.policy.language import read_policy
-from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
 from peers.connections.connection import Connection
 from peers.connections.limits import Pacing

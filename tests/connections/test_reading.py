@@ -8,7 +8,7 @@ from itertools import permutations
 import pytest
 
 from hub.frame import encode_frame
-from hub.quotas.limits import RateLimits
+from hub.quotas.quotas import RateLimits
 from peers.connections.connection import NOTHING, Connection
 from peers.wire.kinds import Kind
 from tests.connections.test_pacing import Stage

@@ -11,7 +11,7 @@ from websockets.frames import Opcode
 
 from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.sections import JournalSettings, QuotaSettings
 from hub.settings.settings import Settings

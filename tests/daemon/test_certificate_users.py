@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import peers.client.blocking
 from hub.errors import CloseCode, RejectedError
 from peers.client import connect
 from peers.connections.connection import Connection
@@ -47,11 +46,7 @@ async def hub(start_daemon: StartDaemon, authority: Authority, tmp_path: Path) -
     files = authority.issue("localhost", "127.0.0.1")
     tls = {"certificate": files.certificate, "key": files.key, "ca": authority.ca, "clients": "asked"}
     return await start_daemon(
-        "tls://127.0.0.1:0",
-        "wss://127.0.0.1:0",
-        f"unix://{tmp_path}/hub.sock",
-        tls=tls,
-        access={"policy": str(policy)},
+        "tls://127.0.0.1:0", "wss://127.0.0.1:0", f"unix://{tmp_path}/hub.sock", tls=tls, access={"policy": str(policy)}
     )
 
 
@@ -119,8 +114,3 @@ async def test_the_hubs_own_account(hub: Daemon) -> None:
         assert connection.how == "local"
     with pytest.raises(RejectedError, match="not recognised"):
         await connect(url, token="hub_c2VjcmV0")
-
-
-def test_threads_are_refused_likewise() -> None:
-    """The client for threads takes the same options as that for asyncio: it is the same list of them."""
-    assert peers.client.blocking.connect.__annotations__["options"] == connect.__annotations__["options"]

@@ -121,12 +121,6 @@ def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
     assert pipe.read() == "e\n"
 
 
-def test_a_piece_is_bounded(queue: OutputQueue, pipe: Pipe) -> None:
-    for _ in range(70):
-        queue.write("y" * 1024)
-    assert "y" * PIPE_BYTES in pipe.read()
-
-
 def test_a_line_may_be_longer_than_the_queue(queue: OutputQueue, pipe: Pipe) -> None:
     """A traceback of 32 KiB is not lost because the queue is small: it is taken where nothing waits before it."""
     queue.write("z" * 32_768 + "\n")
@@ -145,13 +139,6 @@ def test_a_full_disk_keeps_what_it_does_not_take(tmp_path: Path) -> None:
         until(lambda: not queue.statistics().queued_bytes)
         assert queue.statistics().trouble == ""
         assert Path(file.name).read_text() == "first\nsecond\n"
-
-
-def test_the_end_waits_for_the_last_lines(queue: OutputQueue, pipe: Pipe) -> None:
-    for _ in range(20):
-        queue.write(LINE)
-    assert queue.end()
-    assert pipe.read() == LINE * 20
 
 
 def test_the_end_does_not_wait_for_ever(queue: OutputQueue, pipe: Pipe) -> None:  # noqa: ARG001 -- nobody reads it
@@ -196,9 +183,3 @@ def test_a_traceback_is_the_last_that_is_said() -> None:
     assert said[:100] == [f"a line before the end {number}" for number in range(100)]
     assert said[100].startswith("Traceback")
     assert said[-1] == "ValueError: the reason of the end"
-
-
-def test_a_process_ends_though_nobody_reads(pipe: Pipe) -> None:
-    command = [sys.executable, "-c", _ENDS]
-    done = subprocess.run(command, stdout=pipe.stream, stderr=pipe.stream, check=False, env=os.environ | python_path())
-    assert done.returncode == 1

@@ -9,7 +9,7 @@ import weakref
 import pytest
 
 from hub.policy.language import read_policy
-from hub.policy.policy import Action, Policy
+from hub.policy.policy import Policy
 from peers.daemon import reloading as module
 from peers.daemon.reloading import Remains
 
@@ -48,18 +48,4 @@ async def test_it_waits_until_nobody_holds_the_policy(monkeypatch: pytest.Monkey
     del policy
     await letting_go
     assert not remains._pieces
-    assert gone() is None
-
-
-async def test_somebody_holds_it_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOK_S", 0.001)
-    monkeypatch.setattr(module, "_PATIENCE_S", 0.005)
-    policy = large()
-    remains = Remains(policy)
-    remains.collect()
-    await remains.let_go()
-    assert not remains._pieces
-    assert policy.rights("u", ["r"]).may(Action.PUBLISH, "/a1/b1/c1")
-    gone = weakref.ref(policy)
-    del policy
     assert gone() is None

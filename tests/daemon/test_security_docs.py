@@ -197,10 +197,7 @@ async def test_browsers_with_a_jwt(start_process: StartProcess, tmp_path: Path) 
         "exp": time.time() + 600,
         "roles": ["member"],
     }
-    async with (
-        connect(url, ca="ca.pem", token=token(claims, "ES256")) as client,
-        client.subscribe("/a") as messages,
-    ):
+    async with connect(url, ca="ca.pem", token=token(claims, "ES256")) as client, client.subscribe("/a") as messages:
         await client.publish("/a", 1)
         assert (await anext(messages)).value == 1
     for wrong in ({"aud": "mail"}, {"iss": "https://evil.example.org/"}, {"exp": time.time() - 600}):

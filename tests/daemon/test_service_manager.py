@@ -17,7 +17,6 @@ import pytest
 
 from peers.cli.commands import app
 from peers.daemon.service_manager import ServiceManager
-from peers.daemon.sources import load
 from tests.daemon.conftest import Connect, StartProcess
 from tests.daemon.hub_process import ROOT
 from tests.hubs.eventually import eventually
@@ -122,19 +121,6 @@ async def test_a_hub_that_is_not_well_gives_no_sign(manager: Manager) -> None:
     told.end()
 
 
-@pytest.mark.parametrize("variables", [{}, {"WATCHDOG_USEC": "2000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
-async def test_nobody_expects_signs_of_life(manager: Manager, tell: Tell, variables: dict[str, str]) -> None:
-    tell(NOTIFY_SOCKET=manager.address, **variables).ready()
-    assert manager.told_so_far() == ["READY=1"]
-
-
-@pytest.mark.parametrize("address", ["", "relative/path", "/nonexistent/notify", "vsock:2:1"])
-async def test_nobody_listens(tell: Tell, address: str) -> None:
-    told = tell(NOTIFY_SOCKET=address, WATCHDOG_USEC="2000")
-    told.ready()
-    told.stopping()
-
-
 async def test_a_socket_that_is_full(manager: Manager, tell: Tell) -> None:
     """The loop does not wait; what was not taken is said again, in its order; of very much the oldest is left out."""
     told = tell(NOTIFY_SOCKET=manager.address)
@@ -221,13 +207,6 @@ def test_the_unit() -> None:
     assert service["KillMode"] == "mixed"
     assert int(service["WatchdogSec"]) > 0
     assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
-
-
-def test_its_settings() -> None:
-    settings = load({}, {}, str(EXAMPLE / "hub.toml")).settings
-    assert settings.journal.path == "journal"
-    (path,) = [url.removeprefix("unix://") for url in settings.listen if url.startswith("unix://")]
-    assert path.startswith(f"/run/{unit()['RuntimeDirectory']}/")
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -84,10 +84,6 @@ def test_file_that_is_named_must_exist(folder: Path) -> None:
     assert refusal(environ={"HUB_CONFIG": missing}).source == missing
 
 
-def test_unreadable_file(folder: Path) -> None:
-    assert "cannot be read: Is a directory" in str(refusal(config_path=str(folder)))
-
-
 def test_forbidden_file(folder: Path) -> None:
     secret = write(folder / "secret.toml", "")
     Path(secret).chmod(0)
@@ -203,26 +199,6 @@ def test_unknown_variable() -> None:
 def test_variables_of_kubernetes(name: str) -> None:
     """Variables that Kubernetes sets for a service called "hub" are refused with the way out."""
     assert "enableServiceLinks: false" in str(refusal(environ={name: "x"}))
-
-
-def test_variables_of_the_command_line() -> None:
-    assert load({}, {"HUB_TOKEN": "secret", "HUB_URL": "tcp://h:1"}).settings == Settings()
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "key"),
-    [
-        ("HUB_QUEUE_MESSAGES", "many", "queue.messages"),
-        ("HUB_QUEUE_MESSAGES", "", "queue.messages"),
-        ("HUB_LIMITS_DRAIN_S", "nan", "limits.drain_s"),
-        ("HUB_LISTEN", "", "listen"),
-        ("HUB_LOG_LEVEL", "verbose\x1b[2J", "log.level"),
-    ],
-)
-def test_wrong_value_in_the_environment(name: str, text: str, key: str) -> None:
-    error = refusal(environ={name: text})
-    assert (error.source, error.key) == (f"environment {name}", key)
-    assert KEYS[key].expected in error.reason
 
 
 def test_wrong_flag() -> None:

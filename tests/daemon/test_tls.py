@@ -22,7 +22,6 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.node.metrics import exposition
 from peers.transport.tls import TlsError, client_context
-from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartDaemon, StartProcess
 from tests.hubs.authority import Authority, Files
 from tests.hubs.eventually import eventually
@@ -68,39 +67,6 @@ async def test_a_client(start_daemon: StartDaemon, authority: Authority, hub_fil
     url = hub.endpoints[0].location
     assert await say_and_hear(url, ca=authority.ca) == "over TLS"
     assert await say_and_hear(url.replace("127.0.0.1", "localhost"), ca=authority.ca) == "over TLS"
-
-
-@pytest.mark.parametrize("scheme", BOTH)
-async def test_a_blocking_client(
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str
-) -> None:
-    url = (await start(start_daemon, hub_files, scheme)).endpoints[0].location
-
-    def talk() -> Any:
-        with (
-            peers.client.blocking.connect(url, ca=authority.ca) as publisher,
-            peers.client.blocking.connect(url, ca=authority.ca) as reader,
-            reader.subscribe("/a") as messages,
-        ):
-            publisher.publish("/a", 7)
-            return messages.receive(timeout_s=60).value
-
-    assert await asyncio.to_thread(talk) == 7
-
-
-@pytest.mark.parametrize("scheme", BOTH)
-async def test_much_at_once(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
-    hub = await start(start_daemon, hub_files, scheme)
-    values = [bytes([number % 256]) * 100_000 for number in range(40)] + list(range(20_000))
-    url = hub.endpoints[0].location
-    async with (
-        connect(url, ca=authority.ca) as publisher,
-        connect(url, ca=authority.ca, queue=QueueWish(messages=100_000)) as reader,
-        reader.subscribe("/a") as messages,
-    ):
-        for value in values:
-            await publisher.publish("/a", value)
-        assert [(await anext(messages)).value for _ in values] == values
 
 
 async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:

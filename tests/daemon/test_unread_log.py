@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -122,20 +121,6 @@ async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe:
         await be_refused(hub.endpoints[0])
 
 
-async def test_a_storm_is_counted(start_process: StartProcess) -> None:
-    """Lines of an event that has too many of them are counted where they are left out, and as many are told."""
-    hub = await (await start_process(*TCP, "--listen", "ws://127.0.0.1:0")).wait_up(2)
-    while not await counted_lines(hub.endpoints[1], "suppressed"):
-        await be_refused(hub.endpoints[0])
-    suppressed = await counted_lines(hub.endpoints[1], "suppressed")
-    hub.signal(signal.SIGTERM)
-    _, log = await hub.wait_ended()
-    lines = [json.loads(line) for line in log.splitlines()]
-    told = sum(line.get("suppressed", 0) for line in lines)
-    told += sum(line["lines"] for line in lines if line["event"] == "log lines suppressed")
-    assert told >= suppressed
-
-
 async def test_nobody_takes_what_it_announces(
     start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
 ) -> None:
@@ -156,13 +141,6 @@ async def test_nobody_takes_what_it_announces(
     await exchange_while_strangers_come(hub, connect)
     hub.signal(signal.SIGTERM)
     assert (await hub.wait_ended())[0] == 0
-
-
-async def test_the_last_lines_are_there(start_process: StartProcess) -> None:
-    hub = await (await start_process(*TCP)).wait_up()
-    hub.signal(signal.SIGTERM)
-    code, log = await hub.wait_ended()
-    assert (code, json.loads(log.splitlines()[-1])["event"]) == (0, "stopping")
 
 
 async def test_a_full_disk(start_process: StartProcess, connect: Connect) -> None:
@@ -189,27 +167,3 @@ async def test_workers_serve_on(start_process: StartProcess, connect: Connect, p
     await exchange_while_strangers_come(hub, connect)
     hub.signal(signal.SIGTERM)
     assert (await hub.wait_ended())[0] == 0
-
-
-async def test_the_service_manager_hears_of_it(
-    start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
-) -> None:
-    """A hub whose log nobody reads gives signs of life, and ends in order, though its last lines have no room."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(str(tmp_path / "notify"))
-        manager.setblocking(False)
-        watched = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
-        hub = await (await start_process(*TCP, stderr=pipe.writer, **watched)).wait_up()
-        await exchange_while_strangers_come(hub, connect)
-
-        def said() -> set[bytes]:
-            found = set()
-            with contextlib.suppress(BlockingIOError):
-                while True:
-                    found.add(manager.recv(100))
-            return found
-
-        said()  # what it has said before
-        await eventually(lambda: b"WATCHDOG=1" in said())
-        hub.signal(signal.SIGTERM)
-        assert (await hub.wait_ended())[0] == 0

@@ -72,14 +72,9 @@ class Shape:
         return Batch(b"".join(frame(values, packed=packed) for values, (_, packed) in parts), self.messages)
 
 
-_frame_shapes = st.one_of(
-    st.tuples(st.just(1), st.booleans()),
-    st.tuples(st.integers(2, 7), st.just(True)),
-)
+_frame_shapes = st.one_of(st.tuples(st.just(1), st.booleans()), st.tuples(st.integers(2, 7), st.just(True)))
 shapes = st.builds(
-    Shape,
-    st.lists(_frame_shapes, min_size=1, max_size=4).map(tuple),
-    st.sampled_from((0, 0, 1, 20, 150)),
+    Shape, st.lists(_frame_shapes, min_size=1, max_size=4).map(tuple), st.sampled_from((0, 0, 1, 20, 150))
 )
 """Batches of single frames, of BATCH frames, and mixed, in varied sizes."""
 

@@ -24,32 +24,6 @@ from tests.hub.requests.party import FakePoster
 # Messages.
 
 
-def test_a_message_reaches_every_handler_that_matches_once() -> None:
-    """Also a handler that matches through several of its prefixes, and the publisher when it subscribes."""
-    turn = Turn()
-    source, echo = turn.join("/a/")
-    _, other = turn.join("/b", "/a/c")
-    _, several = turn.join("/", "/a", "/a/", "/a/b", "")
-    turn.publish(source, "/a/b", 1, 2)
-    turn.core.flush()
-    assert echo.messages == several.messages == [("/a/b", 1), ("/a/b", 2)]
-    assert other.messages == []
-    assert source.published_messages == 2
-
-
-def test_order_is_kept_over_all_topics() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    _, all_of_it = turn.join("")
-    sent = [(f"/{number % 3}", number) for number in range(30)]
-    for topic, value in sent:
-        turn.publish(source, topic, value)
-        if value % 7 == 0:
-            turn.core.flush()
-    turn.core.flush()
-    assert [message for message in all_of_it.messages if message[0][0] == "/"] == sent
-
-
 def test_each_handler_writes_once_a_turn_and_the_shell_is_woken_once() -> None:
     turn = Turn()
     source, _ = turn.join()
@@ -135,55 +109,7 @@ def test_publishing_from_within_a_write() -> None:
     assert not turn.core.offered
 
 
-def test_a_slow_handler_costs_the_others_nothing() -> None:
-    """It is disconnected in the middle of a publish, and everybody behind it gets the message."""
-    turn = Turn()
-    source, _ = turn.join()
-    _, before = turn.join("/a")
-    slow, slow_outlet = turn.join("/a", messages=1, overflow=Overflow.DISCONNECT, name="slow")
-    _, behind = turn.join("/a", "$hub/client/left")
-    slow_outlet.on_close = lambda: turn.core.detach(slow, "overflow")
-    slow.pause()
-    for number in range(3):
-        turn.publish(source, "/a", number)
-    turn.core.flush()
-    assert before.values == [0, 1, 2]
-    assert [value for topic, value in behind.messages if topic == "/a"] == [0, 1, 2]
-    (left,) = [value for topic, value in behind.messages if topic == "$hub/client/left"]
-    assert (left["name"], left["reason"]) == ("slow", "overflow")
-    assert [code for code, _ in slow_outlet.closed] == [CloseCode.OVERFLOW]
-    assert turn.core.statistics().dropped_messages_total["disconnect"] == 2
-
-
 # Subscriptions.
-
-
-def test_subscriptions_are_counted_per_handler() -> None:
-    """Subscribed twice must be taken back twice; what one handler takes back stays for another."""
-    turn = Turn()
-    source, _ = turn.join()
-    handler, outlet = turn.join("/a", "/a")
-    _, other = turn.join("/a")
-    turn.core.subscribe(handler, ["/b"])
-    for wanted in ([], ["/a"], ["/a", "/b"], ["/a", "/c", ""]):
-        turn.core.unsubscribe(handler, wanted)
-        turn.publish(source, "/a", len(wanted))
-    turn.core.flush()
-    assert outlet.values == [0, 1]
-    assert other.values == [0, 1, 2, 3]
-    assert handler.prefixes == {}
-    assert turn.core.statistics().routing.subscriptions == 1
-
-
-def test_a_subscription_takes_effect_at_once() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    handler, outlet = turn.join()
-    for wanted, number in ((False, 0), (True, 1), (False, 2), (True, 3)):
-        (turn.core.subscribe if wanted else turn.core.unsubscribe)(handler, ["/a"])
-        turn.publish(source, "/a/b", number)
-    turn.core.flush()
-    assert outlet.values == [1, 3]
 
 
 def test_all_prefixes_or_none() -> None:
@@ -250,25 +176,6 @@ def test_many_prefixes_are_subscribed_to_in_steps() -> None:
         assert turn.core.statistics().routing.subscriptions == 1 + added
     assert list(steps) == []
     assert len(list(turn.core.unsubscribing(handler, [f"/{number}" for number in range(10)]))) == 9
-
-
-def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
-    turn = Turn()
-    outlet = FakePoster()
-    handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
-    turn.core.attach(handler)
-    works = [
-        turn.core.subscribing(handler, ["/a", "/b"]),
-        turn.core.rules.subscribing(handler, [Rule(("a",)), Rule(("b",))]),
-        turn.core.requests.serving(handler, ["/a", "/b"]),
-    ]
-    for steps in works:
-        next(steps)
-    turn.core.detach(handler, "gone")
-    for steps in works:
-        assert list(steps) == []
-    routing = turn.core.statistics().routing
-    assert (routing.subscriptions, routing.rules, turn.core.requests.statistics().services) == (0, 0, 0)
 
 
 def test_only_attached_handlers_subscribe() -> None:
@@ -471,11 +378,7 @@ def test_statistics() -> None:
     assert seen.delivered_messages_total == 3
     assert seen.queued_messages == 2
     handlers = [handler.statistics() for handler in turn.core.handlers.values()]
-    assert [(one.id, one.role, one.prefixes) for one in handlers] == [
-        (1, "client", 2),
-        (2, "link", 1),
-        (3, "local", 1),
-    ]
+    assert [(one.id, one.role, one.prefixes) for one in handlers] == [(1, "client", 2), (2, "link", 1), (3, "local", 1)]
     assert turn.core.prefixes.asked_of_links.minimal == ("/a",)
 
 
@@ -523,3 +426,22 @@ def test_far_sides_that_go_together_are_given_back_a_share_a_turn() -> None:
         assert turn.wakes == wakes + (len(gone) < 1000)
     assert turns > 1
     assert gone == list(range(1000))
+
+
+def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
+    turn = Turn()
+    outlet = FakePoster()
+    handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
+    turn.core.attach(handler)
+    works = [
+        turn.core.subscribing(handler, ["/a", "/b"]),
+        turn.core.rules.subscribing(handler, [Rule(("a",)), Rule(("b",))]),
+        turn.core.requests.serving(handler, ["/a", "/b"]),
+    ]
+    for steps in works:
+        next(steps)
+    turn.core.detach(handler, "gone")
+    for steps in works:
+        assert list(steps) == []
+    routing = turn.core.statistics().routing
+    assert (routing.subscriptions, routing.rules, turn.core.requests.statistics().services) == (0, 0, 0)

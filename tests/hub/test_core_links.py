@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from hub.delivery import Role
-from hub.filter import Change
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
 from hub.mesh.upstream import Upstreams
@@ -17,52 +16,6 @@ from tests.hub.fakes import FarSide, Turn, handler_of
 HERE, THERE = b"h" * 16, b"t" * 16
 
 # Links.
-
-
-def test_nothing_goes_from_link_to_link() -> None:
-    turn = Turn()
-    near, near_outlet = turn.join("/")
-    link, link_outlet = turn.join("/", role=Role.LINK)
-    _, other_link = turn.join("", role=Role.LINK)
-    _, local = turn.join("/a", role=Role.LOCAL)
-    turn.publish(link, "/a", "from afar")
-    turn.publish(near, "/a", "from here")
-    turn.core.flush()
-    assert near_outlet.values == local.values == ["from afar", "from here"]
-    assert link_outlet.values == other_link.values == ["from here"]
-    assert link.published_messages == 1
-
-
-def test_links_are_told_the_filter_and_its_changes() -> None:
-    """All of it at first, then only what changes; not what other links want; nothing after they leave."""
-    turn = Turn()
-    turn.join("/a/", "/a/b", "/c")
-    told = FarSide()
-    link = handler_of(role=Role.LINK)
-    turn.core.attach(link, told)
-    assert told.changes == [Change(("/a/", "/c"))]
-    turn.core.subscribe(link, ["/far"])
-    client, _ = turn.join("/a/x", "/d", "/d")
-    turn.core.subscribe(client, ["/"])
-    turn.core.unsubscribe(client, ["/", "/d"])
-    assert told.changes[1:] == [
-        Change(("/d",)),
-        Change(("/",), ("/a/", "/c", "/d")),
-        Change(("/a/", "/c", "/d"), ("/",)),
-    ]
-    turn.core.detach(client, "done")
-    assert told.changes[4:] == [Change(removed=("/d",))]
-    assert told.known == set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/c"}
-    turn.core.detach(link, "done")
-    turn.join("/e")
-    assert len(told.changes) == 5
-
-
-def test_a_link_that_joins_an_idle_hub_is_told_so() -> None:
-    turn = Turn()
-    told = FarSide()
-    turn.core.attach(handler_of(role=Role.LINK), told)
-    assert told.changes == [Change()]
 
 
 def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
@@ -199,31 +152,6 @@ def test_a_handler_that_lost_and_left_is_still_reported() -> None:
     turn.publish(source, "/a", 1, 2, 3)
     (event,) = turn.core.report_drops()
     assert (event.value["id"], event.value["lost"], event.value["overflow"]) == (slow.id, 3, "disconnect")
-
-
-def test_leaves_hear_links_and_are_heard_over_links() -> None:
-    turn = Turn()
-    link, over_link = turn.join("", role=Role.LINK)
-    leaf, in_leaf = turn.join("/", role=Role.LEAF)
-    _, other_leaf = turn.join("/", role=Role.LEAF)
-    turn.publish(link, "/a", "from afar")
-    turn.publish(leaf, "/a", "from the leaf")
-    turn.core.flush()
-    assert in_leaf.values == ["from afar"]
-    assert other_leaf.values == ["from afar", "from the leaf"]
-    assert over_link.values == ["from the leaf"]
-
-
-def test_what_leaves_publish_may_be_kept_from_leaves() -> None:
-    turn = Turn()
-    leaf, in_leaf = turn.join("/", role=Role.LEAF)
-    _, other_leaf = turn.join("/", role=Role.LEAF)
-    _, near = turn.join("/")
-    leaf.restrict(itself=False, leaves=False)
-    turn.publish(leaf, "/a", 1)
-    turn.read(leaf, [("/a", 2), ("/b", 3), ("/a", 4)])
-    assert near.values == [1, 2, 3, 4]
-    assert in_leaf.values == other_leaf.values == []
 
 
 def test_leaves_are_told_what_clients_and_links_want() -> None:

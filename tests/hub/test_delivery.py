@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import product
 
 import pytest
 
@@ -36,22 +35,6 @@ def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> No
     others = [handler_of(role=other) for other in Role]
     got = {"itself" if one is source else one.role for one in who_gets(source, *others)}
     assert got == received
-
-
-def test_who_gets_what_is_restricted() -> None:
-    """Itself, and leaves, can be left out or let in; that changes nothing for all others, and nothing for links."""
-    for role, itself, leaves in product((CLIENT, LEAF), (True, False), (True, False)):
-        source = handler_of(role=role)
-        others = [handler_of(role=other) for other in Role]
-        source.restrict(itself=itself, leaves=leaves)
-        got = who_gets(source, *others)
-        assert (source in got) is (itself and (leaves or role is not LEAF))
-        assert [one.role for one in got if one is not source] == [one for one in Role if leaves or one is not LEAF]
-        assert source.is_plain is (itself and leaves)
-    link, client = handler_of(role=LINK), handler_of()
-    link.restrict(itself=True, leaves=True)
-    assert not link.is_plain
-    assert who_gets(link, client) == (client,)
 
 
 def test_without_links_is_the_same_tuple_where_there_is_none() -> None:

@@ -9,19 +9,7 @@ import pytest
 from hub import events
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.events import (
-    MESH_SHOWN,
-    STATISTICS_TOPIC,
-    Event,
-    client_joined,
-    client_left,
-    mesh_changed,
-    name_event,
-    overflow,
-    peer_joined,
-    peer_left,
-    unreadable,
-)
+from hub.events import MESH_SHOWN, STATISTICS_TOPIC, Event, joined, left, mesh_changed, name_event, overflow, unreadable
 from hub.handler import Handler
 from hub.mesh.graph_change import GraphChange
 from hub.names.claim import Claim
@@ -39,10 +27,10 @@ def handler(role: Role) -> Handler:
 @pytest.mark.parametrize(
     ("event", "topic", "more"),
     [
-        (client_joined(handler(Role.CLIENT)), "$hub/client/joined", {"role": "client"}),
-        (client_left(handler(Role.CLIENT), "done"), "$hub/client/left", {"role": "client", "reason": "done"}),
-        (peer_joined(handler(Role.LINK)), "$hub/peer/joined", {"role": "link"}),
-        (peer_left(handler(Role.LINK), "lost"), "$hub/peer/left", {"role": "link", "reason": "lost"}),
+        (joined(handler(Role.CLIENT)), "$hub/client/joined", {"role": "client"}),
+        (left(handler(Role.CLIENT), "done"), "$hub/client/left", {"role": "client", "reason": "done"}),
+        (joined(handler(Role.LINK)), "$hub/peer/joined", {"role": "link"}),
+        (left(handler(Role.LINK), "lost"), "$hub/peer/left", {"role": "link", "reason": "lost"}),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -95,9 +83,9 @@ def test_overflow_says_what_was_lost_and_what_is_held() -> None:
 
 def test_all_topics_are_the_hubs_own_and_documented() -> None:
     documented = events.__doc__ or ""
-    made = [client_joined, peer_joined]
-    topics = [make(handler(Role.CLIENT)).topic for make in made]
-    topics += [leave(handler(Role.CLIENT), "").topic for leave in (client_left, peer_left)]
+    topics = [
+        event.topic for role in (Role.CLIENT, Role.LINK) for event in (joined(handler(role)), left(handler(role), ""))
+    ]
     topics += [lost(handler(Role.CLIENT), 1).topic for lost in (overflow, unreadable)]
     for topic in [*topics, STATISTICS_TOPIC]:
         assert topic.startswith(RESERVED)

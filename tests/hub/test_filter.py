@@ -68,30 +68,6 @@ class FilterAgainstNaive(RuleBasedStateMachine):
 TestFilterAgainstNaive = FilterAgainstNaive.TestCase
 
 
-def test_a_covered_prefix_is_not_told() -> None:
-    wanted = Filter()
-    assert wanted.add("/zeek/") == Change(("/zeek/",))
-    assert wanted.add("/zeek/dns/") == Change()
-    assert wanted.discard("/zeek/dns/") == Change()
-
-
-def test_a_wider_prefix_takes_the_place_of_narrower_ones() -> None:
-    """One announcement adds the wider and removes what it covers; taking it back does the opposite."""
-    wanted = Filter()
-    for prefix in ("/a/1", "/a/2", "/a/2/x", "/b"):
-        wanted.add(prefix)
-    assert wanted.add("/a/") == Change(("/a/",), ("/a/1", "/a/2"))
-    assert wanted.discard("/a/") == Change(("/a/1", "/a/2"), ("/a/",))
-
-
-def test_only_the_last_one_takes_a_prefix_away() -> None:
-    wanted = Filter()
-    assert wanted.add("/a") == Change(("/a",))
-    assert wanted.add("/a") == Change()
-    assert wanted.discard("/a") == Change()
-    assert wanted.discard("/a") == Change(removed=("/a",))
-
-
 def test_what_nobody_wants_cannot_be_discarded() -> None:
     with pytest.raises(KeyError):
         Filter().discard("/a")

@@ -9,43 +9,13 @@ from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
-from hub.policy.policy import Policy
 from hub.statistics import HandlerStatistics
 from hub.waiting import WRITE_LIMIT_BYTES
-from tests.hub.fakes import (
-    Bench,
-    FakeOutlet,
-    Shape,
-    handler_of,
-    numbers_of,
-    opaque_frame,
-    values_of,
-)
+from tests.hub.fakes import Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, values_of
 
 KIB = 1024
 
 # Writing.
-
-
-def test_one_write_a_turn() -> None:
-    bench = Bench()
-    for count in (1, 3, 2):
-        bench.offer(count)
-    assert bench.dirty == 1
-    assert bench.outlet.writes == 0
-    bench.flush()
-    assert bench.outlet.writes == 1
-    assert numbers_of(bench.outlet.batches) == list(range(6))
-    bench.offer()
-    assert bench.dirty == 1
-    bench.flush()
-    assert bench.outlet.writes == 2
-
-
-def test_a_turn_without_messages_writes_nothing() -> None:
-    bench = Bench()
-    bench.handler.flush()
-    assert bench.outlet.writes == 0
 
 
 def test_a_large_turn_is_written_early() -> None:
@@ -55,42 +25,6 @@ def test_a_large_turn_is_written_early() -> None:
         assert bench.handler._pending_bytes < WRITE_LIMIT_BYTES
     assert bench.outlet.writes == 2
     assert bench.dirty == 1
-    bench.check_end()
-
-
-def test_nothing_is_lost_while_the_outlet_takes_bytes() -> None:
-    """The bounds of the queue do not apply to what is written through, in one turn or in many."""
-    bench = Bench(messages=2, limit_bytes=200)
-    for number in range(1000):
-        bench.offer(3)
-        if number % 100 == 0:
-            bench.flush()
-    bench.check_end()
-    assert bench.outlet.gaps == []
-    assert bench.drops == 0
-
-
-def test_what_is_offered_after_a_pause_is_queued() -> None:
-    """Also within the turn; what the turn had brought before is written at its end, the queue on resume."""
-    bench = Bench()
-    bench.offer()
-    bench.handler.pause()
-    bench.offer()
-    assert bench.handler.statistics().queued_messages == 1
-    bench.flush()
-    assert numbers_of(bench.outlet.batches) == [0]
-    bench.handler.resume()
-    assert numbers_of(bench.outlet.batches) == [0, 1]
-    bench.check_end()
-
-
-def test_what_the_turn_brought_goes_before_the_queue() -> None:
-    bench = Bench()
-    bench.offer()
-    bench.handler.pause()
-    bench.offer()
-    bench.handler.resume()
-    assert numbers_of(bench.outlet.batches) == [0, 1]
     bench.check_end()
 
 
@@ -120,20 +54,6 @@ def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
     bench.flush()
     assert numbers_of(bench.outlet.batches) == [0]
     assert bench.handler.statistics().queued_messages == 1
-    bench.check_end()
-
-
-def test_what_is_offered_while_the_queue_is_written_stands_behind_it() -> None:
-    """A subscriber that publishes while its queue is handed to it, more than a turn's worth, keeps the order."""
-    bench = Bench()
-    bench.handler.pause()
-    for _ in range(4):
-        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
-    todo = [Shape(((1, False),), padding=WRITE_LIMIT_BYTES)] * 3
-    bench.outlet.act = lambda: bench.offer(todo.pop()) if todo else None
-    bench.handler.resume()
-    bench.flush()
-    assert numbers_of(bench.outlet.batches) == list(range(7))
     bench.check_end()
 
 
@@ -179,26 +99,6 @@ def test_resuming_from_within_every_write_does_not_nest() -> None:
 
 
 # Losing.
-
-
-@pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
-def test_a_gap_is_told_where_the_messages_would_have_stood(overflow: Overflow) -> None:
-    """In front of the rest with drop-oldest, behind it with drop-newest; the core hears of every loss."""
-    bench = Bench(messages=4, overflow=overflow)
-    bench.offer(2)
-    bench.flush()
-    bench.handler.pause()
-    for _ in range(3):
-        bench.offer(2)
-    assert bench.drops == 1
-    assert bench.handler.dropped_messages == 2
-    bench.handler.resume()
-    told = [item if isinstance(item, int) else numbers_of([item]) for item in bench.outlet.told]
-    if overflow is Overflow.DROP_OLDEST:
-        assert told == [[0, 1], 2, [4, 5], [6, 7]]
-    else:
-        assert told == [[0, 1], [2, 3], [4, 5], 2]
-    bench.check_end()
 
 
 @pytest.mark.parametrize("overflow", Overflow)
@@ -307,15 +207,6 @@ def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
     assert (seen.delivered_messages, seen.dropped_messages) == (0, 8)
 
 
-def test_overflow_in_bytes_disconnects_too() -> None:
-    bench = Bench(limit_bytes=1000, overflow=Overflow.DISCONNECT)
-    bench.handler.pause()
-    bench.offer(Shape(((1, False),), padding=2000))
-    ((code, text),) = bench.outlet.closed
-    assert code == CloseCode.OVERFLOW
-    assert "1000 bytes), 1 messages lost" in text
-
-
 def test_overflow_while_the_queue_is_written() -> None:
     """A subscriber that disconnects by what it publishes from within a write gets nothing more."""
     bench = Bench(messages=3, overflow=Overflow.DISCONNECT)
@@ -421,18 +312,4 @@ def test_statistics_name_everything() -> None:
     )
 
 
-def test_without_a_core_nobody_is_told() -> None:
-    handler = handler_of(messages=1)
-    handler.pause()
-    handler.offer(Batch.of("/a", [1, 2]))
-    assert handler.dropped_messages == 1
-
-
 # Rights.
-
-
-def test_a_handler_may_do_everything_unless_it_is_told_otherwise() -> None:
-    rights = Policy({}, {}).rights("nobody")
-    limits = QueueLimits(messages=1, bytes=1)
-    assert handler_of().rights is None
-    assert Handler(FakeOutlet(), role=Role.CLIENT, limits=limits, rights=rights).rights is rights

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.memory import Memory
-from hub.quotas.limits import QuotaLimits, SetLimits
-from hub.quotas.quotas import Quotas
+from hub.quotas.quotas import QuotaLimits, Quotas, SetLimits
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
 from tests.hub.fakes import handler_of
-
-ITEMS = ("", "/a", "/a/long/one")
 
 
 def allowance(memory: Memory | None = None) -> Allowance[str]:
@@ -38,78 +31,12 @@ def charged(*items: str) -> int:
     return memory.charged_bytes
 
 
-@given(st.lists(st.tuples(st.sampled_from(["take", "give back", "let go"]), st.sampled_from(ITEMS))))
-def test_counts_and_charges(steps: list[tuple[str, str]]) -> None:
-    """Each item counts as often as it was taken, and is charged once, from the first time to the last."""
-    memory = Memory()
-    one, held, handler = allowance(memory), dict[str, int](), handler_of(role=Role.LOCAL)
-    handler.share = Quotas().join("alice", frozenset())
-    model: Counter[str] = Counter()
-    for step, item in steps:
-        if step == "take":
-            assert take(one, handler, held, item) == ([] if model[item] else [item])
-            model[item] += 1
-        elif step == "give back":
-            assert one.give_back(handler, held, item) is (model[item] == 1)
-            model[item] -= model[item] > 0
-        elif held:
-            del model[one.give_back_any(handler, held)]
-        assert held == +model
-        assert memory.charged_bytes == charged(*held)
-        assert handler.share[Resource.PREFIXES].held == len(held)
-
-
-def test_longer_items_cost_more() -> None:
-    assert 0 < charged("") < charged("/a") < charged("/a/long/one") < charged("/a", "/a/long/one")
-
-
-@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LINK, 3), (Role.LEAF, 3), (Role.LOCAL, None)])
-def test_limits(role: Role, most: int | None) -> None:
-    """Different items count, those that are held and those that are wanted; in this process there is no limit."""
-    one, handler = allowance(), handler_of(role=role)
-    assert take(one, handler, {"0": 7}, "0", "0", "1") == ["1"]
-    assert one.refused_total == 0
-    wanted = [str(number) for number in range(1, 5)]
-    if most is None:
-        assert take(one, handler, {"0": 7}, *wanted) == wanted
-        return
-    assert take(one, handler, {"0": 7}, *wanted[: most - 1]) == wanted[: most - 1]
-    with pytest.raises(RejectedError, match=f"{most + 1} prefixes, the limit for a .* is {most}") as caught:
-        take(one, handler, {"0": 7}, *wanted[:most])
-    assert caught.value.code == CloseCode.NOT_ALLOWED
-    assert one.refused_total == most
-
-
-def test_no_memory() -> None:
-    """Nothing new is taken while there is too little memory, but for subscribers in this process."""
-    memory = Memory()
-    memory.is_over = True
-    one = allowance(memory)
-    with pytest.raises(RejectedError) as caught:
-        take(one, handler_of(), {}, "/a")
-    assert caught.value.code == CloseCode.TRY_AGAIN_LATER
-    assert memory.statistics().refused_total == 1
-    assert take(one, handler_of(role=Role.LOCAL), {}, "/a") == ["/a"]
-
-
 def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
     handlers = [handler_of(), handler_of()]
     share = Quotas(limits=QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: most})})).join("alice", frozenset())
     for handler in handlers:
         handler.share = share
     return Allowance("prefixes", Resource.PREFIXES, 10, 10, Memory(), len), handlers, share[Resource.PREFIXES]
-
-
-def test_the_limit_of_a_user() -> None:
-    one, (first, second), usage = shared(3)
-    held: list[dict[str, int]] = [{}, {}]
-    assert take(one, first, held[0], "a", "b", "a") == ["a", "b"]
-    with pytest.raises(RejectedError, match=r"user alice has 2 prefixes, 2 more are too many"):
-        take(one, second, held[1], "a", "b")
-    assert held == [{"a": 2, "b": 1}, {}]
-    assert take(one, second, held[1], "a") == ["a"]
-    assert take(one, first, held[0], "b") == []
-    assert usage.held == 3
 
 
 def test_what_is_wanted_is_charged_before_the_first_step() -> None:
@@ -150,3 +77,20 @@ def test_long_items_count_more_than_once() -> None:
     assert usage.held == 6
     assert one.give_back_any(first, held) == "z" * 1024
     assert usage.held == 1
+
+
+@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LINK, 3), (Role.LEAF, 3), (Role.LOCAL, None)])
+def test_limits(role: Role, most: int | None) -> None:
+    """Different items count, those that are held and those that are wanted; in this process there is no limit."""
+    one, handler = allowance(), handler_of(role=role)
+    assert take(one, handler, {"0": 7}, "0", "0", "1") == ["1"]
+    assert one.refused_total == 0
+    wanted = [str(number) for number in range(1, 5)]
+    if most is None:
+        assert take(one, handler, {"0": 7}, *wanted) == wanted
+        return
+    assert take(one, handler, {"0": 7}, *wanted[: most - 1]) == wanted[: most - 1]
+    with pytest.raises(RejectedError, match=f"{most + 1} prefixes, the limit for a .* is {most}") as caught:
+        take(one, handler, {"0": 7}, *wanted[:most])
+    assert caught.value.code == CloseCode.NOT_ALLOWED
+    assert one.refused_total == most

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import permutations
-
-import pytest
-
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.leaves import Leaves
@@ -27,50 +23,6 @@ class Party:
 
     def claim(self, now_us: int = 10) -> bytes:
         return self.leaves.claim(_LEAF, now_us, self.gateways.append)
-
-
-def test_alone() -> None:
-    leaves = Leaves(_B)
-    assert leaves.claim(_LEAF, 10, lambda _: None) == _B
-    told: list[Interests] = []
-    leaves.tell(told.append)
-    leaves.release(_LEAF)
-    assert told == [Interests((Leaf(_LEAF, 10),)), Interests(removed=(Leaf(_LEAF, 10),))]
-    assert leaves.gateway_of(_LEAF) == b""
-
-
-@pytest.mark.parametrize("held", [*permutations([(_A, 7), (_B, 5), (_C, 5)])])
-def test_the_first_one(held: list[tuple[bytes, int]]) -> None:
-    leaves = Leaves(_A)
-    for hub, since_us in held:
-        leaves.hear(hub, [(_LEAF, since_us)], [])
-    assert leaves.gateway_of(_LEAF) == _B
-    leaves.hear(_B, [], [_LEAF])
-    assert leaves.gateway_of(_LEAF) == _C
-
-
-def test_who_comes_later_is_no_gateway() -> None:
-    party = Party()
-    party.leaves.hear(_C, [(_LEAF, 1_000)], [])
-    assert party.claim() == _C
-    assert party.announced[1:] == [Interests((Leaf(_LEAF, 1_001),))]
-    assert party.leaves.left == 1
-
-
-def test_turns() -> None:
-    party = Party()
-    assert party.claim() == _B
-    party.leaves.hear(_C, [(_LEAF, 12), (_ELSE, 1)], [])
-    assert party.gateways == []
-    party.leaves.hear(_A, [(_LEAF, 8)], [])
-    party.leaves.hear(_C, [(_LEAF, 6)], [])
-    party.leaves.hear(_A, [], [_LEAF, _ELSE])
-    party.leaves.hear(_C, [], [_LEAF])
-    party.leaves.hear(_C, [], [_LEAF])
-    assert party.gateways == [_A, _C, _B]
-    party.leaves.release(_LEAF)
-    party.leaves.hear(_C, [(_LEAF, 1)], [])
-    assert party.gateways == [_A, _C, _B]
 
 
 def test_the_latest_time() -> None:

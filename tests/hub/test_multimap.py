@@ -90,18 +90,6 @@ def test_every_nasty_prefix_at_once(topic: str) -> None:
     assert set(multimap.find(topic)) == {prefix for prefix in NASTY if topic.startswith(prefix)}
 
 
-@pytest.mark.parametrize("prefix", NASTY)
-def test_one_prefix_comes_and_goes(prefix: str) -> None:
-    multimap: PrefixMultimap[int] = PrefixMultimap()
-    assert multimap.add(prefix, 1)
-    assert not multimap.add(prefix, 1)
-    assert not multimap.discard(prefix, 2)
-    assert not multimap.discard(prefix + "x", 1)
-    assert multimap.discard(prefix, 1)
-    assert not multimap.discard(prefix, 1)
-    assert_empty(multimap)
-
-
 @pytest.mark.parametrize("prefix", ["", "a", "/zeek/dns/"])
 def test_values_keep_their_order(prefix: str) -> None:
     """Values of one prefix are found in the order in which they were added, also after one has gone and come back."""
@@ -112,13 +100,6 @@ def test_values_keep_their_order(prefix: str) -> None:
     multimap.discard(prefix, 3)
     multimap.add(prefix, 3)
     assert list(multimap.find(prefix + "x")) == [1, 2, 3]
-
-
-def test_a_value_is_found_once() -> None:
-    multimap: PrefixMultimap[int] = PrefixMultimap()
-    for prefix in ("", "/", "/a", "/a/", "/a/b"):
-        multimap.add(prefix, 7)
-    assert list(multimap.find("/a/b")) == [7]
 
 
 @given(st.lists(st.tuples(texts, numbers)), texts)

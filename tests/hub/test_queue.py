@@ -291,10 +291,7 @@ def place_after(batch: Batch, place: int) -> int:
     st.lists(st.one_of(st.lists(pieces, min_size=1, max_size=4), st.none()), max_size=25),
 )
 def test_what_cannot_be_split_is_accounted_for(
-    overflow: Overflow,
-    messages: int,
-    limit_bytes: int,
-    steps: list[list[Shape | tuple[int, int]] | None],
+    overflow: Overflow, messages: int, limit_bytes: int, steps: list[list[Shape | tuple[int, int]] | None]
 ) -> None:
     """Such frames are held or lost as a whole; gaps still stand where messages are missing, and all adds up."""
     limits = QueueLimits(messages, limit_bytes, overflow)
@@ -335,40 +332,6 @@ def test_a_queue_may_be_filled_to_the_brim() -> None:
     assert queue.take(one.size_bytes) == [one]
     assert not queue.append_whole(numbered(3)), "one message too many"
     assert not queue.append_whole(Shape(((1, False),), padding=20).batch(0)), "bytes too many"
-
-
-def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
-    queue = BoundedQueue(QueueLimits(messages=10), HELD)
-    assert queue.append_whole(numbered(8))
-    offer(queue, numbered(5, first=8), Overflow.DROP_OLDEST)
-    assert (queue.messages, queue.lost_messages) == (10, 3)
-    assert queue.take(ROOMY.bytes) == [], "the gap comes first"
-    assert queue.take_gap() == 3
-    assert queue.take_gap() == 0
-    assert numbers_of(queue.take(ROOMY.bytes)) == list(range(3, 13))
-    assert not queue
-
-
-def test_newest_messages_go_and_leave_gaps_between() -> None:
-    queue = BoundedQueue(QueueLimits(messages=10, overflow=Overflow.DROP_NEWEST), HELD)
-    for first in (0, 8, 16):
-        offer(queue, numbered(8, first), Overflow.DROP_NEWEST)
-    assert (queue.messages, queue.lost_messages) == (10, 14)
-    assert numbers_of(queue.take(1)) == list(range(8))
-    offer(queue, numbered(3, first=24), Overflow.DROP_NEWEST)
-    assert numbers_of(queue.take(ROOMY.bytes)) == [8, 9]
-    assert queue.take(ROOMY.bytes) == []
-    assert queue.take_gap() == 14
-    assert numbers_of(queue.take(ROOMY.bytes)) == [24, 25, 26]
-    assert queue.take_gap() == 0
-
-
-def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
-    queue = BoundedQueue(QueueLimits(messages=10), HELD)
-    queue.append_dropping_newest(numbered(10))
-    assert queue.lost_messages == queue.take_gap() == 0
-    assert numbers_of(queue.take(1)) == list(range(10))
-    assert not queue
 
 
 def test_a_message_that_alone_is_too_large_goes_itself() -> None:

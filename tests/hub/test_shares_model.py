@@ -142,10 +142,7 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
                 (Resource.RULES, sum(1 + (len(one.prefix) + 1) // 256 for one in core.rules.of(handler))),
                 (Resource.SERVICES, sum(1 + len(prefix) // 256 for prefix in core.requests.served_by(handler))),
                 (Resource.NAMES, len(core.names._names.get(handler, ()))),
-                (
-                    Resource.PENDING_REQUESTS,
-                    participants[handler].asked_requests if handler in participants else 0,
-                ),
+                (Resource.PENDING_REQUESTS, participants[handler].asked_requests if handler in participants else 0),
                 (Resource.QUEUED_BYTES, handler.statistics().queued_bytes),
             ):
                 sums[user, resource.value] += amount

@@ -6,7 +6,7 @@ from hub.delivery import Role
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement, Interest, Served
 from hub.names.claim import Announced, Wish
-from hub.quotas.limits import SetLimits
+from hub.quotas.quotas import SetLimits
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rules import Rule

@@ -31,10 +31,7 @@ from hub.losses import DROPPERS_TOLD, SLOW_TOLD, Losers, State, droppers_of, sen
             State(300, 214, 3, 100, (("a", 40), ("b", 35), ("c", 25)), 3),
             "3 of 214 subscribers are slow, 100 messages were dropped in the last minute by 3 of them, most by `a`.",
         ),
-        (
-            State(300, 214, 0, 7, (), 1),
-            "All 214 subscribers keep up, 7 messages were dropped in the last minute.",
-        ),
+        (State(300, 214, 0, 7, (), 1), "All 214 subscribers keep up, 7 messages were dropped in the last minute."),
         (
             State(1, 1, troubles=("the journal cannot be written: disk full", "there is too little memory")),
             (

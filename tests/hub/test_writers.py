@@ -75,16 +75,6 @@ def test_all_reads_of_a_turn_have_one_share() -> None:
     ]
 
 
-def test_turns_without_a_crowd_begin_with_a_whole_share() -> None:
-    crowd = Crowd(WRITES_PER_TURN // 2 + 1)
-    for number in range(10):
-        wakes = crowd.turn.wakes
-        crowd.read(("/crowd", number))
-        assert crowd.turn.wakes == wakes + 1
-        crowd.end_turn()
-    assert crowd.core.writers.put_off_total == 0
-
-
 def test_order_and_nothing_lost() -> None:
     """What comes for those who wait is written with what they have, in its order; whoever pauses gets it later."""
     chance = random.Random(7)  # noqa: S311 -- a test
@@ -142,15 +132,6 @@ def test_large_writes_are_more_of_a_share() -> None:
     assert crowd.served == WRITES_PER_TURN // 5
     crowd.settle()
     assert crowd.served == CROWD
-
-
-def test_whoever_leaves_while_it_waits() -> None:
-    crowd = Crowd()
-    crowd.read(("/crowd", 1))
-    for handler, _ in crowd.members[-300:]:
-        crowd.core.detach(handler, "gone")
-    crowd.settle()
-    assert [bool(outlet.told) for _, outlet in crowd.members] == [True] * (CROWD - 300) + [False] * 300
 
 
 def test_who_is_called_behind_the_line() -> None:

@@ -13,7 +13,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
 from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
-from hub.requests.directed import target_at
+from hub.requests.hub_services import target_at
 from peers.journal import far_confirmations as module
 from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marked, Marks, Question
 from peers.journal.recording import NoJournal

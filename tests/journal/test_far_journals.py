@@ -17,7 +17,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.handler import Handler
 from hub.request_frame import Reply, Request, Status
-from hub.requests.directed import target_at
+from hub.requests.hub_services import target_at
 from peers.journal.far_confirmations import FarConfirmations, Marked
 from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order

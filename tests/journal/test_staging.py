@@ -12,7 +12,7 @@ from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.journal.segment import Write
-from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from peers.journal import staging as staging_module
 from peers.journal.recorder import Recorder

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hub.mesh.announcement import Announcement, Digest
 from hub.origin import Origin
-from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from peers.wire.origin import encode_origin
 from peers.wire.routing import encode_routing
 from tests.hubs.eventually import eventually

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hub.names.claim import Wish
-from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.sections import AccessSettings
 from hub.settings.settings import Settings

@@ -44,35 +44,6 @@ def book() -> Book:
     return Book()
 
 
-def test_a_link_that_is_cut(book: Book) -> None:
-    """What was not confirmed is in doubt, and told at once; the next link tells how much of it was lost."""
-    book.end(sent=100, confirmed=19)
-    assert book.take_told() == [(True, 81, False)]
-    assert book.counters == (0, 0, 0, 81)
-    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=70))
-    assert book.take_told() == [(True, 30, True)]
-    assert book.counters == (30, 0, 0, 0)
-
-
-def test_nothing_was_lost_after_all(book: Book) -> None:
-    book.end(sent=100, confirmed=19)
-    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=100))
-    assert book.take_told() == [(True, 81, False), (True, 0, True)]
-    assert book.counters == (0, 0, 0, 0)
-
-
-def test_what_was_not_written_is_lost_for_sure(book: Book) -> None:
-    book.end(sent=5, confirmed=5, waiting=7)
-    assert book.take_told() == [(True, 7, True)]
-    assert book.counters == (7, 0, 0, 0)
-
-
-def test_a_far_side_that_has_said_goodbye(book: Book) -> None:
-    book.end(sent=100, confirmed=98, is_settled=True)
-    assert book.take_told() == [(True, 2, True)]
-    assert book.counters == (2, 0, 0, 0)
-
-
 def test_a_goodbye_of_this_side(book: Book) -> None:
     """Whoever closes behind our CLOSE, and tells no accounts, is believed to have read all; others would have told."""
     book.end(sent=100, confirmed=10, in_order=True, link=b"")
@@ -97,19 +68,6 @@ def test_what_the_far_side_has_told_of_is_not_missed_twice(book: Book) -> None:
     book.end(arrived=40, missed=10)
     book.accounts.hear(FAR.hub, Account(LINK, sent=57, arrived=0))
     assert book.take_told() == [(False, 7, True)]
-
-
-def test_a_far_side_that_does_not_come_back(book: Book) -> None:
-    """After a while the doubt stays one for ever; a telling that comes later changes nothing."""
-    book.end(sent=9)
-    book.keepalive.tick(SETTLE_S - 1)
-    assert book.counters == (0, 0, 0, 9)
-    book.keepalive.tick(SETTLE_S + 1)
-    assert book.counters == (0, 9, 0, 0)
-    book.accounts.hear(FAR.hub, Account(LINK, sent=9, arrived=0))
-    assert book.counters == (0, 9, 0, 0)
-    assert len(book.take_told()) == 1
-    assert not len(book.keepalive)
 
 
 def test_a_far_side_that_tells_nothing(book: Book) -> None:

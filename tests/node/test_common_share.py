@@ -42,13 +42,6 @@ class Waiting:
             self.stage.share.wait(self)
 
 
-def test_little_is_done_at_once() -> None:
-    stage = Stage()
-    stage.share.spend(50)
-    assert stage.turns == []
-    assert stage.share.left == 50
-
-
 def test_the_share_is_full_again_in_the_next_turn() -> None:
     stage = Stage()
     stage.share.spend(60)

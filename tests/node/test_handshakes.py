@@ -47,27 +47,6 @@ def end(places: Handshakes, each: list[Shaking]) -> None:
         places.end(cast("TlsTransport", one))
 
 
-async def test_an_address_that_floods_gives_way_itself() -> None:
-    places = handshakes(limit=256)
-    (honest,) = arrive(places, 1, "192.0.2.1:1")
-    flood = arrive(places, 10_000)
-    assert not honest.aborted
-    (late,) = arrive(places, 1, "192.0.2.2:1")
-    assert not late.aborted
-    assert len(places) == 256
-    assert sum(one.aborted for one in flood) == places.evicted == 10_000 + 2 - 256
-    end(places, [honest, late, *flood])
-    assert not len(places)
-    assert not places._timers
-
-
-async def test_many_addresses_give_way_in_their_order() -> None:
-    places = handshakes(limit=8)
-    each = [arrive(places, 1, f"198.51.100.{number}:1")[0] for number in range(10)]
-    assert [one.aborted for one in each] == [1, 1] + [0] * 8
-    end(places, each)
-
-
 async def test_a_handshake_that_takes_too_long() -> None:
     places = handshakes(limit_s=0.1)
     done, late = arrive(places, 2)

@@ -39,14 +39,6 @@ def test_at_the_first_tick_that_is_not_before() -> None:
     assert len(keepalive) == 0
 
 
-def test_what_is_overdue_is_looked_at_with_the_next_tick() -> None:
-    keepalive = Keepalive(100.0)
-    connection = FakeConnection()
-    keepalive.watch(connection, 3.0)
-    keepalive.tick(101.0)
-    assert connection.looks == [101.0]
-
-
 def test_it_says_itself_when_to_look_again() -> None:
     keepalive = Keepalive(0.0)
     connection = FakeConnection(again=lambda now_s: now_s + 3 if now_s < 9 else math.inf)
@@ -55,51 +47,6 @@ def test_it_says_itself_when_to_look_again() -> None:
         keepalive.tick(float(second))
     assert connection.looks == [1.0, 4.0, 7.0, 10.0]
     assert len(keepalive) == 0
-
-
-def test_watching_again_replaces_the_deadline() -> None:
-    keepalive = Keepalive(0.0)
-    connection = FakeConnection()
-    keepalive.watch(connection, 5.0)
-    keepalive.watch(connection, 8.0)
-    assert len(keepalive) == 1
-    keepalive.tick(7.0)
-    assert not connection.looks
-    keepalive.tick(8.0)
-    assert connection.looks == [8.0]
-
-
-def test_forgotten() -> None:
-    keepalive = Keepalive(0.0)
-    connection, other = FakeConnection(), FakeConnection()
-    keepalive.watch(connection, 5.0)
-    keepalive.watch(other, 5.0)
-    keepalive.forget(connection)
-    keepalive.forget(connection)
-    keepalive.forget(FakeConnection())
-    keepalive.tick(9.0)
-    assert not connection.looks
-    assert other.looks == [9.0]
-
-
-def test_never() -> None:
-    keepalive = Keepalive(0.0)
-    connection = FakeConnection()
-    keepalive.watch(connection, 5.0)
-    keepalive.watch(connection, math.inf)
-    assert len(keepalive) == 0
-
-
-def test_a_tick_after_a_pause() -> None:
-    keepalive = Keepalive(0.0)
-    connection = FakeConnection(again=lambda now_s: now_s + 1)
-    keepalive.watch(connection, 1.0)
-    keepalive.tick(60.5)
-    assert connection.looks == [60.5]
-    keepalive.tick(61.0)
-    assert len(connection.looks) == 1
-    keepalive.tick(62.0)
-    assert len(connection.looks) == 2
 
 
 def test_forgotten_while_others_are_looked_at() -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode
 from peers.node.keepalive import Keepalive
 from peers.node.links import PROOF_S, Links
 
@@ -49,23 +49,6 @@ class Scene:
     def wait(self) -> None:
         self.keepalive.tick(PROOF_S + 1.0)
         self.end_turn()
-
-
-def test_links_to_different_hubs() -> None:
-    first, second = FakeLink(), FakeLink()
-    scene = Scene(LOW, first)
-    assert scene.links.add(HIGH, second, 0.0)
-    assert len(scene.links) == 2
-    assert not first.refused
-    assert not second.refused
-
-
-def test_oneself() -> None:
-    links = Scene().links
-    with pytest.raises(RejectedError, match="that is yourself") as refused:
-        links.add(OWN, FakeLink(), 0.0)
-    assert refused.value.code == CloseCode.THAT_IS_YOURSELF
-    assert len(links) == 0
 
 
 @pytest.mark.parametrize("far", [LOW, HIGH])
@@ -121,17 +104,6 @@ def test_a_link_that_ends_makes_room_at_once() -> None:
     assert not len(scene.keepalive)
 
 
-def test_one_that_waits_may_leave() -> None:
-    older, newer = FakeLink(used=True), FakeLink()
-    scene = Scene(HIGH, older)
-    scene.links.add(HIGH, newer, 0.0)
-    assert not scene.links.remove(HIGH, newer)
-    scene.wait()
-    assert not older.refused
-    assert not newer.proceeded
-    assert scene.links.remove(HIGH, older)
-
-
 def test_of_several_that_wait_the_last_one_counts() -> None:
     older, first, second = FakeLink(used=True), FakeLink(), FakeLink()
     scene = Scene(HIGH, older)
@@ -177,16 +149,6 @@ def test_of_crossed_links_the_one_that_the_lower_has_dialled_stays(far: bytes, *
     assert len(links) == 1, "the one that stays is not forgotten with the other"
     links.remove(far, lower_dialled)
     assert len(links) == 0
-
-
-def test_a_link_that_is_gone_makes_room() -> None:
-    first, second = FakeLink(used=True), FakeLink()
-    links = Scene(HIGH, first).links
-    assert links.remove(HIGH, first)
-    assert not links.remove(HIGH, first)
-    assert links.add(HIGH, second, 0.0)
-    assert not links.remove(HIGH, first)
-    assert len(links) == 1
 
 
 def test_a_sweep_is_over_once_all_have_answered() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from hub.memory import Memory
 from peers.node import memory as module
-from peers.node.memory import MEMORY_PART, MemoryWatch, available_bytes, memory_limit_bytes, resident_bytes
+from peers.node.memory import MemoryWatch, available_bytes, resident_bytes
 from tests.descriptors import no_descriptor_left
 
 MIB = 1024 * 1024
@@ -25,10 +25,6 @@ def machine(tmp_path: Path) -> Path:
 def write(root: Path, path: str, text: str) -> None:
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(text)
-
-
-def test_without_groups_it_is_what_the_machine_has(machine: Path) -> None:
-    assert available_bytes(machine) == 8192 * MIB
 
 
 def test_the_tightest_group_of_version_2_counts(machine: Path) -> None:
@@ -46,15 +42,6 @@ def test_groups_of_version_1_count_too(machine: Path) -> None:
     write(machine, "proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/abc\n0::/\n")
     write(machine, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{300 * MIB}\n")
     assert available_bytes(machine) == 300 * MIB
-
-
-def test_the_default_is_a_part_of_what_there_is() -> None:
-    assert memory_limit_bytes(0) == int(available_bytes() * MEMORY_PART)
-    assert memory_limit_bytes(100 * MIB) == 100 * MIB
-
-
-def test_the_processes_of_a_hub_divide_it() -> None:
-    assert memory_limit_bytes(100 * MIB, workers=4) == 20 * MIB
 
 
 def test_what_is_resident_grows_with_what_is_used() -> None:

@@ -11,7 +11,6 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub import __version__
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
@@ -26,7 +25,7 @@ from hub.settings.settings import Settings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.node.accounts import EndedLink, Peer
-from peers.node.metrics import CONTENT_TYPE, exposition
+from peers.node.metrics import exposition
 from peers.node.node import Node
 from peers.node.traffic import Carried
 from peers.users.access import Proof
@@ -83,17 +82,6 @@ async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
     await made.stop()
 
 
-async def test_an_idle_hub(node: Node) -> None:
-    families = scrape(node)
-    assert value(families, "hub_info", name='hub "one"\n', id=node.id.hex(), version=__version__) == 1
-    assert value(families, "hub_ready") == 0
-    assert value(families, "hub_connections") == 0
-    assert value(families, "hub_connections_limit") == 10_000
-    for policy in Overflow:
-        assert value(families, "hub_messages_dropped_total", overflow=policy.value) == 0
-    assert CONTENT_TYPE == "text/plain; version=0.0.4; charset=utf-8"
-
-
 async def test_messages(node: Node) -> None:
     """Published, written and lost messages are counted where they are, queued ones are a gauge."""
     quick, slow = join(node), join(node, messages=2, overflow=Overflow.DROP_NEWEST)
@@ -122,20 +110,6 @@ async def test_what_a_far_side_cannot_read(node: Node) -> None:
     families = scrape(node)
     assert value(families, "hub_messages_unreadable_total") == 3
     assert value(families, "hub_messages_dropped_total", overflow="drop-oldest") == 3
-
-
-async def test_handlers_by_role(node: Node) -> None:
-    for role, count in ((Role.CLIENT, 3), (Role.LINK, 2), (Role.LOCAL, 1)):
-        for _ in range(count):
-            join(node, role)
-    families = scrape(node)
-    assert [value(families, "hub_handlers", role=role.value) for role in (Role.CLIENT, Role.LINK, Role.LOCAL)] == [
-        3,
-        2,
-        1,
-    ]
-    assert value(families, "hub_subscriptions") == 6
-    assert value(families, "hub_filter_prefixes") == 1
 
 
 async def test_counters_keep_what_left(node: Node) -> None:
@@ -219,24 +193,6 @@ async def test_stores(node: Node) -> None:
     assert value(families, "hub_store_operations_total", store="b", what="fed_lost") == 0
     assert value(families, "hub_store_entries", store="b") == 1
     await node.stores.stop()
-
-
-async def test_histograms(node: Node) -> None:
-    for seconds in (0.002, 0.002, 0.3, 1000):
-        node.queue_times.observe(seconds)
-    families = scrape(node)
-    assert families["hub_queue_seconds"].type == "histogram"
-    assert value(families, "hub_queue_seconds_bucket", le="0.001") == 0
-    assert value(families, "hub_queue_seconds_bucket", le="0.0025") == 2
-    assert value(families, "hub_queue_seconds_bucket", le="60.0") == 3
-    assert value(families, "hub_queue_seconds_bucket", le="+Inf") == value(families, "hub_queue_seconds_count") == 4
-    assert value(families, "hub_queue_seconds_sum") == pytest.approx(1000.304)
-
-
-async def test_the_process_is_measured_too(node: Node) -> None:
-    families = scrape(node)
-    assert value(families, "process_open_fds") > 0
-    assert "python_info" in families
 
 
 async def test_the_journal(node: Node, journal: Journal) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.node.minute_lines import KEYS_LIMIT, MinuteLines
+from peers.node.node import KEYS_LIMIT, MinuteLines
 
 
 def test_one_line_a_minute_stands_for_all() -> None:

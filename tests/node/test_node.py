@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from dataclasses import dataclass, field
 
 import pytest
 from structlog.testing import capture_logs
@@ -14,77 +13,17 @@ from hub.delivery import Role
 from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.mesh.announcement import Announcement
-from hub.overflow import Overflow, QueueLimits
+from hub.overflow import QueueLimits
 from hub.settings.sections import Limits
 from hub.settings.settings import Settings
-from peers.node.minute_lines import MINUTE_S
-from peers.node.node import Node, core_limits
-from peers.wire.hello import MESH_VERSION, Hello, QueueWish
+from peers.node.node import MINUTE_S, Node, core_limits
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.hubs.clock import ShiftedLoop
-
-
-@dataclass(eq=False)
-class FakeConnection:
-    ended: list[str] = field(default_factory=list)
-    address: str = "127.0.0.1:1"
-
-    def drain(self) -> None:
-        self.ended.append("drain")
-
-    def abort(self) -> None:
-        self.ended.append("abort")
 
 
 @pytest.fixture
 async def node() -> Node:
     return Node(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
-
-
-async def test_connections_are_counted(node: Node) -> None:
-    first, second, third = FakeConnection(), FakeConnection(), FakeConnection()
-    for connection in (first, second):
-        assert node.admit(connection) == ""
-        node.settle(connection)
-    assert node.admit(third) == "2 connections are open, which is the limit"
-    assert (node.admission.accepted, node.admission.refused, len(node.connections)) == (2, 1, 2)
-    node.release(third)
-    node.release(first)
-    assert node.admit(third) == ""
-    assert list(node.connections) == [second, third]
-
-
-async def test_a_hub_that_stops_takes_nobody(node: Node) -> None:
-    node.draining = True
-    assert node.admit(FakeConnection()) == "the hub is stopping"
-    assert not node.connections
-
-
-async def test_waiting_for_the_last(node: Node) -> None:
-    await node.wait_released()
-    first, second = FakeConnection(), FakeConnection()
-    node.admit(first)
-    node.admit(second)
-    waiting = asyncio.ensure_future(node.wait_released())
-    await asyncio.sleep(0)
-    node.release(first)
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    node.release(second)
-    await waiting
-
-
-async def test_identity(node: Node) -> None:
-    assert len(node.id) == 16
-    assert Node(Settings()).id != node.id
-    assert Node(Settings(), hub_id=b"x" * 16).id == b"x" * 16
-    assert node.links._own_id == node.id
-
-
-async def test_hello(node: Node) -> None:
-    assert node.hello() == Hello(protocol=1, role="hub", id=node.id, name="north", frame=5000, mesh=MESH_VERSION)
-    granted = node.hello(QueueLimits(5, 6000, Overflow.DISCONNECT))
-    assert granted.queue == QueueWish(5, 6000, Overflow.DISCONNECT)
 
 
 async def test_the_end_of_a_turn(node: Node) -> None:

@@ -192,18 +192,6 @@ def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatc
     assert (source.newest("in_messages"), source.newest("connections")) == (0, 34)
 
 
-def test_what_is_wrong_with_the_hub() -> None:
-    source = Source()
-    source.draining, source.journal_trouble = True, "the journal cannot be written: disk full"
-    source.log_trouble = "nobody reads the log"
-    source.beat(1.0)
-    assert source.pulse.state.troubles == (
-        "the hub is stopping",
-        "the journal cannot be written: disk full",
-        "nobody reads the log",
-    )
-
-
 def test_every_five_seconds_each_connection_and_topic_is_marked() -> None:
     """Connections with what they did a second, links between processes, too; topics with what they bring."""
     source = Source()

@@ -13,7 +13,7 @@ import pytest
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
-from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from peers.shm import memory

@@ -36,14 +36,6 @@ def test_a_jwks(tmp_path: Path) -> None:
     assert read_keys(file)[-1].key == SECRET
 
 
-@pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
-def test_a_pem_file(algorithm: str, tmp_path: Path) -> None:
-    file = tmp_path / "key.pem"
-    file.write_bytes(b"\n" + public_pem(algorithm))
-    (key,) = read_keys(file)
-    assert (key.kid, key.algorithm) == ("", algorithm)
-
-
 def pem_of(key: Any) -> bytes:
     pem: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return pem

@@ -30,8 +30,7 @@ from hub.policy.grants import allows_by, covers_by
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import check_granted, check_prefixes_granted
 from hub.request_frame import Reply, Status
-from hub.requests.directed import Answer, Questions, target_at
-from hub.requests.hub_services import Later, is_admin
+from hub.requests.hub_services import Answer, Later, Questions, is_admin, target_at
 from hub.topics import RESERVED, printable
 from peers.journal.asking import Asking
 from peers.journal.forms import GRANTED_LIMIT, NARROWED_PATHS, Paths
@@ -40,7 +39,7 @@ from peers.wire.reasons import MALFORMED
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 
 WHAT: Final = "consumers"
-"""What hubs ask each other for (`hub.requests.directed`)."""
+"""What hubs ask each other for (`hub.requests.hub_services`)."""
 
 QUESTIONS: Final = ("join", "take", "acknowledge", "nak", "in_progress", "leave", "remove", "commit")
 """What clients ask under `$hub/consumers/`; nothing behind it asks how all consumers stand."""

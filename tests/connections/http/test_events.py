@@ -6,7 +6,7 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.policy.language import read_policy
-from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
 from peers.daemon.reviewing import review

@@ -11,8 +11,7 @@ from hub.handler import Handler
 from hub.limits import NameLimits
 from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
-from hub.names.names import Names
-from hub.names.register import Register
+from hub.names.names import Names, Register
 from hub.overflow import QueueLimits
 from hub.turn import Turn
 from tests.hub.fakes import FakeOutlet

@@ -19,79 +19,11 @@ def hub() -> Hub:
     return Hub(1)
 
 
-def test_a_name_has_one_owner(hub: Hub) -> None:
-    one, two = hub.client(), hub.client()
-    assert one.claim(NAME, "video", "audio", "video") is Standing.OWNED
-    with pytest.raises(RejectedError, match=r"name org\.example\.Player is owned by client 1 'client-1'") as caught:
-        two.claim(NAME)
-    assert caught.value.code == CloseCode.NOT_ALLOWED
-    assert hub.names.register.owner(NAME) is one.handler
-    assert hub.names.register.list() == [{"name": NAME, "labels": ["audio", "video"], "owner": 1, "hub": "01" * 16}]
-    assert hub.events == [("appeared", NAME)]
-
-
-def test_a_claim_may_wait(hub: Hub) -> None:
-    one, two, three = hub.client(), hub.client(), hub.client()
-    one.claim(NAME)
-    assert two.claim(NAME, "b", queue=True) is Standing.QUEUED
-    assert three.claim(NAME, queue=True) is Standing.QUEUED
-    one.release(NAME)
-    assert two.told == [Change(NAME, Standing.OWNED)]
-    assert hub.names.register.owner(NAME) is two.handler
-    assert hub.events == [("appeared", NAME), ("gone", NAME), ("appeared", NAME)]
-    assert hub.known[NAME].labels == ("b",)
-    two.leave()
-    assert hub.names.register.owner(NAME) is three.handler
-    three.leave()
-    assert hub.names.register.owner(NAME) is None
-    assert hub.names.register.list() == []
-    assert hub.names.statistics().names == 0
-
-
-def test_who_waits_may_give_up(hub: Hub) -> None:
-    one, two, three, four = (hub.client() for _ in range(4))
-    one.claim(NAME)
-    for waiting in (two, three, four):
-        waiting.claim(NAME, queue=True)
-    two.release(NAME)
-    three.leave()
-    with pytest.raises(RejectedError, match="is owned by client 1"):
-        four.claim(NAME)
-    assert hub.names.statistics().waiting == 0
-    one.release(NAME)
-    assert hub.names.register.owner(NAME) is None
-
-
-def test_claiming_again_changes_the_claim(hub: Hub) -> None:
-    one, two, three = hub.client(), hub.client(), hub.client()
-    one.claim(NAME, "a")
-    one.claim(NAME, "a")
-    assert hub.events == [("appeared", NAME)]
-    one.claim(NAME, "b")
-    assert hub.events == [("appeared", NAME), ("appeared", NAME)]
-    assert hub.known[NAME].labels == ("b",)
-    two.claim(NAME, queue=True)
-    three.claim(NAME, queue=True)
-    assert two.claim(NAME, "new", queue=True) is Standing.QUEUED
-    one.release(NAME)
-    assert hub.known[NAME].labels == ("new",)
-    assert hub.names.register.owner(NAME) is two.handler
-
-
 @pytest.mark.parametrize(("name", "labels"), [("player", ()), ("a..b", ()), (NAME, ("",)), (NAME, ("x" * 129,))])
 def test_what_is_no_name(hub: Hub, name: str, labels: tuple[str, ...]) -> None:
     with pytest.raises(InvalidNameError):
         hub.client().claim(name, *labels)
     assert hub.names.statistics() == NamesStatistics(0, 0, 0, 0, 1, 0, 0)
-
-
-def test_releasing_what_is_not_claimed(hub: Hub) -> None:
-    one, two = hub.client(), hub.client()
-    one.claim(NAME)
-    with pytest.raises(RejectedError, match=r"is not claimed by this client; it is owned by client 1 'client-1'"):
-        hub.names.release(two.handler, NAME)
-    with pytest.raises(RejectedError, match=r"is not claimed by this client; nobody owns it"):
-        hub.names.release(two.handler, "a.b")
 
 
 def test_limits() -> None:
@@ -149,25 +81,6 @@ def linked(*numbers: int) -> list[Hub]:
     return hubs
 
 
-def test_names_are_known_to_peers() -> None:
-    here, there = linked(1, 2)
-    one = here.client()
-    one.claim(NAME, "a", now_us=5)
-    settle([here, there])
-    assert there.names.register.owner(NAME) is here.links[there].handler
-    assert there.names.register.list() == here.names.register.list()
-    with pytest.raises(RejectedError, match=rf"is owned by client 1 of peer hub {'01' * 16}"):
-        there.client().claim(NAME)
-    one.claim(NAME, "b", now_us=6)
-    settle([here, there])
-    assert there.known[NAME].labels == ("b",)
-    assert there.known[NAME].time_us == 5
-    one.leave()
-    settle([here, there])
-    assert there.names.register.list() == []
-    assert there.events == [("appeared", NAME), ("appeared", NAME), ("gone", NAME)]
-
-
 def test_one_hop_only() -> None:
     left, middle, right = Hub(1), Hub(2), Hub(3)
     left.connect(middle)
@@ -176,50 +89,6 @@ def test_one_hop_only() -> None:
     settle([left, middle, right])
     assert middle.names.register.owner(NAME) is not None
     assert right.names.register.owner(NAME) is None
-
-
-def test_the_first_claim_wins() -> None:
-    """Of two that were made apart; the other is told, and its subscribers see the name pass on."""
-    here, there = Hub(1), Hub(2)
-    late, early = here.client(), there.client()
-    late.claim(NAME, now_us=10)
-    early.claim(NAME, now_us=9)
-    here.connect(there)
-    settle([here, there])
-    assert here.owner(NAME) == there.owner(NAME) == (there.id, 1)
-    text = f"name {NAME} is owned by client 1 of peer hub {there.id.hex()}, whose claim was earlier"
-    assert late.told == [Change(NAME, Standing.LOST, text)]
-    assert early.told == []
-    assert here.events == [("appeared", NAME), ("gone", NAME), ("appeared", NAME)]
-    assert there.events == [("appeared", NAME)]
-    assert here.names.statistics().lost_total == 1
-    with pytest.raises(RejectedError):
-        here.names.release(late.handler, NAME)
-
-
-def test_the_lower_hub_wins_a_tie() -> None:
-    here, there = Hub(1), Hub(2)
-    here.client().claim(NAME, now_us=10)
-    there.client().claim(NAME, now_us=10)
-    here.connect(there)
-    settle([here, there])
-    assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
-
-
-def test_who_wants_to_wait_waits_again() -> None:
-    here, there = Hub(1), Hub(2)
-    late, next_one, early = here.client(), here.client(), there.client()
-    late.claim(NAME, now_us=10, queue=True)
-    next_one.claim(NAME, now_us=11, queue=True)
-    early.claim(NAME, now_us=9)
-    here.connect(there)
-    settle([here, there])
-    assert late.standing == {NAME: Standing.QUEUED}
-    assert here.names.statistics().waiting == 2
-    early.release(NAME)
-    settle([here, there])
-    assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
-    assert [change.standing for change in late.told] == [Standing.QUEUED, Standing.OWNED]
 
 
 def test_a_slow_clock_does_not_take_a_known_name() -> None:
@@ -234,20 +103,6 @@ def test_a_slow_clock_does_not_take_a_known_name() -> None:
     here.connect(there)
     settle([here, there])
     assert here.owner(NAME) == there.owner(NAME) == (here.id, 1)
-
-
-def test_a_link_that_goes_takes_its_names_with_it() -> None:
-    here, there = linked(1, 2)
-    owner, waiting = here.client(), there.client()
-    owner.claim(NAME)
-    owner.claim("a.b")
-    settle([here, there])
-    waiting.claim(NAME, queue=True)
-    here.disconnect(there)
-    assert waiting.told == [Change(NAME, Standing.OWNED)]
-    assert there.names.register.owner("a.b") is None
-    assert [each["name"] for each in there.names.register.list()] == [NAME]
-    assert there.names.statistics().far == 0
 
 
 def test_a_link_with_many_names_goes_in_portions() -> None:

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hub.policy.grants import User
-from hub.policy.path import EVERYTHING, USER
+from hub.policy.grants import EVERYTHING, USER, User
 
 OWN = "$hub"
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.policy.grants import Grant, Grants, User, allows_by
-from hub.policy.path import EVERYTHING, NAMES, USER, parse_path
+from hub.policy.grants import EVERYTHING, NAMES, USER, Grant, Grants, User, allows_by, parse_path
 from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
 from tests.hub.policy.tricks import ALLOWED, DENIED
 
@@ -159,9 +158,7 @@ def test_everything_is_not_what_the_hub_says_of_itself() -> None:
 
 def test_deny_wins_a_tie() -> None:
     """Of two grants for the same path, in whichever roles, the one that denies decides; a deeper one overrules both."""
-    tree = compiled(
-        [NaiveGrant("a", "/x", True), NaiveGrant("b", "/x", False), NaiveGrant("a", "/x/y", True)],
-    )
+    tree = compiled([NaiveGrant("a", "/x", True), NaiveGrant("b", "/x", False), NaiveGrant("a", "/x/y", True)])
     both = User("u", frozenset(["a", "b"]))
     assert not allows(tree, "/x", both)
     assert tree.decisive(tree.domain("/x"), both) == Grant("b", "/x", allowed=False)

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 
 from hub.policy.language import read_policy
-from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.config import ConfigError
 

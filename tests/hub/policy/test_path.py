@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import InvalidTopicError
-from hub.policy.path import EVERYTHING, NAMES, parse_path
+from hub.policy.grants import EVERYTHING, NAMES, parse_path
 
 
 @pytest.mark.parametrize(

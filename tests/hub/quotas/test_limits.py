@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.quotas.limits import NO_LIMITS, QuotaLimits, RateLimits, SetLimits
+from hub.quotas.quotas import NO_LIMITS, QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
 
 LIMITS = QuotaLimits(

@@ -5,24 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import RejectedError
-from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
-from hub.quotas.quotas import UNBOUNDED, Quotas, ShareStatistics, WholeStatistics
+from hub.quotas.quotas import UNBOUNDED, QuotaLimits, Quotas, RateLimits, SetLimits, ShareStatistics, WholeStatistics
 from hub.quotas.resource import Resource
 
 NOBODY: frozenset[str] = frozenset()
-
-
-def test_one_share_for_all_connections() -> None:
-    quotas = Quotas({Resource.CONNECTIONS: 10})
-    share = quotas.join("alice", NOBODY)
-    assert quotas.join("alice", NOBODY) is share
-    assert quotas.join("bob", NOBODY) is not share
-    assert len(quotas) == 2
-    quotas.leave(share)
-    assert len(quotas) == 2
-    quotas.leave(share)
-    assert len(quotas) == 1
-    assert quotas.join("alice", NOBODY) is not share
 
 
 def test_a_share_stays_while_something_is_charged_to_it() -> None:
@@ -54,36 +40,11 @@ def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatc
     assert len(quotas) == 1
 
 
-def test_too_many_connections() -> None:
-    quotas = Quotas({Resource.CONNECTIONS: 10}, QuotaLimits(users={"eve": SetLimits({Resource.CONNECTIONS: 0})}))
-    for _ in range(5):
-        quotas.join("alice", NOBODY)
-    with pytest.raises(RejectedError, match=r"user alice has 5 connections, 1 more are too many: a fair part"):
-        quotas.join("alice", NOBODY)
-    with pytest.raises(RejectedError, match=r"user eve has 0 connections, .* limit for this user is 0"):
-        quotas.join("eve", NOBODY)
-    assert len(quotas) == 1
-    assert quotas.statistics()["connections"] == WholeStatistics(total=10, held=5, refused_total=2)
-
-
 def test_what_nobody_has_bounded() -> None:
     quotas = Quotas()
     share = quotas.join("alice", NOBODY)
     share[Resource.QUEUED_BYTES].require(UNBOUNDED // 4)
     quotas.join("bob", NOBODY)[Resource.QUEUED_BYTES].require(UNBOUNDED // 16)
-
-
-def test_limits_of_roles() -> None:
-    limits = QuotaLimits(roles={"sensor": SetLimits({Resource.RULES: 3}, RateLimits(messages_per_s=10))})
-    quotas = Quotas(limits=limits)
-    share = quotas.join("alice", NOBODY)
-    rules = share[Resource.RULES]
-    rules.require(5)
-    assert not share.rate.is_limited
-    assert quotas.join("alice", frozenset({"sensor"})) is share
-    assert share[Resource.RULES] is rules
-    assert (rules.limit, rules.room) == (3, 0)
-    assert share.rate.is_limited
 
 
 def test_other_limits() -> None:

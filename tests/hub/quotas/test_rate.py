@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.quotas.limits import Rate, RateLimits
+from hub.quotas.quotas import Rate, RateLimits
 
 
 def test_no_rate() -> None:
@@ -57,8 +57,7 @@ def test_another_rate() -> None:
 
 
 @given(
-    per_s=st.integers(1, 1000),
-    reads=st.lists(st.tuples(st.integers(1, 500), st.floats(0, 3)), min_size=1, max_size=50),
+    per_s=st.integers(1, 1000), reads=st.lists(st.tuples(st.integers(1, 500), st.floats(0, 3)), min_size=1, max_size=50)
 )
 def test_in_the_long_run_the_rate_is_kept(per_s: int, reads: list[tuple[int, float]]) -> None:
     """Whoever is read on only when he may has never published more than the rate, one second of it, and one read."""

@@ -24,32 +24,6 @@ def take_all(usage: Usage) -> int:
     return usage.held
 
 
-def test_those_who_come_one_after_the_other() -> None:
-    """Whoever comes as the n-th, after all others have taken what they could, gets the whole / (n * (n + 1))."""
-    whole, some = users(84_000, *[None] * 6)
-    assert [take_all(usage) for usage in some] == [42_000, 14_000, 7_000, 4_200, 2_800, 2_000]
-    assert whole.free == 84_000 - 72_000
-    assert whole.sharers == 6
-
-
-def test_whoever_has_more_than_a_fair_part_now_keeps_it() -> None:
-    _, (alice, bob) = users(600, None, None)
-    assert take_all(alice) == 300
-    assert take_all(bob) == 100
-    assert alice.most == 500 // 3
-    assert (alice.held, alice.room) == (300, 0)
-    assert not alice.take(1)
-    alice.give_back(300)
-    assert take_all(bob) == 300
-
-
-def test_nothing_is_no_part() -> None:
-    whole, (alice,) = users(600, None)
-    assert alice.take(0)
-    alice.give_back(0)
-    assert (whole.free, whole.sharers, whole.refused_total) == (600, 0, 0)
-
-
 def test_a_limit_takes_the_place_of_the_fair_part() -> None:
     """Whoever has a limit may hold so much, as long as there is any, and is not counted among the sharers."""
     whole, (alice, bob) = users(600, 550, None)
@@ -147,11 +121,7 @@ def test_the_promise(total: int, steps: list[tuple[int, str, int]]) -> None:
             assert usage.most >= promised(total, sharers)
 
 
-@given(
-    total=st.integers(1, 10**6),
-    limits=st.lists(st.integers(0, 10**6), min_size=1, max_size=3),
-    steps=STEPS,
-)
+@given(total=st.integers(1, 10**6), limits=st.lists(st.integers(0, 10**6), min_size=1, max_size=3), steps=STEPS)
 def test_the_promise_beside_those_with_limits(total: int, limits: list[int], steps: list[tuple[int, str, int]]) -> None:
     whole, some = users(total, *[None] * 5, *limits)
     for number, act, amount in steps:

@@ -97,11 +97,7 @@ class Room:
         self.alarm_ms = due_ms
 
     def join(
-        self,
-        *prefixes: str,
-        role: Role = Role.CLIENT,
-        messages: int = ROOMY.messages,
-        frame_limit_bytes: int = MOST,
+        self, *prefixes: str, role: Role = Role.CLIENT, messages: int = ROOMY.messages, frame_limit_bytes: int = MOST
     ) -> tuple[Handler, FakePoster]:
         outlet = FakePoster()
         limits = QueueLimits(messages=messages, bytes=ROOMY.bytes)

@@ -10,7 +10,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
 from hub.request_frame import FLAG_NAMED, Request, Status
-from hub.requests.directed import Answer, Questions, target_at
+from hub.requests.hub_services import Answer, Questions, target_at
 from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
 
 HERE, THERE, BEYOND = b"h" * 16, b"t" * 16, b"b" * 16

@@ -107,10 +107,7 @@ def test_who_asks() -> None:
     requester, told = room.join()
     room.ask(requester, request("$hub/mine", 5, requester.id))
     room.ask(requester, request("$hub/mine", 6, requester.id + 1))
-    assert answers(told.take()) == [
-        (5, Status.OK, requester.id),
-        (6, Status.NOT_ALLOWED, "that is somebody else's"),
-    ]
+    assert answers(told.take()) == [(5, Status.OK, requester.id), (6, Status.NOT_ALLOWED, "that is somebody else's")]
 
 
 def test_what_is_for_admins() -> None:

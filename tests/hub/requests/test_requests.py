@@ -27,61 +27,6 @@ def service(room: Room) -> tuple[Handler, FakePoster]:
     return room.join("/")
 
 
-def test_answers_in_a_row_are_one_frame(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    for number in range(5):
-        room.ask(requester, request("/a", MOST - 2 + number if number < 2 else number - 2, number))
-    garbage = Reply(0, Status.OK, (5).to_bytes(4) + b"\xc1" * 5, 1)
-    assert not room.answer(service[0], garbage)
-    assert told.take() == [garbage._replace(first=MOST - 2)]
-
-
-def test_a_reply_for_several_requesters(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 10, "a", "b"))
-    room.ask(other, request("/a", 20, "c"))
-    room.ask(one, request("/a", 30, "d"))
-    room.answer(service[0], reply(0, "A", "B", "C", "D"))
-    assert one_told.take() == [reply(10, "A", "B"), reply(30, "D")]
-    assert other_told.take() == [reply(20, "C")]
-
-
-def test_one_reason_for_several(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 10, "a", "b"))
-    room.ask(other, request("/a", 20, "c"))
-    room.answer(service[0], Reply(0, Status.FAILED, (3).to_bytes(4) + b"\xa2no", 1))
-    assert answers(one_told.take()) == [(10, Status.FAILED, "no"), (11, Status.FAILED, "no")]
-    assert answers(other_told.take()) == [(20, Status.FAILED, "no")]
-
-
-def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    room.ask(requester, request("/a", 100, *range(10)))
-    for first, values in ((7, "hij"), (0, "a"), (4, "ef")):
-        assert not room.answer(service[0], reply(first, *values))
-    assert answers(told.take()) == [(100 + "abcdefghij".index(one), 0, one) for one in "hijaef"]
-    assert "pending already" in room.ask(requester, request("/a", 101, "again"))
-    assert "pending already" in room.ask(requester, request("/a", 104, *range(3)))
-    assert not room.ask(requester, request("/a", 104, *range(2)))
-    assert not room.ask(requester, request("/a", 107, *range(20)))
-    assert room.requests.statistics().pending == 4 + 2 + 20
-    assert "too late" in room.answer(service[0], reply(0, *"abcdefghij"))
-    assert [one for one, _, _ in answers(told.take())] == [101, 102, 103, 106]
-
-
-def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, _ = room.join()
-    stranger, _ = room.join()
-    room.ask(requester, request("/a", 1, *range(3)))
-    room.answer(service[0], reply(0, *range(3)))
-    assert "too late" in room.answer(service[0], reply(1, 1, 1))
-    assert "nothing of that kind" in room.answer(service[0], reply(3, 1))
-    assert "nothing of that kind" in room.answer(stranger, reply(0, 1, 1, 1))
-    statistics = room.requests.statistics()
-    assert (statistics.late_total, statistics.unasked_total) == (2, 4)
-
-
 def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -> None:
     """After 2^32 requests the hub begins again, but not with an id that is pending; no batch goes over the end."""
     requester, _ = room.join()
@@ -289,3 +234,58 @@ def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tu
     assert [item.status for item in told if isinstance(item, Reply)] == [status] * 2
     if status is Status.OK:
         assert told == [reply(1, "A"), reply(2, "B")]
+
+
+def test_answers_in_a_row_are_one_frame(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    requester, told = room.join()
+    for number in range(5):
+        room.ask(requester, request("/a", MOST - 2 + number if number < 2 else number - 2, number))
+    garbage = Reply(0, Status.OK, (5).to_bytes(4) + b"\xc1" * 5, 1)
+    assert not room.answer(service[0], garbage)
+    assert told.take() == [garbage._replace(first=MOST - 2)]
+
+
+def test_a_reply_for_several_requesters(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 10, "a", "b"))
+    room.ask(other, request("/a", 20, "c"))
+    room.ask(one, request("/a", 30, "d"))
+    room.answer(service[0], reply(0, "A", "B", "C", "D"))
+    assert one_told.take() == [reply(10, "A", "B"), reply(30, "D")]
+    assert other_told.take() == [reply(20, "C")]
+
+
+def test_one_reason_for_several(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 10, "a", "b"))
+    room.ask(other, request("/a", 20, "c"))
+    room.answer(service[0], Reply(0, Status.FAILED, (3).to_bytes(4) + b"\xa2no", 1))
+    assert answers(one_told.take()) == [(10, Status.FAILED, "no"), (11, Status.FAILED, "no")]
+    assert answers(other_told.take()) == [(20, Status.FAILED, "no")]
+
+
+def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    requester, told = room.join()
+    room.ask(requester, request("/a", 100, *range(10)))
+    for first, values in ((7, "hij"), (0, "a"), (4, "ef")):
+        assert not room.answer(service[0], reply(first, *values))
+    assert answers(told.take()) == [(100 + "abcdefghij".index(one), 0, one) for one in "hijaef"]
+    assert "pending already" in room.ask(requester, request("/a", 101, "again"))
+    assert "pending already" in room.ask(requester, request("/a", 104, *range(3)))
+    assert not room.ask(requester, request("/a", 104, *range(2)))
+    assert not room.ask(requester, request("/a", 107, *range(20)))
+    assert room.requests.statistics().pending == 4 + 2 + 20
+    assert "too late" in room.answer(service[0], reply(0, *"abcdefghij"))
+    assert [one for one, _, _ in answers(told.take())] == [101, 102, 103, 106]
+
+
+def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    requester, _ = room.join()
+    stranger, _ = room.join()
+    room.ask(requester, request("/a", 1, *range(3)))
+    room.answer(service[0], reply(0, *range(3)))
+    assert "too late" in room.answer(service[0], reply(1, 1, 1))
+    assert "nothing of that kind" in room.answer(service[0], reply(3, 1))
+    assert "nothing of that kind" in room.answer(stranger, reply(0, 1, 1, 1))
+    statistics = room.requests.statistics()
+    assert (statistics.late_total, statistics.unasked_total) == (2, 4)

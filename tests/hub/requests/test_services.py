@@ -31,16 +31,6 @@ def taken(*outlets: FakePoster) -> list[list[object]]:
     return [[value for _, value in asked(outlet.take())] for outlet in outlets]
 
 
-def test_the_longest_prefix_wins(room: Room, requester: Handler) -> None:
-    """As plain strings; the empty prefix takes what nobody else does, but never the hub's own."""
-    (_, all_), (_, a), (_, ab) = room.join(""), room.join("/a"), room.join("/a/b")
-    for number, topic in enumerate(("/x", "/a", "/a/", "/a/b/c", "/ab")):
-        room.ask(requester, request(topic, number, number))
-    assert taken(all_, a, ab) == [[0], [1, 2, 4], [3]]
-    room.ask(requester, request("$hub/x", 9, 9))
-    assert taken(all_) == [[]]
-
-
 def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
     services = [room.join("/a") for _ in range(3)]
     for number in range(6):
@@ -57,18 +47,6 @@ def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler)
         room.ask(requester, request("/a", number, number))
     shares = Counter(len(one) for one in taken(*(outlet for _, outlet in services)))
     assert shares == {1: len(services)}
-
-
-def test_counted(room: Room, requester: Handler) -> None:
-    """Who serves twice must take it back twice; taking back what is not served is passed over."""
-    service, outlet = room.join("/a", "/a")
-    at_once(room.requests.unserving(service, ["/a", "/b"]))
-    at_once(room.requests.unserving(requester, ["/a"]))
-    room.ask(requester, request("/a", 1, 1))
-    assert taken(outlet) == [[1]]
-    at_once(room.requests.unserving(service, ["/a"]))
-    room.ask(requester, request("/a", 2, 2))
-    assert taken(outlet) == [[]]
 
 
 def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
@@ -180,3 +158,25 @@ def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
     assert "status 99" in room.answer(link, Reply(own, 99, b"\xc0"))
     assert room.requests.statistics().pending == 1
     assert not room.answer(link, Reply(own, Status.RESPONDER_GONE, b"\xc0"))
+
+
+def test_counted(room: Room, requester: Handler) -> None:
+    """Who serves twice must take it back twice; taking back what is not served is passed over."""
+    service, outlet = room.join("/a", "/a")
+    at_once(room.requests.unserving(service, ["/a", "/b"]))
+    at_once(room.requests.unserving(requester, ["/a"]))
+    room.ask(requester, request("/a", 1, 1))
+    assert taken(outlet) == [[1]]
+    at_once(room.requests.unserving(service, ["/a"]))
+    room.ask(requester, request("/a", 2, 2))
+    assert taken(outlet) == [[]]
+
+
+def test_the_longest_prefix_wins(room: Room, requester: Handler) -> None:
+    """As plain strings; the empty prefix takes what nobody else does, but never the hub's own."""
+    (_, all_), (_, a), (_, ab) = room.join(""), room.join("/a"), room.join("/a/b")
+    for number, topic in enumerate(("/x", "/a", "/a/", "/a/b/c", "/ab")):
+        room.ask(requester, request(topic, number, number))
+    assert taken(all_, a, ab) == [[0], [1, 2, 4], [3]]
+    room.ask(requester, request("$hub/x", 9, 9))
+    assert taken(all_) == [[]]

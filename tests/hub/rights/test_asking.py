@@ -8,11 +8,11 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.mesh.announcement import Announcement
-from hub.names.claim import Announced, Standing, Wish
+from hub.names.claim import Announced, Wish
 from hub.policy.policy import DECIDED_LIMIT
 from hub.request_frame import FLAG_NAMED, Status
 from tests.hub.fakes import at_once
-from tests.hub.requests.party import answers, asked, reply, request
+from tests.hub.requests.party import answers, asked, request
 from tests.hub.rights.hall import Guest, Hall
 
 POLICY = """
@@ -45,17 +45,6 @@ def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int =
     guest.hall.core.requests.ask(guest.handler, request(target, first, *(values or (1,)), flags=flags), 0)
     guest.hall.core.flush()
     return answers(poster.take())
-
-
-def test_what_is_granted_is_passed_on() -> None:
-    hall = Hall(POLICY)
-    alice, service = hall.join("alice"), serving(hall, "bob", "/search/x")
-    for number in range(2):
-        assert ask(alice, "/search/x/y", first=number) == []
-        assert asked(service.outlet.take()) == [(number, 1)]
-        hall.core.requests.answer(service.handler, reply(number, "found"))
-        hall.core.flush()
-        assert answers(alice.outlet.take()) == [(number, Status.OK, "found")]
 
 
 @pytest.mark.parametrize(
@@ -159,18 +148,6 @@ def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
     assert hall.core.requests.statistics().services == 0
 
 
-def test_serving_what_is_granted() -> None:
-    hall = Hall(POLICY)
-    assert serving(hall, "bob", "/search/x", "/search/b/").handler.rights is not None
-    assert hall.core.requests.statistics().services == 2
-
-
-def test_serving_needs_its_own_grant() -> None:
-    hall = Hall(POLICY)
-    with pytest.raises(RejectedError, match="serve '/search/x': not granted to user 'alice'"):
-        serving(hall, "alice", "/search/x")
-
-
 def test_what_a_peer_hub_announces_is_served_as_far_as_it_may_take_it() -> None:
     hall = Hall(POLICY)
     link, client = hall.join("east", role=Role.LINK), hall.join(None)
@@ -235,13 +212,6 @@ def test_names_that_are_not_granted(name: str) -> None:
         if not number:
             hall.core.names.claim(owner.handler, Wish(name), 1)
     assert hall.core.names.statistics().waiting == 0
-
-
-def test_names_that_are_granted() -> None:
-    hall = Hall(POLICY)
-    bob = hall.join("bob")
-    for name in ("org.example.A", "org.example.A.B", "org.example.Rooted"):
-        assert hall.core.names.claim(bob.handler, Wish(name), 1) is Standing.OWNED
 
 
 def test_names_that_a_peer_announces() -> None:

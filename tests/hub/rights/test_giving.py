@@ -59,33 +59,6 @@ def hall() -> Hall:
     return Hall(POLICY)
 
 
-def test_prefixes_are_taken_away(hall: Hall) -> None:
-    """However often they were subscribed to; those that are granted stay. It is told once, with all of them."""
-    alice, source = hall.join("alice", "/a/x", "", "/b", "/b", roles=["all"]), hall.join(None)
-    told = Told(alice)
-    source.send(("/a/x", 1), ("/b", 2))
-    assert alice.take() == [1, 2]
-    give(alice, "some")
-    assert alice.handler.prefixes == {"/a/x": 1}
-    assert told == ["no longer granted to user 'alice', and taken away: subscribe '', subscribe '/b'"]
-    source.send(("/a/x", 3), ("/b", 4))
-    assert alice.take() == [3]
-    assert set(hall.core.prefixes.asked_of_links.minimal) == {"/a/x"}
-    hall.core.unsubscribe(alice.handler, ["/b", ""])
-    assert alice.handler.prefixes == {"/a/x": 1}
-
-
-def test_what_was_taken_away_does_not_come_back(hall: Hall) -> None:
-    alice, source = hall.join("alice", "/b", roles=["all"]), hall.join(None)
-    give(alice, "some")
-    give(alice, "all")
-    source.send(("/b", 1))
-    assert alice.take() == []
-    hall.core.subscribe(alice.handler, ["/b"])
-    source.send(("/b", 2))
-    assert alice.take() == [2]
-
-
 def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
     alice, source = hall.join("alice", "", roles=["all"], narrows=True), hall.join(None)
     hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
@@ -96,33 +69,6 @@ def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
         assert alice.take() == expected
     assert told == []
     assert list(alice.handler.prefixes) == [""]
-
-
-def test_rules_are_taken_away(hall: Hall) -> None:
-    alice, source = hall.join("alice", roles=["all"]), hall.join(None)
-    rules = [Rule(("red",)), Rule(("red",), "/a/"), Rule(("red",), "/b")]
-    hall.core.subscribe_rules(alice.handler, [*rules, rules[0]])
-    told = Told(alice)
-    give(alice, "some")
-    assert list(hall.core.rules.of(alice.handler)) == [rules[1]]
-    assert told == [
-        "no longer granted to user 'alice', and taken away: subscribe '' by labels, subscribe '/b' by labels"
-    ]
-    source.send((tagged("/a/x", ["red"]), 1), (tagged("/b", ["red"]), 2))
-    assert alice.take() == [1]
-    give(alice, "none")
-    assert list(hall.core.rules.of(alice.handler)) == []
-
-
-def test_publishing_is_refused_at_once(hall: Hall) -> None:
-    alice, reader = hall.join("alice", roles=["all"]), hall.join(None, "")
-    alice.send(("/a", 1), ("/b", 2))
-    give(alice, "some")
-    alice.send(("/a", 3), ("/b", 4))
-    give(alice, "all")
-    alice.send(("/a", 5), ("/b", 6))
-    assert reader.take() == [1, 2, 3, 5, 6]
-    assert alice.refused_messages == 1
 
 
 def test_services_are_taken_away(hall: Hall) -> None:
@@ -399,3 +345,19 @@ def test_names_are_judged_by_the_rights_of_a_link_that_opens_later(hall: Hall) -
     core.mesh.check(0.0)
     core.flush()
     assert owned(hall) == {"org.a.y"}
+
+
+def test_rules_are_taken_away(hall: Hall) -> None:
+    alice, source = hall.join("alice", roles=["all"]), hall.join(None)
+    rules = [Rule(("red",)), Rule(("red",), "/a/"), Rule(("red",), "/b")]
+    hall.core.subscribe_rules(alice.handler, [*rules, rules[0]])
+    told = Told(alice)
+    give(alice, "some")
+    assert list(hall.core.rules.of(alice.handler)) == [rules[1]]
+    assert told == [
+        "no longer granted to user 'alice', and taken away: subscribe '' by labels, subscribe '/b' by labels"
+    ]
+    source.send((tagged("/a/x", ["red"]), 1), (tagged("/b", ["red"]), 2))
+    assert alice.take() == [1]
+    give(alice, "none")
+    assert list(hall.core.rules.of(alice.handler)) == []

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from hub.delivery import Role
 from hub.errors import RejectedError
-from hub.policy.grants import User
-from hub.policy.path import parse_path
+from hub.policy.grants import User, parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule

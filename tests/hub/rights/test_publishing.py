@@ -8,8 +8,8 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.names.claim import Wish
-from hub.policy.policy import DECIDED_LIMIT, Action
-from hub.tags.envelope import Envelope, tagged
+from hub.policy.policy import DECIDED_LIMIT
+from hub.tags.envelope import tagged
 from tests.hub.rights.hall import Hall, policy_of
 
 POLICY = """
@@ -30,17 +30,6 @@ east = ["site"]
 """
 
 
-def test_what_is_granted_arrives_and_the_rest_is_told() -> None:
-    hall = Hall(POLICY)
-    alice = hall.join("alice")
-    reader = hall.join(None, "")
-    alice.send(("/zeek/dns", 1))
-    alice.send(("/other", 2))
-    assert reader.take() == [1]
-    assert alice.refused == [("publish '/other': not granted to user 'alice'", 1)]
-    assert alice.handler.published_messages == 1
-
-
 def test_a_refused_run_takes_no_other_with_it() -> None:
     """In whatever order they stand in a read: all others arrive, in their order, and each is counted."""
     hall = Hall(POLICY)
@@ -59,15 +48,6 @@ def test_a_refused_run_takes_no_other_with_it() -> None:
         }
         alice.refused.clear()
     assert alice.handler.published_messages == 8
-
-
-def test_a_read_of_which_nothing_is_granted() -> None:
-    hall = Hall(POLICY)
-    alice, reader = hall.join("alice"), hall.join(None, "")
-    alice.send(*((f"/x/{number % 7}", number) for number in range(50)))
-    assert reader.take() == []
-    assert alice.refused_messages == 50
-    assert alice.handler.published_messages == 0
 
 
 def test_nobody_is_asked_twice() -> None:
@@ -163,17 +143,6 @@ def test_peers_bring(role: Role) -> None:
     ]
 
 
-def test_the_same_user_as_client_and_as_peer() -> None:
-    hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\npublish = ["/zeek"]'))
-    client, link, reader = hall.join("east"), hall.join("east", role=Role.LINK), hall.join(None, "")
-    for number in range(2):
-        client.send(("/zeek", 2 * number))
-        link.send(("/zeek", 2 * number + 1))
-        client.send(("/site", 10))
-    assert reader.take() == [0, 2]
-    assert (client.refused_messages, link.refused_messages) == (2, 2)
-
-
 def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
     hall = Hall(POLICY)
     alice, zeek = hall.join("alice"), hall.join(None, "/", role=Role.LEAF)
@@ -249,22 +218,6 @@ def test_rights_without_a_policy_of_the_core() -> None:
     alice.send(("/x", 3))
     assert reader.take() == [1]
     assert alice.refused_messages == 2
-
-
-def test_actions() -> None:
-    hall = Hall(POLICY)
-    assert hall.join("alice").handler.acts.publishing is Action.PUBLISH
-    assert hall.join("alice").handler.acts.seeing is Action.SUBSCRIBE
-    assert hall.join("east", role=Role.LEAF).handler.acts.publishing is Action.BRING
-    assert hall.join("east", role=Role.LINK).handler.acts.seeing is Action.TAKE
-
-
-def test_an_envelope_of_a_topic_alone() -> None:
-    hall = Hall(POLICY)
-    alice, reader = hall.join("alice"), hall.join(None, "")
-    alice.send((Envelope("/zeek/a"), 1), (Envelope("/x"), 2))
-    assert reader.take() == [1]
-    assert alice.refused_messages == 1
 
 
 def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:

@@ -63,34 +63,6 @@ def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
     assert alice.handler.prefixes == {}
 
 
-def test_what_is_granted_is_taken() -> None:
-    hall = Hall(POLICY)
-    alice = hall.join("alice", "/zeek/dns", "/zeek/a", "/mail/alice/")
-    source = hall.join(None)
-    source.send(("/zeek/dns", 1), ("/zeek/about", 2), ("/mail/alice/x", 3), ("/mail/alice", 4), ("/mail/bob/x", 5))
-    assert alice.take() == [1, 2, 3]
-
-
-def test_who_narrows_gets_what_is_granted() -> None:
-    """However wide the prefix: with holes, by whole components, and not what the hub says of itself."""
-    hall = Hall(POLICY)
-    alice, other = hall.join("alice", "", narrows=True), hall.join(None, "")
-    source = hall.join(None)
-    topics = ["/zeek", "/zeek/dns", "/zeekling", "/zeek/secret", "/zeek/secret/x", "/zeek/secrets", "/mail/alice", "/x"]
-    source.send(*((topic, topic) for topic in topics))
-    assert alice.take() == ["/zeek", "/zeek/dns", "/zeek/secrets", "/mail/alice"]
-    assert other.take() == topics
-    hall.core.detach(source.handler, "gone")
-    assert alice.take_messages() == []
-
-
-def test_who_may_see_nothing_gets_nothing() -> None:
-    hall = Hall(POLICY)
-    dave, source = hall.join("dave", "", "/zeek", narrows=True), hall.join(None)
-    source.send(("/zeek", 1), ("/x", 2))
-    assert dave.take_messages() == []
-
-
 def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
     hall = Hall(POLICY)
     bob, carol, free = hall.join("bob", ""), hall.join("carol", "", narrows=True), hall.join(None, "")
@@ -124,14 +96,6 @@ def test_labels_are_no_way_around() -> None:
         (tagged("/mail/alice", sender="a.b"), 4),
     )
     assert narrow.take() == [1, 4]
-
-
-def test_a_rule_beside_a_prefix() -> None:
-    hall = Hall(POLICY)
-    alice, source = hall.join("alice", "/zeek", "", narrows=True), hall.join(None)
-    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
-    source.send((tagged("/zeek/secret/x", ["red"]), 1), (tagged("/zeek/x", ["red"]), 2))
-    assert alice.take() == [2]
 
 
 def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
@@ -175,14 +139,6 @@ def test_users_of_the_same_roles_are_told_apart_by_name() -> None:
         "mail": [3, 4],
         "x": [4],
     }
-
-
-def test_the_same_topic_for_many_users() -> None:
-    hall = Hall(POLICY)
-    many = [hall.join(user, "/zeek", narrows=True) for user in ("alice", "dave", "bob") for _ in range(5)]
-    source = hall.join(None)
-    source.send(("/zeek/x", 1))
-    assert [guest.take() for guest in many] == [[1]] * 5 + [[]] * 5 + [[1]] * 5
 
 
 def test_who_joins_with_rights_changes_what_is_remembered() -> None:

@@ -193,22 +193,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 TestTaggedAgainstNaive = TaggedAgainstNaive.TestCase
 
 
-def test_everybody_who_wants_it_gets_it_once() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    outlets = []
-    for prefixes, wanted in ((["/a"], []), ([], ["low"]), (["/a", "/"], ["low"]), ([], ["high"])):
-        handler, outlet = turn.join(*prefixes)
-        turn.core.subscribe_rules(handler, [check_rule([label]) for label in wanted])
-        outlets.append(outlet)
-    envelope = tagged("/a/b", ["low", "door"])
-    assert not bring(turn, source, [frame_of(envelope, 1), frame_of(envelope, 2)])
-    assert [outlet.values for outlet in outlets] == [[1, 2], [1, 2], [1, 2], []]
-    assert turn.core.routes.misses == 1
-    assert turn.core.statistics().routing.rules == 3
-    assert turn.core.statistics().routing.tagged == 1
-
-
 def test_a_change_forgets_what_it_could_match_and_nothing_else() -> None:
     turn = Turn()
     handler, _ = turn.join()
@@ -259,41 +243,6 @@ def test_very_many_at_once_are_all_forgotten() -> None:
     assert turn.core.routes.tagged_keys == turn.core.routes.size_bytes == 0
 
 
-def test_a_sender_is_who_it_says() -> None:
-    turn = Turn()
-    owner, _ = turn.join()
-    other, _ = turn.join()
-    link, _ = turn.join(role=Role.LINK)
-    _, outlet = turn.join("/")
-    refused: list[tuple[int, str, int]] = []
-    turn.core.authority.on_refused[other] = lambda error, messages: refused.append((error.code, error.text, messages))
-    turn.core.names.claim(owner, Wish("a.b"), 1)
-    envelope = tagged("/t", sender="a.b")
-    for value, source in enumerate((owner, other, link)):
-        bring(turn, source, [frame_of(envelope, value), frame_of(Envelope("/t"), value)])
-    assert outlet.values == [0, 0, 1, 2, 2]
-    assert refused == [(CloseCode.NOT_ALLOWED, "sender 'a.b': that name is not yours", 1)]
-    assert [handler.published_messages for handler in (owner, other, link)] == [2, 1, 2]
-    route = turn.core.routes.table[envelope.routing_key]
-    batch = Batch(frame_of(envelope, 0), 1)
-    turn.core.authority.check(owner, route, batch)
-    with pytest.raises(RejectedError, match="is not yours"):
-        turn.core.authority.check(other, route, batch)
-
-
-def test_a_destination_without_an_owner_is_refused() -> None:
-    turn = Turn()
-    owner, outlet = turn.join()
-    _, bystander = turn.join("/")
-    source, _ = turn.join()
-    envelope = tagged("/t", ["a"], destination="a.b")
-    assert bring(turn, source, [frame_of(envelope, 1)]) == ["nobody has the name 'a.b'"]
-    turn.core.names.claim(owner, Wish("a.b"), 1)
-    assert not bring(turn, source, [frame_of(envelope, 2)])
-    assert outlet.values == [2]
-    assert not bystander.values
-
-
 def test_too_many_rules_are_refused_all_of_them() -> None:
     turn = Turn(CoreLimits(HandlerLimits(rules=3)))
     handler, _ = turn.join()
@@ -320,3 +269,25 @@ def test_the_rules_of_a_link_that_goes_are_removed_in_shares() -> None:
         turn.core.flush()
     assert len(turn.core.rules) == 0
     assert turn.wakes >= 2
+
+
+def test_a_sender_is_who_it_says() -> None:
+    turn = Turn()
+    owner, _ = turn.join()
+    other, _ = turn.join()
+    link, _ = turn.join(role=Role.LINK)
+    _, outlet = turn.join("/")
+    refused: list[tuple[int, str, int]] = []
+    turn.core.authority.on_refused[other] = lambda error, messages: refused.append((error.code, error.text, messages))
+    turn.core.names.claim(owner, Wish("a.b"), 1)
+    envelope = tagged("/t", sender="a.b")
+    for value, source in enumerate((owner, other, link)):
+        bring(turn, source, [frame_of(envelope, value), frame_of(Envelope("/t"), value)])
+    assert outlet.values == [0, 0, 1, 2, 2]
+    assert refused == [(CloseCode.NOT_ALLOWED, "sender 'a.b': that name is not yours", 1)]
+    assert [handler.published_messages for handler in (owner, other, link)] == [2, 1, 2]
+    route = turn.core.routes.table[envelope.routing_key]
+    batch = Batch(frame_of(envelope, 0), 1)
+    turn.core.authority.check(owner, route, batch)
+    with pytest.raises(RejectedError, match="is not yours"):
+        turn.core.authority.check(other, route, batch)
