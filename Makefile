@@ -93,7 +93,7 @@ bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only o
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run
 	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json \
-		--markdown build/compare.md --svg build/compare.svg $(ARGS)
+		--markdown build/compare.md $(ARGS)
 
 image: ## build the container image
 	docker build -t topichub .

@@ -1,8 +1,7 @@
 """`hub journal export`: records of a range, of some topics, as JSON lines.
 
 Values become JSON as on the hub's WebSocket, whatever their size. A value without such a form has `bad` (why) and
-`body`
-(its bytes, base64) in place of `value`. A block whose values all have a form is decoded at once.
+`body` (its bytes, base64) in place of `value`. A block whose values all have a form is decoded at once.
 """
 
 from __future__ import annotations
@@ -103,8 +102,7 @@ def _are_whole(block: Block) -> bool:
     """Return whether each value is exactly one value of msgpack, so that all together are an array of as many.
 
     Else two broken ones side by side could pass for two others. `pack`, which is compiled, cuts a BATCH frame where
-    values
-    end; the same ends must come out.
+    values end; the same ends must come out.
     """
     if block.encodings is not None or block.count > BATCH_LIMIT_MESSAGES:
         return False

@@ -1,7 +1,7 @@
-"""`hub top`: a live table of handlers: prefixes, rates, queues, losses; tables of links and users.
+"""`hub top`: a live table of handlers: prefixes, rates, queues, losses.
 
 The hub announces its handlers once a second while `$hub/statistics` is subscribed to; the rates are computed here. On a
-terminal the tables are drawn in place, elsewhere they follow one another; with --json each look is a line.
+terminal the table is drawn in place, elsewhere they follow one another; with --json each look is a line.
 """
 
 from __future__ import annotations
@@ -47,33 +47,6 @@ class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool
 
 
-class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
-    """Resources of one user, or of several together (`hub.quotas.quotas.ShareStatistics`)."""
-
-    user: str
-    """Empty for several."""
-    users: int
-    held: dict[str, int]
-    """By resource."""
-    refused_total: int
-    held_back_s: float
-
-
-class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """Figures of the links to hubs of one name (`peers.node.traffic.LinkTraffic`)."""
-
-    hub: str
-    """Empty for several names."""
-    links: int
-    """Links that are up."""
-    dropped: dict[str, int]
-    """By reason."""
-    waiting_s: float
-    lag_s: float | None
-    cost: int | None
-    path_changes: int
-
-
 class _State(msgspec.Struct, frozen=True):
     text: str = ""
 
@@ -86,8 +59,6 @@ class _Part(msgspec.Struct, frozen=True):
     some: tuple[HandlerCounters, ...]
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
-    users: tuple[UserHoldings, ...] = ()
-    links: tuple[LinkFigures, ...] = ()
     state: _State = _State()
 
 
@@ -100,10 +71,6 @@ class Snapshot:
     handlers: tuple[HandlerCounters, ...]
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
-    users: tuple[UserHoldings, ...] = ()
-    """The largest, and the others together."""
-    links: tuple[LinkFigures, ...] = ()
-    """By the name of the hub at their other end."""
     state: str = ""
     """The state of the hub in one sentence."""
 
@@ -111,13 +78,11 @@ class Snapshot:
 class Assembly:
     """Joins the messages of one announcement."""
 
-    __slots__ = ("_handlers", "_head", "_links", "_state", "_users")
+    __slots__ = ("_handlers", "_head", "_state")
 
     def __init__(self) -> None:
         self._head: tuple[str, float] = ("", -1.0)
         self._handlers: list[HandlerCounters] = []
-        self._users: tuple[UserHoldings, ...] = ()
-        self._links: tuple[LinkFigures, ...] = ()
         self._state = ""
 
     def feed(self, value: Any) -> Snapshot | None:
@@ -130,14 +95,14 @@ class Assembly:
         if head != self._head:
             self._head = head
             self._handlers = []
-            self._users, self._links, self._state = part.users, part.links, part.state.text
+            self._state = part.state.text
         if part.first != len(self._handlers):
             return None
         self._handlers.extend(part.some)
         if len(self._handlers) < part.handlers:
             return None
         memory = part.memory_bytes, part.memory_limit_bytes
-        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._users, self._links, self._state)
+        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._state)
 
 
 class Activity(NamedTuple):
@@ -227,8 +192,6 @@ def _look(now: Snapshot, rows: Sequence[Activity]) -> dict[str, Any]:
         "memory_limit_bytes": now.memory_limit_bytes,
         "handlers": [_handler(row) for row in rows],
         "total": total(rows)._asdict(),
-        "links": msgspec.to_builtins(now.links),
-        "users": msgspec.to_builtins(now.users),
     }
 
 
@@ -253,12 +216,6 @@ _PIPE_COLUMNS = 200
 
 _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
-
-_OTHER_ROWS = 6
-"""Users, and links, shown where the table is drawn in place."""
-
-_OTHER_FRAME_LINES = 3
-"""Lines of their tables beside the rows."""
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -294,44 +251,22 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool, jso
                 if json:
                     print(look_line(now, looked), flush=True)
                 else:
-                    _print_tables(console, now, looked)
+                    if now.state:
+                        console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
+                    console.print(handler_table(now, looked, width=console.width))
                 if once:
                     return
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             async for before, now in pairs:
-                others = _other_tables(now, _OTHER_ROWS)
-                rows = (
-                    console.height
-                    - _FRAME_LINES
-                    - len(_sentence(now))
-                    - sum(one.row_count + _OTHER_FRAME_LINES for one in others)
-                )
+                rows = console.height - _FRAME_LINES - len(_sentence(now))
                 found = activities(before, now, sort)
                 table = handler_table(now, found, limit_rows=max(1, rows), width=console.width)
-                screen.update(Group(*_sentence(now), table, *others), refresh=True)
-
-
-def _print_tables(console: Console, now: Snapshot, rows: Sequence[Activity]) -> None:
-    if now.state:
-        console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
-    console.print(handler_table(now, rows, width=console.width))
-    for table in _other_tables(now):
-        console.print(table)
+                screen.update(Group(*_sentence(now), table), refresh=True)
 
 
 def _sentence(now: Snapshot) -> list[Text]:
     """Return the state of the hub in one line."""
     return [Text(escaped(now.state), no_wrap=True, overflow="ellipsis")] if now.state else []
-
-
-def _other_tables(now: Snapshot, most: int | None = None) -> list[Table]:
-    """Return the tables of links and of users, each with at most so many rows."""
-    tables = []
-    if now.links:
-        tables.append(link_table(now.links[:most]))
-    if now.users:
-        tables.append(user_table(now.users[:most]))
-    return tables
 
 
 async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
@@ -406,48 +341,6 @@ def handler_table(
             *(Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns), style=_style(row)
         )
     return table
-
-
-def _plain_table(title: str) -> Table:
-    return Table(
-        title=f"\n{title}", title_justify="left", title_style="bold", box=None, pad_edge=False, header_style="bold"
-    )
-
-
-def link_table(links: Sequence[LinkFigures]) -> Table:
-    """Return the table of links, by the name of the hub at their other end."""
-    table = _plain_table("links")
-    table.add_column("hub", no_wrap=True)
-    for header in ("up", "cost", "lag", "waiting", "dropped", "paths"):
-        table.add_column(header, justify="right", no_wrap=True)
-    for one in links:
-        lag = "" if one.lag_s is None else f"{one.lag_s * 1000:,.0f} ms"
-        waiting = f"{one.waiting_s:,.0f} s" if one.waiting_s else ""
-        cost, dropped = "" if one.cost is None else f"{one.cost:,}", f"{sum(one.dropped.values()):,}"
-        name = Text(escaped(one.hub) or "(others)")
-        style = "" if one.links else "red"
-        table.add_row(name, f"{one.links:,}", cost, lag, waiting, dropped, f"{one.path_changes:,}", style=style)
-    return table
-
-
-def user_table(users: Sequence[UserHoldings]) -> Table:
-    """Return the table of users, with a column for each resource."""
-    table = _plain_table("users")
-    resources = list(dict.fromkeys(resource for one in users for resource in one.held))
-    table.add_column("user", no_wrap=True)
-    for header in (*resources, "refused", "held back"):
-        table.add_column(header.replace("_", " "), justify="right", no_wrap=True)
-    for one in users:
-        name = escaped(one.user) if one.user else f"({one.users:,} others)"
-        amounts = [_amount(resource, one.held.get(resource, 0)) for resource in resources]
-        table.add_row(Text(name), *amounts, f"{one.refused_total:,}", f"{one.held_back_s:,.1f} s")
-    return table
-
-
-def _amount(resource: str, amount: int) -> str:
-    if not amount:
-        return ""
-    return _size(amount) if resource.endswith("_bytes") else f"{amount:,}"
 
 
 class _Column(NamedTuple):

@@ -16,8 +16,6 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-__all__ = ["joined", "page_files"]
-
 _FROM: Final = re.compile(r'^(import|export) \{([^}]*)\} from "(\.[^"]+)";\n', re.MULTILINE)
 
 _EXPORT: Final = re.compile(r"^export (?=(?:async )?(?:class|function|const)\b)", re.MULTILINE)

@@ -6,8 +6,6 @@ import math
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["COLOURS", "Point", "html_page", "line_plot", "round_ticks"]
-
 _WIDTH, _HEIGHT = 720, 260
 _LEFT, _RIGHT, _TOP, _BOTTOM = 70, 12, 14, 34
 _LABEL = 20  # half of a time of day

@@ -78,7 +78,6 @@ def test_json_on_standard_output() -> None:
     ],
 )
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
-    """One clear error that names the option or the value, and an exit code of 2; nothing is started."""
     done = run("bench", *arguments, stdin=None, timeout_s=100)
     stderr = done.stderr.decode()
     assert done.returncode == 2
@@ -88,7 +87,6 @@ def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
 
 
 def test_no_hub_there() -> None:
-    """The error names the place, and says what to look at, without the number that the system has for it."""
     done = hub_bench("--url", "tcp://127.0.0.1:1", "--messages", "10")
     assert done.returncode == 1
     assert "no connection to tcp://127.0.0.1:1: Connection refused; is a hub running there?" in done.stderr
@@ -104,7 +102,6 @@ def flawless(figures: dict[str, Any], mode: str, pairs: int) -> None:
 
 
 def test_all_modes(tmp_path: Path) -> None:
-    """Every pair of every mode gets its result; a table on stdout, the same as JSON."""
     path = tmp_path / "figures.json"
     done = hub_bench(*Y, "--pairs", "3000", "--repeat", "2", "--json", str(path))
     assert done.returncode == 0, done.stderr + done.stdout
@@ -166,7 +163,6 @@ def test_what_a_hub_refuses_is_counted() -> None:
     ids=" ".join,
 )
 def test_arrays(arguments: list[str]) -> None:
-    """Every pair gets its result, as bytes and in shared memory, in large arrays and in small ones."""
     done = hub_bench(*Y, "--pairs", "100000", *arguments, "--repeat", "1", "--json", "-")
     assert done.returncode == 0, done.stderr
     for mode in (figures := json.loads(done.stdout))["runs"]:

@@ -108,7 +108,6 @@ def test_a_websocket_array_of_more_than_65535_values() -> None:
 
 
 def test_controls_over_tcp() -> None:
-    """Greeting, confirmation, losses, refusal, ping, close, and kinds that mean nothing to a benchmark."""
     hello = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))
     expected: list[tuple[bytes, dict[str, object]]] = [
         (hello.encode(), {"word": "greeting", "queue": QueueWish(100, 200)}),
@@ -155,7 +154,6 @@ def test_controls_over_websocket() -> None:
     ],
 )
 def test_what_this_benchmark_did_not_send(cut: Framing, data: bytes) -> None:
-    """Another topic, another size, no number, no protocol: that ends the benchmark instead of spoiling its figures."""
     with pytest.raises(BenchError):
         cut(LAYOUT, bytearray(data), 0, len(data))
 
@@ -216,7 +214,6 @@ def journeys(draw: st.DrawFn) -> tuple[list[int], list[Item]]:
 
 @given(journeys(), st.lists(st.integers(0, 8000)))
 def test_received_and_lost_add_up(journey: tuple[list[int], list[Item]], cuts: list[int]) -> None:
-    """Two publishers mixed, losses anywhere, reads cut anywhere: received and lost are exact."""
     sent, arriving = journey
     tally, _ = tally_of()
     feed(tally, tcp(TALLIED, arriving), cuts)
@@ -230,7 +227,6 @@ def test_received_and_lost_add_up(journey: tuple[list[int], list[Item]], cuts: l
     st.lists(st.integers(1, 9), min_size=1, max_size=20), st.sets(st.integers(0, 19)), st.lists(st.integers(0, 9000))
 )
 def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) -> None:
-    """Frames with different numbers of values, some lost, are accounted for by value."""
     tally, _ = tally_of(ONE_TOPIC, publishers=1)
     data, start, received = b"", 0, 0
     for index, size in enumerate(sizes):
@@ -244,7 +240,6 @@ def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) 
 
 
 def test_a_frame_whose_values_do_not_count_up() -> None:
-    """A hub may put values together in one frame that have a gap between them."""
     tally, _ = tally_of(ONE_TOPIC, publishers=2)
     feed(tally, tcp_batch(ONE_TOPIC, [(0, 0), (0, 1), (0, 5), (1, 0)]))
     counted = tally.take([6, 1])
@@ -252,7 +247,6 @@ def test_a_frame_whose_values_do_not_count_up() -> None:
 
 
 def test_websocket_frames() -> None:
-    """The same account over the other protocol, with frames of one and of several values."""
     controls: list[Control] = []
     tally = Tally(ONE_TOPIC, 1, cut_websocket, controls.append)
     data = websocket_messages(ONE_TOPIC, [(0, 0)]) + websocket_messages(ONE_TOPIC, [(0, 1), (0, 2)])
@@ -262,7 +256,6 @@ def test_websocket_frames() -> None:
 
 
 def test_a_long_stream_in_large_reads() -> None:
-    """What a template makes is read in strides, over several blocks and over the carry into the upper half."""
     layout = Layout("/bench/0000/", 7, 20, 1)
     template = Template(layout, publisher=1)
     tally, _ = tally_of(layout)
@@ -279,7 +272,6 @@ def test_a_long_stream_in_large_reads() -> None:
 
 
 def test_a_message_twice_or_too_late_is_out_of_order() -> None:
-    """It was lost where it should have been, and is out of order where it comes."""
     tally, _ = tally_of(publishers=1)
     feed(tally, tcp(TALLIED, [(0, 0), (0, 2), (0, 1), (0, 2), (0, 3)]))
     counted = tally.take([4])
@@ -294,7 +286,6 @@ def test_another_topic_is_misrouted() -> None:
 
 
 def test_what_the_hub_tells() -> None:
-    """Losses that it told are counted apart from those that are seen; the rest is passed on."""
     tally, controls = tally_of(publishers=1)
     told = encode_notice(Notice("dropped", count=2)) + encode_notice(Notice("dropped", count=3))
     feed(tally, tcp(TALLIED, [(0, 0)]) + told + tcp(TALLIED, [(0, 6)]) + encode_close(1001, "bye"))
@@ -304,7 +295,6 @@ def test_what_the_hub_tells() -> None:
 
 
 def test_an_account_begins_anew_after_it_was_taken() -> None:
-    """What was taken is not counted again, and what it held for lost is over."""
     tally, _ = tally_of(publishers=1)
     feed(tally, tcp(TALLIED, [(0, 0)]))
     assert tally.take([3]).lost == 2
@@ -314,7 +304,6 @@ def test_an_account_begins_anew_after_it_was_taken() -> None:
 
 
 def test_latencies_are_measured_from_the_intended_time() -> None:
-    """Read at 5,000 ns what was to be sent at 2,000; what has no time is not measured."""
     tally, _ = tally_of(publishers=1)
     tally.latency = Histogram()
     feed(tally, tcp(TALLIED, [(0, 0), (0, 1)], time_ns=2000) + tcp(TALLIED, [(0, 2)]), now_ns=5000)

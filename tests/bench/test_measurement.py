@@ -32,7 +32,6 @@ def filled(numbers: list[int]) -> Histogram:
 
 @given(values)
 def test_a_value_lies_in_its_bucket(value: int) -> None:
-    """The top of a value's bucket is not below it, and at most 1/128 above it; the next value is in another one."""
     ((top, count),) = filled([value]).buckets()
     assert count == 1
     assert value <= top <= value * (1 + 1 / 128)
@@ -139,7 +138,6 @@ def test_medians_are_of_each_figure() -> None:
 
 
 def test_work_is_charged_and_waiting_is_not() -> None:
-    """The process that computes has used about what its own clock says."""
     before, began_ns = read_usage(os.getpid()), time.process_time_ns()
     while time.process_time_ns() - began_ns < 100_000_000:
         pass

@@ -49,7 +49,6 @@ def naive(grid: Grid, size: int, start: int) -> bytearray:
 
 @given(grids(), starts)
 def test_writing_is_writing_one_by_one(grid_and_size: tuple[Grid, int], start: int) -> None:
-    """All four bytes of every number are right, also where they carry, and nothing else is touched."""
     grid, size = grid_and_size
     buffer = bytearray(size)
     for place in places(grid):
@@ -60,7 +59,6 @@ def test_writing_is_writing_one_by_one(grid_and_size: tuple[Grid, int], start: i
 
 @given(grids(), starts)
 def test_a_sequence_is_recognised(grid_and_size: tuple[Grid, int], start: int) -> None:
-    """Numbers that count up are a sequence; from another start, or of another publisher, they are none."""
     grid, size = grid_and_size
     buffer = naive(grid, size, start)
     assert is_sequence(buffer, grid, start, PUBLISHER)
@@ -70,7 +68,6 @@ def test_a_sequence_is_recognised(grid_and_size: tuple[Grid, int], start: int) -
 
 @given(grids(), starts, st.data())
 def test_any_wrong_byte_is_noticed(grid_and_size: tuple[Grid, int], start: int, data: st.DataObject) -> None:
-    """One changed byte of one number or its publisher, and it is no sequence."""
     grid, size = grid_and_size
     buffer = naive(grid, size, start)
     place = data.draw(st.sampled_from(places(grid))) + data.draw(st.integers(-1, 3))
@@ -94,7 +91,6 @@ def sent(template: Template, frames: int, first: int = 0) -> bytes:
 
 @pytest.mark.parametrize("size", [16, 100, 255, 256, 65_535, 65_536])
 def test_a_value_is_a_msgpack_bin_of_its_size(size: int) -> None:
-    """Whatever its size, a value is bytes to everybody who reads it, and the layout knows where its content is."""
     layout = Layout(PREFIX, 1, size, 1)
     frame = next(iter(iterate_frames(layout.frame(0, 3))))
     (value,) = decode_values(frame)
@@ -108,7 +104,6 @@ def test_a_value_is_a_msgpack_bin_of_its_size(size: int) -> None:
     ("topics", "batch", "size"), [(1, 1, 100), (16, 1, 100), (3000, 1, 64), (1, 16, 100), (7, 5, 33), (2, 1, 70_000)]
 )
 def test_messages_are_numbered_through_and_go_to_topics_in_turn(topics: int, batch: int, size: int) -> None:
-    """Over several rounds of the template every message has the next number and the next topic."""
     layout = Layout(PREFIX, topics, size, batch)
     template = Template(layout, publisher=5)
     count = 2 * topics + template.block_frames + 3
@@ -122,7 +117,6 @@ def test_messages_are_numbered_through_and_go_to_topics_in_turn(topics: int, bat
 
 
 def test_numbering_goes_on_from_any_frame() -> None:
-    """A later block carries on, also where the lower half of the numbers overflows."""
     layout = Layout(PREFIX, 3, 20, 2)
     template = Template(layout, publisher=0)
     first = 65_536 // 2 - 5

@@ -57,7 +57,6 @@ def test_warmup_goes_through_all_topics_twice() -> None:
 
 
 def test_hub_and_load_do_not_share_a_cpu_unless_there_is_only_one() -> None:
-    """By default; what is given is taken, and a running hub is left where it is."""
     allowed = sorted(os.sched_getaffinity(0))
     if len(allowed) > 1:
         assert Plan().placement == (allowed[0], allowed[1:])
@@ -68,7 +67,6 @@ def test_hub_and_load_do_not_share_a_cpu_unless_there_is_only_one() -> None:
 
 
 def test_subscribers_are_spread_over_no_more_processes_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One process can hold many subscribers, but not the other way round."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
     assert Plan(subscribers=2).processes == 2
     assert Plan(subscribers=9).processes == 4
@@ -111,7 +109,6 @@ def check_flawless(run: Measurement, published: int, subscribers: int) -> None:
     ids=str,
 )
 def test_every_message_arrives_once_and_in_order(hub: RunningHub, fields: dict[str, object]) -> None:
-    """Topics, batches, several publishers and subscribers, WebSocket, frames larger than a read: twice each."""
     plan = plan_for(hub, **fields)
     with Stage(plan) as stage:
         for _ in range(2):
@@ -140,7 +137,6 @@ def test_full_speed_has_no_latencies(hub: RunningHub) -> None:
 
 
 def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
-    """A subscriber with a queue of 5 that nobody waits for: what it misses, if anything, is what it is told."""
     plan = plan_for(hub, messages=4000, size=4000, window=False, wish=QueueWish(messages=5), warmup=0)
     with Stage(plan) as stage:
         run = stage.measure()
@@ -157,7 +153,6 @@ def test_the_window_keeps_within_the_queue_that_is_granted(hub: RunningHub) -> N
 
 
 def test_a_hub_of_its_own() -> None:
-    """Started for the benchmark, with its CPU time and memory known, and ended behind it."""
     with Stage(Plan(messages=5000, warmup=100)) as stage:
         pid = stage.hub.pid
         run = stage.measure()
@@ -185,6 +180,5 @@ def test_no_hub_there() -> None:
 
 
 def test_a_hub_that_does_not_start() -> None:
-    """It says why itself, on stderr; the benchmark says that it did not."""
     with pytest.raises(BenchError, match="did not start"):
         RunningHub.start(("tcp",), ("--limits-routes", "none"))

@@ -71,7 +71,6 @@ def test_latencies_are_shown_where_they_were_measured() -> None:
 
 
 def test_json_has_everything() -> None:
-    """Plan, environment, runs, medians; what a reader needs to draw the latencies again."""
     report = report_of(run_of(latency=latency()), run_of(latency=latency()), plan=Plan(rate=1000, topics=7))
     document = json.loads(report.json())
     assert document["benchmark"] == "stream"
@@ -101,7 +100,6 @@ def test_what_makes_figures_doubtful_is_said(fields: dict[str, Any], part: str) 
 
 
 def test_the_page_needs_nothing_else() -> None:
-    """No script, no link, nothing loaded; it has the figures, both plots and the JSON, and escapes what it shows."""
     runs, plan = [run_of(latency=latency()), run_of(latency=latency())], Plan(rate=1000)
     report = report_of(*runs, plan=plan)
     text = page(plan, report, runs)

@@ -23,12 +23,7 @@ Change = Callable[[int, Any], Any]
 
 
 class Asker:
-    """Answers a turn of the loop later.
-
-    Args:
-        change: What to do to answers.
-        right: What the service behind a topic must answer.
-    """
+    """Answers a turn of the loop later."""
 
     def __init__(self, change: Change = lambda _, right: right, right: Callable[[str, Any], Any] | None = None) -> None:
         self._change = change

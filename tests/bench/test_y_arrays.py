@@ -46,7 +46,6 @@ async def asked(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, sha
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_every_pair_is_asked_once_and_checked(shared: bool) -> None:  # noqa: FBT001 -- a parameter
-    """Two bodies for each batch, one for each service; each transaction id once. Blocks if memory is to be shared."""
     asker = ArrayAsker()
     found = await asked(asker, shared=shared)
     assert asker.allocated == (40 if shared else 0)
@@ -78,7 +77,6 @@ async def test_every_wrong_result_is_counted() -> None:
 
 
 async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
-    """A status, a body that is not made of records, one with a record missing."""
     sizes: list[int] = []
 
     def change(number: int, right: bytes) -> bytes:

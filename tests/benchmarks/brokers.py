@@ -51,12 +51,7 @@ class Broker(Protocol):
 
 
 class RunningBroker:
-    """One process, which is a context manager that ends it.
-
-    Args:
-        broker: What is started.
-        cpu: The CPU that it is bound to; None for any.
-    """
+    """One process, which is a context manager that ends it."""
 
     def __init__(self, broker: Broker, cpu: int | None) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix=f"bench-{broker.name}-")
@@ -144,12 +139,7 @@ print(hub.__version__, "with", twin, "and", loop)
 
 
 class Hub:
-    """topichub.
-
-    Args:
-        name: What the results call it.
-        root: Folder of the checkout; without it the one that this file belongs to.
-    """
+    """topichub."""
 
     install = ""
     websocket = True

@@ -103,14 +103,7 @@ class Channel:
         return self.receive(place + len(end))
 
     def release(self, *, listening: bool) -> socket.socket:
-        """Hand the socket over to a run.
-
-        Args:
-            listening: What comes will be checked, so nothing may have come already.
-
-        Raises:
-            ConnectionError: The broker has sent something that nobody waits for.
-        """
+        """Hand the socket over to a run."""
         if self._unread and listening:
             raise ConnectionError(f"not expected before the first message: {bytes(self._unread[:200])!r}")
         self.socket.setblocking(False)
@@ -118,14 +111,7 @@ class Channel:
 
 
 class WebSocketChannel(Channel):
-    """One WebSocket connection; what is sent and received is the content of frames.
-
-    Args:
-        port: On 127.0.0.1.
-        path: Of the request.
-        subprotocol: To ask for, empty for none.
-        opcode: Of what is sent: 1 text, 2 binary.
-    """
+    """One WebSocket connection; what is sent and received is the content of frames."""
 
     def __init__(self, port: int, path: str, subprotocol: str = "", opcode: int = 2) -> None:
         super().__init__(port)
@@ -196,21 +182,10 @@ class Dialect(Protocol):
         """Return what a publisher sends; `payloads` are `unit_messages` many."""
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:
-        """Return what a subscriber then gets (through a WebSocket: of message content, see `content`).
-
-        Args:
-            topic: Of the publication.
-            payloads: Of the publication.
-            interest: The one that matched.
-            place: Its place among those of this connection.
-        """
+        """Return what a subscriber then gets (through a WebSocket: of message content, see `content`)."""
 
     def control_bytes(self, data: bytes) -> int:
-        """Say what stands at the start of `data`, which is not the message that must come.
-
-        Returns:
-            Size of something that may come at any time (a ping); 0 if more must be read to know; -1 if it is an error.
-        """
+        """Say what stands at the start of `data`, which is not the message that must come."""
 
     def content(self, message: memoryview) -> memoryview | bytes:
         """Return of one WebSocket message what `delivery` wrote for the messages in it."""

@@ -1,11 +1,11 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python -m tests.benchmarks.compare [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--before DIRECTORY] [--json FILE] [--markdown FILE] [--svg FILE]
+                                       [--before DIRECTORY] [--json FILE] [--markdown FILE]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
-with all brokers once, then all again, so that a slow drift of the machine meets everybody. See README.md beside this
-file. Exit code 1: messages were lost or came out of order, or a run failed. 2: wrong arguments.
+with all brokers once, then all again, so that a slow drift of the machine meets everybody. See docs/benchmarks.md.
+Exit code 1: messages were lost or came out of order, or a run failed. 2: wrong arguments.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.benchmarks.brokers import (
     Hub,
     RunningBroker,
 )
-from tests.benchmarks.report import Run, Summary, markdown, tell_faults, write_json, write_overview
+from tests.benchmarks.report import Run, Summary, markdown, tell_faults, write_json
 from tests.benchmarks.workloads import Workload, selected
 
 
@@ -92,11 +92,7 @@ _WANTED = ("cubic", "reno")
 
 
 def enter_own_network() -> str:
-    """Move this thread, and every process it starts from now on, into a network of its own, if that is allowed.
-
-    Returns:
-        What the network is now, for people.
-    """
+    """Move this thread, and every process it starts from now on, into a network of its own, if that is allowed."""
     own = ctypes.CDLL(None).unshare(_CLONE_NEWNET) == 0
     if own:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
@@ -110,12 +106,7 @@ def enter_own_network() -> str:
 
 
 def surroundings(brokers: Sequence[Broker], network: str) -> dict[str, str]:
-    """Return names and texts, for people.
-
-    Args:
-        brokers: Those that took part.
-        network: What `network.enter_own_network` said.
-    """
+    """Return names and texts, for people."""
     about = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {_memory_gib():.0f} GiB",
@@ -175,15 +166,7 @@ def measure(
     duration_s: float,
     place: Placement,
 ) -> Run:
-    """Carry out one run; what goes wrong is in the result.
-
-    Args:
-        workload: What is done.
-        contestant: To whom.
-        repeat: Number of the repetition.
-        duration_s: Of publishing.
-        place: CPUs.
-    """
+    """Carry out one run; what goes wrong is in the result."""
     result: dict[str, Any]
     try:
         with RunningBroker(contestant.broker, place.server) as broker:
@@ -241,7 +224,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/performance.md")
-    parser.add_argument("--svg", type=Path, metavar="FILE", help="write the picture of docs/performance.md")
     given = parser.parse_args()
     if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
         parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
@@ -309,8 +291,6 @@ def main() -> int:
         write_json(summary, about, settings, given.json)
     if given.markdown:
         given.markdown.write_text(tables)
-    if given.svg:
-        write_overview(summary, about, given.svg)
     return EXIT_FAULT if summary.faults else 0
 
 

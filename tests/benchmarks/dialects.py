@@ -36,12 +36,7 @@ def packed(payload: bytes) -> bytes:
 
 
 class HubDialect:
-    """The hub over TCP.
-
-    Args:
-        port: Of its TCP listener.
-        batched_bytes: Size of a payload, to send batches; 0 for single frames.
-    """
+    """The hub over TCP."""
 
     def __init__(self, port: int, batched_bytes: int = 0) -> None:
         self._port = port
@@ -99,12 +94,7 @@ _PATH = "/v1/hub"
 
 
 class HubWebSocketDialect(HubDialect):
-    """Publishers over TCP, subscribers over WebSocket with msgpack.
-
-    Args:
-        port: Of the TCP listener.
-        websocket_port: Of the WebSocket listener.
-    """
+    """Publishers over TCP, subscribers over WebSocket with msgpack."""
 
     def __init__(self, port: int, websocket_port: int) -> None:
         super().__init__(port)
@@ -207,12 +197,7 @@ _FILTERS_AT_ONCE = 100
 
 
 class MqttDialect:
-    """mosquitto, or any MQTT broker.
-
-    Args:
-        port: Of its listener.
-        websocket_port: Of its WebSocket listener, for subscribers; 0 to subscribe over TCP.
-    """
+    """mosquitto, or any MQTT broker."""
 
     unit_messages = 1
 
@@ -291,12 +276,7 @@ _CONTROL = (b"PING\r\n", b"PONG\r\n", b"INFO ")
 
 
 class NatsDialect:
-    """nats-server.
-
-    Args:
-        port: Of its client listener.
-        websocket_port: Of its WebSocket listener, for subscribers; 0 to subscribe over TCP.
-    """
+    """nats-server."""
 
     unit_messages = 1
 
@@ -353,11 +333,7 @@ def _subject(topic: Topic) -> bytes:
 
 
 class RedisDialect:
-    """redis-server.
-
-    Args:
-        port: Of its listener.
-    """
+    """redis-server."""
 
     unit_messages = 1
 
@@ -430,12 +406,7 @@ _SHORT_LIMIT_BYTES = 255
 
 
 class ZeromqDialect:
-    """An XSUB/XPUB proxy.
-
-    Args:
-        port: Where publishers connect.
-        subscriber_port: Where subscribers connect.
-    """
+    """An XSUB/XPUB proxy."""
 
     unit_messages = 1
 

@@ -94,11 +94,7 @@ class Publisher:
             self.writable = not self._left
 
     def discard_incoming(self) -> None:
-        """Read what the broker says and forget it.
-
-        Raises:
-            ConnectionError: The broker has closed.
-        """
+        """Read what the broker says and forget it."""
         with suppress(BlockingIOError):
             if not self.connection.recv(_STEP_BYTES):
                 raise ConnectionError("the broker closed a publisher's connection")
@@ -137,12 +133,7 @@ class Flood:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def run(self, duration_s: float) -> Flow:
-        """Publish for a while, then wait until everything has come.
-
-        Raises:
-            WrongBytesError: Something was lost, repeated, exchanged or damaged.
-            ConnectionError: The broker has closed a connection.
-        """
+        """Publish for a while, then wait until everything has come."""
         begun = sum(publisher.begun_messages for publisher in self._publishers)
         start_s = now_s = heard_s = time.perf_counter()
         while True:
@@ -245,20 +236,7 @@ def pace(
     *,
     bystanders: Mapping[int, socket.socket],
 ) -> Pace:
-    """Send `messages`, one every `interval_ns`, and receive them.
-
-    Args:
-        connection: The publisher's, not blocking.
-        stream: Cut into chunks of one message.
-        receiver: The one that gets them; it has got all that were sent before.
-        messages: How many.
-        interval_ns: Between two.
-        bystanders: By descriptor, connections that get nothing but pings.
-
-    Raises:
-        WrongBytesError: Something was lost, repeated, exchanged or damaged.
-        ConnectionError: The broker has closed a connection.
-    """
+    """Send `messages`, one every `interval_ns`, and receive them."""
     poll = select.epoll()
     awaited = receiver.socket.fileno()
     others = {connection.fileno(): connection, **bystanders}
@@ -397,12 +375,7 @@ class Job:
 
 
 def carry_out(job: Job) -> Figures:
-    """Measure.
-
-    Raises:
-        WrongBytesError: Something was lost, repeated, exchanged or damaged.
-        OSError: The broker refused or closed a connection.
-    """
+    """Measure."""
     match job.workload.kind:
         case "flood":
             return _flood(job)

@@ -32,13 +32,7 @@ _PUBLISHER_DIGITS = 4
 
 
 def payload(number: int, publisher: int, size_bytes: int) -> bytes:
-    """Return a payload; ASCII, so that it is also a text for protocols that want one.
-
-    Args:
-        number: Place in the period.
-        publisher: Number of the publisher.
-        size_bytes: At least 12.
-    """
+    """Return a payload; ASCII, so that it is also a text for protocols that want one."""
     return (b"%08x%04x" % (number, publisher)).ljust(size_bytes, b".")
 
 
@@ -52,13 +46,7 @@ def payload_number(data: bytes, offset: int) -> int | None:
 
 
 class Stream:
-    """Units of one length, repeated without end.
-
-    Args:
-        units: Of one period.
-        unit_messages: Messages in each.
-        payload_offset: Where the first payload begins in a unit.
-    """
+    """Units of one length, repeated without end."""
 
     __slots__ = ("_repeated", "chunks", "payload_offset", "period_bytes", "unit_bytes", "unit_messages")
 
@@ -76,12 +64,7 @@ class Stream:
         self.chunks: tuple[memoryview, ...] = ()
 
     def cut(self, multiple_units: int, most_bytes: int = WRITE_BYTES) -> None:
-        """Cut the period into what is written at once: whole units, up to `most_bytes`.
-
-        Args:
-            multiple_units: Each chunk has a multiple of so many units; the period must, too.
-            most_bytes: Of a chunk, unless a multiple takes more.
-        """
+        """Cut the period into what is written at once: whole units, up to `most_bytes`."""
         multiple_bytes = multiple_units * self.unit_bytes
         if self.period_bytes % multiple_bytes:
             raise ValueError("a period must be a whole number of multiples")
@@ -129,12 +112,7 @@ class Traffic:
         return stream
 
     def delivered(self, publisher: int, share: int) -> Stream:
-        """Return what a subscriber gets of it.
-
-        Args:
-            publisher: Number of the publisher.
-            share: Which part of the prefixes the subscriber has.
-        """
+        """Return what a subscriber gets of it."""
         workload = self.workload
         units = []
         for number in range(share, self._period_units(), workload.shares):
@@ -194,12 +172,7 @@ class Receiver(Protocol):
     socket: socket.socket
 
     def receive(self) -> int:
-        """Read once, without waiting; return how many bytes came.
-
-        Raises:
-            WrongBytesError: They are not what had to come.
-            ConnectionError: The broker has closed.
-        """
+        """Read once, without waiting; return how many bytes came."""
 
     def messages(self, publisher: int) -> int:
         """Return how many messages of a publisher have come, all of them right."""
@@ -215,11 +188,7 @@ class Checker:
         self.position = 0
 
     def feed(self, data: memoryview | bytes) -> None:
-        """Take the next bytes.
-
-        Raises:
-            WrongBytesError: They are not what had to come.
-        """
+        """Take the next bytes."""
         if not self._held and self._stream.matches(data, self.position):
             self.position += len(data)
         else:
@@ -322,13 +291,7 @@ _LOOK_AGAIN_READS = 16
 
 
 class InterleavedReceiver:
-    """One connection that gets every publisher's messages.
-
-    Args:
-        connection: Not blocking.
-        streams: What comes from each publisher; all units are equally long, and differ in their payloads only.
-        dialect: For what is no message.
-    """
+    """One connection that gets every publisher's messages."""
 
     __slots__ = ("_dialect", "_held", "_positions", "_publishers", "_reads", "_singly", "_streams", "_unit", "socket")
 

@@ -24,7 +24,6 @@ from tests.benchmarks.streams import (
     WebSocketReceiver,
     WrongBytesError,
     payload,
-    payload_number,
 )
 
 PERIOD = 64
@@ -54,6 +53,12 @@ def stream_of(dialect: Dialect, publisher: int = 0) -> Stream:
     return Stream(units, dialect.unit_messages, units[0].index(b"00000000"))
 
 
+def feed(checker: Checker, units: list[bytes], piece: int) -> None:
+    data = b"".join(units)
+    for start in range(0, len(data), piece):
+        checker.feed(data[start : start + piece])
+
+
 def websocket_frame(content: bytes) -> bytes:
     return b"\x82\x7e" + len(content).to_bytes(2, "big") + content
 
@@ -71,50 +76,31 @@ def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
         yield left, right
 
 
-@pytest.mark.parametrize("piece", [1, 7, 64, 1000, 100_000])
+def damaged(unit: bytes) -> bytes:
+    return unit[:-3] + bytes([unit[-3] ^ 1]) + unit[-2:]
+
+
+FAULTS: dict[str, Callable[[list[bytes]], list[bytes]]] = {
+    "lost": lambda units: units[:20] + units[21:],
+    "repeated": lambda units: units[:20] + units[19:],
+    "exchanged": lambda units: [*units[:20], units[21], units[20], *units[22:]],
+    "damaged": lambda units: [*units[:20], damaged(units[20]), *units[21:]],
+}
+
+
+@pytest.mark.parametrize("piece", [1, 64, 100_000])
 def test_the_right_bytes_are_counted_however_they_are_cut(dialect: Dialect, piece: int) -> None:
-    """Three periods, cut into pieces of any size, are three periods of messages."""
     checker = Checker(stream_of(dialect), dialect)
-    data = b"".join(units_of(dialect) * 3)
-    for start in range(0, len(data), piece):
-        checker.feed(data[start : start + piece])
+    feed(checker, units_of(dialect) * 3, piece)
     assert checker.messages == 3 * PERIOD * dialect.unit_messages
-
-
-def lost(units: list[bytes]) -> list[bytes]:
-    return units[:20] + units[21:]
-
-
-def repeated(units: list[bytes]) -> list[bytes]:
-    return units[:20] + units[19:]
-
-
-def exchanged(units: list[bytes]) -> list[bytes]:
-    return [*units[:20], units[21], units[20], *units[22:]]
-
-
-def damaged(units: list[bytes]) -> list[bytes]:
-    unit = bytearray(units[20])
-    unit[-3] ^= 1
-    return [*units[:20], bytes(unit), *units[21:]]
-
-
-FAULTS = [lost, repeated, exchanged, damaged]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("piece", [5, 100_000])
-def test_a_fault_is_an_error(dialect: Dialect, fault: Callable[[list[bytes]], list[bytes]], piece: int) -> None:
-    """Loss, repetition, exchange and damage are errors, behind the messages that were right."""
+def test_a_fault_is_an_error(dialect: Dialect, fault: str, piece: int) -> None:
     checker = Checker(stream_of(dialect), dialect)
-    data = b"".join(fault(units_of(dialect)))
-
-    def feed() -> None:
-        for start in range(0, len(data), piece):
-            checker.feed(data[start : start + piece])
-
     with pytest.raises(WrongBytesError):
-        feed()
+        feed(checker, FAULTS[fault](units_of(dialect)), piece)
     assert checker.messages == 20 * dialect.unit_messages
 
 
@@ -128,12 +114,9 @@ def test_a_fault_is_an_error(dialect: Dialect, fault: Callable[[list[bytes]], li
     ],
 )
 def test_a_ping_between_messages_is_passed_over(made: Dialect, control: bytes, piece: int) -> None:
-    """What a broker may say at any time is no fault, also when it arrives in pieces."""
     units = units_of(made)
-    data = b"".join([*units[:9], control, *units[9:], control, control])
     checker = Checker(stream_of(made), made)
-    for start in range(0, len(data), piece):
-        checker.feed(data[start : start + piece])
+    feed(checker, [*units[:9], control, *units[9:], control, control], piece)
     assert checker.messages == PERIOD
 
 
@@ -154,13 +137,12 @@ def test_a_closed_connection_is_an_error(ends: tuple[socket.socket, socket.socke
 @pytest.mark.parametrize("stretch", [1, 3, 32])
 @pytest.mark.parametrize("fault", [None, *FAULTS])
 def test_interleaved_publishers_are_each_checked(
-    ends: tuple[socket.socket, socket.socket], stretch: int, fault: Callable[[list[bytes]], list[bytes]] | None
+    ends: tuple[socket.socket, socket.socket], stretch: int, fault: str | None
 ) -> None:
-    """Messages of several publishers, in stretches of any length, pass if each one's own order is right."""
     made = NatsDialect(0)
     each = [units_of(made, publisher) * 4 for publisher in range(3)]
     if fault is not None:
-        each[1] = fault(each[1])
+        each[1] = FAULTS[fault](each[1])
     data = b"".join(
         b"".join(units[start : start + stretch]) for start in range(0, 4 * PERIOD, stretch) for units in each
     )
@@ -184,14 +166,13 @@ def test_interleaved_publishers_are_each_checked(
 def test_values_merged_by_the_hub_are_each_checked(
     ends: tuple[socket.socket, socket.socket],
     maker: type[HubWebSocketDialect],
-    fault: Callable[[list[bytes]], list[bytes]] | None,
+    fault: str | None,
 ) -> None:
-    """However many values the hub puts into one message, each is checked."""
     made = maker(0, 0)
     values = units_of(made)
     receiver = WebSocketReceiver(ends[1], stream_of(made), made)
     if fault is not None:
-        values = fault(values)
+        values = FAULTS[fault](values)
 
     def receive() -> None:
         place = 0
@@ -215,10 +196,3 @@ def test_values_merged_by_the_hub_are_each_checked(
     else:
         with pytest.raises(WrongBytesError):
             receive()
-
-
-def test_a_payload_tells_its_number() -> None:
-    """The sequence number of a payload can be read back, and is missing where there is none."""
-    assert payload_number(b"xx" + payload(4711, 3, 16), 2) == 4711
-    assert payload_number(b"no number", 0) is None
-    assert len(payload(1, 2, 100)) == 100

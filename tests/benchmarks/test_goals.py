@@ -122,7 +122,6 @@ def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
 
 
 def test_some_goals(tmp_path: Path) -> None:
-    """Some of the goals at a small scale: each has a verdict, and a quick look says that it is one."""
     figures = tmp_path / "figures.json"
     names = ("one-topic", "batches-16", "memory-tcp", "memory-subscription", "journal-confirmed-frames", "churn-1000")
     only = [argument for name in names for argument in ("--only", name)]
@@ -139,7 +138,6 @@ def test_some_goals(tmp_path: Path) -> None:
 
 
 def test_goals_for_stalled_subscribers(tmp_path: Path) -> None:
-    """What stalled subscribers get and are told is exact for each policy, whatever the rate."""
     figures = tmp_path / "figures.json"
     policies = ("drop-oldest", "drop-newest", "disconnect")
     only = [argument for policy in policies for argument in ("--only", f"stalled-{policy}")]

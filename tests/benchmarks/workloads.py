@@ -154,11 +154,7 @@ WORKLOADS: tuple[Workload, ...] = (
 
 
 def selected(names: list[str]) -> list[Workload]:
-    """Return the workloads with these names; `wakeups` stands for `wakeups-0`, `wakeups-20` ...; all of them for none.
-
-    Raises:
-        ValueError: There is no such workload; the text lists those there are.
-    """
+    """Return the workloads with these names; `wakeups` stands for `wakeups-0`, `wakeups-20` ...; all for none."""
     if not names:
         return list(WORKLOADS)
     chosen: set[str] = set()

@@ -70,12 +70,7 @@ def environment_of_shell(folder: Path, **variables: str) -> dict[str, str]:
 
 @contextmanager
 def run_hub(folder: Path, *flags: str) -> Iterator[RunningHub]:
-    """Run a hub for as long as the block lasts.
-
-    Args:
-        folder: For its Unix socket and its log.
-        *flags: Further ones of `hub run`.
-    """
+    """Run a hub for as long as the block lasts."""
     unix = f"unix://{folder}/hub.sock"
     listen = [part for url in ("tcp://127.0.0.1:0", unix, "ws://127.0.0.1:0") for part in ("--listen", url)]
     with (
@@ -107,14 +102,7 @@ def run_hub(folder: Path, *flags: str) -> Iterator[RunningHub]:
 def hub(
     *arguments: str, url: str = "", stdin: bytes | None = b"", **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run one command to its end.
-
-    Args:
-        *arguments: Such as "pub", "/a", "1".
-        url: Of the hub, for `HUB_URL`.
-        stdin: What stands on its standard input; None leaves it closed.
-        **variables: Of its environment.
-    """
+    """Run one command to its end."""
     if url:
         variables["HUB_URL"] = url
     return run(*arguments, stdin=stdin, timeout_s=PATIENCE_S, env=environment(**variables))
@@ -131,11 +119,7 @@ def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -
 
 
 def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subprocess.Popen[bytes], int]:
-    """Start one command on a terminal of its own.
-
-    Returns:
-        The process, and the descriptor from which `screen` reads what it shows.
-    """
+    """Start one command on a terminal of its own."""
     ours, theirs = os.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = environment(HUB_URL=url, TERM="xterm-256color")

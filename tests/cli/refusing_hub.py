@@ -12,8 +12,6 @@ from peers.wire.events import SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.session import NEED_DATA, Session
 
-__all__ = ["refusing_hub"]
-
 _FRAME_BYTES = 1 << 20
 
 

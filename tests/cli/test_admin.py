@@ -31,7 +31,6 @@ def failed(running_hub: RunningHub, *arguments: str, code: int = 1) -> str:
 
 
 def test_columns() -> None:
-    """Texts to the left, numbers to the right with their thousands; what does not print is escaped."""
     assert columns(["name", "messages"], [["a\nb", 1], ["", 1_234_567]]) == [
         "name       messages",
         "a\\u000ab          1",
@@ -41,7 +40,6 @@ def test_columns() -> None:
 
 
 def test_who(running_hub: RunningHub) -> None:
-    """A line of headings, and one for each connection; each is an object with --json."""
     with connect(running_hub.unix, name="watched") as client, client.subscribe("/who"):
         lines = printed(running_hub, "who")
         assert lines[0].split()[:6] == ["id", "user", "by", "role", "name", "over"]
@@ -62,7 +60,6 @@ def asked(running_hub: RunningHub) -> float:
 
 
 def test_who_of_many(running_hub: RunningHub) -> None:
-    """All of them stand there; hundreds come in one answer, and one more request finds that there are no others."""
     host, _, port = running_hub.tcp.removeprefix("tcp://").rpartition(":")
     with ExitStack() as stack:
         for number in range(_MANY):
@@ -123,7 +120,6 @@ def test_no_hub(command: str) -> None:
 
 
 def test_reload(tmp_path: Path) -> None:
-    """It says what is in force, what needs a restart, and in one line why not."""
     config = tmp_path / "hub.toml"
     config.write_text("")
     with run_hub(tmp_path, "--config", str(config)) as running:

@@ -44,7 +44,6 @@ def found(capsys: pytest.CaptureFixture[str], url: str, **flags: float) -> tuple
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix", "ws", "http"])
 def test_a_hub_is_well(running_hub: RunningHub, scheme: str) -> None:
-    """Over each kind of listener: exit code 0, and one line with the time that it took."""
     url = running_hub.ws.replace("ws", "http", 1) if scheme == "http" else getattr(running_hub, scheme)
     result = hub("check", url)
     assert (result.returncode, result.stderr) == (0, b"")
@@ -54,14 +53,12 @@ def test_a_hub_is_well(running_hub: RunningHub, scheme: str) -> None:
 
 
 def test_the_url_comes_from_the_environment(running_hub: RunningHub) -> None:
-    """Without an argument, HUB_URL says which hub; `--quiet` prints nothing."""
     assert running_hub.unix.encode() in hub("check", url=running_hub.unix).stdout
     quiet = hub("check", "--quiet", url=running_hub.unix)
     assert (quiet.returncode, quiet.stdout) == (0, b"")
 
 
 def test_check_for_programs(running_hub: RunningHub) -> None:
-    """With --json the finding is an object, whatever it is; the exit code is the same."""
     well = hub("check", "--json", url=running_hub.tcp)
     told = json.loads(well.stdout)
     assert (well.returncode, told["health"], told["url"]) == (0, "ok", running_hub.tcp)
@@ -81,7 +78,6 @@ def test_a_slow_hub_is_a_warning(running_hub: RunningHub, capsys: pytest.Capture
 
 
 def test_nobody_there_is_critical(tmp_path: Path) -> None:
-    """A port or socket on which nothing listens: exit code 2, and the cause."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     refused = hub("check", f"tcp://127.0.0.1:{port}")
@@ -94,7 +90,6 @@ def test_nobody_there_is_critical(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
 def test_silence_is_critical(capsys: pytest.CaptureFixture[str], scheme: str) -> None:
-    """Something that takes the connection and says nothing: the time is up."""
     with answering(b"", then_close=False) as port:
         code, text = found(capsys, f"{scheme}://127.0.0.1:{port}", timeout=0.05)
     assert code == Health.CRITICAL
@@ -116,7 +111,6 @@ def test_silence_is_critical(capsys: pytest.CaptureFixture[str], scheme: str) ->
 def test_another_answer_is_critical(
     capsys: pytest.CaptureFixture[str], scheme: str, answer: bytes, reason: str
 ) -> None:
-    """What is no hub, or a hub that refuses, is told with what it said."""
     with answering(answer) as port:
         code, text = found(capsys, f"{scheme}://127.0.0.1:{port}")
     assert code == Health.CRITICAL

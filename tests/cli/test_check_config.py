@@ -10,7 +10,6 @@ from tests.cli.programs import hub
 
 
 def test_each_setting_is_an_object(tmp_path: Path) -> None:
-    """With --json: its value as it is, its unit, and where it came from; what is wrong is told as without it."""
     file = tmp_path / "hub.toml"
     file.write_text("[queue]\nmessages = 17\n")
     done = hub("check-config", "--config", str(file), "--queue-bytes", "1MiB", "--json")

@@ -44,7 +44,6 @@ def test_every_example_is_understood(line: str) -> None:
 
 @pytest.mark.parametrize("block", RUNNING)
 def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: Path, block: str) -> None:
-    """As they stand, in a shell with a hub at HUB_URL, each succeeds and complains of nothing."""
     (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n")
     records = [
         {"_path": path, "ts": 1521911720.5 + number / 10, "id.orig_h": "10.0.0.7"}
@@ -67,6 +66,5 @@ def test_examples_that_end_by_themselves_run(running_hub: RunningHub, tmp_path: 
 
 
 def test_every_command_is_described() -> None:
-    """Each command that the program has, has its part in the page, and the page no other."""
     commands = [name for name in app if not name.startswith("-")]
     assert sorted(re.findall(r"^## hub (\S+)$", TEXT, re.MULTILINE)) == sorted(commands)

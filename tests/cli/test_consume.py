@@ -46,7 +46,6 @@ async def run(url: str, *arguments: str) -> tuple[int, list[bytes], bytes]:
 
 
 async def test_goes_on_where_it_was(url: str) -> None:
-    """What was written was acknowledged; the second command gets the rest, with offsets and times."""
     code, lines, err = await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "2")
     assert (code, err) == (0, b"")
     assert [json.loads(line)["value"] for line in lines] == [0, 1]
@@ -60,7 +59,6 @@ async def test_goes_on_where_it_was(url: str) -> None:
 
 
 async def test_a_command_for_each_message(url: str, tmp_path: Path) -> None:
-    """One that fails gets its message again, in its place; what succeeds is acknowledged, and its output written."""
     marks = tmp_path / "marks"
     marks.mkdir()
     command = f'read -r value; echo "$HUB_TOPIC $value"; [ $value != 1 ] || ! mkdir {marks}/1 2> {tmp_path}/complaint'

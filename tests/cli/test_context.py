@@ -44,7 +44,6 @@ def file_of(tmp_path: Path) -> Path:
 
 
 def test_the_life_of_a_context(run: Run, tmp_path: Path, running_hub: RunningHub) -> None:
-    """It is added, listed, taken where no hub is named, and removed; then the default is taken again."""
     none = run("context", "ls")
     assert (none.returncode, none.stdout) == (0, b"")
     assert none.stderr == b"hub context: there are no contexts; hub context add NAME --url URL makes one\n"
@@ -70,7 +69,6 @@ def test_the_life_of_a_context(run: Run, tmp_path: Path, running_hub: RunningHub
 
 
 def test_its_file_holds_no_token(run: Run, tmp_path: Path, guarded_hub: tuple[RunningHub, Path]) -> None:
-    """It is for its owner alone, names the file of the token wherever that was given from, and has nothing of it."""
     guarded, token = guarded_hub
     assert run("pub", "/a", "1", HUB_URL=guarded.tcp).returncode == 1
     added = run("context", "add", "work", "--url", guarded.tcp, "--token-file", str(token))
@@ -86,7 +84,6 @@ def test_its_file_holds_no_token(run: Run, tmp_path: Path, guarded_hub: tuple[Ru
 
 
 def test_what_is_shown_to_one_hub_reaches_no_other(run: Run, guarded_hub: tuple[RunningHub, Path]) -> None:
-    """A hub that is named in another way gets nothing of a context; one that a context names nothing of variables."""
     guarded, token = guarded_hub
     run("context", "add", "work", "--url", guarded.tcp, "--token-file", str(token), "--use")
     assert run("pub", "/a", "1").returncode == 0
@@ -178,7 +175,6 @@ def test_every_command_that_has_a_url_takes_a_context() -> None:
 
 
 def test_the_page_is_right(tmp_path: Path) -> None:
-    """What docs/command-line.md shows of contexts works as it stands there."""
     text = (PROJECT / "docs" / "command-line.md").read_text().partition("\n## hub context\n")[2].partition("\n## ")[0]
     (block,) = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     (tmp_path / "token").write_text("hub_x\n")

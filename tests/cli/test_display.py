@@ -49,13 +49,11 @@ def test_json_is_one_object_a_line() -> None:
     ],
 )
 def test_values_become_json_as_on_the_websocket(value: Any, text: str) -> None:
-    """Bytes are base64, times RFC 3339, what is no number is null, and keys become text."""
     assert JsonFormat().render([Message("/a", value)]).decode() == f'{{"topic":"/a","value":{text}}}\n'
     assert pretty(Message("/a", value)) == f"17:15:20.600 /a {text}\n"
 
 
 def test_strings_that_are_no_utf8() -> None:
-    """They are written as Zeek writes them, and nothing beside them is left out."""
     raw = "\udcff\udcfe raw"
     values = [{"host": raw, "id": {"p": [raw, Port(53, "udp")]}, raw: 1}, raw, (raw, "é"), {1: raw}]
     messages = [TaggedMessage(tagged("/a", ["low"]), value) for value in values]
@@ -69,21 +67,18 @@ def test_strings_that_are_no_utf8() -> None:
 
 
 def test_events_of_zeek_have_their_labels() -> None:
-    """They stand beside the fields of the event, as beside the value of others."""
     message = TaggedMessage(tagged("/a", ["zeek-node=worker-1"]), Event("Demo::hello", "a").value)
     (line,) = JsonFormat(fields=event_fields).render([message]).splitlines()
     assert json.loads(line) == {"topic": "/a", "event": "Demo::hello", "args": ["a"], "labels": ["zeek-node=worker-1"]}
 
 
 def test_what_has_no_json_form_is_counted() -> None:
-    """The other messages of the same batch are written, and the number left out is known."""
     form = JsonFormat()
     assert form.render([Message("/a", 1), Message("/a", EXTENSION), Message("/a", 2)]).count(b"\n") == 2
     assert form.formless_messages == 1
 
 
 def test_where_a_record_stands() -> None:
-    """Each line has its offset, time and epoch, also beside a value whose keys are no text."""
     records = [RecordedMessage("/a", {1: "a"}, 6, 0), RecordedMessage("/a", {None: 1}, 7, 0)]
     lines = [json.loads(line) for line in JsonFormat().render(records, 9).splitlines()]
     assert [(line["offset"], line["epoch"]) for line in lines] == [(6, 9), (7, 9)]
@@ -95,14 +90,12 @@ def test_pretty_shows_what_has_no_json_form() -> None:
 
 
 def test_pretty_lines_are_cut_to_the_terminal() -> None:
-    """A line takes no more columns than there are, and shows that something is missing; without a width it is whole."""
     message = Message("/topic", "x" * 100)
     assert pretty(message, width=40) == f'17:15:20.600 /topic "{"x" * 18}…\n'
     assert pretty(message) == f'17:15:20.600 /topic "{"x" * 100}"\n'
 
 
 def test_colours_do_not_change_what_is_shown() -> None:
-    """With the escape sequences of the colours taken out, the line is the same, cut or not."""
     for topic, width in (("/topic", 40), ("/a" * 40, 30)):
         message = Message(topic, "x" * 100)
         coloured = pretty(message, width=width, colour=True)
@@ -125,13 +118,11 @@ def test_colours_do_not_change_what_is_shown() -> None:
     ],
 )
 def test_what_does_not_print_is_escaped(text: str, shown: str) -> None:
-    """Control characters, and what turns the direction of writing, are shown, not obeyed."""
     assert escaped(text) == shown
 
 
 @given(st.text(), st.text(min_size=1))
 def test_nothing_steers_a_terminal(text: str, topic: str) -> None:
-    """Whatever topic and value are, a line for a terminal holds printing characters and one line end."""
     for lines in (
         PrettyFormat().render([Message(topic, {text: text})], AT, 60).decode(),
         JsonFormat(safe=True).render([Message(topic, {text: text})]).decode(),
@@ -142,13 +133,11 @@ def test_nothing_steers_a_terminal(text: str, topic: str) -> None:
 
 @given(st.text(), st.text(min_size=1))
 def test_json_for_a_terminal_is_still_the_same_json(text: str, topic: str) -> None:
-    """The escapes are JSON's own: who reads the line gets the value unchanged."""
     assert json.loads(JsonFormat(safe=True).render([Message(topic, text)])) == {"topic": topic, "value": text}
 
 
 @given(st.text(st.characters(categories=["L", "N", "P", "S"])), st.integers(2, 30))
 def test_a_cut_line_fits(line: str, width: int) -> None:
-    """Also with characters that take two columns; a line that fits is not touched."""
     found = cut(line, width)
     assert cell_len(found) <= width
     if cell_len(line) <= width and len(line) <= width:

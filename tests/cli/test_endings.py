@@ -31,7 +31,6 @@ COMMANDS = {
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_reader_that_has_gone_ends_a_command_quietly(running_hub: RunningHub, name: str) -> None:
-    """As `| head` does after its lines: nothing on standard error, whatever the command was about to write."""
     reader, writer = os.pipe()
     os.close(reader)
     process = subprocess.Popen(
@@ -50,7 +49,6 @@ def test_a_reader_that_has_gone_ends_a_command_quietly(running_hub: RunningHub, 
 
 
 def test_history_into_a_pipe_that_closes_after_a_line(running_hub: RunningHub) -> None:
-    """Many lines are written when the reader goes: the write that waits is the one that fails."""
     with start("sub", "/endings/many", "--name", "endings many", url=running_hub.unix) as process:
         wait_subscribed(running_hub.tcp, "endings many")
         assert hub("pub", "/endings/many", url=running_hub.tcp, stdin=b"1234567890\n" * 200_000).returncode == 0
@@ -108,7 +106,6 @@ def test_ctrl_c_ends_a_command_quietly(running_hub: RunningHub, name: str) -> No
     ],
 )
 def test_flags_that_make_no_sense_are_told_before_anything_is_done(arguments: list[str], tmp_path: Path) -> None:
-    """Exit code 2 and one line: scripts can tell their own mistakes from those of the hub."""
     done = hub(*arguments, HUB_URL=f"unix://{tmp_path}/no-hub")
     assert (done.returncode, done.stdout) == (2, b"")
     assert one_line(done.stderr)
@@ -178,13 +175,11 @@ def one_line(said: bytes) -> str:
     ],
 )
 def test_one_line_says_what_is_wrong_where_and_what_is_right(arguments: list[str], told: str) -> None:
-    """Also where cyclopts has found it, which draws boxes: a log takes lines."""
     done = hub(*arguments, HUB_URL="tcp://127.0.0.1:1", COLUMNS="40")
     assert (done.returncode, done.stdout, one_line(done.stderr)) == (2, b"", told)
 
 
 def test_settings_of_a_file_are_not_flags(tmp_path: Path) -> None:
-    """Whoever calls has made no mistake on the command line: exit code 1."""
     file = tmp_path / "hub.toml"
     file.write_text("[queue]\nmesages = 3\n")
     done = hub("check-config", "--config", str(file))
@@ -193,7 +188,6 @@ def test_settings_of_a_file_are_not_flags(tmp_path: Path) -> None:
 
 
 def test_a_token_that_cannot_be_said(running_hub: RunningHub) -> None:
-    """It stands in the environment, not on the command line: exit code 1."""
     variables = {"HUB_TOKEN": "\udcff"}
     done = hub("names", url=running_hub.tcp, **variables)
     assert (done.returncode, done.stdout) == (1, b"")
@@ -202,7 +196,6 @@ def test_a_token_that_cannot_be_said(running_hub: RunningHub) -> None:
 
 @pytest.mark.parametrize("name", ["help", "version", "pub", "sub", "top once", "check", "check-config"])
 def test_a_full_disk_is_told_in_one_line(running_hub: RunningHub, name: str) -> None:
-    """What was printed is not lost without a word, whichever write it was that failed."""
     with (
         Path("/dev/full").open("wb") as full,
         subprocess.Popen(
@@ -221,7 +214,6 @@ def test_a_full_disk_is_told_in_one_line(running_hub: RunningHub, name: str) -> 
 
 @pytest.mark.parametrize("name", ["version", "pub", "sub", "names", "top once", "check", "check-config"])
 def test_output_that_nobody_wants_is_no_error(running_hub: RunningHub, name: str) -> None:
-    """Whoever starts a command with standard output closed (`>&-`) gets its exit code, and no traceback."""
     limit = ["--limit", "1"] if name == "sub" else []
     command = shlex.join([*HUB, *COMMANDS[name], *limit])
     done = subprocess.run(

@@ -51,7 +51,6 @@ def topics(publisher: Publisher) -> list[str]:
 
 
 async def test_a_full_buffer_is_waited_for(file: Path) -> None:
-    """When the client is busy the message waits for room; none is lost and the order stays."""
     publisher = Publisher(room=1)
     await feed_of(publisher).send(str(file))
     assert topics(publisher) == ["/0", "/1", "/2", "/3", "/4"]
@@ -86,7 +85,6 @@ async def test_a_message_that_cannot_be_published_is_a_bad_line(file: Path, refu
 
 
 async def test_a_hub_that_refuses_us_is_no_bad_line(file: Path) -> None:
-    """An error that ends the client ends the sending, also when bad lines are passed over."""
     publisher = Publisher()
     publisher.refusals["/2"] = RejectedError(CloseCode.NOT_ALLOWED, "go away")
     with pytest.raises(RejectedError, match="go away"):

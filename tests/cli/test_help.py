@@ -34,7 +34,6 @@ def test_each_command_has_two_examples_that_it_understands(name: str, command: A
 
 
 def test_run_shows_the_flags_of_the_first_day() -> None:
-    """Ten flags fit a terminal; one line says where all others are, which are as many as there are settings."""
     shown = hub("run", "--help").stdout.decode()
     flags = re.findall(r"(--[a-z][a-z-]*)(?= STR)", shown)
     assert set(flags) == {

@@ -36,7 +36,6 @@ async def read(path: Path | str) -> list[bytes]:
 
 @given(st.lists(st.sampled_from([b"a", b"\n", b"\r", b"\r\n", b"bc"])))
 def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
-    """However the bytes arrive, the lines are the same, with LF or CR LF behind them or nothing behind the last."""
     expected = [line.removesuffix(b"\r") for line in b"".join(chunks).split(b"\n")]
     if not b"".join(chunks).endswith(b"\n") and b"".join(chunks):
         expected[-1] = b"".join(chunks).split(b"\n")[-1]
@@ -61,19 +60,16 @@ def test_what_is_not_gzip_stays_as_it_is(chunks: list[bytes]) -> None:
 
 @given(st.lists(st.binary(), min_size=1, max_size=4), st.integers(1, 40))
 def test_gzip_is_undone_however_it_is_cut(members: list[bytes], size: int) -> None:
-    """Several members back to back, and zeros behind them, give what was compressed, for chunks of any size."""
     packed = b"".join(gzip.compress(member) for member in members) + bytes(5)
     assert inflate([packed[at : at + size] for at in range(0, len(packed), size)]) == b"".join(members)
 
 
 def test_a_lone_first_byte_of_gzip_is_not_lost() -> None:
-    """One byte that could be the beginning of gzip, and then nothing, is content."""
     assert inflate([b"\x1f"]) == b"\x1f"
     assert inflate([b"\x1f", b"x"]) == b"\x1fx"
 
 
 def test_pieces_are_bounded() -> None:
-    """A small chunk that holds 64 MiB of zeros comes out in pieces, not at once."""
     pieces = list(Inflater().feed(gzip.compress(bytes(64 * 2**20))))
     assert sum(map(len, pieces)) == 64 * 2**20
     assert max(map(len, pieces)) <= 256 * 1024
@@ -102,7 +98,6 @@ async def test_files_are_read_plain_or_packed(tmp_path: Path) -> None:
 
 
 async def test_the_progress_of_a_file_is_known(tmp_path: Path) -> None:
-    """How much there is, and how much of it was read, in bytes of the file."""
     file = tmp_path / "a"
     file.write_bytes(zlib.compress(b"x") + b"\n" + bytes(1000))
     with Input(str(file)) as source:
@@ -126,7 +121,6 @@ async def test_an_error_inside_names_the_file(tmp_path: Path) -> None:
 
 
 async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
-    """Lines are there as soon as they are written, while the pipe is still open; the loop is free meanwhile."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = os.open(pipe, os.O_RDWR)  # opened for both, so that opening does not wait

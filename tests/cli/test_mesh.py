@@ -80,7 +80,6 @@ def row(
 
 
 def test_zeeks() -> None:
-    """Each with the hubs that have it, first the one that is its gateway."""
     rows = [row("aa", "a") | {"zeeks": {"z1": False, "z2": True}}, row("bb", "b", aa=1) | {"zeeks": {"z1": True}}]
     assert list(_tables(rows))[-5:] == [
         "",
@@ -92,7 +91,6 @@ def test_zeeks() -> None:
 
 
 def test_a_hub_that_cannot_be_reached() -> None:
-    """It is said since when; a name cannot steer a terminal; a link to a hub of no page is shown."""
     rows = [
         row("aa", 'n"\\\n', own=True, bb=3),
         row("bb", "", aa=3, ab=1),
@@ -128,7 +126,6 @@ def way_row(hub_id: str, before: str | None, cost: int | None, **fields: bool) -
 
 
 def test_ways() -> None:
-    """The nearest first; who cannot be reached last, as where the mesh has changed from one page to the next."""
     rows = [
         way_row("a", "b", 3, wants=True),
         way_row("b", "own", 1, barred=True),

@@ -29,7 +29,6 @@ def test_names(running_hub: RunningHub) -> None:
 
 
 def test_people_are_told_that_there_are_none(running_hub: RunningHub) -> None:
-    """An empty screen says nothing; programs get no line, and no complaint."""
     process, terminal = on_terminal("names", "b.", url=running_hub.tcp)
     assert plain(screen(terminal)) == "hub names: the hub knows no name that begins with b.\n"
     assert process.wait() == 0

@@ -27,7 +27,6 @@ def _restored_logger() -> Iterator[None]:
 
 
 async def test_losses_are_told_with_the_policy_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
-    """What comes within a second is one line; the end tells what was not told yet."""
     notices = Notices("sub")
     options = notices.options(HubFlags(name="me"))
     options["on_connect"](HELLO)
@@ -55,7 +54,6 @@ async def test_a_total_follows_when_losses_were_told_before(capsys: pytest.Captu
 
 
 async def test_lost_and_new_connections_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """The first connection goes without saying; what the hub calls itself cannot steer the terminal."""
     options = Notices("sub").options(HubFlags(name="me"))
     options["on_connect"](HELLO)
     assert not capsys.readouterr().err

@@ -23,7 +23,6 @@ async def test_everything_is_written_in_order() -> None:
 
 
 async def test_a_stalled_reader_does_not_stall_the_loop() -> None:
-    """While a write waits for its reader, the loop runs; the next write waits, and all of it arrives in the end."""
     reader, writer = os.pipe()
     output = Output(writer)
     text = b"x" * 1_000_000  # more than a pipe holds
@@ -66,7 +65,6 @@ async def test_an_error_that_nobody_asks_for_is_no_complaint() -> None:
 
 
 async def test_a_wait_that_is_cancelled_loses_nothing_of_what_was_given() -> None:
-    """Ctrl-C while waiting does not break the thread: what it was given it writes."""
     reader, writer = os.pipe()
     output = Output(writer)
     await output.write(b"x" * 1_000_000)

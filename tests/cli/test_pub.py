@@ -74,7 +74,6 @@ async def test_a_file_is_published_as_bytes(running_hub: RunningHub, tmp_path: P
 
 @pytest.mark.parametrize("arguments", [[], ["-"]])
 async def test_lines_of_standard_input_are_messages(running_hub: RunningHub, arguments: list[str]) -> None:
-    """Each line by itself is JSON or text, the last one also without an end; empty ones are passed over."""
     result, messages = await received(
         running_hub,
         "/pub/lines",
@@ -86,7 +85,6 @@ async def test_lines_of_standard_input_are_messages(running_hub: RunningHub, arg
 
 
 async def test_lines_are_sent_as_they_come(running_hub: RunningHub) -> None:
-    """A line is delivered while standard input is still open; Ctrl-C ends it with code 130 and the account."""
     async with connect(running_hub.unix) as client, client.subscribe("/pub/live") as messages:
         process = start("pub", "/pub/live", "--text", url=running_hub.tcp)
         assert process.stdin is not None
@@ -104,7 +102,6 @@ async def test_lines_are_sent_as_they_come(running_hub: RunningHub) -> None:
 async def test_records_of_a_file_get_their_topics(
     running_hub: RunningHub, tmp_path: Path, pack: Callable[[bytes], bytes]
 ) -> None:
-    """Each record under the topic that its fields make, in the order of the file; plain or gzip."""
     file = tmp_path / "records"
     file.write_bytes(pack(RECORDS))
     result, messages = await received(
@@ -129,7 +126,6 @@ async def test_records_of_a_file_get_their_topics(
     ],
 )
 async def test_a_pace_changes_nothing_else(running_hub: RunningHub, tmp_path: Path, flags: list[str]) -> None:
-    """At a rate or the recorded pace the same messages arrive, those out of order included."""
     file = tmp_path / "records"
     file.write_bytes(RECORDS)
     _, messages = await received(
@@ -163,7 +159,6 @@ async def test_records_can_come_from_standard_input(running_hub: RunningHub) -> 
 
 
 async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub: RunningHub) -> None:
-    """Exit code 1, one line that names the line and the field; `--skip-bad` goes on and counts."""
     flags = ["--ndjson", "-", "--topic", "/pub/bad/{n}"]
     lines = b'{"n":1}\n{"m":2}\nnonsense\n{"n":3}\n'
     result, messages = await received(
@@ -200,7 +195,6 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
     ],
 )
 def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
-    """One line on standard error that names the cause; exit code 2 where the flags alone tell, else 1."""
     result = hub("pub", *arguments, url=running_hub.tcp)
     shows_at_work = any(part in reason for part in ("cannot be read", "no msgpack form"))
     assert (result.returncode, result.stdout) == (1 if shows_at_work else 2, b"")
@@ -216,7 +210,6 @@ def test_bytes_on_the_command_line_that_are_no_text(running_hub: RunningHub) -> 
 
 
 async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) -> None:
-    """It is published as text, as other text is; with `--json` it is an error, of a line as well."""
     result, messages = await received(
         running_hub, "/pub/broken", 1, lambda: hub("pub", "/pub/broken", '{"a":', url=running_hub.tcp)
     )
@@ -239,7 +232,6 @@ def test_no_hub_is_one_line(tmp_path: Path) -> None:
 
 
 def test_closed_standard_input_is_named(running_hub: RunningHub) -> None:
-    """A service without standard input that is asked for lines says so."""
     result = subprocess.run(
         ["sh", "-c", 'exec "$@" <&-', "sh", *HUB, "pub", "/a"],
         cwd=PROJECT,
@@ -253,7 +245,6 @@ def test_closed_standard_input_is_named(running_hub: RunningHub) -> None:
 
 @pytest.mark.parametrize(("lines", "count"), [(b"one\n", 1), (b"x\n" * 5000, 5000)])
 async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
-    """Messages that the hub does not take are counted, with its reason, and the exit code is 1."""
     async with refusing_hub() as url:
         result = await asyncio.to_thread(hub, "pub", "/a", url=url, stdin=lines)
     assert result.returncode == 1

@@ -44,12 +44,10 @@ from peers.cli.replay import (
     ],
 )
 def test_fields_are_filled(template: str, record: dict[str, object], topic: str) -> None:
-    """Texts, integers, floats and booleans fill a field; double braces are braces; no field is fine, too."""
     assert Template(template).fill(record) == topic
 
 
 def test_a_flat_name_with_dots_comes_first() -> None:
-    """`id.orig_h` is a field of its own, as Zeek writes it; only without it do the dots lead into nested maps."""
     fill = Template("/{id.orig_h}").fill
     assert fill({"id.orig_h": "flat", "id": {"orig_h": "nested"}}) == "/flat"
     assert fill({"id": {"orig_h": "nested"}}) == "/nested"
@@ -68,7 +66,6 @@ def test_a_flat_name_with_dots_comes_first() -> None:
     ],
 )
 def test_a_record_that_does_not_fit_names_the_field(template: str, record: dict[str, object], reason: str) -> None:
-    """What is missing, null or no scalar is an error that says which field and why."""
     with pytest.raises(FieldError) as caught:
         Template(template).fill(record)
     assert str(caught.value) == reason
@@ -76,14 +73,12 @@ def test_a_record_that_does_not_fit_names_the_field(template: str, record: dict[
 
 @pytest.mark.parametrize("template", ["/{", "/}", "/{a", "/a}", "/{}", "/{a{b}}", "/{{a}"])
 def test_a_template_with_loose_braces_is_refused(template: str) -> None:
-    """A brace without its other half, or around nothing, is an error at the start, not at the first record."""
     with pytest.raises(TemplateError):
         Template(template)
 
 
 @given(before=st.text("/ab{}"), value=st.text(), after=st.text("/ab{}"))
 def test_filling_is_concatenation(before: str, value: str, after: str) -> None:
-    """Whatever the text around a field is, doubled braces keep it, and the value is put in as it is."""
     template = before.replace("{", "{{").replace("}", "}}") + "{f}" + after.replace("{", "{{").replace("}", "}}")
     assert Template(template).fill({"f": value}) == before + value + after
 
@@ -108,7 +103,6 @@ def pauses(pace: Recorded, *times: float) -> list[float]:
     ],
 )
 def test_times_are_texts_or_numbers(value: object, seconds: float) -> None:
-    """RFC 3339 text (UTC where it names no offset) and seconds since 1970, as a number or text, are times."""
     assert time_s(value, "ts") == pytest.approx(seconds, abs=1e-6)
 
 
@@ -119,29 +113,24 @@ def test_what_is_no_time_is_named(value: object) -> None:
 
 
 def test_recorded_pauses_are_divided_by_the_speed() -> None:
-    """The first record is due at once, the others after their recorded pause, divided by the factor."""
     assert pauses(Recorded(speed=2), T0, T0 + 1, T0 + 4) == [0, 0.5, 1.5]
 
 
 def test_late_records_follow_at_once() -> None:
-    """A record from before the latest one has no pause, and does not lengthen the pause after it."""
     assert pauses(Recorded(), T0, T0 + 10, T0 + 3, T0 + 9, T0 + 12) == [0, 10, 0, 0, 2]
 
 
 def test_a_single_pause_is_capped() -> None:
-    """No pause is longer than the cap, whatever the recording says; the recording goes on from there."""
     assert pauses(Recorded(), T0, T0 + 3600, T0 + 3601) == [0, _MAX_PAUSE_S, 1]
 
 
 def test_a_clock_that_jumped_ahead_is_set_back() -> None:
-    """One record of the far future does not make all that follow count as late: after a few it is found out."""
     found = pauses(Recorded(), T0 + 1e8, *(T0 + at for at in range(20)))
     assert found[:9] == [0.0] * 9
     assert found[9:] == [1.0] * 12
 
 
 def test_a_few_records_of_the_far_past_change_nothing() -> None:
-    """Single records from long ago stand between others, and the pace stays as it is."""
     assert pauses(Recorded(), T0, T0 - 1e8, T0 + 1, T0 - 1e8, T0 + 2) == [0, 0, 1, 0, 1]
 
 
@@ -163,12 +152,10 @@ def test_a_recording_can_begin_anew() -> None:
 
 
 def test_a_rate_spaces_evenly() -> None:
-    """Four messages a second are a quarter of a second apart, whatever stands in them."""
     assert [Rate(4).pause_s({}), Rate(4).pause_s({"ts": "x"})] == [0.25, 0.25]
 
 
 def test_delays_do_not_add_up() -> None:
-    """A message that was sent late does not put off the next one: the schedule is kept."""
     schedule = Schedule(100.0)
     assert schedule.wait_s(0.25, 100.0) == 0.25
     assert schedule.wait_s(0.25, 100.4) == pytest.approx(0.1)
@@ -177,7 +164,6 @@ def test_delays_do_not_add_up() -> None:
 
 
 def test_a_long_stall_is_not_caught_up() -> None:
-    """After a stall of minutes at most one second's worth of messages follows at once."""
     schedule = Schedule(0.0)
     waits = [schedule.wait_s(0.25, 600.0) for _ in range(8)]
     assert [wait_s for wait_s in waits if wait_s <= 0] == pytest.approx([-1.0, -0.75, -0.5, -0.25, 0.0])
@@ -186,7 +172,6 @@ def test_a_long_stall_is_not_caught_up() -> None:
 
 @given(st.lists(st.floats(-1e10, 1e10)), st.floats(0.1, 1000))
 def test_no_pause_is_negative_or_over_the_cap(times: list[float], speed: float) -> None:
-    """Whatever the recording holds, each pause lies between nothing and the cap."""
     assert all(0 <= pause_s <= _MAX_PAUSE_S for pause_s in pauses(Recorded(speed), *times))
 
 
@@ -216,7 +201,6 @@ def recording(*, skip_bad: bool = False, pace: Recorded | None = None) -> Replay
     ],
 )
 def test_a_value_is_json_or_else_text(line: bytes, value: Any) -> None:
-    """What reads as JSON is that; everything else is text, as it stands."""
     found = decode_value(line)
     assert found == value
     assert type(found) is type(value)
@@ -228,7 +212,6 @@ def test_bytes_that_are_no_text_are_refused() -> None:
 
 
 def test_records_become_messages_in_order() -> None:
-    """Each line gives its topic, its record and no pause at full speed; empty lines are passed over."""
     replay = recording()
     assert list(replay.messages([b'{"p":"a","n":1}', b"", b'{"p":"b"}'])) == [
         ("/t/a", {"p": "a", "n": 1}, 0.0),
@@ -238,7 +221,6 @@ def test_records_become_messages_in_order() -> None:
 
 
 def test_pauses_come_with_the_messages() -> None:
-    """With a pace, each message bears its pause; beginning anew begins the pace anew."""
     replay = recording(pace=Recorded())
     lines = [b'{"p":"a","ts":10}', b'{"p":"a","ts":12}']
     assert [pause_s for _, _, pause_s in replay.messages(lines)] == [0, 2]
@@ -260,7 +242,6 @@ def test_pauses_come_with_the_messages() -> None:
     ],
 )
 def test_a_bad_line_stops_with_its_number(line: bytes, reason: str) -> None:
-    """The error names file, line and cause, and the flag that goes on; lines before it were yielded."""
     replay = recording()
     messages = replay.messages([b'{"p":"a"}', b"", line, b'{"p":"b"}'])
     assert next(messages)[0] == "/t/a"
@@ -269,7 +250,6 @@ def test_a_bad_line_stops_with_its_number(line: bytes, reason: str) -> None:
 
 
 def test_bad_lines_can_be_counted_instead() -> None:
-    """With `skip_bad` the good lines go on, the bad ones are counted, and the first is remembered."""
     replay = recording(skip_bad=True)
     lines = [b"x", b'{"p":"a"}', b'{"q":1}', b'{"p":"b"}', b"y"]
     assert [topic for topic, _, _ in replay.messages(lines)] == ["/t/a", "/t/b"]
@@ -278,7 +258,6 @@ def test_bad_lines_can_be_counted_instead() -> None:
 
 
 def test_line_numbers_go_on_over_pieces_and_begin_anew_with_an_input() -> None:
-    """The number is that within the file, however it is read, also when the file is read again."""
     replay = recording()
     list(replay.messages([b'{"p":"a"}', b'{"p":"a"}']))
     with pytest.raises(BadLineError, match="line 3"):
@@ -289,7 +268,6 @@ def test_line_numbers_go_on_over_pieces_and_begin_anew_with_an_input() -> None:
 
 
 def test_what_cannot_be_published_counts_as_bad() -> None:
-    """A message that its client refuses is booked on the line that it came from."""
     replay = recording(skip_bad=True)
     for _ in replay.messages([b'{"p":"a"}', b'{"p":"b"}']):
         replay.reject("too long")

@@ -48,7 +48,6 @@ def test_echo(running_hub: RunningHub, arguments: list[str], reply: str) -> None
 
 
 def test_broken_json_is_sent_with_a_warning_or_refused(running_hub: RunningHub) -> None:
-    """A missing brace makes text of a value: standard error says so, and --json makes it an error."""
     with serving(running_hub, "/cli/broken", "--exec", "cat"):
         code, reply, warning = ask(running_hub, "/cli/broken", '{"x"')
         assert (code, reply) == (0, '"{\\"x\\""\n')
@@ -59,14 +58,12 @@ def test_broken_json_is_sent_with_a_warning_or_refused(running_hub: RunningHub) 
 
 
 def test_lines(running_hub: RunningHub) -> None:
-    """Each line of standard input is a request; replies come in their order."""
     with serving(running_hub, "/cli/lines", "--exec", "cat"):
         lines = "".join(f"{number}\n" for number in range(3000))
         assert ask(running_hub, "/cli/lines", "-", stdin=lines.encode()) == (0, lines, "")
 
 
 def test_a_command_answers(running_hub: RunningHub) -> None:
-    """It has the value on its standard input and the topic in its environment; its output is JSON, text or nothing."""
     command = 'read -r value; case "$HUB_TOPIC" in */text) echo "got $value";; */none) ;; *) echo "[$value, 1]";; esac'
     with serving(running_hub, "/cli/exec/", "/cli/other/", "--exec", command) as process:
         assert ask(running_hub, "/cli/exec/json", '{"a": 1}') == (0, '[{"a":1},1]\n', "")
@@ -79,7 +76,6 @@ def test_a_command_answers(running_hub: RunningHub) -> None:
 
 
 def test_a_command_fails(running_hub: RunningHub) -> None:
-    """Whoever asked is told the last line of its standard error, or its exit code."""
     command = 'read -r value; if [ "$value" = 1 ]; then echo first >&2; echo "no such thing" >&2; fi; exit 3'
     with serving(running_hub, "/cli/fails", "--exec", command):
         assert ask(running_hub, "/cli/fails", "1") == (1, "", "hub: /cli/fails: no such thing\n")
@@ -93,7 +89,6 @@ def test_a_command_fails(running_hub: RunningHub) -> None:
 
 
 def test_what_is_not_answered(running_hub: RunningHub) -> None:
-    """Nobody there, or nobody in time: a line on standard error, and exit code 1."""
     assert ask(running_hub, "/cli/nobody", "1") == (1, "", "hub: /cli/nobody: nobody serves this topic\n")
     assert ask(running_hub, "org.example.Nobody", "1", "--service") == (
         1,
@@ -114,7 +109,6 @@ def test_limit(running_hub: RunningHub) -> None:
 
 
 def test_each_line_that_is_not_answered_is_named(running_hub: RunningHub) -> None:
-    """Standard error says which line of standard input it was, counting empty ones, and which topic."""
     done = hub("request", "/cli/nobody", "-", url=running_hub.tcp, stdin=b"1\n\n2\n")
     assert (done.returncode, done.stdout) == (1, b"")
     assert done.stderr.decode().splitlines() == [

@@ -27,7 +27,6 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It goes before the environment, and is read again for each connection."""
     monkeypatch.setenv("HUB_TOKEN", "another")
     file = tmp_path / "token"
     file.write_text(SECRET)

@@ -92,7 +92,6 @@ def within(modules: set[str], names: tuple[str, ...]) -> list[str]:
     ],
 )
 def test_what_talks_to_a_hub(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
-    """One value, lines of standard input, what is subscribed to or asked for: nothing of the hub, and no luxuries."""
     modules = loaded(running_hub, *arguments)
     assert "peers.client.client" in modules
     assert within(modules, NOT_FOR_CLIENTS + NOT_FOR_EVERYBODY) == []
@@ -106,6 +105,5 @@ def test_help_of_a_client(running_hub: RunningHub) -> None:
 
 @pytest.mark.parametrize("arguments", [("__complete", "bash", "pub", "--context", ""), ("--version",), ("--help",)])
 def test_what_talks_to_nobody(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
-    """What a shell asks for at each press of Tab, and what is told of all commands, loads none of them."""
     modules = loaded(running_hub, *arguments)
     assert within(modules, ("asyncio", "peers.client", "peers.cli.run", *NOT_FOR_CLIENTS)) == []

@@ -48,7 +48,6 @@ def refused(running: RunningHub, *arguments: str, stdin: bytes = b"") -> tuple[i
 
 
 def test_one_entry(storing: RunningHub) -> None:
-    """An entry is put, read, put again if it has the version that was read, and erased."""
     version = store(storing, "put", "single", "sensor-7", '{"state": "up"}').strip()
     assert store(storing, "get", "single", "sensor-7") == '{"state":"up"}\n'
     assert json.loads(store(storing, "get", "single", "sensor-7", "--json")) == {
@@ -85,7 +84,6 @@ def test_an_entry_expires(storing: RunningHub) -> None:
 
 
 def test_tables(storing: RunningHub) -> None:
-    """Stores, and the entries of one, in columns with heads; a terminal cannot be steered by them."""
     store(storing, "put", "tables", "b", "[1, 2]")
     store(storing, "put", "tables", "a\x1b", '"text"')
     lines = store(storing, "ls").splitlines()
@@ -102,7 +100,6 @@ def test_tables(storing: RunningHub) -> None:
 
 
 def test_watch(storing: RunningHub) -> None:
-    """What is there, and then each change; it ends by itself where that was asked for."""
     version = int(store(storing, "put", "watched", "a", "1"))
     process = start("store", "watch", "watched", "--limit", "4", url=storing.tcp)
     assert process.stdout is not None
@@ -124,7 +121,6 @@ def test_watch(storing: RunningHub) -> None:
 
 
 def test_export_and_import(storing: RunningHub) -> None:
-    """What was exported is the same again where it is imported, whatever its type; what is over stays away."""
     with connect(storing.unix) as client:
         for key, value in (("a", Count(1)), (Set([1, 2]), b"\x00"), (1.5, {"deep": [None, True]})):
             client.request("$store/from/write", ["put", *map(encode_value, (key, value))])
@@ -151,7 +147,6 @@ def test_lines_that_hold_no_entry(storing: RunningHub, tmp_path: Path) -> None:
 
 
 def test_lines_that_are_not_put(storing: RunningHub) -> None:
-    """What the store refuses is told with its line; what stands before it was put, in whatever frame."""
     fine = b"".join(b'{"key": %d, "value": 1}\n' % number for number in range(2_500))
     for line, reason in (
         (json.dumps({"key": "large", "value": "x" * 600_000}).encode(), "the limit is 524288"),
@@ -169,7 +164,6 @@ def test_lines_that_are_not_put(storing: RunningHub) -> None:
 
 
 def test_progress_is_shown_on_a_terminal(storing: RunningHub, tmp_path: Path) -> None:
-    """A bar while it runs, then the account alone; no bar among lines that go to the terminal."""
     file = tmp_path / "entries.jsonl"
     file.write_bytes(b"".join(b'{"key": %d, "value": 1}\n' % number for number in range(20_000)))
     process, terminal = on_terminal("store", "import", "progress", str(file), url=storing.tcp, columns=200)
@@ -194,7 +188,6 @@ def test_no_store(storing: RunningHub) -> None:
 
 @pytest.mark.parametrize("page", ["stores", "command-line"])
 def test_examples_of_the_documents(storing: RunningHub, tmp_path: Path, page: str) -> None:
-    """As they stand, in a shell with a hub at HUB_URL that has the store, they succeed and complain of nothing."""
     block = EXAMPLES
     if page == "command-line":
         text = (PROJECT / "docs" / "command-line.md").read_text()

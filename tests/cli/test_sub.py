@@ -43,7 +43,6 @@ def subscribed(running_hub: RunningHub, name: str, *arguments: str, url: str = "
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix", "ws"])
 def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub, scheme: str) -> None:
-    """Under any of the prefixes, once each, in order; `--limit` ends it with exit code 0."""
     process = subscribed(
         running_hub, f"json {scheme}", "/sub/a/", "/sub/b", "/sub/b/", "--limit", "3", url=getattr(running_hub, scheme)
     )
@@ -60,7 +59,6 @@ def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub, scheme: str)
 
 
 def test_without_prefixes_everything_comes_but_the_hub_itself(running_hub: RunningHub) -> None:
-    """Its statistics, each second, are shown to those who ask for them, and count for nobody else's limit."""
     process = subscribed(running_hub, "everything", "--limit", "1")
     told = hub("sub", "$hub/statistics", "--limit", "2", url=running_hub.tcp)  # so those came in between
     assert [json.loads(line)["topic"] for line in told.stdout.splitlines()] == ["$hub/statistics"] * 2
@@ -76,7 +74,6 @@ def test_whoever_expects_wildcards_is_told(running_hub: RunningHub) -> None:
 
 
 def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:
-    """Time, topic in colour, value; cut to the terminal; what does not print is escaped."""
     process, terminal = on_terminal(
         "sub", "/sub/pretty", "--name", "pretty", "--limit", "2", url=running_hub.unix, columns=60
     )
@@ -93,7 +90,6 @@ def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:
 
 
 def test_full_pretty_lines_are_not_cut(running_hub: RunningHub) -> None:
-    """With `--full` a line is as long as its message; NO_COLOR takes the colours away."""
     process, terminal = on_terminal(
         "sub", "/sub/full", "--full", "--name", "full", "--limit", "1", url=running_hub.unix, columns=60
     )
@@ -111,14 +107,12 @@ def test_pretty_can_be_asked_for_on_a_pipe(running_hub: RunningHub) -> None:
 
 
 def test_time_is_up(running_hub: RunningHub) -> None:
-    """After so long without a message it ends: code 0, or 2 if a limit was asked for and not reached."""
     flags = ["sub", "/sub/silence", "--timeout", "0.05"]
     assert hub(*flags, url=running_hub.unix).returncode == 0
     assert hub(*flags, "--limit", "1", url=running_hub.unix).returncode == 2
 
 
 def test_losses_are_told_and_add_up(running_hub: RunningHub) -> None:
-    """A reader that stalls loses what its queue does not hold; what it got and what it is told make up everything."""
     process = subscribed(running_hub, "stalled", "/sub/stalled", "--queue-messages", "10", "--overflow", "drop-oldest")
     assert process.stdout is not None
     total, filling = 6000, "x" * 8000  # 48 MB: more than all buffers on the way hold
@@ -135,7 +129,6 @@ def test_losses_are_told_and_add_up(running_hub: RunningHub) -> None:
 
 
 def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
-    """The connection is made anew by itself, the subscription, too; both are told on standard error."""
     with run_hub(tmp_path) as first:
         process = start("sub", "/again", "--limit", "2", "--name", "stays", url=first.unix)
         wait_subscribed(first.tcp, "stays")
@@ -164,7 +157,6 @@ def test_a_reader_that_has_gone_is_noticed_with_the_first_write(running_hub: Run
 
 
 def test_zeek_events(running_hub: RunningHub) -> None:
-    """What `hub pub --zeek-event` publishes, `hub sub --zeek` shows as Zeek writes it."""
     process = subscribed(running_hub, "zeek", "/sub/zeek", "--zeek", "--format", "pretty", "--limit", "1")
     assert process.stdout is not None
     arguments = '["text", 3, {"@data-type": "port", "data": "53/udp"}]'

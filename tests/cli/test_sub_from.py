@@ -61,7 +61,6 @@ async def values(process: asyncio.subprocess.Process) -> list[object]:
 
 
 async def test_from_an_offset(url: str, client: Client) -> None:
-    """What the journal has from there on comes first, then what is published."""
     for number in range(3):
         await client.publish_confirmed("/a", number)
     process = await sub(url, "/a", "--from-offset", "1", "--limit", "3")
@@ -126,7 +125,6 @@ async def test_history_shows_where_and_when_each_message_was_recorded(url: str, 
 
 
 async def test_a_power_loss(tmp_path: Path) -> None:
-    """Whoever goes on with offset and epoch of a line that is lost gets all that comes since, and is told."""
     journal, lost = tmp_path / "journal", tmp_path / "lost"
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(journal)}}, {})
     daemon = Daemon(loaded, "test hub")
@@ -161,7 +159,6 @@ async def test_a_power_loss(tmp_path: Path) -> None:
 
 
 async def test_pretty_history_shows_the_recorded_time(url: str, client: Client) -> None:
-    """Offset and time of the record stand where live lines have the time of arrival."""
     await client.publish_confirmed("/a", "x")
     (record,) = [record async for record in client.read("/a", start=0)]
     process = await sub(url, "/a", "--from-offset", "0", "--limit", "1", "--format", "pretty")
@@ -170,7 +167,6 @@ async def test_pretty_history_shows_the_recorded_time(url: str, client: Client) 
 
 
 async def test_of_another_hub(url: str, client: Client) -> None:
-    """The journal of a hub that is named is followed; one that is not known is one line."""
     near = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {}), "near")
     await near.start()
     try:
@@ -192,7 +188,6 @@ async def test_of_another_hub(url: str, client: Client) -> None:
 
 
 async def test_of_nothing(url: str) -> None:
-    """What is live comes from all hubs: whose journal is meant makes no sense without a place in it."""
     process = await sub(url, "--of", "somebody")
     _, told = await process.communicate()
     assert process.returncode == 2

@@ -52,7 +52,6 @@ async def _fed(client: Client, store: str, *keys: str) -> None:
 
 
 async def test_the_last_messages_come_first_and_then_the_stream(url: str, client: Client) -> None:
-    """The oldest first, each topic once, those under the prefixes alone; then whatever comes, every message of it."""
     for topic in ("/status/b", "/status/a", "/status/b"):
         client.publish_nowait(topic, "old")
         client.publish_nowait(topic, "new")
@@ -87,7 +86,6 @@ async def test_the_last_messages_come_first_and_then_the_stream(url: str, client
 
 
 async def test_what_has_come_meanwhile_is_shown_once(client: Client) -> None:
-    """Where there is something live of a topic, that is what comes; and it comes whole."""
     client.publish_nowait("/status/a", "before")
     client.publish_nowait("/status/b", "before")
     await _fed(client, "last", "/status/a", "/status/b")
@@ -128,7 +126,6 @@ async def test_many_topics_come_in_the_order_of_their_last_messages(client: Clie
 
 @pytest.mark.parametrize("prefix", ["/stat", "/other/", "/status"])
 async def test_no_store_is_fed_by_the_prefix(url: str, prefix: str) -> None:
-    """It says which are, and how there will be one; a store of a part of the topics is none."""
     result = await asyncio.to_thread(run, "sub", "/status/x", prefix, "--last", url=url)
     assert result.returncode == 1
     assert result.stderr.decode() == (

@@ -13,23 +13,17 @@ import pytest
 from rich.console import Console
 
 from hub.errors import ProtocolError
-from hub.quotas.quotas import ShareStatistics
 from hub.statistics import HandlerStatistics
 from peers.cli.top import (
     Activity,
     Assembly,
     HandlerCounters,
-    LinkFigures,
     Snapshot,
     Sort,
-    UserHoldings,
     activities,
     handler_table,
-    link_table,
     total,
-    user_table,
 )
-from peers.node.traffic import Carried, LinkTraffic
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 
 
@@ -65,39 +59,10 @@ def names(rows: list[Activity]) -> list[int]:
 
 
 def test_the_counters_are_those_of_the_hub() -> None:
-    """What the hub announces of a handler is understood, field by field."""
     assert set(HandlerCounters.__struct_fields__) == set(HandlerStatistics._fields)
 
 
-def test_the_figures_of_links_are_those_of_the_hub() -> None:
-    """What is shown of them is what the hub announces; and it is kept with the look."""
-    told = LinkTraffic("south", 1, Carried(path_changes=2), {"cut": 3}, 0, 0.0, 0.5, 4).fields()
-    assert set(LinkFigures.__struct_fields__) <= told.keys()
-    assembly = Assembly()
-    assert assembly.feed(part(1.0, 2, 0, counters(1)) | {"links": [told]}) is None
-    look = assembly.feed(part(1.0, 2, 1, counters(2)))
-    assert look is not None
-    assert look.links == (
-        LinkFigures(hub="south", links=1, dropped={"cut": 3}, waiting_s=0.0, lag_s=0.5, cost=4, path_changes=2),
-    )
-
-
-def test_the_holdings_are_those_of_the_hub() -> None:
-    assert UserHoldings.__struct_fields__ == ShareStatistics._fields
-
-
-def test_the_first_message_of_a_look_has_the_users() -> None:
-    assembly = Assembly()
-    users = [ShareStatistics("alice", 1, {"rules": 3}, 2, 1.5)._asdict()]
-    assert assembly.feed(part(1.0, 2, 0, counters(1)) | {"users": users}) is None
-    found = assembly.feed(part(1.0, 2, 1, counters(2)))
-    assert found is not None
-    assert found.users == (UserHoldings(user="alice", users=1, held={"rules": 3}, refused_total=2, held_back_s=1.5),)
-    assert assembly.feed(part(2.0, 1, 0, counters(1))) == snapshot(2.0, counters(1))
-
-
 def test_one_message_can_be_a_whole_look() -> None:
-    """A hub with few handlers says it all at once; fields of later versions are passed over."""
     found = Assembly().feed(part(1.0, 1, 0, counters(1, later="x")) | {"later": 1})
     assert found == snapshot(1.0, counters(1))
 
@@ -107,7 +72,6 @@ def test_a_hub_without_handlers_is_a_look_too() -> None:
 
 
 def test_the_messages_of_a_look_are_put_together() -> None:
-    """Only the last of them completes it, and the handlers are in order."""
     assembly = Assembly()
     assert assembly.feed(part(1.0, 3, 0, counters(1), counters(2))) is None
     assert assembly.feed(part(1.0, 3, 2, counters(3))) == snapshot(1.0, counters(1), counters(2), counters(3))
@@ -128,7 +92,6 @@ def test_what_is_not_understood_is_an_error(value: Any) -> None:
 
 
 def test_rates_are_differences_over_the_hubs_own_time() -> None:
-    """Two looks two seconds apart: half of what was added between them."""
     before = snapshot(10.0, counters(1, published_messages=100, dropped_messages=5))
     now = snapshot(
         12.0, counters(1, published_messages=300, delivered_messages=40, delivered_bytes=4000, dropped_messages=8)
@@ -153,7 +116,6 @@ def test_queued_messages_that_are_dropped_give_no_negative_rate() -> None:
     "before", [None, snapshot(20.0, counters(1)), snapshot(9.0, counters(1), hub="other"), snapshot(10.0, counters(1))]
 )
 def test_without_a_fitting_earlier_look_there_are_no_rates(before: Snapshot | None) -> None:
-    """None at all, one of another hub, or one from before a restart (its clock was ahead)."""
     (row,) = activities(before, snapshot(10.0, counters(1, published_messages=50)))
     assert row[1:] == (None, None, None, None)
     assert total([row]).in_per_s is None
@@ -205,7 +167,6 @@ def drawn(*handlers: dict[str, object], columns: int = 200, limit_rows: int | No
 
 
 def test_a_row_says_who_and_how_much() -> None:
-    """Role, name, address, prefixes, rates, queue, losses, policy and state, and the sums below."""
     lines = drawn(
         counters(
             7,
@@ -228,46 +189,7 @@ def test_a_row_says_who_and_how_much() -> None:
     ]
 
 
-def test_users_are_shown_with_what_they_hold() -> None:
-    """A column for each resource that somebody holds; those who are not shown by themselves are counted."""
-    users = (
-        UserHoldings(
-            user="al\x1b", users=1, held={"connections": 2, "queued_bytes": 5 << 20}, refused_total=7, held_back_s=1.5
-        ),
-        UserHoldings(user="", users=1200, held={"rules": 3}, refused_total=0, held_back_s=0),
-    )
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(user_table(users))
-    assert [" ".join(line.split()) for line in console.export_text().splitlines()] == [
-        "",
-        "users",
-        "user connections queued bytes rules refused held back",
-        "al\\u001b 2 5.0 MiB 7 1.5 s",
-        "(1,200 others) 3 0 0.0 s",
-    ]
-
-
-def test_links_are_shown_with_how_they_do() -> None:
-    """One that is down is there, too, for a while; what is not known is left out."""
-    links = (
-        LinkFigures(
-            hub="so\x1b", links=1, dropped={"cut": 3, "missed": 4}, waiting_s=2.0, lag_s=0.0123, cost=5, path_changes=6
-        ),
-        LinkFigures(hub="", links=0, dropped={}, waiting_s=0.0, lag_s=None, cost=None, path_changes=0),
-    )
-    console = Console(width=120, record=True, file=io.StringIO())
-    console.print(link_table(links))
-    assert [" ".join(line.split()) for line in console.export_text().splitlines()] == [
-        "",
-        "links",
-        "hub up cost lag waiting dropped paths",
-        "so\\u001b 1 5 12 ms 2 s 7 6",
-        "(others) 0 0 0",
-    ]
-
-
 def test_names_cannot_steer_the_terminal() -> None:
-    """What a client or hub calls itself, and what it subscribes to, is shown, not obeyed; nor is it markup."""
     text = "\n".join(drawn(counters(1, name="[red]a\x1b[2J\u202e", sample=["/\u202e"])))
     assert "hub h\\u001b, handlers: 1" in text
     assert "[red]a\\u001b[2J\\u202e" in text
@@ -277,7 +199,6 @@ def test_names_cannot_steer_the_terminal() -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
 def test_numbers_are_whole_on_every_terminal(columns: int) -> None:
-    """Where there is little room, columns are left out and names cut; a number is shown whole, a row stays one line."""
     lines = drawn(counters(1, name="n" * 80, address="a" * 80, sample=["/p" * 40], published_messages=123456))
     narrow = drawn(
         counters(1, name="n" * 80, address="a" * 80, sample=["/p" * 40], published_messages=123456), columns=columns
@@ -289,7 +210,6 @@ def test_numbers_are_whole_on_every_terminal(columns: int) -> None:
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_name_and_losses_are_whole_on_every_terminal(columns: int) -> None:
-    """A table of slow subscribers says who they are and what they lost; everything else is left out before."""
     slow = counters(
         1, name="feed of the east wing", sample=["/plant/east/press"], queued_messages=8192, dropped_messages=71860
     )
@@ -301,7 +221,6 @@ def test_name_and_losses_are_whole_on_every_terminal(columns: int) -> None:
 
 
 def test_more_handlers_than_lines_are_counted() -> None:
-    """What does not fit the screen is told in the title; the sums are those of all."""
     lines = drawn(*(counters(number, published_messages=1) for number in range(10)), limit_rows=3)
     assert lines[0].startswith("hub h\\u001b, handlers: 10, not shown: 7")
     assert len(lines) == 6
@@ -309,7 +228,6 @@ def test_more_handlers_than_lines_are_counted() -> None:
 
 
 def test_once_prints_one_table(running_hub: RunningHub) -> None:
-    """For scripts: after two looks, the handlers with names and prefixes, then it ends."""
     subscriber = start("sub", "/top/once", "--name", "watched", url=running_hub.unix)
     wait_subscribed(running_hub.unix, "watched")
     result = hub("top", "--once", url=running_hub.tcp)
@@ -324,7 +242,6 @@ def test_once_prints_one_table(running_hub: RunningHub) -> None:
 
 
 def test_a_look_for_programs(running_hub: RunningHub) -> None:
-    """A line of JSON has the sentence, each handler with its rates, and the sums."""
     subscriber = start("sub", "/top/json", "--name", "told", url=running_hub.unix)
     wait_subscribed(running_hub.tcp, "told")
     result = hub("top", "--once", "--json", "--sort", "name", url=running_hub.tcp)
@@ -344,7 +261,6 @@ def test_it_works_over_websocket(running_hub: RunningHub) -> None:
 
 
 def test_it_is_drawn_in_place_until_ctrl_c(running_hub: RunningHub) -> None:
-    """On a terminal the screen is taken and given back; Ctrl-C is no error message."""
     process, terminal = on_terminal("top", "--name", "live top", url=running_hub.tcp, columns=160)
     wait_subscribed(running_hub.tcp, "live top")
     process.send_signal(signal.SIGINT)
@@ -356,7 +272,6 @@ def test_it_is_drawn_in_place_until_ctrl_c(running_hub: RunningHub) -> None:
 
 
 def test_too_short_an_interval_is_refused(running_hub: RunningHub) -> None:
-    """Hubs announce once a second; asking for more is an error that says so."""
     result: subprocess.CompletedProcess[bytes] = hub("top", "--interval", "0.1", url=running_hub.tcp)
     assert result.returncode == 2
     assert b"once a second" in result.stderr

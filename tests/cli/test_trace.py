@@ -9,7 +9,6 @@ from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen
 
 
 def test_what_is_known(running_hub: RunningHub) -> None:
-    """Nothing is sent to find out: a table of ways, an object for each, and nothing where nobody wants it."""
     with connect(running_hub.unix) as client, client.subscribe("/traced"):
         shown = hub("trace", "/traced/a", url=running_hub.tcp)
         assert (shown.returncode, shown.stderr) == (0, b"")

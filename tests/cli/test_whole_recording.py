@@ -19,7 +19,6 @@ RECORDS = 127_391
 )
 @pytest.mark.parametrize("scheme", ["tcp", "ws"])
 def test_every_record_arrives_in_order(running_hub: RunningHub, tmp_path: Path, scheme: str) -> None:
-    """Replayed as fast as it goes, each of the 127,391 records reaches the subscriber, unchanged and in order."""
     received = tmp_path / "received.ndjson"
     name = f"recorder {scheme}"
     prefix = f"/{scheme}/zeek/"

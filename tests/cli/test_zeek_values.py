@@ -19,7 +19,6 @@ AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
 
 
 def test_arguments() -> None:
-    """Bare JSON is what Zeek mostly means by it; what is typed is that type."""
     written = """[3, -3, 1.5, true, null, "x", [1], {"a": 2}, {"@data-type": "port", "data": "53/udp"},
                   {"@data-type": "enum-value", "data": "Notice::LOG"}, {"@data-type": "integer", "data": 3}]"""
     event = event_of("Demo::all", written)
@@ -55,7 +54,6 @@ def test_bad_arguments(written: str, cause: str) -> None:
 
 
 def test_shown() -> None:
-    """An event as Zeek writes it, other vectors as Broker does, and everything else as JSON."""
     event = Event("Notice::new", "text", ip_address("192.0.2.7"), timestamp=AT)
     messages = [
         Message("/zeek/a", event.value),

@@ -10,7 +10,6 @@ Not here: clicking by coordinates, other browsers.
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import json
 import shutil
@@ -24,8 +23,6 @@ from typing import Any, Self
 from websockets.asyncio.client import ClientConnection, connect
 
 from tests.console.engine import JavaScriptError
-
-__all__ = ["Browser", "Chromium", "Page", "chromium_path"]
 
 START_S = 60
 """How long Chromium may take to start: a first start on a busy machine takes some seconds."""
@@ -124,11 +121,7 @@ class Browser:
                     await reader
 
     async def command(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
-        """Carry out one command of the protocol.
-
-        Raises:
-            RuntimeError: Chromium refused it.
-        """
+        """Carry out one command of the protocol."""
         self._last_id += 1
         answer = asyncio.get_running_loop().create_future()
         self._answers[self._last_id] = answer
@@ -197,14 +190,7 @@ class Browser:
 
 @dataclass(slots=True)
 class Page:
-    """A tab.
-
-    Attributes:
-        browser: Whose tab.
-        session: Its id in the protocol.
-        workers: The ids of its threads in the protocol.
-        complaints: Errors and warnings of the console, uncaught exceptions and failed loads, oldest first.
-    """
+    """A tab."""
 
     browser: Browser
     session: str
@@ -213,11 +199,7 @@ class Page:
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def go(self, url: str) -> None:
-        """Go to an address and wait until it is loaded, its modules included.
-
-        Raises:
-            RuntimeError: It cannot be reached.
-        """
+        """Go to an address and wait until it is loaded, its modules included."""
         self._loaded.clear()
         answer = await self.browser.command("Page.navigate", self.session, url=url)
         if "errorText" in answer:
@@ -245,10 +227,6 @@ class Page:
             await self.evaluate(body, **arguments)
         async with asyncio.timeout(COMMAND_S):
             await self._loaded.wait()
-
-    async def screenshot(self, path: Path) -> None:
-        answer = await self.browser.command("Page.captureScreenshot", self.session, format="png")
-        await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
 
     async def prefer(self, scheme: str) -> None:
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-__all__ = ["Engine", "JavaScriptError"]
-
 
 class JavaScriptError(Exception):
     """The evaluated text threw; the text of the error is that of JavaScript's."""
@@ -15,12 +13,4 @@ class Engine(Protocol):
     """Evaluates JavaScript; what the text leaves in `globalThis` is there for the next."""
 
     async def evaluate(self, body: str, **arguments: Any) -> Any:
-        """Run `body` as the body of an async function whose parameters are `arguments`.
-
-        Args:
-            body: May use `await`, and `return` a value with a JSON form.
-            **arguments: Values with a JSON form.
-
-        Raises:
-            JavaScriptError: It threw, or what it awaited was rejected.
-        """
+        """Run `body` as the body of an async function whose parameters are `arguments`."""

@@ -10,7 +10,7 @@ import { HubError, RequestError } from "../../peers/console/static/client/errors
 import { Store } from "../../peers/console/static/client/stores/store.js";
 import { Address, Count, Enum, Extension, Port, PreciseDate } from "../../peers/console/static/client/values/types.js";
 import { Real, Subnet, Table, Timespan, Timestamp } from "../../peers/console/static/client/values/types.js";
-import { untyped } from "../../peers/console/static/client/values/untyped.js";
+import { untyped } from "../../peers/console/static/client/values/packing.js";
 
 /** Each is there, and can be used as it is declared. */
 export const exported: Omit<typeof declared, "connect"> = {

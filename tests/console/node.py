@@ -14,8 +14,6 @@ from typing import Any
 
 from tests.console.engine import JavaScriptError
 
-__all__ = ["Node", "node_command", "start_node"]
-
 _DRIVER = Path(__file__).with_name("node_driver.mjs")
 
 _LARGEST_LINE_BYTES = 64 * 1024 * 1024

@@ -11,18 +11,12 @@ from pathlib import Path
 
 from tests.forked.program import Program
 
-__all__ = ["RealHub", "run_hub"]
-
 START_S = 30
 """How long a hub may take to listen."""
 
 
 class RealHub:
-    """A running hub.
-
-    Attributes:
-        port: Where its WebSocket edge listens, on 127.0.0.1.
-    """
+    """A running hub."""
 
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self._process = process
@@ -47,16 +41,7 @@ class RealHub:
 
 @contextmanager
 def run_hub(*flags: str, port: int = 0, folder: Path | None = None) -> Iterator[RealHub]:
-    """Run a hub for as long as the block lasts.
-
-    Args:
-        *flags: Further flags of `hub run`.
-        port: Where to listen; 0 picks one.
-        folder: In which it runs; None for the one of the tests.
-
-    Raises:
-        RuntimeError: It did not say where it listens; what it said instead is in the text.
-    """
+    """Run a hub for as long as the block lasts."""
     command = ("run", "--listen", f"ws://127.0.0.1:{port}", *flags)
     where = {} if folder is None else {"cwd": folder}
     process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where)

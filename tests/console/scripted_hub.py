@@ -22,8 +22,6 @@ from websockets.http11 import Request, Response
 
 from peers.console import page
 
-__all__ = ["RIGHTS", "ScriptedHub"]
-
 PATIENCE_S = 20
 """How long a test waits for what must come: long enough for a busy machine, never reached by a good run."""
 

@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.console.browser import Page
 
-__all__ = ["number", "publish", "rows", "text", "wait_connected", "wait_messages", "wait_shown", "wait_view"]
-
 
 async def publish(page: Page, *messages: tuple[str, Any]) -> None:
     """Publish messages to the hub of a page, through a client of their own, and wait until the hub has them."""

@@ -80,7 +80,6 @@ async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub)
 
 
 async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """The last events stand there at once, and older ones as one asks for them; none of them twice."""
     kept = [
         {"what": "refused", "at": 1_700_000_000.0 + number, "user": "bob", "action": "publish", "text": f"no {number}"}
         for number in reversed(range(120))
@@ -108,7 +107,6 @@ async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> No
 
 
 async def test_hostile_names_and_very_many(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Markup is text, a direction is written out; of users and events no more are made than can be read."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     many = [user(f"u{number}") for number in range(500)]
     telling_hub.answers["$hub/users"] = [user(markup, markup), user("\u202ertl" + "x" * 10_000), *many]
@@ -137,13 +135,12 @@ async def test_a_hub_without_users(browser: Browser, real_hub: RealHub) -> None:
 
 
 async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Who may not hear of refusals is not offered them; a refusal is told in the hub's words."""
     telling_hub.answers["$hub/rights"] = RIGHTS | {"hears": []}
     async with browser.open(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
         assert await page.evaluate("return document.getElementById('audit').checkVisibility()") is False
         assert telling_hub.of_type("subscribe") == []
-        telling_hub.authority["$hub/users"] = (1008, "not any more")
+        telling_hub.refusals["$hub/users"] = (1008, "not any more")
         await wait_shown(page, "document.getElementById('access-problem').textContent === '1008: not any more'")
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{telling_hub.page_url}#/access") as page:

@@ -105,7 +105,6 @@ async def test_users_and_refusals(browser: Browser, site: Site) -> None:
 
 
 async def test_closing_somebody(browser: Browser, site: Site) -> None:
-    """From the list of users to his connection; whoever is closed reads why, and the admin sees that it was done."""
     async with site.page(browser, "ada") as page:
         bob = await site.client("bob")
         of_bob = "[...document.querySelectorAll('#users a')].find((it) => it.textContent === 'bob')"
@@ -131,7 +130,6 @@ async def test_closing_somebody(browser: Browser, site: Site) -> None:
 
 
 async def test_refusals_of_before(browser: Browser, site: Site) -> None:
-    """What was refused before anybody looked is told, page by page, and what comes meanwhile is told once."""
     async with site.client("bob") as bob:
         for number in range(2 * 30 + 1):  # 30 of one user are told apart in a second; the others are one event
             await refused(bob, f"/no/{number}")
@@ -154,7 +152,6 @@ async def test_refusals_of_before(browser: Browser, site: Site) -> None:
 
 
 async def test_hostile_names_and_topics(browser: Browser, site: Site) -> None:
-    """What somebody calls himself, and what he tries, is text; nothing of it runs, turns or overflows."""
     async with site.page(browser, "ada") as page, site.client("bob", name=MARKUP) as bob:
         await wait_listening(page)
         await refused(bob, f"/{MARKUP}", "/\u202ertl", "/\\x1b[31mred", "/" + "x" * 1_000)
@@ -186,7 +183,6 @@ async def ask(page: Page, **fields: str) -> None:
 
 
 async def test_which_rule_decides(browser: Browser, site: Site) -> None:
-    """A sentence says whether somebody may, and which rule of which role decides; limits that are set stand beneath."""
     async with site.page(browser, "ada") as page:
         await wait_shown(page, "document.querySelectorAll('#trial-users option').length === 4")
         await ask(page, user="bob", action="subscribe", topic="/zeek/dns/")
@@ -204,7 +200,6 @@ async def test_which_rule_decides(browser: Browser, site: Site) -> None:
 
 
 async def test_who_may_only_look(browser: Browser, site: Site) -> None:
-    """What one may not ask is not shown, and refused by the hub all the same; who may do nothing has no such entry."""
     async with site.page(browser, "vera") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
         assert await page.evaluate("return document.getElementById('trial-user')") is None

@@ -99,7 +99,6 @@ async def search(page: Page, words: str) -> None:
 
 
 async def test_ten_thousand_are_a_screenful_of_elements(crowd: Page) -> None:
-    """All of them are known, and can be scrolled to; only those in sight are in the page."""
     assert await text(crowd, "count") == "10,000 connections"
     assert await crowd.evaluate("return document.querySelectorAll('.table-line').length") < 100
     assert await crowd.evaluate("return document.querySelector('.table').getAttribute('aria-rowcount')") == "10001"
@@ -115,7 +114,6 @@ async def test_ten_thousand_are_a_screenful_of_elements(crowd: Page) -> None:
 
 
 async def test_sorting(crowd: Page) -> None:
-    """By any column, and the other way round with a second click; it stands in the address."""
     await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
     await wait_shown(crowd, f"{FIRST} === 'sensor-00001'")
     await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
@@ -126,7 +124,6 @@ async def test_sorting(crowd: Page) -> None:
 
 
 async def test_searching_and_filtering(crowd: Page) -> None:
-    """By words, by user, by role, and by who is slow; all of that at once, and all of it in the address."""
     await search(crowd, "SENSOR-0123 site")
     await wait_shown(crowd, "document.getElementById('count').textContent === '10 of 10,000 connections'")
     await crowd.evaluate("""
@@ -144,7 +141,6 @@ async def test_searching_and_filtering(crowd: Page) -> None:
 
 
 async def test_keys(crowd: Page) -> None:
-    """Arrows choose a row, which is always in sight, and Enter opens it."""
     await search(crowd, "sensor-000")
     await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
     await wait_shown(crowd, f"{FIRST} === 'sensor-00001'")
@@ -160,7 +156,6 @@ async def test_keys(crowd: Page) -> None:
 
 
 async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
-    """It has all that the hub says of it, its prefixes, and what it lost last; one comes to it by its address, too."""
     await crowd.evaluate("location.hash = '#/connections/7'")
     await wait_shown(crowd, "document.getElementById('connection-title')?.textContent === 'sensor-00007'")
     assert await text(crowd, "prefixes") == "/site/7"
@@ -187,7 +182,6 @@ async def test_earlier_losses(crowd: Page, crowded_hub: ScriptedHub) -> None:
 
 
 async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> None:
-    """It is asked first, with what the other side is told; nothing is done if one thinks better of it."""
     await crowd.evaluate("location.hash = '#/connections/7'")
     await wait_shown(crowd, "document.getElementById('kick') !== null")
     await wait_shown(crowd, "document.getElementById('connection-title').textContent === 'sensor-00007'")
@@ -221,7 +215,6 @@ RATES = {"in_messages": 3, "out_messages": 1_250, "dropped_messages": 2, "out_by
 
 
 async def test_rates_and_queues(browser: Browser, hub: ScriptedHub) -> None:
-    """Rates are the hub's, at the first look; a queue is as full as its messages or its bytes."""
     queued = {"queued_messages": 50, "queued_bytes": 900_000, "dropped_messages": 12}
     hub.answers |= {"$hub/who": who([row(1, rates=RATES, **queued)]), "$hub/state": State().fields()}
     async with browser.open(f"{hub.page_url}#/connections") as page:
@@ -238,7 +231,6 @@ async def test_rates_and_queues(browser: Browser, hub: ScriptedHub) -> None:
 
 
 async def test_what_a_connection_did_before(browser: Browser, hub: ScriptedHub) -> None:
-    """Its charts have what the hub has kept; until there is a rate, and a history, the page says so."""
     hub.answers |= {"$hub/who": who([row(1)]), "$hub/state": State().fields(), "$hub/losses": []}
     facts = "document.querySelector('.facts').textContent"
     async with browser.open(f"{hub.page_url}#/connections/1") as page:
@@ -256,7 +248,6 @@ async def test_what_a_connection_did_before(browser: Browser, hub: ScriptedHub) 
 
 
 async def test_hostile_names(browser: Browser, hub: ScriptedHub) -> None:
-    """They are text, however long and whatever they say, and the table keeps its shape."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
     hostile = [row(at, name=name, address=name, user=name, sample=[name]) for at, name in enumerate(names, 1)]
@@ -288,7 +279,6 @@ async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, crowded_hub: 
 
 
 async def test_a_real_hub(browser: Browser, real_hub: RealHub) -> None:
-    """The page itself is there, with its address and since when; its page tells more."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/connections") as page:
         await wait_view(page, "connections")
         await wait_shown(page, f"{FIRST} === 'console'")

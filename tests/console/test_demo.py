@@ -16,7 +16,6 @@ pytestmark = pytest.mark.timeout(240)
 
 
 async def test_who_is_slow_and_why(browser: Browser) -> None:
-    """The first view names `report` in its first sentence, and says beneath why; both lead to its connection."""
     with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as (process, (_, page_port, *_)):
         assert process.stdout is not None
         said = iter(process.stdout.readline, "")

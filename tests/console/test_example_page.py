@@ -45,7 +45,6 @@ def put_example(folder: Path, hub: RealHub) -> None:
 async def test_the_example_page_shows_a_live_stream(
     browser: Browser, example_server: http.server.ThreadingHTTPServer, tmp_path: Path, real_hub: RealHub
 ) -> None:
-    """A page of another origin loads hub.js from the hub, shows what comes as text, and publishes."""
     put_example(tmp_path, real_hub)
     async with (
         browser.open(f"http://127.0.0.1:{example_server.server_port}") as page,
@@ -66,7 +65,6 @@ async def test_the_example_page_shows_a_live_stream(
 async def test_a_page_from_disk_connects_only_where_the_hub_lets_it(
     browser: Browser, tmp_path: Path, real_hub: RealHub
 ) -> None:
-    """Any page may load hub.js, but not every one may connect: a file's origin, `null`, has to be listed."""
     put_example(tmp_path, real_hub)
     async with browser.open((tmp_path / "index.html").as_uri()) as page:
         await wait_shown(page, "document.getElementById('state').textContent === 'reconnecting'")

@@ -59,7 +59,6 @@ async def go(page: Page, fragment: str) -> None:
 
 
 async def test_a_jump_to_an_offset(page: Page) -> None:
-    """The record of that offset is first, and those that were recorded later follow, until what is live begins."""
     first = await record(page, "/jump/a", [1, 2, 3])
     await page.evaluate("document.getElementById('turn').click()")
     await wait_shown(page, "!document.getElementById('history').hidden")
@@ -78,7 +77,6 @@ async def test_a_jump_to_an_offset(page: Page) -> None:
 
 
 async def test_a_jump_to_a_time(page: Page) -> None:
-    """It is typed, and shown, by a clock of 24 hours; as many topics are counted as there are rows of."""
     await record(page, "/time/a", [1, 2])
     await page.evaluate("document.getElementById('turn').click()")
     await wait_shown(page, "!document.getElementById('history').hidden")
@@ -97,7 +95,6 @@ async def test_a_jump_to_a_time(page: Page) -> None:
 
 
 async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
-    """The slider reaches from the oldest record to now; at its left end one sees the oldest one under the prefix."""
     prefix = f"/slide/{uuid4()}/"  # nobody has recorded anything there
     await record(page, prefix + "a", ["old"])
     await record(page, prefix + "b", ["new"])
@@ -117,7 +114,6 @@ async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
 
 
 async def test_many_records(page: Page) -> None:
-    """500 are shown at once, and the next ones by a click; a search shows those that have the text in them."""
     first = await record(page, "/many", [{"n": number} for number in range(700)])
     await go(page, f"#/messages?prefix=/many&offset={first}")
     await wait_shown(page, "document.getElementById('history-told').textContent.startsWith('500 of 500')")
@@ -146,7 +142,6 @@ async def go_without_waiting(page: Page, fragment: str) -> None:
 
 
 async def test_what_is_listed_is_exported(page: Page) -> None:
-    """As NDJSON, oldest first, with times and labels; of a selection that alone."""
     await page.evaluate(KEEP_EXPORTS)
     await publish(page, ("/export/a", {"x": 1}), ("/export/b", [None]), ("/export/c", "ü"))
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 3")
@@ -176,7 +171,6 @@ async def test_what_is_listed_is_exported(page: Page) -> None:
 
 
 async def test_a_selection_is_published_again(page: Page) -> None:
-    """To a topic that one gives, after a question that says how many; who says no publishes nothing."""
     await publish(page, ("/again/a", 1), ("/again/b", {"two": 2}))
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
     await wait_shown(page, "!document.getElementById('replay').disabled")
@@ -207,7 +201,6 @@ async def test_a_hub_without_a_journal(browser: Browser, real_hub: RealHub) -> N
 
 
 async def test_who_may_not(browser: Browser, hub: ScriptedHub) -> None:
-    """Without the right to publish there is nothing that publishes; without that to read the journal, no history."""
     hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "may": ["subscribe"]}
     async with browser.open(f"{hub.page_url}#/messages") as page:
         await wait_messages(page)

@@ -34,7 +34,6 @@ async def fed(node_start: list[str], *answers: dict[str, Any]) -> list[dict[str,
 
 
 async def test_what_is_new_is_put_behind(node_start: list[str]) -> None:
-    """The newest point may have changed, and is told again; what is more than there is room for goes."""
     first, second, third = await fed(node_start, answer(10, 1, 2, 3), answer(12, 4, 5), answer(13, 5, 6, 7))
     assert (first["values"], first["next"]) == ([1, 2, 3], {"after": 11})
     assert (second["values"], second["next"]) == ([1, 2, 4, 5], {"after": 12})
@@ -48,7 +47,6 @@ async def test_an_answer_without_news(node_start: list[str]) -> None:
 
 
 async def test_another_hub_begins_anew(node_start: list[str]) -> None:
-    """What does not follow is all that there is: of a hub that was restarted, or a page that has slept."""
     for other in (answer(2, 9), answer(100, 9), answer(11, 9, step_s=5)):
         _, found = await fed(node_start, answer(10, 1, 2, 3), other)
         assert found["values"] == [9]

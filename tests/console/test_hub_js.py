@@ -13,7 +13,6 @@ from tests.console.scripted_hub import ScriptedHub
 
 
 async def test_ready_gives_the_hubs_greeting(engine: Engine, hub: ScriptedHub) -> None:
-    """Without wishes nothing is said by the client, and the greeting tells who the hub is."""
     welcome = await engine.evaluate("return start().ready()")
     assert (welcome["name"], welcome["hub"], welcome["queue"]["overflow"]) == (
         "scripted",
@@ -38,15 +37,13 @@ async def test_a_name_and_a_queue_are_asked_for_first(engine: Engine, hub: Scrip
 
 
 async def test_a_refused_hello_leaves_the_defaults(engine: Engine, hub: ScriptedHub) -> None:
-    """The refusal is told by the event, and the client goes on with the first greeting."""
-    hub.authority["page"] = (1007, "no such name")
+    hub.refusals["page"] = (1007, "no such name")
     result = await engine.evaluate("const welcome = await start({name: 'page'}).ready(); return [welcome.name, log]")
     assert result[0] == "scripted"
     assert [event for event, *_ in result[1]] == ["error", "open"]
 
 
 async def test_a_lost_connection_is_made_again_with_its_subscriptions(engine: Engine, hub: ScriptedHub) -> None:
-    """The events tell what happened; each prefix is subscribed once on the new connection; messages flow again."""
     await engine.evaluate("""
         await start().ready();
         const subscriptions = ["/a", "/b", "/a"].map((prefix) => client.subscribe(prefix, collect));
@@ -67,7 +64,6 @@ async def test_a_lost_connection_is_made_again_with_its_subscriptions(engine: En
 
 
 async def test_code_and_reason_of_a_close_are_told(engine: Engine, hub: ScriptedHub) -> None:
-    """Why the hub closed is the reader's to know; the client comes back nevertheless."""
     await engine.evaluate("await start().ready()")
     await hub.close_connections(4008, "queue of 8192 messages full")
     events = await engine.evaluate("await until(() => count('open') >= 2); return log")
@@ -75,7 +71,6 @@ async def test_code_and_reason_of_a_close_are_told(engine: Engine, hub: Scripted
 
 
 async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub) -> None:
-    """It spreads its clients so; other codes, and other texts, are waited for as ever."""
     await engine.evaluate("await start({backoff: {baseMs: 8, capMs: 8, random: () => 1}}).ready()")
     reasons = [
         (1001, "the hub stops; retry after 0.1 s", 100),
@@ -103,7 +98,6 @@ async def test_ready_during_a_reconnect_waits_for_the_next_greeting(engine: Engi
 
 
 async def test_delays_double_up_to_the_cap_and_are_random_within(engine: Engine, hub: ScriptedHub) -> None:
-    """Full jitter: each delay is the random part of a bound that doubles from the base to the cap."""
     hub.refused_connections = 6
     delays = await engine.evaluate("""
         const parts = [1, 1, 0.5, 1, 1, 0];
@@ -127,7 +121,6 @@ async def test_a_client_waits_for_five_seconds_at_most_in_the_first_minute(engin
 
 
 async def test_there_is_never_more_than_one_socket(engine: Engine, hub: ScriptedHub) -> None:
-    """A new socket is made only after the last has ended, through any number of losses."""
     await engine.evaluate("""
         const sockets = [];
         globalThis.together = 0;
@@ -148,7 +141,6 @@ async def test_there_is_never_more_than_one_socket(engine: Engine, hub: Scripted
 
 
 async def test_silence_is_ended_by_a_ping(engine: Engine, hub: ScriptedHub) -> None:
-    """A quiet hub that answers keeps its connection, however long it is quiet."""
     await engine.evaluate("await start({silenceMs: 5, answerMs: 60000}).ready()")
     pings = await hub.wait_received("ping", 3)
     assert len({ping["request"] for ping in pings}) == len(pings)
@@ -156,7 +148,6 @@ async def test_silence_is_ended_by_a_ping(engine: Engine, hub: ScriptedHub) -> N
 
 
 async def test_a_hub_that_does_not_answer_is_given_up(engine: Engine, hub: ScriptedHub) -> None:
-    """A connection that is open and dead is noticed by the unanswered ping, and made again."""
     hub.answers_pings = False
     event = await engine.evaluate(
         """
@@ -187,7 +178,6 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up(engine: Engine
 
 @pytest.mark.parametrize("text", ["{", "null", "7", '{"type":"messages"}'])
 async def test_nonsense_from_the_hub_is_an_error_and_no_end(engine: Engine, hub: ScriptedHub, text: str) -> None:
-    """What cannot be understood is told by the event; the connection and its messages go on."""
     await engine.evaluate("start(); await client.subscribe('/a', collect).confirmed")
     await hub.send_text(text)
     await hub.send(type="of a later hub", field=1)
@@ -198,7 +188,6 @@ async def test_nonsense_from_the_hub_is_an_error_and_no_end(engine: Engine, hub:
 
 
 async def test_closing_sends_what_is_due_and_is_final(engine: Engine, hub: ScriptedHub) -> None:
-    """What was published before leaves; afterwards nothing is called, sent or opened."""
     result = await engine.evaluate("""
         await start().ready();
         const subscription = client.subscribe("/a", collect);
@@ -223,7 +212,6 @@ async def test_closing_sends_what_is_due_and_is_final(engine: Engine, hub: Scrip
 
 
 async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engine, hub: ScriptedHub) -> None:
-    """No attempt follows; what was kept for the next connection is rejected and counted."""
     await engine.evaluate("""
         await start({backoff: {baseMs: 20, random: () => 1}}).ready();
         client.on("reconnecting", () => {
@@ -245,7 +233,6 @@ async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engin
 
 
 async def test_closing_from_a_listener_is_final_too(engine: Engine, hub: ScriptedHub) -> None:
-    """A listener that has had enough at the first loss is not overruled by the reconnect."""
     await engine.evaluate("await start().ready(); client.on('close', () => client.close())")
     hub.drop_connections()
     events = await engine.evaluate("await client.close(); return log.map(([event]) => event)")
@@ -283,7 +270,6 @@ async def test_without_any_websocket_the_error_says_what_to_do(node: Node) -> No
 
 
 async def test_a_closed_client_does_not_keep_node_alive(node: Node) -> None:
-    """After `close` no timer and no socket is left: Node ends by itself."""
     await node.evaluate("await start({name: 'short'}).ready(); await client.close()")
     assert await node.wait() == 0
 
@@ -294,7 +280,6 @@ async def test_a_closed_client_does_not_keep_node_alive(node: Node) -> None:
 async def test_a_network_or_a_reader_that_is_back_ends_the_waiting(
     blank_page: Page, hub: ScriptedHub, event: str
 ) -> None:
-    """A long delay is cut short, and the backoff starts from its base again."""
     hub.refused_connections = 3
     delays = await blank_page.evaluate(f"""
         const parts = [0, 0, 1, 0.00001];
@@ -309,6 +294,5 @@ async def test_a_network_or_a_reader_that_is_back_ends_the_waiting(
 
 
 async def test_a_reader_that_is_back_makes_an_open_client_ask(blank_page: Page, hub: ScriptedHub) -> None:
-    """After a sleep the connection may be dead: the hub is asked at once instead of after the next silence."""
     await blank_page.evaluate("await start().ready(); document.dispatchEvent(new Event('visibilitychange'))")
     assert len(await hub.wait_received("ping")) == 1

@@ -57,7 +57,6 @@ async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> Non
 async def test_every_recorded_message_once_in_order_however_often_connections_are_cut(
     node: Node, recording_hub: RealHub
 ) -> None:
-    """Streams that begin at several moments while messages are published; each client has one connection at a time."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const sockets = new Set();
@@ -135,7 +134,6 @@ async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_muc
 
 
 async def test_a_power_loss(node: Node, tmp_path: Path) -> None:
-    """Whoever has read what is lost gets all that comes since, of the same offsets, and is told."""
     journal, lost = tmp_path / "journal", tmp_path / "lost"
     with run_hub("--journal", str(journal)) as hub:
         await use(node, hub)
@@ -184,7 +182,6 @@ async def test_a_power_loss(node: Node, tmp_path: Path) -> None:
 
 
 async def test_a_power_loss_and_retention(engine: Engine, hub: ScriptedHub) -> None:
-    """What came since is deleted, too, before the stream is back: it goes on with the oldest that is left."""
     await engine.evaluate("""
         await start().ready();
         globalThis.stream = client.messages("/a", {fromOffset: 10, epoch: 7});
@@ -255,7 +252,6 @@ async def test_streams_at_the_end_of_the_journal_take_turns(engine: Engine, hub:
 
 
 async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recording_hub: RealHub) -> None:
-    """History is not fetched faster than it is taken: nothing is skipped, with a buffer of ten messages."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -273,7 +269,6 @@ async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recordin
 
 
 async def test_what_is_recorded_with_its_offset(node: Node, recording_hub: RealHub) -> None:
-    """Each message has it for ever, from what comes on or from an offset."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -305,7 +300,6 @@ async def test_what_is_recorded_with_its_offset(node: Node, recording_hub: RealH
 
 
 async def test_what_is_recorded_over_a_lost_connection(node: Node, recording_hub: RealHub) -> None:
-    """It goes on where it was: nothing is missing, nothing comes twice."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         let socket;
@@ -328,7 +322,6 @@ async def test_what_is_recorded_over_a_lost_connection(node: Node, recording_hub
 
 
 async def test_what_is_not_there_is_told(node: Node, recording_hub: RealHub) -> None:
-    """An offset behind the end, to who reads and to who subscribes; with the oldest that there is."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -352,7 +345,6 @@ async def test_without_a_journal(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
-    """Is read and followed by its name; or, where the hub that is connected names it, without one."""
     peer = f"unix://{tmp_path}/far.sock"
     recording = ("--journal", str(tmp_path / "journal"), "--listen", peer, "--name", "far")
     with run_hub(*recording) as far, run_hub("--peer", peer, "--journal-of", "far") as near:
@@ -387,7 +379,6 @@ async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
 
 
 async def test_consuming(node: Node, recording_hub: RealHub) -> None:
-    """A consumer goes on where it was; what is not acknowledged comes again, over another connection, too."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -417,7 +408,6 @@ async def test_consuming(node: Node, recording_hub: RealHub) -> None:
 
 
 async def test_what_a_program_cannot_do_now(node: Node, recording_hub: RealHub) -> None:
-    """It comes again, after its delay, with what stands behind it of its topic; other topics go on meanwhile."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -445,7 +435,6 @@ async def test_what_a_program_cannot_do_now(node: Node, recording_hub: RealHub) 
 
 
 async def test_the_example_of_the_page_about_consumers(node: Node, recording_hub: RealHub) -> None:
-    """It runs as it stands, but for where the hub is and what is written."""
     text = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
     (block,) = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
     await use(node, recording_hub)
@@ -456,7 +445,6 @@ async def test_the_example_of_the_page_about_consumers(node: Node, recording_hub
 
 
 async def test_consuming_over_a_lost_connection(node: Node, recording_hub: RealHub) -> None:
-    """The loop goes on; what was acknowledged before counts, and everything comes at least once, in order."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         let socket;

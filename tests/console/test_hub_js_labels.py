@@ -10,7 +10,6 @@ from tests.console.test_hub_js_with_the_hub import use
 
 
 async def test_rules_and_labels(node: Node, real_hub: RealHub) -> None:
-    """A message goes to each subscription once, with what it bears; other messages are as ever."""
     await use(node, real_hub)
     result = await node.evaluate("""
         start();

@@ -62,7 +62,6 @@ async def test_what_is_no_name(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_requests_reach_the_owner(node: Node, real_hub: RealHub) -> None:
-    """From a client in Python to one in JavaScript, and with a name that Python owns."""
     await use(node, real_hub)
     await node.evaluate("""
         start();
@@ -76,7 +75,6 @@ async def test_requests_reach_the_owner(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_what_the_hub_tells_later(node: Node, hub: ScriptedHub) -> None:
-    """A name is lost, which `error` tells; one that waits is owned again. What was released is no longer heard of."""
     await use(node, hub)
     await node.evaluate("""
         await start().ready();
@@ -99,14 +97,13 @@ async def test_what_the_hub_tells_later(node: Node, hub: ScriptedHub) -> None:
 
 
 async def test_names_are_claimed_again(node: Node, hub: ScriptedHub) -> None:
-    """Over the next connection, in the same words; one that is refused then is lost."""
     await use(node, hub)
     await node.evaluate("""
         await start().ready();
         globalThis.claims = [client.claim("a.a", {labels: ["x"]}), client.claim("a.b", {queue: true})];
         await Promise.all(claims.map((claimed) => claimed.whenOwned()));
     """)
-    hub.authority["a.b"] = (1008, "name a.b is owned by another")
+    hub.refusals["a.b"] = (1008, "name a.b is owned by another")
     hub.drop_connections()
     messages = await hub.wait_received("claim", 4)
     words = [{key: value for key, value in message.items() if key != "request"} for message in messages]

@@ -15,7 +15,6 @@ def contents(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
 
 
 async def test_values_of_one_topic_and_turn_leave_as_one_batch(engine: Engine, hub: ScriptedHub) -> None:
-    """Three calls in one turn are one message on the wire; the next turn's call is another."""
     await engine.evaluate("""
         await start().ready();
         client.publish("/a", 1);
@@ -37,7 +36,6 @@ async def test_order_is_kept_over_all_topics(engine: Engine, hub: ScriptedHub) -
 
 
 async def test_a_batch_is_bounded_in_size(engine: Engine, hub: ScriptedHub) -> None:
-    """Two hundred values of 1,002 characters in one turn leave as batches of at most 64 KiB of values each."""
     await engine.evaluate("""
         await start().ready();
         for (let number = 0; number < 200; number += 1) client.publish("/a", String(number).padStart(1000, "x"));
@@ -59,7 +57,6 @@ async def test_a_hub_that_takes_little_gets_smaller_batches(engine: Engine, hub:
 
 
 async def test_the_value_is_taken_as_it_was_at_the_call(engine: Engine, hub: ScriptedHub) -> None:
-    """Changing an object after it was published does not change what is sent."""
     await engine.evaluate("""
         await start().ready();
         const value = {n: 1};
@@ -70,7 +67,6 @@ async def test_the_value_is_taken_as_it_was_at_the_call(engine: Engine, hub: Scr
 
 
 async def test_a_confirmed_publish_resolves_when_the_hub_confirms(engine: Engine, hub: ScriptedHub) -> None:
-    """All promises of one batch wait for one confirmation, and none comes before it."""
     hub.confirms = False
     await engine.evaluate("""
         await start().ready();
@@ -87,8 +83,7 @@ async def test_a_confirmed_publish_resolves_when_the_hub_confirms(engine: Engine
 
 
 async def test_a_refused_publish_rejects_with_the_hubs_code_and_text(engine: Engine, hub: ScriptedHub) -> None:
-    """The error names what the hub said; the connection goes on, and other batches are untouched."""
-    hub.authority["$hub/x"] = (1008, "topics of the hub are not to be published")
+    hub.refusals["$hub/x"] = (1008, "topics of the hub are not to be published")
     failures = await engine.evaluate("""
         await start().ready();
         const bad = [1, 2].map((value) => failure(() => client.publish("$hub/x", value, {confirm: true})));
@@ -101,7 +96,7 @@ async def test_a_refused_publish_rejects_with_the_hubs_code_and_text(engine: Eng
 
 async def test_an_unconfirmed_publish_that_is_refused_is_told_by_the_event(engine: Engine, hub: ScriptedHub) -> None:
     """Without a request the hub's error belongs to no call: it becomes an `error` event."""
-    hub.authority["$hub/x"] = (1008, "no")
+    hub.refusals["$hub/x"] = (1008, "no")
     events = await engine.evaluate("""
         await start().ready();
         client.publish("$hub/x", 1);
@@ -128,7 +123,6 @@ async def test_a_lost_connection_rejects_what_was_not_confirmed(engine: Engine, 
 
 
 async def test_what_is_published_without_a_connection_waits_for_one(engine: Engine, hub: ScriptedHub) -> None:
-    """Before the first connection and between two, values are kept in order and sent when the hub is there."""
     hub.refused_connections = 2
     await engine.evaluate("""
         start();
@@ -141,7 +135,6 @@ async def test_what_is_published_without_a_connection_waits_for_one(engine: Engi
 
 
 async def test_the_buffer_is_bounded_while_there_is_no_connection(engine: Engine, hub: ScriptedHub) -> None:
-    """Over the limit a publish fails with a clear error, in the form it was called; what was taken is sent later."""
     hub.refused_connections = 1
     result = await engine.evaluate("""
         start({outboundBytes: 10000, backoff: {baseMs: 3600000, capMs: 3600000, random: () => 1}});
@@ -169,7 +162,6 @@ async def test_the_buffer_is_bounded_while_there_is_no_connection(engine: Engine
 
 
 async def test_the_buffer_is_bounded_while_the_hub_does_not_read(engine: Engine, hub: ScriptedHub) -> None:
-    """What waits in the socket counts: a hub that does not read makes publishing fail, not memory grow."""
     await engine.evaluate("await start({outboundBytes: 2000000}).ready()")
     hub.reading.clear()
     result = await engine.evaluate("""
@@ -206,7 +198,6 @@ async def test_the_buffer_is_bounded_while_the_hub_does_not_read(engine: Engine,
 async def test_what_cannot_be_published_is_refused_at_the_call(
     engine: Engine, hub: ScriptedHub, call: str, text: str
 ) -> None:
-    """A wrong topic or value is the caller's error: it throws (or rejects) and sends nothing."""
     result = await engine.evaluate(f"""
         await start().ready();
         const thrown = await failure(() => {call});

@@ -17,7 +17,6 @@ async def use(node: Node, hub: RealHub | ScriptedHub) -> None:
 
 
 async def test_a_client_answers_another(node: Node, real_hub: RealHub) -> None:
-    """Plain and async functions answer; the longest prefix wins; what none serves is told at once."""
     await use(node, real_hub)
     result = await node.evaluate("""
         const other = connect(url);
@@ -43,7 +42,6 @@ async def test_a_client_answers_another(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_what_a_service_throws_is_told(node: Node, real_hub: RealHub) -> None:
-    """Whoever asked gets the text, and so does `error` of whoever serves; a value without a form fails, too."""
     await use(node, real_hub)
     result = await node.evaluate("""
         const served = start();
@@ -64,7 +62,6 @@ async def test_what_a_service_throws_is_told(node: Node, real_hub: RealHub) -> N
 
 
 async def test_with_a_client_in_python(node: Node, real_hub: RealHub) -> None:
-    """Each side asks the other; bytes have a form in JSON, an extension has none and fails."""
     await use(node, real_hub)
     await node.evaluate("""
         start();
@@ -83,7 +80,6 @@ async def test_with_a_client_in_python(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_a_thousand_at_once(node: Node, real_hub: RealHub) -> None:
-    """Requests of a turn travel together, and every one has its own answer."""
     await use(node, real_hub)
     result = await node.evaluate("""
         const other = connect(url);
@@ -99,7 +95,6 @@ async def test_a_thousand_at_once(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_what_is_asked_in_a_turn_is_one_message(node: Node, hub: ScriptedHub) -> None:
-    """Requests to the same topic are one `request`; their numbers follow one another over all topics."""
     await use(node, hub)
     await node.evaluate("""
         await start().ready();
@@ -117,7 +112,6 @@ async def test_what_is_asked_in_a_turn_is_one_message(node: Node, hub: ScriptedH
 
 
 async def test_a_lost_connection_ends_what_was_sent(node: Node, hub: ScriptedHub) -> None:
-    """It is not repeated; what is asked meanwhile goes over the next connection, and services are offered again."""
     await use(node, hub)
     await node.evaluate("""
         await start().ready();
@@ -164,7 +158,6 @@ async def test_without_a_connection_time_is_kept(node: Node, hub: ScriptedHub) -
 
 
 async def test_bad_calls(node: Node, hub: ScriptedHub) -> None:
-    """What makes no sense is refused on the spot; a closed client answers what is pending with 1000."""
     await use(node, hub)
     result = await node.evaluate("""
         await start().ready();

@@ -139,7 +139,6 @@ TYPED: list[tuple[str, Any]] = [
 
 
 async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Client) -> None:
-    """What one client puts, the other gets; what comes back is what was put."""
     await use(engine, storing.url)
     for made, meant in TYPED:
         await engine.evaluate(f"globalThis.made = {made}; await store.put('value', made)")
@@ -157,7 +156,6 @@ async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Cli
 
 
 async def test_values_with_many_numbers_arrive(engine: Engine, storing: Hub, python: Client) -> None:
-    """However long a value is, and of whichever size are the numbers at whose turn more room is needed."""
     await use(engine, storing.url)
     numbers = [0.5, 200, 60_000, 4_000_000_000, 2**50, -100, -30_000, -2_000_000_000, -(2**50)]
     values = [[number] * 300 for number in numbers]
@@ -173,7 +171,6 @@ async def test_values_with_many_numbers_arrive(engine: Engine, storing: Hub, pyt
 
 
 async def test_keys_are_told_apart_by_type(engine: Engine, storing: Hub, python: Client) -> None:
-    """Every kind of value is a key, the same one whoever writes it; those of other types are others."""
     await use(engine, storing.url)
     for number, (made, _) in enumerate(TYPED):
         await engine.evaluate(f"await store.put({made}, number)", number=number)
@@ -188,7 +185,6 @@ async def test_keys_are_told_apart_by_type(engine: Engine, storing: Hub, python:
 
 
 async def test_bytes_and_times_that_zeek_does_not_have(engine: Engine, storing: Hub, python: Client) -> None:
-    """Bytes, dates and the extensions of others come back as they were."""
     await use(engine, storing.url)
     assert await engine.evaluate("""
         await store.put("bytes", new Uint8Array([0, 255]));
@@ -240,7 +236,6 @@ async def test_untyped_makes_what_messages_have(engine: Engine) -> None:
 
 
 async def test_hostile_keys_and_values(engine: Engine, storing: Hub, python: Client) -> None:
-    """Names that mean something in JavaScript mean nothing in a store; what has no form is told, and is not sent."""
     await use(engine, storing.url)
     names = ["__proto__", "constructor", "", "$store/s/write", "\0\x7f", "'; DROP", "﻿bom", "x" * 5000]
     await python.store("s").put("object", {"__proto__": 1, "constructor": {"prototype": 2}})
@@ -301,7 +296,6 @@ async def test_a_command_of_the_wrong_type_changes_nothing(engine: Engine, stori
 
 
 async def test_a_store_that_is_not_there(engine: Engine, storing: Hub) -> None:
-    """Nobody answers: that is told at once, by each call; what is no name is none."""
     await use(engine, storing.url)
     result = await engine.evaluate("""
         const other = client.store("other");
@@ -319,7 +313,6 @@ async def test_a_store_that_is_not_there(engine: Engine, storing: Hub) -> None:
 
 
 async def test_access_is_refused_by_the_policy(engine: Engine, storing: Hub) -> None:
-    """Who may read may not write; who may not subscribe to changes has no watch; the client goes on."""
     users = KnownTokens(storing)
     policy = {
         "roles": {
@@ -363,7 +356,6 @@ async def test_access_is_refused_by_the_policy(engine: Engine, storing: Hub) -> 
 
 
 async def test_a_watch_has_what_is_there_and_then_each_change(engine: Engine, storing: Hub, python: Client) -> None:
-    """Nothing is missing, nothing comes twice; another prefix is not told of, clear is told to all."""
     await use(engine, storing.url)
     store = python.store("s")
     await store.put_many({"a-1": 1, "b-1": 1, "a-2": 2, Count(1): 0})
@@ -411,7 +403,6 @@ async def way(storing: Hub) -> AsyncIterator[Way]:
 
 @pytest.mark.parametrize("kept", [65_536, 3])
 async def test_a_lost_link_leaves_no_gap(engine: Engine, storing: Hub, way: Way, kept: int) -> None:
-    """The client tells of it; the watch goes on behind the last change, or with what differs, if that is forgotten."""
     await use(engine, f"ws://127.0.0.1:{way.endpoint.port}")
     async with connect(storing.url) as python:
         store = python.store("s")
@@ -452,7 +443,6 @@ async def test_a_lost_link_leaves_no_gap(engine: Engine, storing: Hub, way: Way,
 
 
 async def test_a_watch_that_is_not_read_holds_so_much_and_no_more(node: Node, storing: Hub, python: Client) -> None:
-    """What it has not held is asked for when there is room; in the end it has told the state."""
     await use(node, storing.url)
     store = python.store("s")
     await node.evaluate("globalThis.watch = store.watch(); await watch.confirmed")
@@ -476,7 +466,6 @@ async def test_a_watch_that_is_not_read_holds_so_much_and_no_more(node: Node, st
 
 
 async def test_what_the_hub_has_dropped_is_asked_for(node: Node, storing: Hub, python: Client, tmp_path: Path) -> None:
-    """A page that stands still loses changes in the hub, and is told; in the end the watch has told the state."""
     await use(node, storing.url)
     await node.evaluate("""
         await client.close();
@@ -506,7 +495,6 @@ async def test_what_the_hub_has_dropped_is_asked_for(node: Node, storing: Hub, p
 
 
 async def test_a_store_that_comes_back_with_another_life(engine: Engine, start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
-    """A hub in whose memory all was lost: what is gone is told, and the watch goes on with the new one."""
     settings = Settings(stores=StoresSettings(open=("s=:memory:",)))
     first = await start_hub(settings=settings)
     port = first.endpoints[0].port
@@ -533,7 +521,6 @@ async def test_a_store_that_comes_back_with_another_life(engine: Engine, start_h
 
 
 async def test_a_watch_ends_with_its_client(engine: Engine, storing: Hub) -> None:
-    """Closing the client ends the iteration; a replica says that it is over."""
     await use(engine, storing.url)
     result = await engine.evaluate("""
         const [watch, copy] = [store.watch(), store.replica()];
@@ -550,7 +537,6 @@ async def test_a_watch_ends_with_its_client(engine: Engine, storing: Hub) -> Non
 
 
 async def test_a_replica_is_read_without_asking(engine: Engine, storing: Hub, python: Client) -> None:
-    """It has what was written, once it is as new; it says how old it is."""
     await use(engine, storing.url)
     await python.store("s").put_many({"a": 1, Port(53, "udp"): "dns", (1, "x"): None})
     result = await engine.evaluate("""
@@ -583,7 +569,6 @@ async def test_a_replica_is_read_without_asking(engine: Engine, storing: Hub, py
 
 
 async def test_the_example_of_the_page_about_stores(engine: Engine, start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
-    """It runs as it stands, but for where the hub and its module are, and what is written."""
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=("status=:memory:",))))
     await use(engine, hub.url)
     text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()

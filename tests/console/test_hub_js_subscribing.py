@@ -9,7 +9,6 @@ from tests.console.scripted_hub import ScriptedHub
 
 
 async def test_a_message_is_given_once_to_each_subscription_that_matches(engine: Engine) -> None:
-    """Prefixes are plain text; overlapping prefixes of one subscription do not double a message."""
     result = await engine.evaluate("""
         start();
         const seen = {one: [], two: [], all: []};
@@ -29,7 +28,6 @@ async def test_a_message_is_given_once_to_each_subscription_that_matches(engine:
 
 
 async def test_a_prefix_goes_to_the_hub_once_however_many_share_it(engine: Engine, hub: ScriptedHub) -> None:
-    """The first subscription of a prefix subscribes, the last one unsubscribes; the others say nothing."""
     await engine.evaluate("""
         await start().ready();
         const first = client.subscribe(["/a/", "/b/"], collect);
@@ -45,7 +43,6 @@ async def test_a_prefix_goes_to_the_hub_once_however_many_share_it(engine: Engin
 
 
 async def test_unsubscribing_stops_the_calls_at_once(engine: Engine) -> None:
-    """Even the rest of a batch that is being handed over is not given to a subscription that has ended."""
     result = await engine.evaluate("""
         start();
         const subscription = client.subscribe("/a", (message) => {
@@ -61,7 +58,6 @@ async def test_unsubscribing_stops_the_calls_at_once(engine: Engine) -> None:
 
 
 async def test_confirmed_waits_for_the_hub(engine: Engine, hub: ScriptedHub) -> None:
-    """A second subscription of a prefix that is not confirmed yet waits for the same confirmation."""
     hub.confirms = False
     await engine.evaluate("""
         await start().ready();
@@ -76,8 +72,7 @@ async def test_confirmed_waits_for_the_hub(engine: Engine, hub: ScriptedHub) -> 
 
 
 async def test_a_refused_prefix_ends_its_subscription_only(engine: Engine, hub: ScriptedHub) -> None:
-    """`confirmed` rejects with the hub's words, the event tells it too, and others go on."""
-    hub.authority["/secret"] = (1008, "not for you")
+    hub.refusals["/secret"] = (1008, "not for you")
     result = await engine.evaluate("""
         await start().ready();
         const good = client.subscribe("/a", collect);
@@ -94,13 +89,12 @@ async def test_a_refused_prefix_ends_its_subscription_only(engine: Engine, hub: 
 
 
 async def test_a_prefix_refused_after_a_reconnect_costs_the_others_nothing(engine: Engine, hub: ScriptedHub) -> None:
-    """The prefixes are sent again as one list; when that is refused each is tried alone."""
     await engine.evaluate("""
         await start().ready();
         globalThis.subscriptions = ["/a", "/b", "/c"].map((prefix) => client.subscribe(prefix, collect));
         await Promise.all(subscriptions.map(({confirmed}) => confirmed));
     """)
-    hub.authority["/b"] = (1008, "no longer")
+    hub.refusals["/b"] = (1008, "no longer")
     hub.drop_connections()
     result = await engine.evaluate("""
         await until(() => count("error") >= 1);
@@ -111,7 +105,6 @@ async def test_a_prefix_refused_after_a_reconnect_costs_the_others_nothing(engin
 
 
 async def test_unsubscribing_before_the_confirmation_rejects_it(engine: Engine, hub: ScriptedHub) -> None:
-    """Nobody waits for ever for the confirmation of a subscription that is gone."""
     hub.confirms = False
     result = await engine.evaluate("""
         await start().ready();
@@ -123,7 +116,6 @@ async def test_unsubscribing_before_the_confirmation_rejects_it(engine: Engine, 
 
 
 async def test_a_callback_that_throws_harms_nobody_else(engine: Engine) -> None:
-    """Its error becomes an event; the other subscriptions, and its own next messages, are served."""
     result = await engine.evaluate("""
         start();
         client.subscribe("/a", ({value}) => { throw new RangeError(`no ${value}`); });
@@ -139,7 +131,6 @@ async def test_a_callback_that_throws_harms_nobody_else(engine: Engine) -> None:
 
 
 async def test_what_the_hub_dropped_is_told_at_its_place(engine: Engine, hub: ScriptedHub) -> None:
-    """The event comes between the messages that stood around the lost ones, and is counted."""
     await engine.evaluate("""
         start();
         client.on("dropped", (lost) => collect({topic: "dropped", value: lost}));
@@ -176,7 +167,6 @@ async def test_messages_can_be_iterated_over(engine: Engine, hub: ScriptedHub) -
 async def test_a_loop_that_is_too_slow_loses_the_oldest_and_is_told_how_many(
     engine: Engine, options: str, left: int
 ) -> None:
-    """The buffer is bounded in messages and in bytes; what does not fit goes, oldest first, and is counted."""
     result = await engine.evaluate(f"""
         start();
         const stream = client.messages("/a", {options});
@@ -192,7 +182,6 @@ async def test_a_loop_that_is_too_slow_loses_the_oldest_and_is_told_how_many(
 
 
 async def test_a_long_iteration_keeps_order_and_loses_nothing_in_time(engine: Engine) -> None:
-    """Taking while more comes: order holds over many turns of a small buffer."""
     result = await engine.evaluate("""
         start();
         const stream = client.messages("/a", {bufferMessages: 50});
@@ -208,8 +197,7 @@ async def test_a_long_iteration_keeps_order_and_loses_nothing_in_time(engine: En
 
 
 async def test_an_iteration_over_a_refused_prefix_throws_once(engine: Engine, hub: ScriptedHub) -> None:
-    """Whoever waits for the next message gets the hub's error; after that the iteration is over."""
-    hub.authority["/secret"] = (1008, "not for you")
+    hub.refusals["/secret"] = (1008, "not for you")
     result = await engine.evaluate("""
         start();
         const stream = client.messages("/secret");
@@ -235,7 +223,6 @@ async def test_what_cannot_be_subscribed_to_is_refused_at_the_call(engine: Engin
 
 
 async def test_many_prefixes_travel_in_several_messages(engine: Engine, hub: ScriptedHub) -> None:
-    """Ten thousand prefixes of one subscription are confirmed, a thousand a message."""
     await engine.evaluate("""
         start();
         await client.subscribe(Array.from({length: 10000}, (_, number) => `/p/${number}/`), collect).confirmed;

@@ -22,7 +22,6 @@ def hellos(hub: ScriptedHub) -> list[dict[str, Any]]:
 
 
 async def test_a_text_is_shown_first(engine: Engine, hub: ScriptedHub) -> None:
-    """In `hello`, at each connection, before anything else; `ready` waits for what was granted."""
     await engine.evaluate(
         "start({token, narrow: true}); client.subscribe('/a', collect); await client.ready()", token=SECRET
     )
@@ -47,7 +46,6 @@ async def test_no_token_for_a_hub_with_users(engine: Engine, hub: ScriptedHub) -
 
 @pytest.mark.parametrize("function", ["numbered", "async () => numbered()"])
 async def test_a_function_is_asked_for_each_connection(engine: Engine, hub: ScriptedHub, function: str) -> None:
-    """Plain or async; what was published before goes out once there is a connection."""
     await engine.evaluate(f"{TOKENS} start({{token: {function}}}); client.publish('/a', 1); await client.ready()")
     await hub.wait_received("publish")  # what is on its way to a connection that is dropped is lost
     for count in (2, 3):
@@ -69,7 +67,6 @@ async def test_a_function_is_asked_for_each_connection(engine: Engine, hub: Scri
 async def test_a_function_that_fails(
     engine: Engine, hub: ScriptedHub, function: str, name: str, answer_ms: int
 ) -> None:
-    """It is told, without what it has raised, and tried again as if the hub were away."""
     await engine.evaluate(f"""
         {TOKENS}
         start({{token: () => asked++ ? "{SECRET}" : ({function})(), answerMs: {answer_ms}, backoff: {{baseMs: 1}}}});
@@ -84,7 +81,6 @@ async def test_a_function_that_fails(
 
 
 async def test_closed_while_a_token_is_asked_for(engine: Engine, hub: ScriptedHub) -> None:
-    """Nothing is connected any more, whatever the function gives later."""
     await engine.evaluate("""
         start({token: () => new Promise((resolve) => { globalThis.give = resolve; })});
         await client.close();
@@ -96,7 +92,6 @@ async def test_closed_while_a_token_is_asked_for(engine: Engine, hub: ScriptedHu
 
 
 async def test_a_renewal(engine: Engine, hub: ScriptedHub) -> None:
-    """Before the proof ends the function is asked again; each confirmation tells when the next is due."""
     hub.until = 0.01
     await engine.evaluate(f"""
         {TOKENS}
@@ -111,7 +106,6 @@ async def test_a_renewal(engine: Engine, hub: ScriptedHub) -> None:
 
 
 async def test_a_text_is_not_renewed(engine: Engine, hub: ScriptedHub) -> None:
-    """There is nothing to renew it with: the hub ends the connection in time."""
     hub.until = 0.001
     await engine.evaluate(
         "await start({token}).ready(); await new Promise((resolve) => setTimeout(resolve, 20))", token=SECRET
@@ -121,7 +115,7 @@ async def test_a_text_is_not_renewed(engine: Engine, hub: ScriptedHub) -> None:
 
 async def test_a_renewal_that_is_refused(engine: Engine, hub: ScriptedHub) -> None:
     hub.until = 0.01
-    hub.authority[f"{SECRET}2"] = (4401, "not recognised")
+    hub.refusals[f"{SECRET}2"] = (4401, "not recognised")
     await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
     error = (await engine.evaluate("return log.filter(([event]) => event === 'error')"))[0][1]
     assert (error["code"], error["text"]) == (4401, "not recognised")
@@ -130,7 +124,6 @@ async def test_a_renewal_that_is_refused(engine: Engine, hub: ScriptedHub) -> No
 
 @pytest.mark.parametrize("code", [4401, 4403])
 async def test_a_hub_that_does_not_let_it_in(engine: Engine, hub: ScriptedHub, code: int) -> None:
-    """A client with a text says so and stops; whoever calls it later is told the same."""
     await engine.evaluate("await start({token}).ready()", token=SECRET)
     await hub.close_connections(code, "not you")
     await engine.evaluate("await until(() => count('error') >= 1)")
@@ -150,7 +143,6 @@ async def test_a_hub_that_does_not_let_it_in(engine: Engine, hub: ScriptedHub, c
 
 
 async def test_one_more_attempt_with_a_fresh_token(engine: Engine, hub: ScriptedHub) -> None:
-    """With a function, 4401 leads to one more connection; if its token is not known either, the client stops."""
     hub.closes_hello = (4401, "not recognised")
     await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
     assert [hello["token"] for hello in hellos(hub)] == [f"{SECRET}1", f"{SECRET}2"]
@@ -158,7 +150,6 @@ async def test_one_more_attempt_with_a_fresh_token(engine: Engine, hub: Scripted
 
 
 async def test_a_token_that_was_taken_counts_anew(engine: Engine, hub: ScriptedHub) -> None:
-    """The end of a proof is no failure: the client comes back as often as there are fresh tokens."""
     await engine.evaluate(f"{TOKENS} await start({{token: numbered}}).ready()")
     for count in (2, 3, 4):
         await hub.close_connections(4401, "it has ended")

@@ -36,7 +36,6 @@ export function main() {
 
 
 def test_modules_stand_behind_those_that_they_import() -> None:
-    """Each once, with names of its own, under the head of the module that one imports, which exports what it did."""
     assert (
         joined("/main.js", MODULES.__getitem__)
         == """/** What it is. */
@@ -80,7 +79,6 @@ export { One, Two, TWO };
 
 
 def test_threads_are_where_they_are_served() -> None:
-    """A module that starts one names it beside itself; what is joined stands elsewhere."""
     text = 'export const thread = () => new Worker(new URL("./worker.js", import.meta.url));\n'
     modules = {"/main.js": 'import { thread } from "./parts/thread.js";\n\nthread();\n', "/parts/thread.js": text}
     made = joined("/main.js", modules.__getitem__, {"/parts/worker.js": "/worker.1.js"})
@@ -98,12 +96,11 @@ def test_modules_that_import_each_other_are_refused() -> None:
 
 
 def test_all_modules_are_in_it() -> None:
-    """None lies there that nobody imports, and what is served imports nothing."""
     assert SERVED is not None
     text = SERVED.body.decode()
     assert not re.search(r"^import ", text, re.MULTILINE)
     for module in HUB_JS.with_name("client").rglob("*.js"):
-        purpose = module.read_text().split("\n")[1]
+        purpose, *_ = module.read_text().partition("\n\n")
         assert text.count(f"{purpose}\n") == 1, module
 
 
@@ -117,7 +114,6 @@ def test_its_types_name_all_that_it_exports() -> None:
 
 
 async def test_what_is_saved_as_one_file_is_all_of_it(node_start: list[str], tmp_path: Path) -> None:
-    """It needs nothing beside it, and has what the modules have together."""
     assert SERVED is not None
     saved = tmp_path / "hub.mjs"
     saved.write_bytes(SERVED.body)

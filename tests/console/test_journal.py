@@ -103,7 +103,6 @@ async def note(page: Page, selector: str, *, under: str) -> None:
 
 
 async def test_what_is_recorded_is_seen(page: Page) -> None:
-    """Its records, its size and its oldest one; who works through it by a name, and how far behind he is."""
     await wait_shown(page, "document.getElementById('journal-state').textContent.startsWith('The journal records')")
     await page.evaluate("""
         const {connect} = await import("/hub.js");
@@ -130,7 +129,6 @@ async def test_a_hub_that_records_nothing(browser: Browser, real_hub: RealHub) -
 
 
 async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """The furthest behind stands first; whether one gets nearer is found out between two looks."""
     slow, quick = consumer("slow", lag=500), consumer("quick", lag=400)
     others = [consumer("done"), consumer("left", lag=3, members=0), consumer("broken", lag=1, error="damaged")]
     queries = [consumer("idle", members=0, committed_s=2.5), consumer("query", lag=2, members=0, committed_s=120.0)]
@@ -157,7 +155,6 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
 
 
 async def test_rates_retention_and_a_tier(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """The rate is that between two looks by the hub's clock; what the tier lacks is told, and what it has missed."""
     tier = {"first": 7, "next": 1_000, "files": 3, "size_bytes": 2_048, "missed": 5, "error": ""}
     telling_hub.answers["$hub/journal"] = STANDS | {"tier": tier}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
@@ -174,7 +171,6 @@ async def test_rates_retention_and_a_tier(browser: Browser, telling_hub: Scripte
 
 
 async def test_a_journal_that_is_in_trouble(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Why nothing is written, what is missing by that, and whether publishers wait."""
     telling_hub.answers["$hub/journal"] = STANDS | {"error": "the disk is full", "lost_messages_total": 12}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         expected = "Nothing is recorded now: the disk is full"
@@ -187,7 +183,6 @@ async def test_a_journal_that_is_in_trouble(browser: Browser, telling_hub: Scrip
 
 
 async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Markup is text, a direction is written out, and no more rows than can be read are made."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     hostile = [consumer(markup, lag=9), consumer("\u202ertl", lag=8, prefixes=[markup]), consumer("x" * 100_000, lag=7)]
     telling_hub.answers["$hub/consumers"] = [*hostile, *(consumer(f"c{n}", lag=1) for n in range(997))]
@@ -201,7 +196,6 @@ async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_
 
 
 async def test_consumers_of_a_journal_elsewhere(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """A hub that lets its clients use that of another one has no journal to show, and consumers nevertheless."""
     telling_hub.answers |= {"$hub/journal": None, "$hub/consumers": [consumer("far", lag=2)]}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 1")
@@ -209,7 +203,6 @@ async def test_consumers_of_a_journal_elsewhere(browser: Browser, telling_hub: S
 
 
 async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """What it tells then is not compared with what was before: its counters begin anew."""
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")
         telling_hub.answers["$hub/journal"] = STANDS | {"first": 0, "committed": 7, "recorded_messages_total": 7}
@@ -219,11 +212,10 @@ async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: 
 
 
 async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """The hub's words stand there; whoever may not ask has no entry, and without consumers the rest is shown."""
-    telling_hub.authority["$hub/journal"] = (1013, "not now")
+    telling_hub.refusals["$hub/journal"] = (1013, "not now")
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-problem')?.textContent === '1013: not now'")
-    telling_hub.authority.clear()
+    telling_hub.refusals.clear()
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/journal"], "may": []}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")
@@ -271,7 +263,6 @@ async def export(page: Page, prefix: str) -> None:
 
 
 async def test_an_export(page: Page, place: str) -> None:
-    """What was recorded under a prefix up to now is written as lines of JSON, in order, into the chosen file."""
     hostile = "</script>\n\N{RIGHT-TO-LEFT OVERRIDE}"
     await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[{"n": 1}, hostile, None])
     await page.evaluate(RECORD, topic="/other", values=[1])
@@ -301,7 +292,6 @@ async def test_an_export_of_a_time(page: Page, place: str) -> None:
 
 
 async def test_an_export_is_cancelled(page: Page, place: str) -> None:
-    """A slow disk holds up the reading; nothing is left of what was cancelled, and another one may begin."""
     await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=["x" * 10_000] * 100)
     await page.evaluate("globalThis.written = () => new Promise(() => {})")
     await export(page, place)
@@ -332,7 +322,6 @@ async def test_what_is_being_saved_is_not_cancelled(page: Page, place: str) -> N
 
 
 async def test_numbers_that_a_browser_rounds(page: Page, recording_hub: RealHub, place: str) -> None:
-    """It is told of how many records that is so: nothing is changed in an export without a word."""
     values = (2**60 + 1, {"a": [1, {"b": -(2**53)}]}, 2**53 - 1, 0.1234567890123456, "1234567890123456789")
     lines = "\n".join(json.dumps(value) for value in values)
     # Not by the page: a connection over which something was published brings no files.
@@ -363,7 +352,6 @@ async def test_an_export_ends_with_the_view(page: Page, place: str) -> None:
 
 
 async def test_an_export_by_a_browser_without_a_choice_of_files(page: Page, place: str) -> None:
-    """It is kept until all is there, and saved as a download; a disk that is full is told."""
     await page.evaluate(
         """
         globalThis.showSaveFilePicker = undefined;

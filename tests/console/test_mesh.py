@@ -83,7 +83,6 @@ async def places(page: Page) -> list[list[str]]:
 
 
 async def test_two_hubs(browser: Browser, mesh: tuple[RealHub, RealHub]) -> None:
-    """Both are drawn, with their link; the way of a topic is found; names, and entries of a store, are listed."""
     east, west = mesh
     async with browser.open(f"{east.page_url}#/mesh") as page:
         await wait_shown(page, "document.querySelector('.mesh')?.dataset.hubs === '2'")
@@ -128,7 +127,6 @@ async def test_a_hub_without_links(browser: Browser, real_hub: RealHub) -> None:
 
 
 async def test_rates_and_who_is_lost(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """What a link carries is what the hub says, which it does not in the first second; a hub that is lost is marked."""
     async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
         await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 2")
         assert (await cells(page, "mesh-hubs", 5, 7, 8))[1] == ["", "2 ms", "3"]
@@ -163,7 +161,6 @@ async def test_a_picture_stays(browser: Browser, telling_hub: ScriptedHub) -> No
 
 
 async def test_a_row_of_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Whoever is further away stands beyond the one before him, and no link crosses the hub in the middle."""
     telling_hub.answers[GRAPH] = [
         hub_row(0, 1, 3),
         hub_row(1, 0, 2),
@@ -182,7 +179,6 @@ async def test_a_row_of_hubs(browser: Browser, telling_hub: ScriptedHub) -> None
 
 
 async def test_very_many_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Too many for a picture stand in a table alone, and no more rows are made than can be read."""
     telling_hub.answers[GRAPH] = [hub_row(0, *range(1, 900)), *(hub_row(n, 0) for n in range(1, 900))]
     async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
         await wait_shown(page, "document.querySelector('.mesh')?.dataset.hubs === '900'")
@@ -192,7 +188,6 @@ async def test_very_many_hubs(browser: Browser, telling_hub: ScriptedHub) -> Non
 
 
 async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Markup is text everywhere, a direction is written out, and nothing moves out of the page."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     own = hub_row(0, 1, name=markup)
     telling_hub.answers[GRAPH] = [own, hub_row(1, 0, name="\u202ertl" + "x" * 10_000)]
@@ -220,13 +215,12 @@ async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None
 
 
 async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """What one may not ask is neither offered nor asked; a refusal is told in the hub's words."""
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [GRAPH]}
     async with browser.open(f"{telling_hub.page_url}#/mesh?topic=/a") as page:
         await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 2")
         assert await page.evaluate("return document.getElementById('way-topic').checkVisibility()") is False
         assert {one["topic"] for one in telling_hub.of_type("request")} == {"$hub/rights", GRAPH}
-        telling_hub.authority[GRAPH] = (1008, "not any more")
+        telling_hub.refusals[GRAPH] = (1008, "not any more")
         await wait_shown(page, "document.getElementById('mesh-problem').textContent === '1008: not any more'")
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{telling_hub.page_url}#/mesh") as page:

@@ -65,7 +65,6 @@ async def lines(page: Page) -> int:
 
 
 async def test_a_hub_says_how_it_does(page: Page) -> None:
-    """In a sentence, in figures, and in charts that go on as seconds pass."""
     await wait_shown(page, "/in the last minute/.test(document.getElementById('sentence').textContent)")
     await wait_shown(page, "Number(document.getElementById('figure-connections').textContent) >= 1")
     await wait_shown(page, "Number(document.querySelector('.overview').dataset.points) >= 2")
@@ -86,7 +85,6 @@ async def test_what_is_wrong_with_the_hub_is_listed(browser: Browser, telling_hu
 
 
 async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Those of all charts of the view are of the same moment; without the pointer, the last value stands there."""
     telling_hub.answers["$hub/history"] = history(1, 2, 3, 4)
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '4'")
@@ -114,7 +112,6 @@ def asked(hub: ScriptedHub) -> list[Any]:
 
 
 async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Sentence and figures are the hub's; those who have lost something are named, and lead to their connections."""
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.getElementById('sentence')?.textContent.startsWith('3 of 214')")
         assert await text(page, "sentence") == (
@@ -136,7 +133,6 @@ async def reasons(page: Page) -> list[list[str]]:
 
 
 async def test_why_somebody_is_slow(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """How much comes for him, how much of it he takes, and what becomes of the rest; his name leads to him."""
     telling_hub.answers["$hub/state"] = SEVEN._replace(slow_ids=(7,)).fields()
     telling_hub.answers["$hub/who"] = [SLOW]
     async with browser.open(telling_hub.page_url) as page:
@@ -169,7 +165,6 @@ async def test_why_somebody_is_slow(browser: Browser, telling_hub: ScriptedHub) 
 
 
 async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Few are asked for; a link leads to all of them. Who left meanwhile is left out."""
     telling_hub.answers["$hub/state"] = SEVEN._replace(slow=40, slow_ids=tuple(range(1, 41))).fields()
     telling_hub.answers["$hub/who"] = [SLOW | {"id": 3, "name": "<b>\u202e", "sample": ["<i>"] * 5}]
     async with browser.open(telling_hub.page_url) as page:
@@ -193,7 +188,6 @@ async def test_who_may_not_ask_for_connections(browser: Browser, telling_hub: Sc
 
 
 async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """They are text, however long and whatever they say, and move nothing else out of the page."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
     state = SEVEN._replace(dropped_by=tuple((name, 3) for name in names), troubles=(markup,))
@@ -208,7 +202,6 @@ async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None
 
 
 async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """What was shown stays while it is away; then it is asked anew, as it may be another one."""
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
         telling_hub.answers |= {"$hub/state": State(1, 1).fields(), "$hub/history": history(5, first=7)}
@@ -219,15 +212,13 @@ async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: 
 
 
 async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Rights may be taken away while the view is open: the hub's words stand there."""
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
-        telling_hub.authority["$hub/state"] = (1008, "not for you any more")
+        telling_hub.refusals["$hub/state"] = (1008, "not for you any more")
         await wait_shown(page, "document.getElementById('problem').textContent.includes('not for you any more')")
 
 
 async def test_it_is_for_whom_it_is_granted(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Who may not ask how the hub does is not asked to look at it, and nothing is asked in his name."""
     telling_hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "asks": ["$hub/rights"]}
     async with browser.open(f"{telling_hub.page_url}#/overview") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Overview is nothing')")

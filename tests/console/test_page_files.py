@@ -22,7 +22,6 @@ from tests.descriptors import no_descriptor_left
     ],
 )
 def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, beginning: bytes) -> None:
-    """Each served path answers with a type that browsers accept for it; modules need a JavaScript type."""
     found = page(path)
     assert found is not None
     assert found.content_type == content_type
@@ -52,7 +51,6 @@ def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, 
     ],
 )
 def test_nothing_else_is_served(path: str) -> None:
-    """A path that is not on the list is no page, whatever lies in the folder or beside it."""
     assert page(path) is None
 
 
@@ -62,7 +60,6 @@ def test_pages_are_served_without_a_descriptor() -> None:
 
 
 def test_what_the_page_loads_is_one_script_and_one_style_sheet_with_hashes_in_their_names() -> None:
-    """It imports nothing further, and its threads are served as well; nothing is of anybody else."""
     index = page("/")
     assert index is not None
     text = index.body.decode()
@@ -89,7 +86,6 @@ def test_what_is_vendored_has_its_licence() -> None:
 
 
 def test_the_pictures_of_the_document_are_there() -> None:
-    """Each is a PNG, small enough for a clone, and the program that makes them anew leaves none behind unshown."""
     folder = Path(__file__).parents[2] / "docs"
     shown = re.findall(r"!\[[^]]+\]\((console/[a-z-]+\.png)\)", (folder / "console.md").read_text())
     assert sorted(shown) == sorted(f"console/{one.name}" for one in (folder / "console").iterdir())

@@ -72,7 +72,6 @@ def compare(text: str, value: Any, where: str, seen: set[str]) -> None:
 
 
 async def test_what_the_page_asks_is_answered_as_its_types_say(hubs: tuple[RealHub, RealHub]) -> None:
-    """Each answer has the fields of its type, all of them, and no others; and each type was looked at."""
     seen = {"Answers"}
     questions: dict[str, Any] = {"$hub/mesh/trace": {"topic": "/types/0"}, "$hub/names": {"prefix": ""}}
     url, far_url = (hub.url for hub in hubs)

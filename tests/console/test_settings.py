@@ -37,7 +37,6 @@ async def rows(page: Page) -> list[list[str]]:
 
 
 async def test_settings_in_force(browser: Browser, hub: ScriptedHub) -> None:
-    """Each with its exact value and its source, as text; a search stands in the address."""
     hub.answers |= {"$hub/rights": RIGHTS | {"asks": ["$hub/settings"]}, "$hub/settings": SETTINGS}
     async with browser.open(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.getElementById('settings-count')?.textContent === '4 settings'")
@@ -61,12 +60,11 @@ async def test_settings_in_force(browser: Browser, hub: ScriptedHub) -> None:
 
 
 async def test_who_may_not_ask(browser: Browser, hub: ScriptedHub) -> None:
-    """There is no entry for it; a refusal of the hub stands in the view."""
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/state", "$hub/history"]}
     async with browser.open(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Settings is nothing')")
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/settings"]}
-    hub.authority["$hub/settings"] = (1013, "not now")
+    hub.refusals["$hub/settings"] = (1013, "not now")
     async with browser.open(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.getElementById('settings-problem')?.textContent === '1013: not now'")
 

@@ -47,7 +47,6 @@ async def go(page: Page, fragment: str) -> None:
 
 
 async def test_a_tree_by_components(page: Page) -> None:
-    """The busiest first, a level at a time; a click opens, keys go through it, and the order can be another."""
     sent = [("/tree/b/x", 1)] * 9 + [("/tree/a", 1)] * 5 + [("/tree/b/y", 1)] * 2
     await publish(page, *sent)
     await wait_shown(page, f"{NAMES}.includes('/tree/')")
@@ -72,7 +71,6 @@ async def test_a_tree_by_components(page: Page) -> None:
 
 
 async def test_a_search(page: Page) -> None:
-    """Finds topics by any part of them, stands in the address, and gives the tree back when it is empty."""
     await publish(page, ("/search/needle/1", 1), ("/search/hay", 1))
     await wait_shown(page, f"{NAMES}.includes('/search/')")
     await page.evaluate("""
@@ -88,7 +86,6 @@ async def test_a_search(page: Page) -> None:
 
 
 async def test_what_a_topic_brings(page: Page) -> None:
-    """Its last value on demand, its fields with kinds and numbers, and a chart of those picked; not longer topics."""
     await publish(page, ("/detail/a", {"load": 1}))
     await go(page, "#/topics?topic=/detail/a")
     await wait_shown(page, "document.querySelector('#topic-tree [aria-selected=true]')?.dataset.prefix === '/detail/a'")
@@ -122,7 +119,6 @@ async def test_what_a_topic_brings(page: Page) -> None:
 
 
 async def test_what_a_topic_brought_before(page: Page) -> None:
-    """The hub says it of the last ten minutes; before it has anything of a topic, and of prefixes, nothing is shown."""
     await publish(page, ("/before/a", 1))
     await go(page, "#/topics?topic=/before/")
     await wait_shown(page, "document.getElementById('topic-name').textContent === '/before/'")
@@ -137,7 +133,6 @@ async def test_what_a_topic_brought_before(page: Page) -> None:
 
 
 async def test_hostile_topics(page: Page) -> None:
-    """Markup is text, overrides of direction are written out, and a thousand slashes are opened one by one."""
     markup = "<img src=x onerror='globalThis.broken = true'>"
     deep = "/deep" + "/" * 1_000
     await publish(page, (f"/hostile/{markup}", 1), ("/hostile/\u202ertl", 1), (deep, {markup: [markup]}))
@@ -153,9 +148,8 @@ async def test_hostile_topics(page: Page) -> None:
 
 
 async def test_a_refusal_is_told(browser: Browser, hub: ScriptedHub) -> None:
-    """The hub's words stand above the tree; whoever may not ask has no entry."""
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/topics"]}
-    hub.authority["$hub/topics"] = (1013, "not now")
+    hub.refusals["$hub/topics"] = (1013, "not now")
     async with browser.open(f"{hub.page_url}#/topics") as page:
         await wait_shown(page, "document.getElementById('topics-problem')?.hidden === false")
         assert await text(page, "topics-problem") == "1013: not now"

@@ -136,7 +136,6 @@ def no_headers(tmp_path: Path, source: Path, tools: Path) -> Built:
 
 @pytest.mark.parametrize("machine", ["pure", "no_headers"])
 def test_without_a_compiler_that_works_pure_python_is_installed(machine: str, request: pytest.FixtureRequest) -> None:
-    """The build goes on, says in one line what is missing, and what it makes can be imported."""
     source, built = request.getfixturevalue(machine)
     assert built.returncode == 0, built.stdout
     assert twins_in(names_in(source)) == set()
@@ -151,7 +150,6 @@ def test_without_a_compiler_that_works_pure_python_is_installed(machine: str, re
 
 
 def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(source: Path, tools: Path) -> None:
-    """A wheel has the twins and the modules, but no sources of twins, no tests and no examples."""
     built = build(source, tools, os.environ["PATH"], CFLAGS="-O0")  # how fast they are is seen elsewhere
     assert built.returncode == 0, built.stdout
     names = names_in(source)
@@ -163,7 +161,6 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
 
 
 def test_every_file_of_the_page_is_in_the_wheel(pure: Built) -> None:
-    """The folders of the page, too, and the licence of what is vendored there."""
     assert pure.done.returncode == 0
     static = pure.source / "peers" / "console" / "static"
     files = {str(one.relative_to(pure.source)) for one in static.rglob("*") if one.is_file()}
@@ -172,7 +169,6 @@ def test_every_file_of_the_page_is_in_the_wheel(pure: Built) -> None:
 
 
 def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
-    """The description has the README's words, and no links to files of the repository."""
     assert pure.done.returncode == 0
     (wheel,) = (pure.source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:

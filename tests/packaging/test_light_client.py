@@ -38,7 +38,6 @@ def run_without(names: set[str], program: str, *arguments: str) -> subprocess.Co
 
 
 def test_the_client_needs_no_package_of_the_hub_or_the_command_line() -> None:
-    """A program that imports both clients runs with what `pip install .` alone brings."""
     done = run_without(CLI | SERVER | OTHERS, "import peers.client, peers.client.blocking")
     assert (done.returncode, done.stderr) == (0, "")
 

@@ -33,13 +33,7 @@ _MIB = 1 << 20
 
 
 class _Row:
-    """What became of one journal.
-
-    Args:
-        name: What was done.
-        sync: `normal` or `full`.
-        writes: Whether kills come while a batch is committed.
-    """
+    """What became of one journal."""
 
     def __init__(self, name: str, sync: str, *, writes: bool) -> None:
         self.name = name

@@ -34,8 +34,6 @@ from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
 from tests.spark.quick import QUICK_JAVA  # noqa: E402 -- the same
 from tests.suite.imports import python_path  # noqa: E402 -- the same
 
-__all__ = ["kill_archive", "kill_stream"]
-
 OFFSETS_PER_TRIGGER = 10_000
 QUICK = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
 PATIENCE_S = 300.0

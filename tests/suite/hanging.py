@@ -19,8 +19,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Hanging"]
-
 _AHEAD_S = 1.0
 """So long before the end of a test's time; a test with less than twice as much is looked at in the middle of it."""
 

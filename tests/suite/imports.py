@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-__all__ = ["PROJECT", "python_path"]
-
 PROJECT = Path(__file__).parents[2]
 
 

@@ -24,8 +24,6 @@ from tests.forked import program, servers
 from tests.forked.names import asked_by
 from tests.suite.processes import Process, adopt_orphans, below, children, is_zombie, kill, reap
 
-__all__ = ["Leftovers"]
-
 _TERMINATED = 128 + signal.SIGTERM
 """What a shell shows of a process that SIGTERM has ended."""
 

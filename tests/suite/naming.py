@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-__all__ = ["Naming"]
-
 
 class Naming:
     def __init__(self, reporter: pytest.TerminalReporter) -> None:

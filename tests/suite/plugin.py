@@ -16,8 +16,6 @@ from tests.suite.naming import Naming
 from tests.suite.rewriting import files_of, rewrite_share
 from tests.suite.scheduling import ScopeScheduling
 
-__all__ = ["pytest_collection", "pytest_collection_finish", "pytest_configure", "pytest_xdist_make_scheduler"]
-
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:

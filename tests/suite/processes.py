@@ -10,8 +10,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Process", "adopt_orphans", "below", "children", "is_zombie", "kill", "reap"]
-
 _PR_SET_CHILD_SUBREAPER = 36
 """From <linux/prctl.h>: orphans below this process become its children rather than those of process 1."""
 

@@ -18,18 +18,11 @@ from pathlib import Path
 import pytest
 from _pytest.assertion import rewrite
 
-__all__ = ["files_of", "rewrite_share"]
-
 _TESTS = "test_*.py"
 
 
 def files_of(arguments: Iterable[str], folder: Path) -> Sequence[Path]:
-    """Return the files of tests that a run was asked for, in an order that is the same in all of its workers.
-
-    Args:
-        arguments: Files, folders and tests, as pytest takes them.
-        folder: Where they stand if they are relative.
-    """
+    """Return the files of tests that a run was asked for, in an order that is the same in all of its workers."""
     return sorted({file for argument in arguments for file in _below(folder / argument.partition("::")[0])})
 
 
@@ -38,14 +31,7 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def rewrite_share(config: pytest.Config, files: Sequence[Path], number: int, count: int) -> None:
-    """Rewrite the files of one of several workers that nobody has rewritten yet.
-
-    Args:
-        config: Of the run.
-        files: All of them.
-        number: Of the worker, from 0; one that stands for another has a higher one.
-        count: How many workers there are.
-    """
+    """Rewrite the files of one of several workers that nobody has rewritten yet."""
     if sys.dont_write_bytecode:
         return
     state = config.stash[rewrite.assertstate_key]

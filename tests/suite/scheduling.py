@@ -23,8 +23,6 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 from xdist.workermanage import WorkerController
 
-__all__ = ["ScopeScheduling"]
-
 _AHEAD_TESTS = 2
 """A worker that has no more than so many tests left is given the next unit: it must never wait with a single test."""
 
@@ -81,11 +79,7 @@ class ScopeScheduling(LoadScopeScheduling):
         self._unreachable: set[WorkerController] = set()
 
     def remove_node(self, node: WorkerController) -> str | None:
-        """Take a worker out, and give the tests back that it has not begun.
-
-        Returns:
-            The test that it was running when it was lost; None if it had done all of its tests.
-        """
+        """Take a worker out, and give the tests back that it has not begun."""
         self._unreachable.discard(node)
         units = self.assigned_work.pop(node)
         if self.collection is None:  # its successor is to collect before anything is shared out

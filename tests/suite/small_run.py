@@ -9,8 +9,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["PYTEST", "SmallRun", "environment", "run"]
-
 PROJECT = Path(__file__).parents[2]
 
 PATIENCE_S = 100
@@ -42,13 +40,7 @@ class SmallRun:
 
 
 def run(folder: Path, files: dict[str, str], *arguments: str) -> SmallRun:
-    """Run tests to their end, two workers at a time.
-
-    Args:
-        folder: Empty; the project is made in it.
-        files: Their names, such as `test_a.py`, and their sources.
-        *arguments: Further ones, for pytest.
-    """
+    """Run tests to their end, two workers at a time."""
     tests = folder / "project"
     tests.mkdir()
     (tests / "pytest.ini").write_text("[pytest]\n")

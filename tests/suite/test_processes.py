@@ -9,7 +9,6 @@ from tests.suite.processes import below
 
 
 def test_a_process_is_seen_from_its_start_to_its_end() -> None:
-    """Also in the moment in which it has neither command nor environment; a zombie is none."""
     for number in range(50):
         test = f"number {number}"
         with subprocess.Popen(["sleep", "60"], env=os.environ | {"PYTEST_CURRENT_TEST": test}) as process:

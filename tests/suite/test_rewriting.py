@@ -23,7 +23,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_shares(folder: Path, pytestconfig: pytest.Config) -> None:
-    """They have no file in common, and one that stands for a lost worker has its share."""
     files = files_of(["."], folder)
     rewrite_share(pytestconfig, files, 1, 2)
     assert kept(folder) == set()
@@ -44,7 +43,6 @@ def test_what_was_asked_for(folder: Path) -> None:
 
 
 def test_what_was_rewritten_is_left_alone(folder: Path, pytestconfig: pytest.Config) -> None:
-    """Another worker may have it in use; whether it is still right is seen when it is imported."""
     files = files_of(["."], folder)[:1]
     rewrite_share(pytestconfig, files, 0, 1)
     (done,) = folder.rglob("*.pyc")

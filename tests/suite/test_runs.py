@@ -32,7 +32,6 @@ def is_there(pid: int) -> bool:
 
 
 def test_a_lost_worker_takes_one_test_with_it(tmp_path: Path) -> None:
-    """All others run once, those behind it in its file too; what it was running is named, and is not tried again."""
     files = {f"test_{number}.py": SEVERAL for number in range(6)}
     files["test_3.py"] = SEVERAL + LOST + "def test_behind(): pass\n"
     done = run(tmp_path, files)
@@ -141,7 +140,6 @@ def test_a_process_that_is_left_without_workers(tmp_path: Path) -> None:
 
 
 def test_processes_of_a_lost_worker(tmp_path: Path) -> None:
-    """They are killed when the worker is gone: while the other tests run."""
     pids = tmp_path / "pids"
     leaves = f"""
 import os, pathlib, subprocess, sys

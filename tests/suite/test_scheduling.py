@@ -53,7 +53,6 @@ def test_a_file_stays_in_one_worker() -> None:
 
 
 def test_two_workers_have_a_session_of_spark() -> None:
-    """Files that share one are in one worker; what starts Java itself goes to any."""
     first = [f"{path}::test_{number}" for path in scheduling._STREAMS for number in range(2)]
     second = [
         f"tests/spark/{name}.py::test_{number}"
@@ -72,6 +71,5 @@ def test_what_takes_long_begins_first() -> None:
 
 
 def test_what_is_named_exists() -> None:
-    """Whoever moves a file sees here that its place in the order is lost."""
     paths = {*scheduling._STREAMS, *scheduling._LONG} - {*scheduling._SESSIONS}
     assert [path for path in sorted(paths) if not (PROJECT / path).exists()] == []

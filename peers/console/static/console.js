@@ -1,20 +1,14 @@
 /**
- * The hub's page: puts connection, frame and views together.
+ * The hub's page: connection, frame and views. Folders: `shell` (connection, address, frame), `views`, `parts` (of views),
+ * `styles`, `vendor` (uPlot).
  *
- * Purpose: whoever opens the hub's address sees how the hub does, who is connected, and what flows. Folders: `shell`
- * (connection, address, frame), `views` (what is opened), `parts` (what views are made of), `styles`, `vendor` (uPlot).
- *
- * Invariants: text that came from elsewhere is only ever set as text. All that is shown comes over the hub's own
- * WebSocket protocol, so that programs have it, too. What one may not see is not offered, and refused by the hub all the
- * same.
+ * Text that came from elsewhere is only ever set as text. All that is shown comes over the hub's own WebSocket protocol.
  */
 
 import { every } from "./parts/timing.js";
-import { Frame } from "./shell/frame.js";
-import { listenToKeys } from "./shell/keys.js";
+import { Frame, listenToKeys, restoreTheme } from "./shell/frame.js";
 import { Session } from "./shell/session.js";
 import { SignIn } from "./shell/sign_in.js";
-import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
 import { access } from "./views/access.js";
 import { connections } from "./views/connections.js";

@@ -39,17 +39,16 @@
  */
 
 import { Client } from "./client/client.js";
-import { endpoint } from "./client/endpoint.js";
+import { endpoint } from "./client/line.js";
 
 export { HubError, RequestError } from "./client/errors.js";
 export {
   Address, Count, Enum, Extension, Port, PreciseDate, Real, Subnet, Table, Timespan, Timestamp,
 } from "./client/values/types.js";
-export { untyped } from "./client/values/untyped.js";
+export { untyped } from "./client/values/packing.js";
 
 /**
  * Connect to a hub, now and whenever the connection is lost, until `close()`.
- *
  * @param {string} [url] `ws:`, `wss:`, `http:` or `https:`; relative to the hub that served this module; a bare host
  *     gets the path `/v1/hub`.
  * @param {import("./hub.js").Options} [options]

@@ -137,14 +137,7 @@ class StalledReaders:
 
 @contextmanager
 def stalled_readers(stage: Stage, count: int, wish: QueueWish, *, apart: bool = False) -> Iterator[StalledReaders]:
-    """Have so many readers, for a `with` statement.
-
-    Args:
-        stage: A benchmark with one publisher, over TCP.
-        count: How many readers there are.
-        wish: The queue that they ask for.
-        apart: Whether each of them gets the one topic of its number instead of all.
-    """
+    """Have so many readers, for a `with` statement."""
     (sent,) = stage.sent
     step = stage.layout.topics if apart else 1
     readers: list[_Reader] = []

@@ -15,11 +15,7 @@ from tests.benchmarks.goals.peer_hubs import peer_hubs
 
 
 class Bystanders:
-    """Subscribers to topics that nobody publishes to; there are none at first.
-
-    Args:
-        stage: The benchmark that they stand beside.
-    """
+    """Subscribers to topics that nobody publishes to; there are none at first."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage

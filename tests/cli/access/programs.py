@@ -8,8 +8,6 @@ from pathlib import Path
 from tests.cli.programs import PATIENCE_S, environment
 from tests.forked.program import run as run_program
 
-__all__ = ["run"]
-
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     done = run_program(*arguments, stdin=b"", timeout_s=PATIENCE_S, cwd=folder, env=environment(**variables))

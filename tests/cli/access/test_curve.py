@@ -16,7 +16,6 @@ from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
 
 
 def test_a_pair_is_made(tmp_path: Path) -> None:
-    """The public key is that of the secret one, and all that is written to the terminal."""
     pytest.importorskip("nacl", reason="part of the extra `test`")
     from peers.zeek.zmtp.curve import KeyPair
 
@@ -52,7 +51,6 @@ TOLD = "CURVE needs PyNaCl, which is not installed: pip install '.[curve]'"
     ids=["curve new", "run"],
 )
 def test_without_pynacl(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    """One line says how to get it; no key is made, and no hub talks in the clear instead."""
     write_secret(tmp_path / "key", bytes(32))
     (tmp_path / "clients").touch()
     path = os.pathsep.join([str(PROJECT / "tests" / "without"), str(PROJECT)])

@@ -46,7 +46,6 @@ def policy(tmp_path: Path) -> Policy:
     ],
 )
 def test_verdicts(action: Action, topic: str, allowed: bool, told: str, policy: Policy) -> None:  # noqa: FBT001
-    """The rule that decides is named, and so is what is granted beneath a prefix."""
     found = verdict(policy, "alice", (), DEEDS[action.value], topic)
     assert found.allowed is allowed
     assert told in found.text
@@ -58,7 +57,6 @@ def test_roles_that_a_token_vouches_for(policy: Policy) -> None:
 
 
 def test_whose_policy_it_is(tmp_path: Path) -> None:
-    """Without --policy it is the one of the hub's settings, and without that the built-in roles."""
     (tmp_path / "policy.toml").write_text(POLICY)
     alice = ("policy", "test", "alice", "publish", "/zeek")
     assert run(tmp_path, *alice).stdout == (
@@ -97,7 +95,6 @@ def test_of_a_hub_that_runs(running_hub: RunningHub, tmp_path: Path) -> None:
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    """One line each, and what is wrong with the command line ends with 2."""
     (tmp_path / "policy.toml").write_text(POLICY.replace('"/zeek"', '"/zeek/"'))
     broken = "hub: policy.toml: roles.sensor.publish.allow[0]: path '/zeek/' ends with '/'; write '/zeek',"
     for arguments, code, told in (

@@ -23,7 +23,6 @@ DIALOGUES = [
 
 @pytest.mark.parametrize(("line", "said"), DIALOGUES, ids=[line for line, _ in DIALOGUES])
 def test_each_command_says_what_stands_there(line: str, said: str, tmp_path: Path) -> None:
-    """With the policy of the page; the exit code tells whether it is allowed."""
     (policy,) = POLICY
     (tmp_path / "policy.toml").write_text(policy)
     ended = run(tmp_path, *shlex.split(line)[1:])

@@ -18,7 +18,6 @@ SET = {"HUB_ACCESS_TOKENS": "tokens"}
 
 
 def test_the_life_of_a_token(tmp_path: Path) -> None:
-    """It is made, listed and revoked; nothing but its text goes to standard output when it is made."""
     made = run(tmp_path, "token", "new", "alice", "--role", "member", "--expires", "30d", "--label", "a b", **SET)
     assert (made.returncode, made.stderr) == (0, "")
     secret = made.stdout.removesuffix("\n")

@@ -46,7 +46,6 @@ EDGES = [
 
 @pytest.mark.parametrize(("what", "damaged", "cause"), EDGES)
 def test_a_damaged_journal(full: Path, what: str, damaged: tuple[int, int], cause: str) -> None:
-    """Everything else is exported and counted; the one line names offsets and cause; exit code 3."""
     first, following = damaged
     damaged_by(full, (what, first))
     line = f"passed over offsets {first} to {following - 1}: {cause}"
@@ -61,7 +60,6 @@ def test_a_damaged_journal(full: Path, what: str, damaged: tuple[int, int], caus
 
 @pytest.mark.parametrize(("what", "damaged", "cause"), EDGES)
 def test_the_index_alone(full: Path, what: str, damaged: tuple[int, int], cause: str) -> None:
-    """`stat` and `ls` without --topics look at no block: they tell of heads only, and show all that are sound."""
     first, following = damaged
     damaged_by(full, (what, first))
     in_index = what == "head"
@@ -76,7 +74,6 @@ def test_the_index_alone(full: Path, what: str, damaged: tuple[int, int], cause:
 
 
 def test_export_stops_at_damage_and_says_how_to_go_on(full: Path, tmp_path: Path) -> None:
-    """What stands before is written; what is beside damage can be had; blocks without a wanted topic are not met."""
     damaged_by(full, ("block", 8192))
     result = hub("journal", "export", str(full))
     assert result.returncode == 1
@@ -92,7 +89,6 @@ def test_export_stops_at_damage_and_says_how_to_go_on(full: Path, tmp_path: Path
 
 
 def test_several_damages(full: Path, tmp_path: Path) -> None:
-    """Neighbours with the same cause are one line; a range is cut where the export ends; nothing is told twice."""
     damaged_by(full, ("block", 0), ("block", 8192), ("block", 32768), ("head", 16384))
     rows, complaints = told("export", full, "--skip-damaged")
     assert exported(rows) == without((0, 24576), (32768, 40960))
@@ -117,7 +113,6 @@ def test_sound_journals_are_exported_alike(full: Path) -> None:
 
 
 def test_what_belongs_to_no_block(path: Path) -> None:
-    """A damaged header keeps nobody from the records; `stat` tells of it."""
     store = opened(path)
     commit(store, ("/a", 1), writes=[Write("q", 1, 0, 1)])
     store.close()
@@ -134,7 +129,6 @@ def test_what_belongs_to_no_block(path: Path) -> None:
 
 
 def test_lines_have_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    """Of a journal that has suffered much, the first hundred places are told, and how many more there are."""
     damages = Damages("ls")
     assert damages.exit_code == 0
     for number in range(150):

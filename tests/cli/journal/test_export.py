@@ -96,7 +96,6 @@ def single(topic: str, body: bytes, flags: int = 0) -> bytes:
 
 @pytest.mark.parametrize("together", [True, False])
 def test_values_are_what_a_websocket_would_get(path: Path, *, together: bool) -> None:
-    """Each as in docs/websocket.md, whether its block is converted at once or, for a broken neighbour, one by one."""
     store = opened(path)
     broken = b"" if together else single("/broken", b"\xc1")
     values = [value for value in VALUES if not isinstance(value, msgspec.msgpack.Ext)]
@@ -110,7 +109,6 @@ def test_values_are_what_a_websocket_would_get(path: Path, *, together: bool) ->
 
 
 def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
-    """Their bytes are kept, in JSON as base64, with the reason; the rest is not touched by it."""
     bodies = [b"\xc1", b"\x01\x02", b"", b"\xa1\xff", b"\xc7\x01\x63x"]
     store = opened(path)
     store.add([(AT_US, b"".join(single("/bad", body) for body in bodies) + single("/good", b"\x07"))])
@@ -129,7 +127,6 @@ def test_values_without_a_form_are_marked_and_counted(path: Path) -> None:
 
 
 def test_two_broken_values_do_not_pass_for_two_others(path: Path) -> None:
-    """Two values in one record and none in the next are two records that are bad."""
     store = opened(path)
     store.add([(AT_US, single("/a", b"\x01\x02") + single("/a", b""))])
     store.commit(now_us=AT_US)
@@ -140,7 +137,6 @@ def test_two_broken_values_do_not_pass_for_two_others(path: Path) -> None:
 
 
 def test_zeek_values_are_converted(path: Path) -> None:
-    """What a Zeek has published as its own binary becomes the same as a client's JSON."""
     from peers.values import encode, value_of
 
     body = encode(value_of({"a": 1}))
@@ -154,7 +150,6 @@ def test_zeek_values_are_converted(path: Path) -> None:
 
 
 def test_export_sees_what_was_committed_when_it_began(path: Path) -> None:
-    """A store that has the file open is not in the way, nor is the export in its."""
     store = opened(path)
     commit(store, ("/a", 1))
     assert [row["value"] for row in lines("export", path)] == [1]
@@ -164,7 +159,6 @@ def test_export_sees_what_was_committed_when_it_began(path: Path) -> None:
 
 
 def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
-    """An export that stalls until its records are gone goes on behind them, says how many are missing, and exits 1."""
     store = opened(path)
     fill(store, 20)  # more than is read at once
     store.close()
@@ -232,7 +226,6 @@ def test_export_on_a_terminal(path: Path) -> None:
 
 
 def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
-    """On a terminal, while the records go elsewhere; in the end it is wiped out."""
     process, terminal = on_terminal("journal", "export", str(full), "-o", str(tmp_path / "out"), url="")
     shown = screen(terminal)
     assert process.wait(PATIENCE_S) == 0
@@ -256,7 +249,6 @@ def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
     ],
 )
 def test_mistakes_of_export_are_one_line(full: Path, flags: list[str], code: int, reason: str) -> None:
-    """One line that names the cause; exit code 2 where no journal could make sense of the flags."""
     if flags[-1] == "/dev/full":
         result = hub("journal", "export", str(full), *flags)
         assert (result.returncode, result.stderr.decode()) == (code, f"hub: {reason}\n")
@@ -281,7 +273,6 @@ def test_export_of_an_empty_journal(path: Path) -> None:
 
 
 def test_the_journal_is_never_written_over(full: Path, tmp_path: Path) -> None:
-    """Nor is it through a link, nor is anything written into its folder."""
     (segment,) = full.iterdir()
     to_folder, to_segment, same = tmp_path / "folder", tmp_path / "segment", tmp_path / "same"
     to_folder.symlink_to(full)

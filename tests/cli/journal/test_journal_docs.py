@@ -20,7 +20,6 @@ BLOCKS = re.findall(
 
 @pytest.mark.parametrize("block", BLOCKS)
 def test_examples_on_a_journal_run(tmp_path: Path, block: str) -> None:
-    """As they stand, beside a journal that is being written, each succeeds and complains of nothing."""
     store = opened(tmp_path / "journal")
     commit(store, *((f"/zeek/{('dns', 'ssl')[number % 2]}", {"n": number}) for number in range(300)))
     result = subprocess.run(

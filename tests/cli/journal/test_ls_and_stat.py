@@ -22,7 +22,6 @@ from tests.cli.journal.journals import (
 
 
 def test_ls_shows_blocks_the_newest_last(full: Path) -> None:
-    """Offsets, records, sizes and times of each; units stand in the heads."""
     heads, *rows = cells(run("ls", full))
     assert heads == ["first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "where"]
     assert [row[:3] for row in rows] == [
@@ -54,7 +53,6 @@ def test_ls_for_programs(full: Path) -> None:
 
 
 def test_ls_topics_counts_what_each_has(full: Path) -> None:
-    """Messages, bytes of values, first and last time, over all blocks; those with the most messages first."""
     rows = lines("ls", full, "--topics", "--json")
     assert [(row["topic"], row["messages"]) for row in rows] == [
         ("/t/0", 13655),
@@ -117,7 +115,6 @@ def test_stat(full: Path) -> None:
 
 
 def test_stat_while_it_is_written(path: Path) -> None:
-    """What is committed is seen at once, the last batch of each writer with it."""
     store = opened(path)
     commit(store, ("/a", 1), ("/a", 2), writes=[Write("query-1", 7, 0, 2)])
     (found,) = lines("stat", path, "--json")
@@ -141,7 +138,6 @@ def test_mistakes_of_ls_are_one_line(full: Path, flag: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "export", "verify"])
 def test_what_is_no_journal(command: str, tmp_path: Path) -> None:
-    """Nothing, a file, another folder, another format: one line, and nothing is changed."""
     missing = tmp_path / "missing"
     assert "there is no such journal" in complaint(command, missing)
     assert not missing.exists()
@@ -173,6 +169,5 @@ def test_what_is_no_journal(command: str, tmp_path: Path) -> None:
     ],
 )
 def test_times(text: str, time_us: int) -> None:
-    """They are read as RFC 3339 has them, UTC without a zone; what is written is read as the same."""
     assert time_us_of("--start", text) == time_us
     assert time_us_of("--start", moment(time_us)) == time_us

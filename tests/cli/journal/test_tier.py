@@ -57,7 +57,6 @@ def test_status_without_a_tier(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
 def test_the_folder_alone(journal: Path, command: str) -> None:
-    """With `--tier none` the commands see what is in the folder, and say where the rest is; nothing while all is."""
     assert b"in the tier" not in hub("journal", command, str(journal), "--tier", "none").stderr
     delete(journal)
     result = hub("journal", command, str(journal), "--tier", "none")
@@ -103,7 +102,6 @@ EXPORTS: tuple[list[str], ...] = (
 
 
 def test_exports_read_both(sound: Path) -> None:
-    """What is exported does not depend on where it stands: offsets, times, topics, values, byte for byte."""
     before = [hub("journal", "export", str(sound), *flags).stdout for flags in EXPORTS]
     assert before[0].count(b"\n") == 105
     assert len(set(before)) == len(EXPORTS)
@@ -114,7 +112,6 @@ def test_exports_read_both(sound: Path) -> None:
 
 
 def test_the_other_commands_read_both(sound: Path) -> None:
-    """How far it reaches, what topics it has, and whether it is sound, do not depend on where it stands either."""
     topics = run("ls", sound, "--topics")
     (before,) = lines("stat", sound, "--json")
     assert run("verify", sound) == "sound: 105 records in 4 blocks, offsets 0 to 104\n"
@@ -137,7 +134,6 @@ def test_the_other_commands_read_both(sound: Path) -> None:
 
 
 def test_damage_in_the_tier(journal: Path) -> None:
-    """It is told with the file, and passed over where that is wanted; what was not copied is told as such."""
     delete(journal)
     assert "offsets 40 to 69: could not be copied to the tier" in complaint_of(journal, [])
     result = hub("journal", "export", str(journal), "--skip-damaged")
@@ -174,7 +170,6 @@ def test_a_lost_manifest(sound: Path) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
 def test_a_tier_that_is_away(sound: Path, command: str) -> None:
-    """One line says so, and how to do without; what is here is exported without it; `--tier` names another place."""
     delete(sound)
     expected = run(command, sound)
     elsewhere = moved(sound)

@@ -20,7 +20,6 @@ def test_verify_of_sound_journals(full: Path, tmp_path: Path) -> None:
 
 
 def test_verify_while_it_is_written(full: Path) -> None:
-    """What is committed is checked; what was deleted before is no damage."""
     store = opened(full, Retention(bytes=100_000, age_us=1 << 60))
     commit(store, ("/a", 1))
     commit(store, ("/a", 2))
@@ -37,7 +36,6 @@ def damage_and_readable(path: Path) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def test_verify_goes_on_behind_damage(full: Path) -> None:
-    """A flipped bit in a block, or in what is said of one: each is told with its offsets, and what is sound."""
     damaged_by(full, ("block", 8192), ("head", 16384))
     assert damage_and_readable(full) == (
         [
@@ -52,7 +50,6 @@ def test_verify_goes_on_behind_damage(full: Path) -> None:
 
 
 def test_verify_for_programs(full: Path) -> None:
-    """With --json each range is an object: what is damaged, then what can be read; of a sound one the whole."""
     assert [json.loads(line) for line in run("verify", full, "--json").splitlines()] == [
         {"damaged": False, "first": 0, "next": 40_961}
     ]
@@ -85,7 +82,6 @@ def test_verify_finds_a_segment_that_is_missing(path: Path) -> None:
 
 
 def test_verify_finds_what_is_damaged_beside_blocks(path: Path) -> None:
-    """A header, a footer, a segment of another journal: each is named, and all records can be read."""
     files = segments(several(path))
     other = path.with_name("other")
     stranger = segments(several(other))[1]
@@ -101,7 +97,6 @@ def test_verify_finds_what_is_damaged_beside_blocks(path: Path) -> None:
 
 
 def test_verify_passes_over_what_is_covered(path: Path) -> None:
-    """A segment that the one before it holds, too, as a crash may leave it, is no damage; nor is it read twice."""
     (first, *_) = segments(several(path))
     other = opened(path.with_name("other"))
     fill(other, 2)

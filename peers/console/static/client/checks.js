@@ -1,28 +1,17 @@
-/**
- * Topics, prefixes, labels and values as a hub takes them: what is none throws before anything is sent.
- *
- * Pure functions. Cost: one look at the text.
- */
+/** Checks of topics, prefixes, labels and values: invalid ones throw before anything is sent. */
 
 import { HubError } from "./errors.js";
 
 /** Topics and prefixes, bytes of UTF-8, as in the protocol. */
 const TOPIC_BYTES = 1_024;
 
-/**
- * @param {unknown} text
- * @returns {string}
- */
+/** @param {unknown} text @returns {string} */
 export function checkedString(text) {
   if (typeof text !== "string" || /\p{Cs}/u.test(text)) throw new TypeError("no text, or one with lone surrogates");
   return text;
 }
 
-/**
- * @param {unknown} text
- * @param {string} what
- * @returns {string}
- */
+/** @param {unknown} text @param {string} what @returns {string} */
 export function checkedText(text, what) {
   if (typeof text !== "string") throw new TypeError(`a ${what} is text, not ${typeof text}`);
   if (/[\p{Cc}\p{Cs}]/u.test(text)) {
@@ -53,10 +42,7 @@ export function checkedLabels(labels) {
   return [...new Set(labels)].map((label) => checkedText(label, "label")).sort();
 }
 
-/**
- * @param {unknown} value
- * @returns {string}
- */
+/** @param {unknown} value @returns {string} */
 export function jsonOf(value) {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`a ${typeof value} has no JSON form`);

@@ -1,9 +1,4 @@
-/**
- * The client: what a program can do with it. An overview stands at the head of hub.js.
- *
- * Owner of the state: `Exchange` and its parts (`exchange.js`). Not here: the line to the hub (`line.js`), reading a journal
- * (`journal_access.js`), consuming (`consumers.js`), and what a store is asked (`stores/store.js`).
- */
+/** The client: what a program can do with it. An overview stands at the head of hub.js. */
 
 import { consumed } from "./consumers.js";
 import { Exchange } from "./exchange.js";
@@ -19,18 +14,15 @@ import { Store } from "./stores/store.js";
  *   RequestOptions, Statistics, StreamOptions, Wanted,
  * } from "../hub.js"
  * @import { Client as DeclaredClient } from "../hub.js"
- * @import { Service } from "./service.js"
- * @import { Subscription } from "./subscription.js"
+ * @import { Service } from "./services.js"
+ * @import { Subscription } from "./subscriptions.js"
  */
 
 /** @implements {DeclaredClient} */
 export class Client {
   #exchange;
 
-  /**
-   * @param {string} url
-   * @param {Options} options
-   */
+  /** @param {string} url @param {Options} options */
   constructor(url, options) {
     this.#exchange = new Exchange(url, options);
   }
@@ -42,7 +34,6 @@ export class Client {
 
   /**
    * Call `listener` at each `open`, `close`, `dropped`, `cut`, `error` or `reconnecting`; returns what ends that.
-   *
    * @template {keyof Events} Event
    * @param {Event} event
    * @param {Events[Event]} listener
@@ -67,7 +58,6 @@ export class Client {
    * connection it goes on where it was. What is deleted before it is read is told by `dropped`, with the number of records.
    * What it has read and the hub has lost with its power since is told by `cut`, and it goes on where other records begin; who
    * subscribes again gives the `epoch` of the last message beside `fromOffset`. With `hub` as well, the name or the id of another hub, it is the journal of that one.
-   *
    * @param {Wanted} prefixes
    * @param {(message: Message) => void} callback
    * @param {From} [from]
@@ -86,7 +76,6 @@ export class Client {
    * What is not taken in time waits in a buffer bounded in messages and bytes; when it is full the oldest go, counted
    * in `dropped` of the iterator and in `statistics().skippedMessages`. A journal is read no further instead, while the
    * buffer is half full. Leaving the loop unsubscribes.
-   *
    * @param {Wanted} prefixes
    * @param {StreamOptions} [options]
    * @returns {MessageStream}
@@ -110,7 +99,6 @@ export class Client {
    * asks for a piece when the one before is read, also over another connection. With `hub`, the name or the id of another
    * hub, it reads the journal of that one. With `columns`, some of "offset", "time", "topic" and "value", the hub sends
    * nothing else, and nothing else is in the records.
-   *
    * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. Or records before
    *     `start`, told in the `epoch` that is given, are lost; `first` is where others begin. 1008: no journal.
    *     1007: no such hub, or several; 1013: it cannot be reached now.
@@ -130,7 +118,6 @@ export class Client {
    * not acknowledged (`message.ack()`) is delivered again. Leaving the loop leaves the consumer. Over another connection it
    * goes on by itself. The options are the terms of docs/consumers.md; a value with no JSON form is passed over and
    * acknowledged.
-   *
    * @throws {RequestError} The hub refuses: another consumer has this name, this one was removed; or records nothing.
    * @throws {HubError} 1000: closed.
    * @param {string} name
@@ -152,10 +139,8 @@ export class Client {
    *
    * With `confirm` it returns a promise that the hub has taken it; await it now and then to publish no faster than the hub
    * takes. With `confirm: "recorded"`, a promise of its offset in the journal.
-   *
    * @throws {HubError} 1013: the outbound buffer is full. 1009: larger than the hub takes. 1000: closed. (Or rejects.)
    * @throws {TypeError} The topic is none, or the value has no JSON form. (Or rejects.)
-   *
    * @overload
    * @param {string} topic
    * @param {unknown} value
@@ -193,7 +178,6 @@ export class Client {
    * connection is lost is not repeated.
    *
    * The topic goes to the service with the longest prefix of it; with `service`, to whoever bears that name.
-   *
    * @throws {RequestError} There is no reply; its `status` says why. (All of these: rejects.)
    * @throws {HubError} 1006: the connection was lost, nobody knows. 1013: the outbound buffer is full. 1000: closed.
    * @throws {TypeError} The topic is none, or the value has no JSON form.
@@ -211,7 +195,6 @@ export class Client {
    * the reply, the text of what it throws is told to whoever asked, and to `error`.
    *
    * Survives reconnects. Several services under one prefix, over several connections, share the load.
-   *
    * @returns {Service} `confirmed` is a promise that the hub has taken it; `close()` ends it.
    * @param {string | readonly string[]} prefixes
    * @param {(request: Message) => unknown} answer
@@ -229,7 +212,6 @@ export class Client {
    *
    * The `labels` are announced with it; with `queue` it waits where somebody else owns it. `confirmed` is a promise that it is
    * owned, or waits; it rejects where the hub refuses.
-   *
    * @throws {TypeError} The name is none, or this client has claimed it already.
    * @param {string} name
    * @param {{labels?: readonly string[], queue?: boolean}} [options]
@@ -240,7 +222,6 @@ export class Client {
 
   /**
    * List the service names that begin with a prefix, as `{name, labels, owner, hub}`. Rejects as `request` does.
-   *
    * @returns {Promise<KnownName[]>}
    */
   names(prefix = "") {
@@ -252,7 +233,6 @@ export class Client {
    *
    * The words are those of the Python client. Values keep their types: what JavaScript has no type for is a `Count`, an
    * `Address`, a `Real` and so on, both ways; `untyped(value)` makes plain ones of them.
-   *
    * @throws {TypeError} That is no name of a store.
    * @param {string} name
    * @param {{timeoutMs?: number}} [options]
@@ -268,7 +248,6 @@ export class Client {
 
   /**
    * Counters and gauges as they are now, frozen. `droppedMessages` were lost in the hub, `skippedMessages` here.
-   *
    * @returns {Statistics}
    */
   statistics() {

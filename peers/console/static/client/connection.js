@@ -1,22 +1,20 @@
 /**
- * One connection: a socket, the greeting over it, and its end.
+ * One connection: a socket, the greeting over it, its heartbeat and its end.
  *
  * ```
  * dialled ── welcome ──▶ open ── welcome, where a hello was said ──▶ granted        over: once, from any of them
  * ```
- *
- * Owner of the state: `Connection`, of one line. Invariants: its end is told once; nothing of its socket is heard after that.
- * Not here: when another one is made (`line.js`), and what is said over it, but for hello and ping.
  */
 
 import { HubError } from "./errors.js";
-import { Silence } from "./silence.js";
 import { now } from "./waiting.js";
 
 /**
  * @import { Socket, Welcome } from "../hub.js"
- * @import { Settled } from "./options.js"
- *
+ * @import { Settled } from "./line.js"
+ */
+
+/**
  * @typedef {object} Told Who is told of it.
  * @property {(welcome: Welcome) => void} opened The hub has greeted us, and can be talked to.
  * @property {(welcome: Welcome) => void} granted It has granted what the hello wished for, as far as it does.
@@ -32,11 +30,9 @@ const OPEN = 1;
 const CLOSE_MS = 2_000;
 
 export class Connection {
-  /** @type {Welcome | null} */
-  welcome = null;
+  /** @type {Welcome | null} */ welcome = null;
   #socket;
-  /** @type {object} */
-  #hello;
+  /** @type {object} */ #hello;
   #told;
   #silence;
   #helloPending = false;
@@ -64,22 +60,14 @@ export class Connection {
   }
 
   /** Whether the hub has granted what was wished for, or was not wished for anything. */
-  get isGranted() {
-    return this.welcome !== null && !this.#helloPending;
-  }
+  get isGranted() { return this.welcome !== null && !this.#helloPending; }
 
   /** How long it has been open, milliseconds. */
-  get openMs() {
-    return now() - this.#openedAt;
-  }
+  get openMs() { return now() - this.#openedAt; }
 
-  get isSending() {
-    return this.#socket.readyState === OPEN;
-  }
+  get isSending() { return this.#socket.readyState === OPEN; }
 
-  get bufferedBytes() {
-    return this.#socket.bufferedAmount;
-  }
+  get bufferedBytes() { return this.#socket.bufferedAmount; }
 
   /** @param {object} message */
   send(message) {
@@ -150,10 +138,7 @@ export class Connection {
     this.#socket.close();
   }
 
-  /**
-   * @param {number} code
-   * @param {string} reason
-   */
+  /** @param {number} code @param {string} reason */
   #end(code, reason) {
     const socket = this.#socket;
     this.#isOver = true;
@@ -161,5 +146,80 @@ export class Connection {
     socket.onerror = () => {};
     this.#silence.stop();
     this.#told.lost(code, reason);
+  }
+}
+
+// Whether the hub is still there: asked after a silence, given up without an answer.
+
+class Silence {
+  #options;
+  #ping;
+  #gone;
+  #receivedAt = 0;
+  #pingedAt = 0; // 0: no answer is due
+  #spared = false;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */ #timer;
+
+  /**
+   * @param {{silenceMs: number, answerMs: number}} options
+   * @param {() => void} ping Asks the hub.
+   * @param {(reason: string) => void} gone Called when it has not answered.
+   */
+  constructor(options, ping, gone) {
+    this.#options = options;
+    this.#ping = ping;
+    this.#gone = gone;
+  }
+
+  /** Another connection is made. The attempt counts as a ping: no greeting in time, no connection. */
+  begin() {
+    this.#spared = false;
+    this.#pingedAt = this.#receivedAt = now();
+    this.#watch(this.#options.answerMs);
+  }
+
+  /** Something has come. */
+  heard() {
+    this.#receivedAt = now();
+    this.#pingedAt = 0;
+  }
+
+  /** Ask now, unless an answer is due already. */
+  ask() {
+    if (this.#pingedAt !== 0) return;
+    this.#pingedAt = now();
+    this.#spared = false;
+    this.#ping();
+    this.#watch(this.#options.answerMs);
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+  }
+
+  /** @param {number} leftMs */
+  #watch(leftMs) {
+    clearTimeout(this.#timer);
+    const delayMs = Math.min(leftMs, this.#options.silenceMs); // an answer in between starts the next silence
+    const dueAt = now() + delayMs;
+    this.#timer = setTimeout(() => this.#check(now() - dueAt), delayMs);
+  }
+
+  // A late check does not judge: the answer may be queued.
+  /** @param {number} lateMs */
+  #check(lateMs) {
+    const { silenceMs, answerMs } = this.#options;
+    if (this.#pingedAt === 0) {
+      const leftMs = this.#receivedAt + silenceMs - now();
+      if (leftMs <= 0) this.ask();
+      else this.#watch(leftMs);
+    } else if (now() < this.#pingedAt + answerMs) {
+      this.#watch(this.#pingedAt + answerMs - now());
+    } else if (lateMs > answerMs && !this.#spared) {
+      this.#spared = true;
+      this.#watch(answerMs);
+    } else {
+      this.#gone(`no answer from the hub for ${answerMs} ms`);
+    }
   }
 }

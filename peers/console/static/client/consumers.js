@@ -1,8 +1,6 @@
 /**
- * The share of a named consumer that a caller of `consume` has, see docs/consumers.md.
- *
- * Owner of the state: `Membership`, for one connection at a time. Invariants: what was not acknowledged comes again; acknowledgements of one
- * turn travel together.
+ * The member of a consumer that a caller of `consume` has, see docs/consumers.md. Unacknowledged messages come again;
+ * acknowledgements of one turn travel together.
  */
 
 import { codeOf, OVERFLOW, RESPONDER_GONE, statusOf, TIMED_OUT } from "./errors.js";
@@ -43,8 +41,7 @@ class Membership {
   #rows = [];
   /** @type {Word[]} What the hub was not told of yet. */
   #words = [];
-  /** @type {Promise<void> | null} */
-  #telling = null;
+  /** @type {Promise<void> | null} */ #telling = null;
 
   /** @param {(what: string, value: object) => Promise<any>} ask Asks the hub about the consumer. */
   constructor(ask) {
@@ -93,12 +90,7 @@ class Membership {
     }
   }
 
-  /**
-   * @param {string} what
-   * @param {number} offset
-   * @param {number} [delayS]
-   * @param {() => void} [told]
-   */
+  /** @param {string} what @param {number} offset @param {number} [delayS] @param {() => void} [told] */
   #say(what, offset, delayS = 0, told) {
     const last = this.#words.at(-1);
     if (last?.what === what && told === undefined) last.offsets.add(offset);
@@ -150,7 +142,6 @@ class Membership {
 
 /**
  * The messages of a consumer, over as many connections as it takes.
- *
  * @param {Ask} ask Asks the hub.
  * @param {() => boolean} isClosed Whether the client is.
  * @param {string} name
@@ -185,13 +176,8 @@ export async function* consumed(ask, isClosed, name, prefixes, options) {
   }
 }
 
-/**
- * Ask the hub itself about a consumer, again where it was asked too much at once.
- *
- * @param {Ask} ask
- * @param {string} what
- * @param {object} value
- */
+// Ask the hub itself about a consumer, again where it was asked too much at once.
+/** @param {Ask} ask @param {string} what @param {object} value */
 async function askPatiently(ask, what, value) {
   for (;;) {
     try {

@@ -1,6 +1,4 @@
-/**
- * What is thrown: refused by the hub, or by this client. The numbers are those of docs/websocket.md and docs/requests.md.
- */
+/** Errors. The numbers are those of docs/websocket.md and docs/requests.md. */
 
 /** A request's status is added to this for its error's code. */
 const REQUEST_CODES = 4_100;
@@ -19,11 +17,7 @@ export const PASSING = Object.freeze([NO_RESPONDER, RESPONDER_GONE, TIMED_OUT, O
 /** Something that the hub or this client refused. `code` is a WebSocket close code, the text names the cause.
  *  With 4011, which is for what the journal does not hold, `first` is the oldest offset that it does. */
 export class HubError extends Error {
-  /**
-   * @param {number} code
-   * @param {string} text
-   * @param {number} [first]
-   */
+  /** @param {number} code @param {string} text @param {number} [first] */
   constructor(code, text, first) {
     super(text);
     this.name = "HubError";
@@ -34,10 +28,7 @@ export class HubError extends Error {
 
 /** A request was answered, and not with a value: `status` says what has become of it, see docs/requests.md. */
 export class RequestError extends HubError {
-  /**
-   * @param {number} status
-   * @param {string} text
-   */
+  /** @param {number} status @param {string} text */
   constructor(status, text) {
     super(REQUEST_CODES + status, text);
     this.name = "RequestError";
@@ -47,7 +38,6 @@ export class RequestError extends HubError {
 
 /**
  * The code of such an error; undefined of any other.
- *
  * @param {unknown} error
  */
 export function codeOf(error) {
@@ -56,7 +46,6 @@ export function codeOf(error) {
 
 /**
  * The status of a request that was answered with one; undefined of any other error.
- *
  * @param {unknown} error
  */
 export function statusOf(error) {

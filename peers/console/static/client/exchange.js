@@ -1,49 +1,40 @@
 /**
- * All that a client and its hub have to say to each other: parts, and the line that they share.
+ * The parts of a client, and the line that they share.
  *
  * ```
  *        ┌── subscriptions   services   names   journal   publishing   requests   renewal ───────┐
- *        │      ▲ what the hub says, each to its part     what they say, together in a turn ▼    │
+ *        │      ▲ messages of the hub, each to its part       their messages, once a turn ▼      │
  *        └── Line: opened ─▶ each part │ lost ─▶ each part │ closed, or refused for good: finish ┘
  * ```
  *
- * Owner of the state: each part of its own (`Part` of `line.js`), and nobody of another's. Invariants: each is told of the line's life
- * in the order of the list; once it is open, what still holds is said before what waited to be published, and that before
- * requests. `Client` is the face of this for programs.
+ * Once the line is open, subscriptions, services and names are sent before values that waited, and those before requests.
  */
 
 import { checkedText } from "./checks.js";
 import { HubError } from "./errors.js";
-import { isLive } from "./journal.js";
-import { JournalAccess } from "./journal_access.js";
-import { Line } from "./line.js";
+import { isLive, JournalAccess } from "./journal.js";
+import { Line, settled } from "./line.js";
 import { Names } from "./names.js";
-import { settled } from "./options.js";
 import { Publishing } from "./publishing.js";
 import { Reports } from "./reports.js";
 import { Requests } from "./requests.js";
 import { Services } from "./services.js";
 import { Subscriptions } from "./subscriptions.js";
-import { TokenRenewal } from "./token_renewal.js";
-import { TokenSource } from "./token_source.js";
-import { Turn } from "./turn.js";
+import { TokenRenewal, TokenSource } from "./tokens.js";
+import { Turn } from "./waiting.js";
 
 /**
  * @import { From, Options, Statistics, Wanted, Welcome } from "../hub.js"
  * @import { Part } from "./line.js"
- * @import { Reader } from "./subscription.js"
+ * @import { Reader } from "./subscriptions.js"
  */
 
 export class Exchange {
   reports = new Reports();
-  /** @type {readonly Part[]} */
-  #parts;
+  /** @type {readonly Part[]} */ #parts;
   #turn = new Turn(() => this.#write());
 
-  /**
-   * @param {string} url
-   * @param {Options} given
-   */
+  /** @param {string} url @param {Options} given */
   constructor(url, given) {
     const options = settled(given);
     const tokens = new TokenSource(options);
@@ -67,13 +58,8 @@ export class Exchange {
     this.line.begin();
   }
 
-  /**
-   * Subscribe to what comes, or from a place in the journal on.
-   *
-   * @param {Wanted} prefixes
-   * @param {From} from
-   * @param {Reader} reader
-   */
+  // Subscribe to what comes, or from a place in the journal on.
+  /** @param {Wanted} prefixes @param {From} from @param {Reader} reader */
   subscribe(prefixes, from, reader) {
     if (isLive(from)) return this.subscriptions.subscribe(prefixes, reader.deliver, reader.ended);
     return this.journal.follow(prefixes, from, reader);
@@ -125,12 +111,8 @@ export class Exchange {
     this.services.write();
   }
 
-  /**
-   * What the hub says, to the part that it is for.
-   *
-   * @param {any} message
-   * @param {number} characters
-   */
+  // What the hub says, to the part that it is for.
+  /** @param {any} message @param {number} characters */
   #heard(message, characters) {
     switch (message.type) {
       case "messages": return this.subscriptions.deliver(message, characters);

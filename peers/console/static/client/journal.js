@@ -1,40 +1,35 @@
+/** Reading a journal, and following it: offsets, pieces, and the requests for them. */
+
+import { checkedPrefixes } from "./checks.js";
+import { HubError } from "./errors.js";
+import { Subscription, wantedPrefixes } from "./subscriptions.js";
+import { deferred, pause } from "./waiting.js";
+
 /**
- * Places in a journal, and its records, as they travel.
- *
- * Pure functions, but `goOn`, which changes the order that it is given.
+ * @import { From, JournalRecord, ReadOptions, Wanted } from "../hub.js"
+ * @import { Line } from "./line.js"
+ * @import { Reports } from "./reports.js"
+ * @import { Reader } from "./subscriptions.js"
+ * @import { Deferred } from "./waiting.js"
  */
 
 /**
- * @import { From, JournalRecord } from "../hub.js"
+ * @typedef {{prefixes: string[], journal: string, hub?: string, start?: number, epoch?: number, time_ms?: number,
+ *   end?: number, wait_ms?: number, columns?: readonly string[]}} Order
+ *   What is asked of a journal; it goes on behind each piece. `journal`: Its id; empty before the first piece.
+ *   `epoch`: In which `start` was told.
  *
- * @typedef {object} Order What is asked of a journal; it goes on behind each piece.
- * @property {string[]} prefixes
- * @property {string} journal Its id; empty before the first piece.
- * @property {string} [hub]
- * @property {number} [start]
- * @property {number} [epoch] In which `start` was told.
- * @property {number} [time_ms]
- * @property {number} [end]
- * @property {number} [wait_ms]
- * @property {readonly string[]} [columns]
- *
- * @typedef {object} Found A piece of it.
- * @property {({time_ms?: number} & Omit<JournalRecord, "time">)[]} records
- * @property {number} start
- * @property {number} next The offset to go on at.
- * @property {number} head The one behind the newest record.
- * @property {number} [epoch] In which all this is told.
- * @property {string} [journal]
- * @property {number} [dropped] Records without a JSON form, which are left out.
- * @property {number} [characters] How long its text was.
+ * @typedef {{records: ({time_ms?: number} & Omit<JournalRecord, "time">)[], start: number, next: number, head: number,
+ *   epoch?: number, journal?: string, dropped?: number, characters?: number}} Found
+ *   A piece of it. `next`: The offset to go on at. `head`: The one behind the newest record. `epoch`: In which all
+ *   this is told. `dropped`: Records without a JSON form, which are left out. `characters`: How long its text was.
  */
 
 /** A time behind all records, milliseconds since 1970: who begins there begins with what comes. */
-export const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
 
 /**
  * Where in the journal: an offset, with its epoch if that is known, or, where it is given, a time.
- *
  * @param {number} start
  * @param {Date | number} [time]
  * @param {number} [epoch]
@@ -50,21 +45,14 @@ export function place(start, time, epoch) {
   return { start, epoch };
 }
 
-/**
- * Whose journal is read: that of the hub that is connected, or of another one. Its id is told with the first piece.
- *
- * @param {string} [hub]
- * @returns {{journal: string, hub?: string}}
- */
+// Whose journal is read: that of the hub that is connected, or of another one. Its id is told with the first piece.
+/** @param {string} [hub] @returns {{journal: string, hub?: string}} */
 export function whose(hub) {
   return hub === undefined || hub === "" ? { journal: "" } : { journal: "", hub: String(hub) };
 }
 
-/**
- * Whether a subscription has no place in a journal to begin at.
- *
- * @param {From} from
- */
+// Whether a subscription has no place in a journal to begin at.
+/** @param {From} from */
 export function isLive({ fromOffset, fromTime, epoch, hub, recorded }) {
   if (epoch && fromOffset === undefined) throw new TypeError("epoch: it belongs to an offset; give fromOffset as well");
   if (fromOffset !== undefined || fromTime !== undefined || recorded) return false;
@@ -72,12 +60,8 @@ export function isLive({ fromOffset, fromTime, epoch, hub, recorded }) {
   return true;
 }
 
-/**
- * Let an order go on behind a piece, in the same journal.
- *
- * @param {Order} order
- * @param {Found} found
- */
+// Let an order go on behind a piece, in the same journal.
+/** @param {Order} order @param {Found} found */
 export function goOn(order, found) {
   order.start = found.next;
   order.epoch = found.epoch;
@@ -85,25 +69,208 @@ export function goOn(order, found) {
   delete order.time_ms;
 }
 
-/**
- * Whether a piece begins earlier than it was asked to: what was read before is lost, and others have its offsets.
- *
- * @param {Order} order
- * @param {Found} found
- */
-export function isCut({ start }, found) {
+// Whether a piece begins earlier than it was asked to: what was read before is lost, and others have its offsets.
+/** @param {Order} order @param {Found} found */
+function isCut({ start }, found) {
   return start !== undefined && found.start < start;
 }
 
-/**
- * A record as the hub has sent it: without what was not asked for. Its offset is told with the epoch of its piece.
- *
- * @param {{time_ms?: number} & Omit<JournalRecord, "time">} record
- * @param {number} [epoch]
- * @returns {JournalRecord}
- */
-export function recordOf({ time_ms, ...fields }, epoch) {
+// A record as the hub has sent it: without what was not asked for. Its offset is told with the epoch of its piece.
+/** @param {{time_ms?: number} & Omit<JournalRecord, "time">} record @param {number} [epoch] @returns {JournalRecord} */
+function recordOf({ time_ms, ...fields }, epoch) {
   const record = time_ms === undefined ? fields : { time: new Date(time_ms), ...fields };
   if (epoch !== undefined && "offset" in record) Object.assign(record, { epoch });
   return /** @type {JournalRecord} */ (record);
+}
+
+// Reading a journal: once, piece by piece, or for ever, as it grows.
+
+/**
+ * @typedef {{order: Order, answer: Deferred<Found>, isWanted: () => boolean, isSent: boolean}} Fetch
+ *   `isSent`: Over the connection that there is.
+ */
+
+/** A hub lets so many of one connection wait for their answers; and of these, so many may be at the end of the journal: the others read. */
+const FETCHES = 256;
+const WAITING_FETCHES = 240;
+
+/** How long such a one waits, milliseconds. Each commit ends it; so streams that must take turns lose little. */
+const WAIT_MS = 10_000;
+
+/** At the end of the journal it is read at most every so many milliseconds, however many commits there are. */
+const PAUSE_MS = 50;
+
+/** What cannot be read now is asked for again after so many milliseconds. */
+const AGAIN_MS = 500;
+
+const GONE = 4011;
+const UNREACHABLE = 1013;
+
+export class JournalAccess {
+  #line;
+  #reports;
+  /** @type {Map<number, Fetch>} By number; oldest first. */
+  #fetches = new Map();
+  /** @type {Set<Subscription>} */ #streams = new Set();
+
+  /** @param {Line} line @param {Reports} reports */
+  constructor(line, reports) {
+    this.#line = line;
+    this.#reports = reports;
+  }
+
+  /**
+   * @param {string | readonly string[]} prefixes
+   * @param {ReadOptions} options
+   * @returns {AsyncGenerator<JournalRecord, void>}
+   */
+  async *read(prefixes, { start = 0, startTime, epoch, end, hub, columns }) {
+    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime, epoch), ...whose(hub), columns };
+    let last = end;
+    for (;;) {
+      const found = await this.#fetch(last === undefined ? order : { ...order, end: last });
+      if (isCut(order, found)) throw new HubError(GONE, `records before offset ${order.start} are lost`, found.start);
+      last ??= found.head;
+      for (const record of found.records) yield recordOf(record, found.epoch);
+      if (found.next >= last) return;
+      goOn(order, found);
+    }
+  }
+
+  // A subscription that is read from the journal, for ever.
+  /** @param {Wanted} prefixes @param {From} from @param {Reader} reader */
+  follow(prefixes, { fromOffset, fromTime, epoch, hub, recorded = false }, reader) {
+    this.#line.assertNotClosed();
+    const keyed = wantedPrefixes(/** @type {string | readonly string[]} */ (prefixes)); // a rule is none, and refused
+    const time = recorded && fromOffset === undefined ? fromTime ?? END_OF_TIME_MS : fromTime;
+    const order = { prefixes: [...keyed.keys], ...place(fromOffset ?? 0, time, epoch), ...whose(hub) };
+    const end = (/** @type {Error | null} */ error) => {
+      this.#streams.delete(subscription);
+      subscription.ended(error);
+    };
+    const subscription = new Subscription(keyed, reader.deliver, reader.ended, async () => end(null));
+    this.#streams.add(subscription);
+    this.#follow(subscription, order, reader).catch((error) => {
+      if (!subscription.active) return;
+      end(error);
+      this.#reports.report(error);
+    });
+    return subscription;
+  }
+
+  /** @param {Subscription} subscription @param {Order} order @param {Reader} reader */
+  async #follow(subscription, order, { room, missed }) {
+    const caughtUp = deferred();
+    subscription.confirmedBy([caughtUp.promise]);
+    const isWanted = () => subscription.active;
+    const miss = (/** @type {number} */ count) => {
+      missed(count);
+      this.#reports.dropped(count);
+    };
+    /** @type {number | undefined} The end of the journal when the stream began. */
+    let head;
+    let more = {};
+    while (subscription.active) {
+      try {
+        const found = await this.#fetch({ ...order, ...more }, isWanted);
+        if (isCut(order, found)) this.#reports.cut(Number(order.start), found.start);
+        this.#deliver(subscription, found);
+        if (found.dropped) miss(found.dropped);
+        goOn(order, found);
+        head ??= found.head;
+        if (found.next >= head) caughtUp.resolve();
+        more = found.next < found.head ? {} : { wait_ms: WAIT_MS };
+      } catch (error) {
+        if (!(error instanceof HubError) || head === undefined) throw error;
+        const { code, first } = error;
+        const start = Number(order.start);
+        if (code === GONE && first !== undefined && (first > start || order.epoch)) {
+          if (first > start) miss(first - start);
+          else this.#reports.cut(start, first); // to where records are deleted by now
+          order.start = first;
+          delete order.epoch; // the hub has told this one just now: it would cut it back, and refuse it again
+        } else if (code === UNREACHABLE) {
+          await pause(AGAIN_MS);
+        } else {
+          throw error;
+        }
+      }
+      await room();
+      if ("wait_ms" in more) await pause(PAUSE_MS);
+    }
+  }
+
+  /** @param {Subscription} subscription @param {Found} found */
+  #deliver(subscription, { records, epoch, characters = 0 }) {
+    for (const record of records) {
+      if (!subscription.active) return;
+      try {
+        subscription.callback(recordOf(record, epoch), characters / records.length);
+      } catch (error) {
+        this.#reports.report(error);
+      }
+    }
+  }
+
+  /** @param {Order} order @param {() => boolean} isWanted @returns {Promise<Found>} */
+  #fetch(order, isWanted = () => true) {
+    this.#line.assertNotClosed();
+    /** @type {Deferred<Found>} */
+    const answer = deferred();
+    this.#fetches.set(this.#line.confirmations.number(), { order, answer, isWanted, isSent: false });
+    this.#send();
+    return answer.promise;
+  }
+
+  /** Send what waits for its turn, oldest first. */
+  #send() {
+    if (!this.#line.isOpen) return;
+    const sent = [...this.#fetches.values()].filter(({ isSent }) => isSent);
+    let unanswered = sent.length;
+    let waiting = sent.filter(({ order }) => order.wait_ms).length;
+    for (const [request, fetch] of this.#fetches) {
+      const { order, isSent, isWanted } = fetch;
+      if (isSent) continue;
+      if (!isWanted()) {
+        this.#fetches.delete(request);
+      } else if (unanswered < FETCHES && (!order.wait_ms || waiting < WAITING_FETCHES)) {
+        fetch.isSent = true;
+        unanswered += 1;
+        if (order.wait_ms) waiting += 1;
+        this.#line.send({ type: "fetch", request, ...order });
+      }
+    }
+  }
+
+  /** @param {Found & {request: number}} message @param {number} characters */
+  receive(message, characters) {
+    this.#fetches.get(message.request)?.answer.resolve({ ...message, characters });
+    this.#fetches.delete(message.request);
+    this.#send();
+  }
+
+  // The hub does not take a message; true if it is one of these.
+  /** @param {number} request @param {Error} error */
+  refuse(request, error) {
+    this.#fetches.get(request)?.answer.reject(error);
+    const isOurs = this.#fetches.delete(request);
+    if (isOurs) this.#send();
+    return isOurs;
+  }
+
+  opened() {
+    this.#send();
+  }
+
+  lost() {
+    for (const fetch of this.#fetches.values()) fetch.isSent = false;
+  }
+
+  /** @param {Error} error */
+  finish(error) {
+    for (const subscription of this.#streams) subscription.ended(error);
+    this.#streams.clear();
+    for (const { answer } of this.#fetches.values()) answer.reject(error);
+    this.#fetches.clear();
+  }
 }

@@ -1,29 +1,23 @@
 /**
- * The line to a hub, over as many connections as it takes.
+ * The line to a hub, over as many connections as it takes, at most one at a time.
  *
  * ```
  * connecting ── welcome ──▶ open ── lost ──▶ waiting ── in time ──▶ connecting      closed: by `close`, or refused for good
  * ```
- *
- * Owner of the state: `Line`, of one client. It owns at most one connection: a new one is made only after the last is over.
- * Invariant: after `close()` nothing is sent, told or opened again, but for the end of the connection. Not here: what is
- * said over it (`exchange.js` and its parts).
  */
 
-import { Backoff, retryAfterMs } from "./backoff.js";
-import { Confirmations } from "./confirmations.js";
 import { Connection } from "./connection.js";
 import { HubError } from "./errors.js";
-import { TokenSource } from "./token_source.js";
+import { TokenSource } from "./tokens.js";
 import { deferred, handled } from "./waiting.js";
 
 /**
- * @import { Statistics, Welcome } from "../hub.js"
- * @import { Settle } from "./confirmations.js"
- * @import { Settled } from "./options.js"
+ * @import { Backoff as Bounds, Options, Statistics, Welcome } from "../hub.js"
  * @import { Reports } from "./reports.js"
  * @import { Deferred } from "./waiting.js"
- *
+ */
+
+/**
  * @typedef {object} Part One of the things that a client and its hub talk about, as the life of the line goes on.
  * @property {(welcome: Welcome) => void} opened There is a connection: say over it what still holds.
  * @property {() => void} lost It is lost.
@@ -46,17 +40,13 @@ export class Line {
   #reports;
   #told;
   #backoff;
-  /** @type {Statistics["state"]} */
-  #state = "connecting";
-  /** @type {Connection | null} */
-  #connection = null;
+  /** @type {Statistics["state"]} */ #state = "connecting";
+  /** @type {Connection | null} */ #connection = null;
   #dialled = 0; // how often a connection was begun: what an earlier attempt was given comes too late
   /** @type {Error | null} Why the line is closed. */
   #ended = null;
-  /** @type {Deferred<Welcome>} */
-  #ready = handled(deferred());
-  /** @type {Deferred<void>} */
-  #closed = deferred();
+  /** @type {Deferred<Welcome>} */ #ready = handled(deferred());
+  /** @type {Deferred<void>} */ #closed = deferred();
   #wake = () => this.#woken();
 
   /**
@@ -77,38 +67,24 @@ export class Line {
     this.#backoff = new Backoff(options.backoff);
   }
 
-  get state() {
-    return this.#state;
-  }
+  get state() { return this.#state; }
 
-  get isOpen() {
-    return this.#state === "open";
-  }
+  get isOpen() { return this.#state === "open"; }
 
   /** Whether what is written goes out: an open connection may be about to end. */
-  get isSending() {
-    return this.isOpen && this.#connection !== null && this.#connection.isSending;
-  }
+  get isSending() { return this.isOpen && this.#connection !== null && this.#connection.isSending; }
 
   /** What the hub that is connected says of itself. */
-  get welcome() {
-    return this.#connection?.welcome ?? null;
-  }
+  get welcome() { return this.#connection?.welcome ?? null; }
 
   /** Bytes that the socket has not sent yet. */
-  get bufferedBytes() {
-    return this.#connection?.bufferedBytes ?? 0;
-  }
+  get bufferedBytes() { return this.#connection?.bufferedBytes ?? 0; }
 
   /** A promise that the hub has greeted us, and granted what was wished for. */
-  get ready() {
-    return this.#ready.promise;
-  }
+  get ready() { return this.#ready.promise; }
 
   /** A promise that the line is closed, and its connection over. */
-  get closed() {
-    return this.#closed.promise;
-  }
+  get closed() { return this.#closed.promise; }
 
   assertNotClosed() {
     if (this.#state === "closed") throw this.#ended;
@@ -133,12 +109,8 @@ export class Line {
     this.#connection?.write(text);
   }
 
-  /**
-   * Send what the hub is to confirm.
-   *
-   * @param {object} message
-   * @param {Settle} settle
-   */
+  // Send what the hub is to confirm.
+  /** @param {object} message @param {Settle} settle */
   ask(message, settle) {
     this.send({ ...message, request: this.confirmations.number(settle) });
   }
@@ -195,10 +167,7 @@ export class Line {
     this.#reports.emit("open", welcome);
   }
 
-  /**
-   * @param {number} code
-   * @param {string} reason
-   */
+  /** @param {number} code @param {string} reason */
   #lost(code, reason) {
     const connection = /** @type {Connection} */ (this.#connection);
     this.#connection = null;
@@ -250,11 +219,8 @@ export class Line {
     this.#reports.report(error);
   }
 
-  /**
-   * Do nothing any more, and tell all who wait why.
-   *
-   * @param {Error} error
-   */
+  // Do nothing any more, and tell all who wait why.
+  /** @param {Error} error */
   #cease(error) {
     this.#state = "closed";
     this.#ended = error;
@@ -268,12 +234,156 @@ export class Line {
     this.#ready.reject(error);
   }
 
-  /**
-   * @param {number} code
-   * @param {string} reason
-   */
+  /** @param {number} code @param {string} reason */
   #over(code, reason) {
     this.#reports.emit("close", code, reason);
     this.#closed.resolve();
   }
+}
+
+// How long a client waits before it dials again.
+
+/** A connection that lived this long was a good one: the backoff starts from its base again, milliseconds. */
+const SETTLED_MS = 5_000;
+
+/** Until a client has waited so long since its last good connection, it waits for the other at most at a time, if not for its base. */
+const EARLY_MS = 60_000;
+const EARLY_CAP_MS = 5_000;
+
+/** Codes of a hub that may say when to come back: it stops, or is full. */
+const NOT_NOW = [1001, 1013];
+
+/** Nobody waits longer than this because a hub has asked for it, milliseconds. */
+const RETRY_MS = 3_600_000;
+
+/** Full jitter: anything between nothing and the doubling bound, so that a thousand clients do not return as one. */
+class Backoff {
+  #bounds;
+  #attempts = 0;
+  #waitedMs = 0;
+  /** @type {ReturnType<typeof setTimeout> | undefined} */ #timer;
+
+  /** @param {Required<Bounds>} bounds */
+  constructor(bounds) {
+    this.#bounds = bounds;
+  }
+
+  /**
+   * Call `dial` in time, and return in how many milliseconds that is.
+   * @param {() => void} dial
+   * @param {number | null} [askedMs] How long the hub asks to wait.
+   */
+  wait(dial, askedMs = null) {
+    const { baseMs, capMs, random } = this.#bounds;
+    const mostMs = this.#waitedMs >= EARLY_MS ? capMs : Math.min(capMs, Math.max(EARLY_CAP_MS, baseMs));
+    const delayMs = askedMs ?? random() * Math.min(mostMs, baseMs * 2 ** this.#attempts);
+    if (askedMs === null) {
+      this.#attempts += 1;
+      this.#waitedMs += delayMs;
+    }
+    this.#timer = setTimeout(dial, delayMs);
+    return delayMs;
+  }
+
+  // A connection has ended that was there for so long.
+  /** @param {number} ms */
+  lived(ms) {
+    if (ms >= SETTLED_MS) this.#attempts = this.#waitedMs = 0;
+  }
+
+  /** Wait no longer; the next wait is as the first one. */
+  restart() {
+    this.stop();
+    this.#attempts = this.#waitedMs = 0;
+  }
+
+  stop() {
+    clearTimeout(this.#timer);
+  }
+}
+
+// How long a hub asks to wait before coming back, milliseconds; null if the reason of its close does not say so.
+/** @param {number} code @param {string} reason */
+function retryAfterMs(code, reason) {
+  const found = NOT_NOW.includes(code) ? /; retry after (\d{1,6}(?:\.\d{1,3})?) s$/.exec(reason) : null;
+  return found && Math.min(Number(found[1]) * 1_000, RETRY_MS);
+}
+
+// What the hub is to confirm: each thing that it was told under a number.
+
+/**
+ * @typedef {{text?: string, offset?: number, until?: number}} Answer
+ *   What a hub confirms with. `offset`: Of the journal. `until`: How many seconds a fresh token holds.
+ *
+ * @typedef {(error: Error | null, lost: boolean, answer: Answer) => void} Settle Called with what has become of it: `lost`
+ *   says that the connection was.
+ */
+
+class Confirmations {
+  #last = 0;
+  /** @type {Map<number, Settle>} By number. */
+  #waiting = new Map();
+
+  get size() { return this.#waiting.size; }
+
+  // The next number, under which nobody waits unless there is `settle`.
+  /** @param {Settle} [settle] */
+  number(settle) {
+    this.#last += 1;
+    if (settle) this.#waiting.set(this.#last, settle);
+    return this.#last;
+  }
+
+  // Returns whether somebody has waited for it.
+  /** @param {number} number @param {Error | null} error @param {Answer} [answer] */
+  settle(number, error, answer = {}) {
+    const settle = this.#waiting.get(number);
+    if (settle === undefined) return false;
+    this.#waiting.delete(number);
+    settle(error, false, answer);
+    return true;
+  }
+
+  // The connection is lost: nobody knows what the hub has taken.
+  /** @param {Error} error */
+  lose(error) {
+    const waiting = [...this.#waiting.values()];
+    this.#waiting.clear();
+    for (const settle of waiting) settle(error, true, {});
+  }
+}
+
+// Where a hub is.
+
+// The URL of a hub, which may be relative to that of a module.
+/** @param {string} url @param {string} base */
+export function endpoint(url, base) {
+  const target = new URL(url, base);
+  target.protocol = target.protocol.replace(/^http/, "ws");
+  target.hash = "";
+  if (target.pathname === "/") target.pathname = "/v1/hub";
+  if (!/^wss?:$/.test(target.protocol)) throw new TypeError(`not the URL of a hub: ${target}`);
+  return target.href;
+}
+
+// What a client is told at its beginning, and what holds where it is told nothing.
+
+/**
+ * @typedef {Required<Pick<Options, "outboundBytes" | "silenceMs" | "answerMs">> & Options & {backoff: Required<Bounds>}} Settled
+ */
+
+const DEFAULTS = Object.freeze({
+  name: undefined,
+  queue: undefined,
+  token: undefined,
+  narrow: undefined,
+  outboundBytes: 16 * 1024 * 1024, // the largest message that a hub takes must fit
+  silenceMs: 20_000, // the hub's own figures
+  answerMs: 10_000,
+  backoff: Object.freeze({ baseMs: 100, capMs: 30_000, random: Math.random }),
+});
+
+/** @param {Options} options @returns {Settled} */
+export function settled(options) {
+  return { ...DEFAULTS, ...options, backoff: { ...DEFAULTS.backoff, ...options.backoff } };
 }

@@ -1,8 +1,6 @@
 /**
- * The messages of a subscription to iterate over, for as many as fit its buffer.
- *
- * Owner of the state: `MessageStream`. Bounded in messages and bytes: of what comes live the oldest goes first, and is counted; a
- * journal is read no further. Cost: amortised O(1).
+ * The messages of a subscription to iterate over, with a bounded buffer: the oldest live messages are dropped and counted; a
+ * journal is read no further.
  */
 
 import { HubError } from "./errors.js";
@@ -10,7 +8,7 @@ import { deferred } from "./waiting.js";
 
 /**
  * @import { Message } from "../hub.js"
- * @import { Subscription } from "./subscription.js"
+ * @import { Subscription } from "./subscriptions.js"
  * @import { Deferred } from "./waiting.js"
  */
 
@@ -27,11 +25,9 @@ export class MessageStream {
   #buffer = [];
   #head = 0;
   #bytes = 0;
-  /** @type {Deferred<IteratorResult<Message>>[]} */
-  #takers = [];
+  /** @type {Deferred<IteratorResult<Message>>[]} */ #takers = [];
   #ended = false;
-  /** @type {Error | null} */
-  #error = null;
+  /** @type {Error | null} */ #error = null;
   /** @type {Deferred<void> | null} Of who waits for room. */
   #relieved = null;
 
@@ -44,14 +40,9 @@ export class MessageStream {
     this.#skipped = skipped;
   }
 
-  get confirmed() {
-    return this.subscription.confirmed;
-  }
+  get confirmed() { return this.subscription.confirmed; }
 
-  /**
-   * @param {Message} message
-   * @param {number} size
-   */
+  /** @param {Message} message @param {number} size */
   push(message, size) {
     const taker = this.#takers.shift();
     if (taker) return taker.resolve({ value: message, done: false });
@@ -73,11 +64,8 @@ export class MessageStream {
     return this.#relieved.promise;
   }
 
-  /**
-   * What is buffered can still be taken; then the iteration ends, with the error if the hub refused us.
-   *
-   * @param {Error | null} error
-   */
+  // What is buffered can still be taken; then the iteration ends, with the error if the hub refused us.
+  /** @param {Error | null} error */
   end(error) {
     this.#ended = true;
     this.#relieved?.resolve();

@@ -1,8 +1,4 @@
-/**
- * What a program is told of its client: events, errors, and how many messages it has not got.
- *
- * Owner of the state: `Reports`, of one client. Invariant: nothing that a listener throws comes back here.
- */
+/** Events, errors and counters of a client. */
 
 /** @import { Events } from "../hub.js" */
 
@@ -14,8 +10,7 @@ export class Reports {
   /** Left out by the hub, of whoever wants few a second. */
   /** Lost here, in the buffers of those who iterate. */
   skippedMessages = 0;
-  /** @type {Map<keyof Events, Set<(...details: any[]) => void>>} */
-  #listeners = new Map();
+  /** @type {Map<keyof Events, Set<(...details: any[]) => void>>} */ #listeners = new Map();
 
   /**
    * @template {keyof Events} Event
@@ -60,10 +55,7 @@ export class Reports {
     this.emit("dropped", count);
   }
 
-  /**
-   * @param {number} from
-   * @param {number} to
-   */
+  /** @param {number} from @param {number} to */
   cut(from, to) {
     this.emit("cut", { from, to });
   }

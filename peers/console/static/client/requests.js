@@ -1,45 +1,25 @@
-/**
- * What was asked and not answered yet.
- *
- * Owner of the state: `Requests`, of one client. Invariants: each asker is settled once: by the answer, by the end of its time, or by that of
- * the connection. Nothing is sent twice.
- */
+/** Requests without an answer. Each is settled once: by the answer, its timeout, or the end of the connection; none is sent twice. */
 
 import { assertFits, checkedTopic, jsonOf } from "./checks.js";
 import { HubError, RequestError, TIMED_OUT } from "./errors.js";
-import { BATCH_CHARACTERS, OBJECT_BYTES } from "./outbox.js";
+import { BATCH_CHARACTERS, OBJECT_BYTES } from "./publishing.js";
 import { deferred, now } from "./waiting.js";
 
 /**
  * @import { RequestOptions } from "../hub.js"
  * @import { Line } from "./line.js"
- * @import { Turn } from "./turn.js"
- * @import { Deferred } from "./waiting.js"
+ * @import { Deferred, Turn } from "./waiting.js"
  *
- * @typedef {object} Target
- * @property {string} topic
- * @property {number} timeoutMs
- * @property {boolean} service Whether the topic is a service's name.
+ * @typedef {{topic: string, timeoutMs: number, service: boolean}} Target
+ *   `service`: Whether the topic is a service's name.
  *
- * @typedef {object} Batch
- * @property {Target} target
- * @property {string[]} texts
- * @property {Deferred<any>[]} askers
- * @property {number} size
- * @property {number} left
- * @property {boolean} sent
- * @property {number} endsAt
- * @property {number} first The number of its first request, once it is sent.
- * @property {boolean} spared Whether its time is over, and the hub has a little more to say so.
- * @property {ReturnType<typeof setTimeout>} [timer]
+ * @typedef {{target: Target, texts: string[], askers: Deferred<any>[], size: number, left: number, sent: boolean,
+ *   endsAt: number, first: number, spared: boolean, timer?: ReturnType<typeof setTimeout>}} Batch
+ *   `first`: The number of its first request, once it is sent. `spared`: Whether its time is over, and the hub has a
+ *   little more to say so.
  *
- * @typedef {object} Reply
- * @property {number} request
- * @property {unknown} [value]
- * @property {unknown[]} [values]
- * @property {number} [status]
- * @property {string} [text]
- * @property {number} [count]
+ * @typedef {{request: number, value?: unknown, values?: unknown[], status?: number, text?: string,
+ *   count?: number}} Reply
  */
 
 /** Default of how long an answer to a request may take, milliseconds; as a hub's. */
@@ -65,11 +45,7 @@ export class Requests {
   #askers = new Map();
   #next = 1;
 
-  /**
-   * @param {{outboundBytes: number, answerMs: number}} options
-   * @param {Line} line
-   * @param {Turn} turn
-   */
+  /** @param {{outboundBytes: number, answerMs: number}} options @param {Line} line @param {Turn} turn */
   constructor(options, line, turn) {
     this.#options = options;
     this.#line = line;
@@ -80,12 +56,7 @@ export class Requests {
     return this.#askers.size + this.#waiting.reduce((sum, batch) => sum + batch.texts.length, 0);
   }
 
-  /**
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {RequestOptions} options
-   * @returns {Promise<any>}
-   */
+  /** @param {string} topic @param {unknown} value @param {RequestOptions} options @returns {Promise<any>} */
   async request(topic, value, { timeoutMs = REQUEST_MS, service = false }) {
     this.#line.assertNotClosed();
     const text = jsonOf(value);
@@ -106,12 +77,8 @@ export class Requests {
     }
   }
 
-  /**
-   * The hub does not take a message; true if it is one of these.
-   *
-   * @param {number} first
-   * @param {Error} error
-   */
+  // The hub does not take a message; true if it is one of these.
+  /** @param {number} first @param {Error} error */
   refuse(first, error) {
     const batch = this.#askers.get(first)?.batch;
     if (batch === undefined) return false;
@@ -138,11 +105,7 @@ export class Requests {
     this.size = 0;
   }
 
-  /**
-   * @param {Target} target
-   * @param {string} text
-   * @returns {Promise<any>}
-   */
+  /** @param {Target} target @param {string} text @returns {Promise<any>} */
   #add(target, text) {
     const { topic, timeoutMs, service } = target;
     if (!(timeoutMs > 0 && timeoutMs <= 3_600_000)) throw new TypeError(`timeoutMs is ${timeoutMs}: 1 to 3,600,000`);
@@ -194,11 +157,7 @@ export class Requests {
     for (const number of [...this.#askers.keys()]) this.#settle(number, error);
   }
 
-  /**
-   * @param {number} number
-   * @param {Error | null} error
-   * @param {unknown} [value]
-   */
+  /** @param {number} number @param {Error | null} error @param {unknown} [value] */
   #settle(number, error, value) {
     const found = this.#askers.get(number);
     if (found === undefined) return; // late
@@ -208,20 +167,14 @@ export class Requests {
     found.asker.settle(error, value);
   }
 
-  /**
-   * @param {Batch} batch
-   * @param {Error} error
-   */
+  /** @param {Batch} batch @param {Error} error */
   #drop(batch, error) {
     clearTimeout(batch.timer);
     batch.askers.forEach((asker) => asker.reject(error));
   }
 
-  /**
-   * The hub keeps the time of what was sent; it is given up only where the hub does not even say that time is up.
-   *
-   * @param {Batch} batch
-   */
+  // The hub keeps the time of what was sent; it is given up only where the hub does not even say that time is up.
+  /** @param {Batch} batch */
   #overdue(batch) {
     if (!batch.sent) {
       this.#waiting = this.#waiting.filter((other) => other !== batch);

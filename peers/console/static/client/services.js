@@ -1,27 +1,21 @@
-/**
- * Who answers the requests that the hub passes on, and what the hub is told of that.
- *
- * Owner of the state: `Services`, of one client. Invariant: the longest prefix answers.
- */
+/** Services: the longest prefix answers. A request of a connection that is lost is not answered. */
 
-import { Answers } from "./answers.js";
-import { checkedPrefixes } from "./checks.js";
-import { TRANSACTIONS } from "./requests.js";
-import { Service } from "./service.js";
+import { checkedPrefixes, jsonOf } from "./checks.js";
+import { FAILED } from "./errors.js";
+import { BATCH_CHARACTERS } from "./publishing.js";
+import { REQUESTS, TRANSACTIONS } from "./requests.js";
 import { deferred, handled } from "./waiting.js";
 
 /**
  * @import { Message } from "../hub.js"
  * @import { Line } from "./line.js"
  * @import { Reports } from "./reports.js"
- * @import { Turn } from "./turn.js"
- *
- * @typedef {object} Asked A request of a hub, or several in a row.
- * @property {number} request
- * @property {string} [topic]
- * @property {string} [service]
- * @property {unknown} [value]
- * @property {unknown[]} [values]
+ * @import { Turn } from "./waiting.js"
+ */
+
+/**
+ * @typedef {{request: number, topic?: string, service?: string, value?: unknown, values?: unknown[]}} Asked
+ *   A request of a hub, or several in a row.
  */
 
 export class Services {
@@ -29,14 +23,9 @@ export class Services {
   #turn;
   #reports;
   #answers;
-  /** @type {Set<Service>} */
-  #all = new Set();
+  /** @type {Set<Service>} */ #all = new Set();
 
-  /**
-   * @param {Line} line
-   * @param {Turn} turn
-   * @param {Reports} reports
-   */
+  /** @param {Line} line @param {Turn} turn @param {Reports} reports */
   constructor(line, turn, reports) {
     this.#line = line;
     this.#turn = turn;
@@ -44,10 +33,7 @@ export class Services {
     this.#answers = new Answers(() => turn.schedule(), (error) => reports.report(error));
   }
 
-  /**
-   * @param {string | readonly string[]} prefixes
-   * @param {(request: Message) => unknown} answer
-   */
+  /** @param {string | readonly string[]} prefixes @param {(request: Message) => unknown} answer */
   serve(prefixes, answer) {
     this.#line.assertNotClosed();
     const service = new Service(checkedPrefixes(prefixes), answer, (it) => this.#close(it));
@@ -96,10 +82,7 @@ export class Services {
     });
   }
 
-  /**
-   * @param {Service} service
-   * @returns {Promise<void>}
-   */
+  /** @param {Service} service @returns {Promise<void>} */
   #close(service) {
     if (!this.#all.has(service) || !this.#line.isOpen) {
       this.#all.delete(service);
@@ -114,12 +97,8 @@ export class Services {
     return done.promise;
   }
 
-  /**
-   * The longest prefix wins, as in the hub.
-   *
-   * @param {string} topic
-   * @returns {Service | undefined}
-   */
+  // The longest prefix wins, as in the hub.
+  /** @param {string} topic @returns {Service | undefined} */
   #find(topic) {
     let found;
     let length = -1;
@@ -130,4 +109,115 @@ export class Services {
     }
     return found;
   }
+}
+
+// A service: what one caller of `serve` holds.
+
+export class Service {
+  #close;
+  #confirmed = handled(deferred());
+
+  /**
+   * @param {string[]} prefixes
+   * @param {(request: Message) => unknown} answer
+   * @param {(service: Service) => Promise<void>} close
+   */
+  constructor(prefixes, answer, close) {
+    this.prefixes = Object.freeze(prefixes);
+    this.answer = answer;
+    this.#close = close;
+  }
+
+  /** A promise that the hub has taken it: it stays open while there is no connection. */
+  get confirmed() { return this.#confirmed.promise; }
+
+  /** Serve no longer; resolves when the hub sends nothing more. What runs is still answered. */
+  close() {
+    return this.#close(this);
+  }
+
+  /** @param {Error | null} error */
+  confirmedBy(error) {
+    this.#confirmed.settle(error);
+  }
+}
+
+// What was answered to requests, and waits to be sent.
+
+export class Answers {
+  #schedule;
+  #report;
+  /** @type {{request: number, text: string}[]} */ #replies = [];
+  /** @type {{type: "reply", request: number, status: number, text: string}[]} */ #failures = [];
+  #connection = 0; // answers to what came over an earlier one are thrown away
+
+  /** @param {() => void} schedule @param {(error: unknown) => void} report */
+  constructor(schedule, report) {
+    this.#schedule = schedule;
+    this.#report = report;
+  }
+
+  /** @param {Service | undefined} service @param {string} topic @param {unknown} value @param {number} request */
+  ask(service, topic, value, request) {
+    if (service === undefined) return this.#fail(request, "this client no longer serves that", this.#connection);
+    const connection = this.#connection;
+    const put = (/** @type {unknown} */ answer) => this.#put(request, answer, connection);
+    const fail = (/** @type {unknown} */ error) => {
+      this.#fail(request, String(/** @type {{message?: unknown} | null | undefined} */ (error)?.message ?? error), connection);
+      this.#report(error);
+    };
+    try {
+      const answer = service.answer({ topic, value });
+      if (isPromise(answer)) return Promise.resolve(answer).then(put).catch(fail);
+      put(answer);
+    } catch (error) {
+      fail(error);
+    }
+    return undefined;
+  }
+
+  /** Returns the messages to be sent now: replies whose numbers follow one another are one. */
+  take() {
+    const texts = [];
+    const replies = this.#replies.splice(0).sort((one, other) => one.request - other.request);
+    for (let start = 0, end = 0; start < replies.length; start = end) {
+      let size = 0;
+      do {
+        size += replies[end].text.length;
+        end += 1;
+      } while (end < replies.length && replies[end].request === replies[end - 1].request + 1
+        && end - start < REQUESTS && size + replies[end].text.length <= BATCH_CHARACTERS);
+      const values = replies.slice(start, end).map((reply) => reply.text).join(",");
+      texts.push(`{"type":"reply","request":${replies[start].request},"values":[${values}]}`);
+    }
+    for (const failure of this.#failures.splice(0)) texts.push(JSON.stringify(failure));
+    return texts;
+  }
+
+  /** The connection is lost, and with it whoever asked. */
+  forget() {
+    this.#connection += 1;
+    this.#replies = [];
+    this.#failures = [];
+  }
+
+  /** @param {number} request @param {unknown} answer @param {number} connection */
+  #put(request, answer, connection) {
+    const text = jsonOf(answer ?? null);
+    if (connection !== this.#connection) return;
+    this.#replies.push({ request, text });
+    this.#schedule();
+  }
+
+  /** @param {number} request @param {string} text @param {number} connection */
+  #fail(request, text, connection) {
+    if (connection !== this.#connection) return;
+    this.#failures.push({ type: "reply", request, status: FAILED, text });
+    this.#schedule();
+  }
+}
+
+/** @param {unknown} answer @returns {answer is PromiseLike<unknown>} */
+function isPromise(answer) {
+  return typeof (/** @type {PromiseLike<unknown> | null | undefined} */ (answer)?.then) === "function";
 }

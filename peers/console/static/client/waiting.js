@@ -1,16 +1,11 @@
-/**
- * What waits: promises that are settled from outside, pauses, and the clock that all times here are of.
- *
- * Owner of the state: whoever made it.
- */
+/** Promises that are settled from outside, pauses, the clock, and the end of a turn. */
+
 
 /**
  * @template Value
- * @typedef {object} Deferred A promise that is settled from outside.
- * @property {Promise<Value>} promise
- * @property {(value: Value | PromiseLike<Value>) => void} resolve
- * @property {(error: unknown) => void} reject
- * @property {(error: unknown, value?: Value) => void} settle Rejects it, unless there is no error.
+ * @typedef {{promise: Promise<Value>, resolve: (value: Value | PromiseLike<Value>) => void,
+ *   reject: (error: unknown) => void, settle: (error: unknown, value?: Value) => void}} Deferred
+ *   A promise that is settled from outside. `settle`: Rejects it, unless there is no error.
  */
 
 /**
@@ -31,7 +26,6 @@ export function deferred() {
 
 /**
  * A rejection that nobody awaits is no error of the program: it is told by an event as well.
- *
  * @template {{promise: Promise<any>}} It
  * @param {It} it
  */
@@ -40,14 +34,36 @@ export function handled(it) {
   return it;
 }
 
-/**
- * @param {number} ms
- * @returns {Promise<void>}
- */
+/** @param {number} ms @returns {Promise<void>} */
 export function pause(ms) {
   return new Promise((resolve) => { setTimeout(resolve, ms); });
 }
 
 export function now() {
   return performance.now();
+}
+
+// When what was said is written: together, at the end of the turn in which it was said.
+
+export class Turn {
+  #write;
+  #scheduled = false;
+
+  /** @param {() => void} write Writes all that waits. */
+  constructor(write) {
+    this.#write = write;
+  }
+
+  /** Something waits to be written. */
+  schedule() {
+    if (this.#scheduled) return;
+    this.#scheduled = true;
+    queueMicrotask(() => this.flush());
+  }
+
+  /** Write it now: what follows is to stand behind it on the wire. */
+  flush() {
+    this.#scheduled = false;
+    this.#write();
+  }
 }

@@ -1,17 +1,19 @@
 /**
- * The connections of the hub, as `$hub/who` tells them a page at a time.
+ * The connections of the hub, as `$hub/who` lists them a page at a time, and why a connection is slow.
  *
  * ```
- * begin ─▶ take(page) ─▶ take(page) ─ ... ─▶ end: who was in no page has left
+ * begin ─▶ take(page) ─▶ take(page) ─ ... ─▶ end: connections that were in no page have left
  * ```
  *
- * Owner of the state: `Connections`. Invariant: a row stays the same object for as long as its connection is there, so
- * that a table may keep it. Bounded by the hub's limit of connections. Not here: who asks, and when; what is shown.
+ * A row stays the same object for as long as its connection is there, so that a table may keep it.
  */
 
+import { short, visible, whole } from "../parts/figures.js";
+import { words } from "../words.js";
+
+/** @import { Connection } from "./services.d.ts" */
+
 /**
- * @import { Connection } from "./services.d.ts"
- *
  * @typedef {object} Kept Of the page.
  * @property {string | number} sortedBy
  *
@@ -21,19 +23,13 @@
 export class Connections {
   /** @type {Map<number, Row>} By id. */
   #rows = new Map();
-  /** @type {Set<number>} */
-  #seen = new Set();
-  /** @type {Set<number>} */
-  #slow = new Set();
+  /** @type {Set<number>} */ #seen = new Set();
+  /** @type {Set<number>} */ #slow = new Set();
 
   /** All rows that are known. */
-  get rows() {
-    return [...this.#rows.values()];
-  }
+  get rows() { return [...this.#rows.values()]; }
 
-  get size() {
-    return this.#rows.size;
-  }
+  get size() { return this.#rows.size; }
 
   /** A look begins. */
   begin() {
@@ -53,11 +49,8 @@ export class Connections {
     for (const id of this.#rows.keys()) if (!this.#seen.has(id)) this.#rows.delete(id);
   }
 
-  /**
-   * Say which are slow, by what the hub says.
-   *
-   * @param {number[]} slowIds
-   */
+  // Say which are slow, by what the hub says.
+  /** @param {number[]} slowIds */
   mark(slowIds) {
     this.#slow = new Set(slowIds);
   }
@@ -74,20 +67,14 @@ export class Connections {
   }
 }
 
-/**
- * How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller.
- *
- * @param {Connection} row
- */
+// How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller.
+/** @param {Connection} row */
 export function fullness({ queued_messages: messages, queued_bytes: size, queue }) {
   return Math.min(1, Math.max(messages / queue.messages, size / queue.bytes));
 }
 
-/**
- * How a row is called by people: its name, or its address.
- *
- * @param {Connection} row
- */
+// How a row is called by people: its name, or its address.
+/** @param {Connection} row */
 export function labelOf(row) {
   return row.name || row.address;
 }
@@ -109,13 +96,9 @@ export const ORDERS = {
   since: (row) => row.since,
 };
 
-/**
- * Sort rows by a column (`name`), the other way round where a `-` stands before it; those that are alike by number.
- * What a row is sorted by is found out once for each, and not with each comparison.
- *
- * @param {Row[]} rows
- * @param {string} by
- */
+// Sort rows by a column (`name`), the other way round where a `-` stands before it; those that are alike by number.
+// What a row is sorted by is found out once for each, and not with each comparison.
+/** @param {Row[]} rows @param {string} by */
 export function sort(rows, by) {
   const isDescending = by.startsWith("-");
   const value = ORDERS[isDescending ? by.slice(1) : by];
@@ -128,22 +111,47 @@ export function sort(rows, by) {
   });
 }
 
-/**
- * What rows must be to be among what is looked for: all words of the search are in something that is shown of it.
- *
- * @param {{search: string, role: string, user: string}} wanted
- * @returns {(row: Row) => boolean}
- */
+// What rows must be to be among what is looked for: all words of the search are in something that is shown of it.
+/** @param {{search: string, role: string, user: string}} wanted @returns {(row: Row) => boolean} */
 export function wanted({ search, role, user }) {
   const words = search.toLowerCase().split(/\s+/);
   return (row) => (!role || row.role === role) && (!user || row.user === user) && (!search || has(row, words));
 }
 
-/**
- * @param {Row} row
- * @param {string[]} words
- */
+/** @param {Row} row @param {string[]} words */
 function has(row, words) {
   const text = [row.id, row.name, row.address, row.user, row.protocol, row.overflow, row.software, ...row.sample].join("\n").toLowerCase();
   return words.every((word) => text.includes(word));
+}
+
+// Why a connection is slow, in a sentence: how much comes for it, how much of that it takes, and what becomes of the rest.
+
+/** A queue that is so full is called full: what is dropped makes room for a moment. */
+const FULL = 0.95;
+
+/** Prefixes that are named. */
+const NAMED = 3;
+
+
+// Return why it is slow, as far as that is seen; empty for one that has nothing waiting, and loses nothing.
+/** @param {Connection} row */
+export function whySlow(row) {
+  const { rates } = row;
+  const dropped = rates?.dropped_messages ?? 0;
+  if (row.queued_messages === 0 && dropped === 0) return "";
+  const { slowness: said } = words;
+  const under = placesOf(row);
+  const takes = rates === null ? said.measuring(under) : said.takes(short(rates.out_messages), short(rates.offered_messages), under);
+  const queued = whole(row.queued_messages);
+  if (fullness(row) >= FULL) return said.full(takes, queued, said.overflow[row.overflow] ?? row.overflow);
+  return dropped > 0 ? said.loses(takes, short(dropped), queued) : said.waits(takes, queued, whole(row.queue.messages));
+}
+
+// Under what messages come for a connection: its first prefixes, and how many more it has.
+/** @param {Connection} row */
+function placesOf({ sample, prefixes }) {
+  const { slowness: said, connection } = words;
+  const named = sample.slice(0, NAMED).map((prefix) => visible(prefix) || connection.everything).join(", ");
+  const more = prefixes - Math.min(NAMED, sample.length);
+  return more > 0 && named ? said.andMore(named, whole(more)) : named || said.noPrefix;
 }

@@ -1,10 +1,4 @@
-/**
- * What the hub has done in the last ten minutes, as `$hub/history` tells it: asked whole once, and then only what is new.
- *
- * Owner of the state: `History`, the points by number. Invariants: points stand without gaps, the newest last;
- * the newest one that is there is asked for again, since it may have changed. Bounded: the hub says how many points
- * there are. Not here: who asks, and when.
- */
+/** The last ten minutes of the hub, of `$hub/history`: asked whole once, then only for new points and the newest known one. */
 
 /** @import { Figures } from "./services.d.ts" */
 
@@ -16,20 +10,13 @@ export class History {
   #step = 1;
   #zero = 0; // when point 0 began, seconds since 1970
 
-  get length() {
-    return this.#length;
-  }
+  get length() { return this.#length; }
 
   /** What to ask for next. */
-  get question() {
-    return this.#length < 2 ? {} : { after: this.#first + this.#length - 2 };
-  }
+  get question() { return this.#length < 2 ? {} : { after: this.#first + this.#length - 2 }; }
 
-  /**
-   * Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is.
-   *
-   * @param {Figures} answer
-   */
+  // Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is.
+  /** @param {Figures} answer */
   take({ step_s: step, points, first, figures, now_s: now, clock_s: clock }) {
     const told = Object.values(figures)[0]?.length ?? 0;
     const kept = first - this.#first; // so many of the points that are here stay as they are
@@ -56,21 +43,14 @@ export class History {
     return Array.from({ length: this.#length }, (_, at) => this.#zero + (this.#first + at + 1) * this.#step);
   }
 
-  /**
-   * The values of a figure, null where it is not known.
-   *
-   * @param {string} figure
-   * @returns {(number | null)[]}
-   */
+  // The values of a figure, null where it is not known.
+  /** @param {string} figure @returns {(number | null)[]} */
   values(figure) {
     return this.#columns[figure] ?? [];
   }
 
-  /**
-   * The newest value that is known; null where none is.
-   *
-   * @param {string} figure
-   */
+  // The newest value that is known; null where none is.
+  /** @param {string} figure */
   newest(figure) {
     return this.values(figure).findLast((value) => value !== null) ?? null;
   }

@@ -1,15 +1,13 @@
 /**
- * A chart of figures over time: uPlot, in the colours of the page.
- *
- * Owner of the state: the plot; it is drawn anew with `set`, when its place gets another size, and when colours change.
- * Charts of one `group` show the same moment under the pointer. What it shows last stands beside it as text, which is
- * what a screen reader reads.
+ * A chart of figures over time: uPlot, in the colours of the page. Charts of one `group` show the same moment under the
+ * pointer. The last figures stand beside it as text, for screen readers.
  */
 
 import { language } from "../words.js";
-import { colour, onColours } from "./colours.js";
 import { element, say } from "./element.js";
 import { clock } from "./figures.js";
+
+/** @import { Options } from "./uplot.d.ts" */
 
 /** Height of the plot, CSS pixels. */
 const HEIGHT_PX = 132;
@@ -32,12 +30,8 @@ export const STEPS = {
 };
 
 /**
- * @import { Options } from "./uplot.d.ts"
- *
- * @typedef {object} Line
- * @property {string} name What it is called.
- * @property {string} colour A variable of the style.
- * @property {boolean} [filled]
+ * @typedef {{name: string, colour: string, filled?: boolean}} Line
+ *   `name`: What it is called. `colour`: A variable of the style.
  */
 
 export class Chart {
@@ -46,10 +40,8 @@ export class Chart {
   #format;
   #steps;
   #values;
-  /** @type {number[]} */
-  #times = [];
-  /** @type {(number | null)[][]} */
-  #columns = [];
+  /** @type {number[]} */ #times = [];
+  /** @type {(number | null)[][]} */ #columns = [];
 
   /**
    * @param {string} title
@@ -111,22 +103,14 @@ export class Chart {
     say(this.at, at === null ? "" : clock(new Date(this.#times[at] * 1000)));
   }
 
-  /**
-   * @param {Line} line
-   * @param {boolean} isNamed
-   * @param {HTMLElement} value
-   */
+  /** @param {Line} line @param {boolean} isNamed @param {HTMLElement} value */
   #legend(line, isNamed, value) {
     const mark = element("span", { class: "mark", "aria-hidden": "true" });
     mark.style.background = `var(${line.colour})`;
     return element("span", { class: "legend" }, mark, isNamed ? `${line.name} ` : "", value);
   }
 
-  /**
-   * @param {string} group
-   * @param {boolean} fits
-   * @returns {Options}
-   */
+  /** @param {string} group @param {boolean} fits @returns {Options} */
   #options(group, fits) {
     const quiet = () => colour("--quiet");
     const grid = { stroke: () => colour("--line"), width: 1 };
@@ -165,24 +149,46 @@ export class Chart {
   }
 }
 
-/**
- * From below the least to above the most; where both are the same, or there is nothing, some room.
- *
- * @param {number | null} low
- * @param {number | null} high
- * @returns {[number, number]}
- */
+// From below the least to above the most; where both are the same, or there is nothing, some room.
+/** @param {number | null} low @param {number | null} high @returns {[number, number]} */
 function around(low, high) {
   if (low === null || high === null) return [0, 1];
   const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
   return [low - room, high + room];
 }
 
-/**
- * `rgb(1, 2, 3)` or `color(srgb ...)` with little of it.
- *
- * @param {string} solid
- */
+// `rgb(1, 2, 3)` or `color(srgb ...)` with little of it.
+/** @param {string} solid */
 function faded(solid) {
   return solid.startsWith("rgb(") ? solid.replace("rgb(", "rgba(").replace(")", ", 0.14)") : solid.replace(")", " / 0.14)");
 }
+
+// The colours of the page's style, for what is drawn on a canvas; and when they change.
+
+const probe = document.createElement("span");
+probe.hidden = true;
+
+// Return what `var(NAME)` is now, as `rgb(...)`.
+/** @param {string} name */
+export function colour(name) {
+  if (!probe.isConnected) document.body.append(probe);
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
+
+/** @type {Set<() => void>} */
+const listeners = new Set();
+
+// Tell `act` when colours have changed, until `signal` ends that.
+/** @param {() => void} act @param {AbortSignal} [signal] */
+function onColours(act, signal) {
+  listeners.add(act);
+  signal?.addEventListener("abort", () => listeners.delete(act), { once: true });
+}
+
+/** The page has taken other colours. */
+export function coloursChanged() {
+  for (const act of listeners) act();
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", coloursChanged);

@@ -1,9 +1,6 @@
-/**
- * `element`: makes an element of the page with its attributes and children.
- *
- * Invariant: a child that is no element becomes text, and nothing else: what came in a message, or was called so by a
- * far side, cannot become markup. Attributes are the page's own; `on` holds listeners, which end with `signal`.
- */
+/** Elements of the page. A child that is no element becomes text, so nothing from elsewhere can become markup. */
+
+import { words } from "../words.js";
 
 /**
  * @typedef {{[Name in keyof HTMLElementEventMap]?: (event: HTMLElementEventMap[Name]) => void}} Listeners By what they hear.
@@ -38,7 +35,6 @@ export function element(name, attributes = {}, ...children) {
 
 /**
  * An element of SVG: the same for pictures.
- *
  * @template {keyof SVGElementTagNameMap} Name
  * @param {Name} name
  * @param {Record<string, string | number>} [attributes]
@@ -51,13 +47,10 @@ export function shape(name, attributes = {}, ...children) {
   return made;
 }
 
-/**
- * Set a text only where it differs, so that nothing is laid out anew, and no screen reader begins again. The text that is
- * there is changed, and not replaced: what was replaced is left to be collected, megabytes of it where texts change fast.
- *
- * @param {Node} node
- * @param {string} text
- */
+// Set a text only where it differs, so that nothing is laid out anew, and no screen reader begins again. The text
+// that is there is changed, and not replaced: what was replaced is left to be collected, megabytes of it where texts
+// change fast.
+/** @param {Node} node @param {string} text */
 export function say(node, text) {
   const only = node.firstChild;
   if (only instanceof Text && only === node.lastChild) {
@@ -65,4 +58,43 @@ export function say(node, text) {
   } else if (node.textContent !== text) {
     node.textContent = text;
   }
+}
+
+// `confirm`: asks whether something is really to be done, and perhaps for a text; a dialog that holds the focus.
+
+/**
+ * @param {string} question
+ * @param {string} action What the button that does it says.
+ * @param {{label: string, value: string} | null} [text] What is asked for beside.
+ * @returns {Promise<string | null>} The text, null if it is not to be done.
+ */
+export function confirm(question, action, text = null) {
+  return new Promise((resolve) => {
+    const field = text && element("input", { type: "text", id: "confirm-text", maxlength: 100, value: text.value });
+    const end = (/** @type {string | null} */ result) => {
+      dialog.close();
+      dialog.remove();
+      resolve(result);
+    };
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      end(field ? field.value : "");
+    };
+    const dialog = element(
+      "dialog", { class: "card confirm", "aria-label": question, on: { cancel: () => end(null) } },
+      element(
+        "form", { on: { submit } },
+        element("p", {}, question),
+        field && element("label", { for: "confirm-text" }, text.label), field,
+        element(
+          "div", { class: "toolbar" },
+          element("span", { class: "spring" }),
+          element("button", { type: "button", on: { click: () => end(null) } }, words.shell.cancel),
+          element("button", { type: "submit", class: "danger" }, action),
+        ),
+      ),
+    );
+    document.body.append(dialog);
+    dialog.showModal();
+  });
 }

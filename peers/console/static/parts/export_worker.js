@@ -1,35 +1,30 @@
 /**
- * A thread that reads a range of the journal, and hands it to the page as bytes of NDJSON, a piece at a time.
+ * A thread that reads a range of the journal, and hands it to the page as bytes of NDJSON.
  *
  * ```
  * page ── begin, taken ──▶ thread ══ a connection of its own ══▶ hub
  *      ◀── piece, done, problem ──
  * ```
  *
- * The next piece comes when the page has taken the one before, so that however slow the disk is, here is one piece of the
- * hub's and one of the page's. Owner of the state: this thread, of one export; the page ends it by ending the thread.
+ * The next piece comes when the page has taken the one before, however slow the disk is.
  */
 
 import { connect, HubError } from "../hub.js";
-import { reason } from "./complaint.js";
-import { isRounded, lineOf } from "./ndjson.js";
+import { reason } from "./figures.js";
+import { isRounded, lineOf } from "./file_sink.js";
 
 /**
- * @typedef {object} Progress
- * @property {number} records How many were read.
- * @property {number} first The offset of the first one.
- * @property {number} next The one behind the last one.
- * @property {number} at When the last one was recorded, milliseconds since 1970.
- * @property {number} rounded How many have numbers that this browser has rounded.
+ * @typedef {{records: number, first: number, next: number, at: number, rounded: number}} Progress
+ *   `records`: How many were read. `first`: The offset of the first one. `next`: The one behind the last one. `at`:
+ *   When the last one was recorded, milliseconds since 1970. `rounded`: How many have numbers that this browser has
+ *   rounded.
  *
  * @typedef {Progress & ({kind: "piece", bytes: Uint8Array<ArrayBuffer>} | {kind: "done"} | {kind: "problem", code: number, message: string})} Told
  *
- * @typedef {object} Order
- * @property {"begin"} command
- * @property {string | undefined} token
- * @property {string} prefix
- * @property {number | null} from Milliseconds since 1970; null: from the oldest record on.
- * @property {number | null} to Likewise, without it; null: up to where the journal ends.
+ * @typedef {{command: "begin", token: string | undefined, prefix: string, from: number | null,
+ *   to: number | null}} Order
+ *   `from`: Milliseconds since 1970; null: from the oldest record on. `to`: Likewise, without it; null: up to where
+ *   the journal ends.
  */
 
 /** A piece is handed over when it has so many characters, or after so long, milliseconds. */
@@ -82,10 +77,7 @@ async function begin({ token, prefix, from, to }) {
   await client.close();
 }
 
-/**
- * @param {Told} told
- * @param {Transferable[]} [transfer]
- */
+/** @param {Told} told @param {Transferable[]} [transfer] */
 function tell(told, transfer = []) {
   postMessage(told, { transfer });
 }

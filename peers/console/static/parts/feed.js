@@ -1,78 +1,55 @@
 /**
- * `Feed`: follows messages in a thread of its own (`feed_worker.js`), and reads the journal there.
+ * `Feed`: follows messages in a thread (`feed_worker.js`), and reads the journal there.
  *
  * ```
  * page ── follow, search, hold, stop, range, history ──▶ thread ══ a connection of its own ══▶ hub
  *      ◀── rows, topics, fields, history, range, confirmed, dropped, problem ──
  * ```
  *
- * Whatever is asked for anew takes the place of what was asked for before; what is still told of that is left out.
- *
- * Owner of the state: `Feed`; `signal` is that of the view, and ends the thread. Cost for the page: 1,000 rows a second at
- * most, whatever the rate; the queue of this connection in the hub is its own, so that nobody else loses anything by it.
+ * The page gets 1,000 rows a second at most; the queue of this connection in the hub is its own.
  */
 
 import { words } from "../words.js";
 
 /**
- * @import { Field } from "./fields.js"
- * @import { Row } from "./sampler.js"
- * @import { Top } from "./topic_counts.js"
+ * @import { Field, Row, Top } from "./sampler.js"
  *
  * @typedef {{at?: number, offset?: number}} From Where in the journal: a time, milliseconds since 1970, or an offset.
  *
- * @typedef {object} Followed
- * @property {number} number
- * @property {string} prefix
- * @property {string[]} labels Such as messages must bear.
- * @property {boolean} exact Whether longer topics are left out.
- * @property {string} search
- * @property {boolean} held
- * @property {boolean} withFields
+ * @typedef {{number: number, prefix: string, labels: string[], exact: boolean, search: string, held: boolean,
+ *   withFields: boolean}} Followed
+ *   `labels`: Such as messages must bear. `exact`: Whether longer topics are left out.
  *
- * @typedef {object} Commands What the page says.
- * @property {{token: string | undefined}} open
- * @property {Followed} follow
- * @property {{}} stop
- * @property {{held: boolean}} hold
- * @property {{number: number, prefix: string}} range
- * @property {{number: number, prefix: string, search: string} & From} history
+ * @typedef {{open: {token: string | undefined}, follow: Followed, stop: {}, hold: {held: boolean},
+ *   range: {number: number, prefix: string},
+ *   history: {number: number, prefix: string, search: string} & From}} Commands
+ *   What the page says.
  *
  * @typedef {{offset: number, at: number} | null} Oldest The oldest record; null where there is none.
  *
- * @typedef {object} Problem
- * @property {number} code 0 where there is none.
- * @property {string} message
- * @property {number} [first] The oldest offset, where what was asked for was deleted.
+ * @typedef {{code: number, message: string, first?: number}} Problem
+ *   `code`: 0 where there is none. `first`: The oldest offset, where what was asked for was deleted.
  *
- * @typedef {object} Told What the thread says.
- * @property {{}} open
- * @property {{}} confirmed
- * @property {{rows: Row[], received: number, matched: number, taken: number}} rows
- * @property {Top} topics
- * @property {{fields: Field[], values: number, leftOut: number}} fields
- * @property {{rows: Row[], looked: number, next: number | null, more: boolean}} history
- * @property {{oldest: Oldest}} range
- * @property {{count: number}} dropped
- * @property {Problem} problem
+ * @typedef {{open: {}, confirmed: {}, rows: {rows: Row[], received: number, matched: number, taken: number},
+ *   topics: Top, fields: {fields: Field[], values: number, leftOut: number},
+ *   history: {rows: Row[], looked: number, next: number | null, more: boolean}, range: {oldest: Oldest},
+ *   dropped: {count: number}, problem: Problem}} Told
+ *   What the thread says.
  *
  * @typedef {{[Kind in keyof Told]?: (told: Told[Kind]) => void}} Listeners
  */
 
 /**
  * @template {keyof Told} Kind
- * @typedef {object} Message How it travels.
- * @property {Kind} kind
- * @property {number} [number] Of the subscription, or the reading, that it is of.
- * @property {Told[Kind]} told
+ * @typedef {{kind: Kind, number?: number, told: Told[Kind]}} Message
+ *   How it travels. `number`: Of the subscription, or the reading, that it is of.
  */
 
 /** A thread that could not be loaded, as the hub is away, is loaded again after so many milliseconds. */
 const AGAIN_MS = 1_000;
 
 export class Feed {
-  /** @type {Worker} */
-  #worker;
+  /** @type {Worker} */ #worker;
   /** @type {object[] | null} What was said before the thread has said anything; null since. */
   #said = [];
   #signal;
@@ -114,7 +91,6 @@ export class Feed {
 
   /**
    * Follow what comes under a prefix; `labels` are such as messages must bear, `exact` leaves out longer topics.
-   *
    * @param {{prefix: string, labels?: string[], exact?: boolean, search?: string, held?: boolean, withFields?: boolean}} what
    */
   follow({ prefix, labels = [], exact = false, search = "", held = false, withFields = false }) {
@@ -132,20 +108,14 @@ export class Feed {
     this.#say("stop", {});
   }
 
-  /**
-   * Ask where the journal begins, for a prefix.
-   *
-   * @param {string} prefix
-   */
+  // Ask where the journal begins, for a prefix.
+  /** @param {string} prefix */
   range(prefix) {
     this.#say("range", { number: this.#number, prefix });
   }
 
-  /**
-   * Read the journal from an offset, or from a time (milliseconds since 1970), until there are rows enough.
-   *
-   * @param {{prefix: string, search?: string} & From} what
-   */
+  // Read the journal from an offset, or from a time (milliseconds since 1970), until there are rows enough.
+  /** @param {{prefix: string, search?: string} & From} what */
   history({ prefix, search = "", offset, at }) {
     this.#number += 1;
     this.#say("stop", {});

@@ -1,16 +1,10 @@
 /**
- * A thread that follows messages for the page: it reads, counts and samples, so that the page draws what can be seen
- * however fast they come.
- * `Feed` (`feed.js`) is its face in the page; what both say is told there.
- *
- * Owner of the state: this thread: a connection of its own, and at most one subscription and one reading of the journal.
- * Invariants: whatever is told of an earlier subscription or reading bears its number, by which the page leaves it out.
+ * The thread of `Feed`: it reads, counts and samples, with one subscription and one reading of the journal at a time. Its
+ * messages bear the number of the subscription or reading, by which the page ignores late ones.
  */
 
 import { connect, HubError } from "../hub.js";
-import { Fields } from "./fields.js";
-import { Sampler, isFound, rowOf } from "./sampler.js";
-import { TopicCounts } from "./topic_counts.js";
+import { Fields, isFound, rowOf, Sampler, TopicCounts } from "./sampler.js";
 
 /** How often rows are told, and how often topics and fields, milliseconds. */
 const ROWS_MS = 100;
@@ -30,15 +24,10 @@ const HISTORY_RECORDS = 200_000;
  * @import { Client, Subscription } from "../hub.js"
  * @import { Commands, Told } from "./feed.js"
  *
- * @typedef {object} Following
- * @property {number} number
- * @property {Subscription | null} subscription
- * @property {Sampler} sampler
- * @property {TopicCounts} counts
- * @property {Fields | null} fields
- * @property {number} looked Values that were looked at for their fields since these were told.
- * @property {number} told How many messages had been received as rows were told last.
- * @property {() => void} [stop]
+ * @typedef {{number: number, subscription: Subscription | null, sampler: Sampler, counts: TopicCounts,
+ *   fields: Fields | null, looked: number, told: number, stop?: () => void}} Following
+ *   `looked`: Values that were looked at for their fields since these were told. `told`: How many messages had been
+ *   received as rows were told last.
  */
 
 /** @type {string | undefined} */
@@ -171,10 +160,7 @@ function tellSums(mine) {
   tell("fields", { fields: fields.list(), values: fields.values, leftOut: fields.leftOut }, number);
 }
 
-/**
- * @param {number} number
- * @param {unknown} error
- */
+/** @param {number} number @param {unknown} error */
 function tellProblem(number, error) {
   const { code, first } = error instanceof HubError ? error : { code: 0 };
   tell("problem", { code, message: error instanceof Error ? error.message : String(error), first }, number);

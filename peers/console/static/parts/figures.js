@@ -1,8 +1,4 @@
-/**
- * How figures are written for people: numbers, bytes, rates, times. Pure functions.
- *
- * Not here: the words around them (`words.js`).
- */
+/** Numbers, bytes, rates, times, texts and errors as people read them. Pure functions. */
 
 import { language } from "../words.js";
 
@@ -27,72 +23,47 @@ export const TIME = String.raw`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,3})?)?`
 /** What stands where something is not known. */
 export const UNKNOWN = "–";
 
-/**
- * @param {Figure} value
- * @returns {value is number}
- */
+/** @param {Figure} value @returns {value is number} */
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 
-/**
- * A whole number, with its digits in groups.
- *
- * @param {Figure} value
- */
+// A whole number, with its digits in groups.
+/** @param {Figure} value */
 export function whole(value) {
   return isKnown(value) ? WHOLE.format(value) : UNKNOWN;
 }
 
-/**
- * A number in three digits: 0.25, 12.4k, 3.1M.
- *
- * @param {Figure} value
- */
+// A number in three digits: 0.25, 12.4k, 3.1M.
+/** @param {Figure} value */
 export function short(value) {
   return isKnown(value) ? scaled(value, 1000, PREFIXES, "") : UNKNOWN;
 }
 
-/**
- * A number as it is: of a value, which is not the page's to round.
- *
- * @param {Figure} value
- */
+// A number as it is: of a value, which is not the page's to round.
+/** @param {Figure} value */
 export function exact(value) {
   return isKnown(value) ? EXACT.format(value) : UNKNOWN;
 }
 
-/**
- * Bytes in three digits.
- *
- * @param {Figure} value
- */
+// Bytes in three digits.
+/** @param {Figure} value */
 export function bytes(value) {
   return isKnown(value) ? scaled(value, 1024, UNITS, " ") : UNKNOWN;
 }
 
-/**
- * The same a second, of what `format` writes.
- *
- * @param {(value: number) => string} format
- * @returns {(value: Figure) => string}
- */
+// The same a second, of what `format` writes.
+/** @param {(value: number) => string} format @returns {(value: Figure) => string} */
 export function perSecond(format) {
   return (value) => (isKnown(value) ? `${format(value)}/s` : UNKNOWN);
 }
 
-/**
- * A part of one, in percent.
- *
- * @param {Figure} value
- */
+// A part of one, in percent.
+/** @param {Figure} value */
 export function percent(value) {
   return isKnown(value) ? `${THREE.format(100 * value)} %` : UNKNOWN;
 }
 
-/**
- * A time in seconds: 3.1 ms, 12 s, 2 h 5 min.
- *
- * @param {Figure} seconds
- */
+// A time in seconds: 3.1 ms, 12 s, 2 h 5 min.
+/** @param {Figure} seconds */
 export function duration(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;
   if (seconds < 1) return `${THREE.format(seconds * 1000)} ms`;
@@ -104,39 +75,25 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/**
- * A time of day, by the reader's clock.
- *
- * @param {Date} time
- */
+// A time of day, by the reader's clock.
+/** @param {Date} time */
 export function clock(time) {
   return CLOCK.format(time);
 }
 
-/**
- * A moment, seconds since 1970, by the reader's clock.
- *
- * @param {Figure} seconds
- */
+// A moment, seconds since 1970, by the reader's clock.
+/** @param {Figure} seconds */
 export function moment(seconds) {
   return isKnown(seconds) ? MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
-/**
- * The same, shorter: in a table.
- *
- * @param {Figure} seconds
- */
+// The same, shorter: in a table.
+/** @param {Figure} seconds */
 export function since(seconds) {
   return isKnown(seconds) ? SHORT_MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
-/**
- * @param {number} value
- * @param {number} step
- * @param {string[]} units
- * @param {string} space
- */
+/** @param {number} value @param {number} step @param {string[]} units @param {string} space */
 function scaled(value, step, units, space) {
   let left = value;
   let unit = 0;
@@ -146,4 +103,27 @@ function scaled(value, step, units, space) {
   }
   if (Math.abs(left) < 10 && unit === 0 && units[0] === "B") return `${WHOLE.format(left)}${space}${units[0]}`;
   return `${THREE.format(left)}${units[unit] ? space : ""}${units[unit]}`;
+}
+
+// `visible`: text of others as it is shown: what would not be seen, or would turn round what stands beside it, is written
+
+// Control characters but the line's end and the tab; soft hyphen; marks and overrides of direction; zero width; BOM.
+const HIDDEN = /[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]/g;
+
+/** @param {string} text */
+export function visible(text) {
+  return text.replace(HIDDEN, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
+// What an error says to people: `reason` is its text, `complaint` the text behind its code, where it has one.
+
+/** @param {unknown} error @returns {string} */
+export function reason(error) {
+  return typeof error === "object" && error !== null && "message" in error ? String(error.message) : String(error);
+}
+
+/** @param {unknown} error */
+export function complaint(error) {
+  const code = typeof error === "object" && error !== null && "code" in error && error.code ? `${error.code}: ` : "";
+  return `${code}${reason(error)}`;
 }

@@ -1,10 +1,8 @@
 /**
- * `fileSink`: a file of the reader's that is written piece by piece, so that the page need not hold what stands in it.
+ * A file that is written piece by piece, so that the page need not hold its content; and lines of NDJSON.
  *
- * Where the browser lets one choose a file, what is written goes there at once. Elsewhere the pieces are kept by the browser
- * until all are there, `MOST_BYTES` at most, and are then saved as a download.
- *
- * Owner of the state: whoever asked for it; he ends it by `close`, or `abort`, after which nothing is left.
+ * Where the browser lets one choose a file, pieces go there at once. Elsewhere the browser keeps them, `MOST_BYTES` at most,
+ * until they are saved as a download.
  */
 
 import { element } from "./element.js";
@@ -12,17 +10,15 @@ import { element } from "./element.js";
 /**
  * @typedef {Uint8Array<ArrayBuffer>} Bytes
  *
- * @typedef {object} Sink
- * @property {number} room How many bytes it takes.
- * @property {(bytes: Bytes) => Promise<void>} write
- * @property {() => Promise<void>} close
- * @property {() => Promise<void>} abort
+ * @typedef {{room: number, write: (bytes: Bytes) => Promise<void>, close: () => Promise<void>,
+ *   abort: () => Promise<void>}} Sink
+ *   `room`: How many bytes it takes.
  *
  * @typedef {(options: object) => Promise<{createWritable: () => Promise<Omit<Sink, "room">>}>} Choose
  */
 
 /** Largest file where the browser has to keep it, bytes. */
-export const MOST_BYTES = 256 * 1024 * 1024;
+const MOST_BYTES = 256 * 1024 * 1024;
 
 const TYPE = "application/x-ndjson";
 
@@ -44,10 +40,7 @@ export async function fileSink(name) {
   return { room: Infinity, write: (bytes) => writable.write(bytes), close: () => writable.close(), abort: () => writable.abort() };
 }
 
-/**
- * @param {string} name
- * @returns {Sink}
- */
+/** @param {string} name @returns {Sink} */
 function keptByBrowser(name) {
   /** @type {Blob[]} */
   let parts = [];
@@ -66,4 +59,37 @@ function keptByBrowser(name) {
       parts = [];
     },
   };
+}
+
+// NDJSON: a message as a line, a JSON object with its value last, as it is exported; and whether that is what was published.
+
+/**
+ * @typedef {{topic: string, at: number, text: string, offset?: number, labels?: readonly string[],
+ *   sender?: string | null, to?: string | null}} Line
+ *   `at`: Milliseconds since 1970. `text`: Its value, as JSON.
+ */
+
+// Return the line of a message.
+/** @param {Line} message */
+export function lineOf({ topic, at, offset, labels, sender, to, text }) {
+  const beside = { topic, time: new Date(at).toISOString(), offset, labels: labels?.length ? labels : undefined, sender: sender || undefined, to: to || undefined };
+  return `${JSON.stringify(beside).slice(0, -1)},"value":${text}}\n`;
+}
+
+/** Only a text like this one has a number that is not held exactly; so that few values are walked over. */
+const LONG_NUMBER = /\d{16}|e\+/;
+
+/**
+ * Whether a value has whole numbers beyond 2^53, of which JavaScript keeps the nearest that it has.
+ * @param {any} value
+ * @param {string} text The value, as JSON.
+ */
+export function isRounded(value, text) {
+  return LONG_NUMBER.test(text) && hasUnsafe(value);
+}
+
+/** @param {any} value @returns {boolean} */
+function hasUnsafe(value) {
+  if (typeof value === "number") return Number.isInteger(value) && !Number.isSafeInteger(value);
+  return typeof value === "object" && value !== null && Object.values(value).some(hasUnsafe);
 }

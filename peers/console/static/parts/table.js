@@ -6,13 +6,8 @@
  *                                                   └─ lines (some 40, moved to where one looks, filled anew)
  * ```
  *
- * Purpose: 10,000 rows that change all the time, at the cost of a screenful. Owner of the state: `Table`: which rows,
- * where one looks, which one is chosen. Invariants: cells are filled with text, or with what a column has made once and
- * changes; a row keeps its height, so that a position is a multiplication. Whoever gives rows decides their order;
- * `onSort` says which is wished for.
- *
- * Keys: arrows, page and home keys choose a row, Enter opens it. Screen readers are told which rows of how many they
- * have (`aria-rowindex`, `aria-rowcount`), and by what they are sorted.
+ * A row keeps its height, so that a position is a multiplication. Rows come in the order to show; `onSort` is called with the
+ * order that is wished for. Arrow, page and home keys choose a row, Enter opens it.
  */
 
 import { element, say } from "./element.js";
@@ -25,18 +20,14 @@ const SPARE = 2;
 
 /**
  * @template Row
- * @typedef {object} Column
- * @property {string} key
- * @property {string} title
- * @property {string} width As in `grid-template-columns`.
- * @property {boolean} [number] Whether it stands at the right.
- * @property {boolean} [narrow] Whether a phone shows it.
- * @property {(cell: HTMLElement, row: Row) => void} fill
+ * @typedef {{key: string, title: string, width: string, number?: boolean, narrow?: boolean,
+ *   fill: (cell: HTMLElement, row: Row) => void}} Column
+ *   `width`: As in `grid-template-columns`. `number`: Whether it stands at the right. `narrow`: Whether a phone shows
+ *   it.
  */
 
 /**
  * A column that says a text of its row.
- *
  * @template Row
  * @param {string} key
  * @param {string} title
@@ -55,7 +46,6 @@ export function textual(key, title, width, text, more = {}) {
 
 /**
  * A column that says a figure of its row.
- *
  * @template Row
  * @param {string} key
  * @param {string} title
@@ -71,10 +61,8 @@ export function numeric(key, title, width, text, more = {}) {
 /** @template {{id: number}} Row */
 export class Table {
   #columns;
-  /** @type {Row[]} */
-  #rows = [];
-  /** @type {{root: HTMLElement, cells: HTMLElement[], row: Row | undefined}[]} */
-  #lines = [];
+  /** @type {Row[]} */ #rows = [];
+  /** @type {{root: HTMLElement, cells: HTMLElement[], row: Row | undefined}[]} */ #lines = [];
   /** @type {number | null} The id of a row. */
   #chosen = null;
   #open;
@@ -117,11 +105,8 @@ export class Table {
     signal.addEventListener("abort", () => sizes.disconnect());
   }
 
-  /**
-   * Show these rows, each with an `id`, in this order.
-   *
-   * @param {Row[]} rows
-   */
+  // Show these rows, each with an `id`, in this order.
+  /** @param {Row[]} rows */
   set(rows) {
     this.#rows = rows;
     this.body.style.height = `${(rows.length + 1) * ROW_PX}px`;
@@ -129,12 +114,8 @@ export class Table {
     this.draw();
   }
 
-  /**
-   * Say by which column the rows are sorted.
-   *
-   * @param {string} key
-   * @param {boolean} isDescending
-   */
+  // Say by which column the rows are sorted.
+  /** @param {string} key @param {boolean} isDescending */
   sorted(key, isDescending) {
     this.#columns.forEach((column, at) => {
       const order = column.key === key ? (isDescending ? "descending" : "ascending") : "none";
@@ -211,11 +192,8 @@ export class Table {
     }
   }
 
-  /**
-   * Scroll so far that a row is seen.
-   *
-   * @param {number} at
-   */
+  // Scroll so far that a row is seen.
+  /** @param {number} at */
   #show(at) {
     const { scrollTop, clientHeight } = this.element;
     const top = at * ROW_PX;

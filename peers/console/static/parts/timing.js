@@ -1,14 +1,8 @@
-/**
- * What a view does again and again, for as long as it is open: `signal` is that of the view, and ends it.
- */
+/** Repeated work of a view, until its `signal` ends it. */
 
-/**
- * Do it now, and every so many milliseconds.
- *
- * @param {number} ms
- * @param {() => void} act
- * @param {AbortSignal} signal
- */
+
+// Do it now, and every so many milliseconds.
+/** @param {number} ms @param {() => void} act @param {AbortSignal} signal */
 export function every(ms, act, signal) {
   if (signal.aborted) return;
   act();
@@ -16,12 +10,8 @@ export function every(ms, act, signal) {
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
 }
 
-/**
- * Do it once a frame. A page that nobody sees has no frames.
- *
- * @param {() => void} act
- * @param {AbortSignal} signal
- */
+// Do it once a frame. A page that nobody sees has no frames.
+/** @param {() => void} act @param {AbortSignal} signal */
 export function eachFrame(act, signal) {
   const frame = () => {
     if (signal.aborted) return;
@@ -29,4 +19,28 @@ export function eachFrame(act, signal) {
     requestAnimationFrame(frame);
   };
   frame();
+}
+
+// What a view asks the hub again and again: one question at a time, only while one is connected and the page is seen.
+
+/**
+ * @param {import("../shell/session.js").Session} session
+ * @param {number} ms How often, at most.
+ * @param {() => Promise<void>} ask
+ * @param {AbortSignal} signal Of the view.
+ * @param {(error: unknown) => void} [fail]
+ */
+export function poll(session, ms, ask, signal, fail = () => {}) {
+  let isAsking = false;
+  every(ms, async () => {
+    if (isAsking || !session.isOpen || document.hidden) return;
+    isAsking = true;
+    try {
+      await ask();
+    } catch (error) {
+      if (!signal.aborted && session.isOpen) fail(error);
+    } finally {
+      isAsking = false;
+    }
+  }, signal);
 }

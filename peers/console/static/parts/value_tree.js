@@ -1,18 +1,14 @@
 /**
- * `valueTree`: a value as a tree, whose branches open by a click, or by a key: names, kinds, and what is in them.
- *
- * Invariants: what is closed is not made; a branch shows `SHOWN` of its parts, and more when that is asked for. So a value
- * of a million parts, or one that is nested 500 deep, costs what is opened of it. Texts are only ever set as text.
- *
- * Owner of the state: the elements.
+ * `valueTree`: a value as a tree, whose branches open by a click or a key. Closed branches are not made; an open one shows
+ * `SHOWN` of its parts at first.
  */
 
 import { words } from "../words.js";
 import { element } from "./element.js";
-import { kindOf } from "./kinds.js";
-import { visible } from "./visible.js";
+import { kindOf } from "./sampler.js";
+import { visible } from "./figures.js";
 
-/** @import { Kind } from "./kinds.js" */
+/** @import { Kind } from "./sampler.js" */
 
 const SHOWN = 100;
 
@@ -23,20 +19,13 @@ const TEXT_CHARACTERS = 10_000;
 const OPEN_PARTS = 40;
 const OPEN_DEPTH = 2;
 
-/**
- * Return the element for a value.
- *
- * @param {any} value
- */
+// Return the element for a value.
+/** @param {any} value */
 export function valueTree(value) {
   return element("div", { class: "tree mono" }, part(null, value, 0));
 }
 
-/**
- * @param {string | number | null} name
- * @param {any} value
- * @param {number} depth
- */
+/** @param {string | number | null} name @param {any} value @param {number} depth */
 function part(name, value, depth) {
   const kind = kindOf(value);
   if (kind !== "list" && kind !== "map") return leaf(name, value, kind);
@@ -80,11 +69,7 @@ function more(branch, value, names, from, size, depth) {
   branch.append(button);
 }
 
-/**
- * @param {string | number | null} name
- * @param {unknown} value
- * @param {Kind} kind
- */
+/** @param {string | number | null} name @param {unknown} value @param {Kind} kind */
 function leaf(name, value, kind) {
   const text = typeof value === "string" ? JSON.stringify(value) : String(kind === "list" ? "[]" : kind === "map" ? "{}" : value);
   const shown = text.length > TEXT_CHARACTERS ? `${text.slice(0, TEXT_CHARACTERS)}… ${words.values.characters(text.length)}` : text;

@@ -1,15 +1,15 @@
 /**
- * What stands around each view: the hub's name, how the connection is, who one is, and the entries.
- *
- * Owner of the state: the elements; drawn by `draw`, twice a second. `?wall` in the address leaves out all that one
- * could do: a screen that many look at shows, and nobody acts there.
+ * The frame of each view: the hub's name, the state of the connection, the user, the menu, keys and theme. `?wall` in the
+ * address leaves out all actions, for a screen on a wall.
  */
 
+import { coloursChanged } from "../parts/chart.js";
 import { element, say, shape } from "../parts/element.js";
 import { clock } from "../parts/figures.js";
 import { words } from "../words.js";
-import { fragmentOf } from "./place.js";
-import { nextTheme, theme } from "./theme.js";
+import { fragmentOf } from "./views.js";
+
+/** @import { View } from "./views.js" */
 
 const brand = () =>
   shape(
@@ -19,7 +19,6 @@ const brand = () =>
     shape("circle", { cx: 13.5, cy: 3.5, r: 1.7 }), shape("circle", { cx: 8, cy: 14, r: 1.7 }),
   );
 
-/** @import { View } from "./views.js" */
 
 export class Frame {
   #session;
@@ -59,11 +58,8 @@ export class Frame {
     this.#sayTheme();
   }
 
-  /**
-   * Show which entries there are, and which one is open.
-   *
-   * @param {string | undefined} openName
-   */
+  // Show which entries there are, and which one is open.
+  /** @param {string | undefined} openName */
   mark(openName) {
     const entitled = this.#views.filter((view) => this.#session.rights !== null && view.isFor(this.#session));
     const names = entitled.map(({ name }) => name);
@@ -117,11 +113,90 @@ export class Frame {
   }
 }
 
-/**
- * @param {View} view
- * @param {number} index
- */
+/** @param {View} view @param {number} index */
 function entry(view, index) {
   const key = index < 9 ? String(index + 1) : "";
   return element("a", { href: fragmentOf(view.name), title: key, "aria-keyshortcuts": key || undefined, dataset: { title: view.title } }, view.title);
+}
+
+// Whether the page is light or dark: as the system is, until the reader says otherwise.
+
+const KEY = "topichub colours";
+/** @typedef {"auto" | "light" | "dark"} Theme */
+
+/** @type {Theme[]} */
+const THEMES = ["auto", "light", "dark"];
+
+export function theme() {
+  return known(document.documentElement.dataset.theme);
+}
+
+/** Take what was chosen last. */
+export function restoreTheme() {
+  apply(read());
+}
+
+/** Take the next one. */
+function nextTheme() {
+  const next = THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length];
+  apply(next);
+  try {
+    localStorage.setItem(KEY, next);
+  } catch {
+    // a browser that keeps nothing
+  }
+}
+
+function read() {
+  try {
+    return localStorage.getItem(KEY);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {string | null | undefined} name @returns {Theme} */
+function known(name) {
+  return THEMES.find((one) => one === name) ?? "auto";
+}
+
+/** @param {string | null} name */
+function apply(name) {
+  document.documentElement.dataset.theme = known(name);
+  coloursChanged();
+}
+
+// Keys of the page: 1 to 9 open the entries in their order, "/" goes to where the view is searched, "?" tells of them.
+
+/** @param {ParentNode} entries Holds the links. */
+export function listenToKeys(entries) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || isTypedInto(event.target)) return;
+    const entry = /^[1-9]$/.test(event.key) ? entries.querySelectorAll("a")[Number(event.key) - 1] : undefined;
+    if (entry) {
+      entry.click();
+      document.getElementById("view")?.focus(); // what had it may be gone with its view
+    }
+    if (event.key === "?" && !document.querySelector("dialog[open]")) tellKeys();
+    if (event.key !== "/") return;
+    const field = /** @type {HTMLElement | null} */ (document.querySelector("main [data-search]"));
+    if (!field) return;
+    event.preventDefault();
+    field.focus();
+  });
+}
+
+function tellKeys() {
+  const close = element("button", { type: "button", class: "primary", on: { click: () => dialog.close() } }, words.shell.close);
+  const dialog = element(
+    "dialog", { id: "keys", class: "card confirm", "aria-label": words.shell.keys, on: { close: () => dialog.remove() } },
+    element("p", {}, words.shell.keys), element("div", { class: "toolbar" }, element("span", { class: "spring" }), close),
+  );
+  document.body.append(dialog);
+  dialog.showModal();
+}
+
+/** @param {EventTarget | null} target */
+function isTypedInto(target) {
+  return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }

@@ -1,14 +1,6 @@
 /**
- * The one connection of the page, and what whoever is at the page may do there.
- *
- * Owner of the state: `Session`: the client, the hub's greeting, the rights. Views share the client: what several of
- * them subscribe to is sent to the hub once.
- *
- * Invariants: `rights` are those of the connection that is there now, or of the last one while there is none; they are
- * asked anew with each connection. Where a hub does not tell them, as one of an earlier version behind the same
- * address, they are null, and views ask and are refused.
- *
- * Not here: who signs in (`sign_in.js`), what is shown of all that (`frame.js`).
+ * The one connection of the page, and the rights of its user, which are asked again with each connection. They are null where
+ * a hub does not tell them: then views ask, and may be refused.
  */
 
 import { connect } from "../hub.js";
@@ -23,7 +15,6 @@ const RIGHTS_TOPIC = "$hub/rights";
 
 /**
  * What somebody may do of whom nothing is known but that the hub has let him in: try.
- *
  * @type {Rights}
  */
 const UNTOLD = { user: "", roles: [], admin: false, may: ["publish", "subscribe"], asks: [], hears: [] };
@@ -38,8 +29,7 @@ export class Session {
   rights = null;
   /** When the next attempt to connect is made, of the page's clock, milliseconds. */
   retryAt = 0;
-  /** @type {Set<() => void>} */
-  #listeners = new Set();
+  /** @type {Set<() => void>} */ #listeners = new Set();
 
   /** @param {string | undefined} token What is shown to the hub. */
   constructor(token) {
@@ -59,47 +49,30 @@ export class Session {
     });
   }
 
-  get state() {
-    return this.client.statistics().state;
-  }
+  get state() { return this.client.statistics().state; }
 
-  get isOpen() {
-    return this.state === "open";
-  }
+  get isOpen() { return this.state === "open"; }
 
-  /**
-   * Whether the hub itself would answer this.
-   *
-   * @param {string} topic
-   */
+  // Whether the hub itself would answer this.
+  /** @param {string} topic */
   mayAsk(topic) {
     return this.rights !== null && this.rights.asks.includes(topic);
   }
 
-  /**
-   * Whether one of the hub's own topics may be heard.
-   *
-   * @param {string} topic
-   */
+  // Whether one of the hub's own topics may be heard.
+  /** @param {string} topic */
   mayHear(topic) {
     return this.rights !== null && this.rights.hears.includes(topic);
   }
 
-  /**
-   * Whether an action is granted for anything at all: publish, subscribe, request, serve, claim, journal.
-   *
-   * @param {string} action
-   */
+  // Whether an action is granted for anything at all: publish, subscribe, request, serve, claim, journal.
+  /** @param {string} action */
   may(action) {
     return this.rights !== null && this.rights.may.includes(action);
   }
 
-  /**
-   * Call `act` now if one is connected and the rights are known, and each time that this is so again.
-   *
-   * @param {() => void} act
-   * @param {AbortSignal} [signal]
-   */
+  // Call `act` now if one is connected and the rights are known, and each time that this is so again.
+  /** @param {() => void} act @param {AbortSignal} [signal] */
   onReady(act, signal) {
     this.#listeners.add(act);
     signal?.addEventListener("abort", () => this.#listeners.delete(act), { once: true });
@@ -108,7 +81,6 @@ export class Session {
 
   /**
    * Ask the hub itself. Rejects as `client.request` does.
-   *
    * @template {ServiceTopic} Topic
    * @param {Topic} topic
    * @param {object | null} question

@@ -1,11 +1,8 @@
 /**
- * Who the page is to the hub: the token, where it comes from, and what is shown of it.
+ * The token of the page's user. It comes by the link that the hub prints at its first start (`#token=…`, which no server is ever
+ * sent) or by the form, is kept in `sessionStorage`, and taken out of the address at once.
  *
- * A token comes by the link that the hub prints at its first start (`#token=…`, which no server is ever sent) or by the
- * form, and is kept for as long as the tab is open. Owner of the state: `sessionStorage`. Invariants: a token is taken out
- * of the address at once, so that it is in no bookmark and no history; it is never put into the page.
- *
- * A change of who one is loads the page anew: whatever an earlier user saw is gone with it.
+ * A change of the user loads the page again, so nothing of an earlier user is left.
  */
 
 import { element, say } from "../parts/element.js";
@@ -25,18 +22,12 @@ const ANONYMOUS = "anonymous";
 
 export class SignIn {
   #reload;
-  /** @type {HTMLInputElement} */
-  field;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLFormElement} */
-  form;
-  /** @type {HTMLElement} */
-  who;
-  /** @type {HTMLButtonElement} */
-  toggle;
-  /** @type {HTMLElement} */
-  strangers;
+  /** @type {HTMLInputElement} */ field;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLFormElement} */ form;
+  /** @type {HTMLElement} */ who;
+  /** @type {HTMLButtonElement} */ toggle;
+  /** @type {HTMLElement} */ strangers;
 
   /** @param {() => void} [reload] Begins anew, as somebody else. */
   constructor(reload = () => location.reload()) {
@@ -81,15 +72,10 @@ export class SignIn {
   }
 
   /** What is shown to the hub; undefined for nothing. */
-  get token() {
-    return sessionStorage.getItem(KEY) ?? undefined;
-  }
+  get token() { return sessionStorage.getItem(KEY) ?? undefined; }
 
-  /**
-   * Show who one is, as the hub's greeting says it.
-   *
-   * @param {Welcome} welcome
-   */
+  // Show who one is, as the hub's greeting says it.
+  /** @param {Welcome} welcome */
   welcomed({ user, strangers }) {
     this.form.hidden = true;
     this.who.textContent = user ?? "";
@@ -99,12 +85,8 @@ export class SignIn {
     say(this.strangers, strangers === undefined ? "" : words.shell.strangers(strangers, user === ANONYMOUS));
   }
 
-  /**
-   * The hub has ended the connection: ask for a token, if it was for want of one.
-   *
-   * @param {number} code
-   * @param {string} reason
-   */
+  // The hub has ended the connection: ask for a token, if it was for want of one.
+  /** @param {number} code @param {string} reason */
   refused(code, reason) {
     if (code !== NOT_RECOGNISED && code !== FORBIDDEN) return;
     const problem = code === NOT_RECOGNISED ? words.signIn.notValid : reason;

@@ -1,49 +1,38 @@
 /**
- * Which view is open: as the address says, if it is for whoever is at the page.
+ * The open view: that of the address, if the user may see it.
  *
  * ```
  * address ── placeOf ──▶ view ── isFor? ── open ──▶ element in <main>        another place of the same view: `show`
  *                                                   another view: its signal is aborted, and it is gone
  * ```
  *
- * A view is an object with what is in `View`; `views/` has them, `console.js` lists them. What it opens it ends by the
- * signal: listeners, timers, subscriptions.
- *
- * Owner of the state: `Views`. Invariants: at most one view is open; a view that fails is told of in its place, and the
- * others go on; while the connection is lost, what is open stays.
+ * `views/` has the views, `console.js` lists them. A view that fails is reported in its place.
  */
 
 import { element } from "../parts/element.js";
-import { reason } from "../parts/complaint.js";
+import { reason } from "../parts/figures.js";
 import { words } from "../words.js";
-import { fragmentOf, placeOf } from "./place.js";
 
 /**
  * @typedef {object} Shell What a view is given.
  * @property {import("./session.js").Session} session
  * @property {boolean} wall Whether nobody acts here.
- * @property {(name: string, rest?: (string | number)[], parameters?: import("./place.js").Parameters) => void} go To another place.
+ * @property {(name: string, rest?: (string | number)[], parameters?: Parameters) => void} go To another place.
  *
- * @typedef {object} Opened
- * @property {HTMLElement} element
- * @property {(place: import("./place.js").Place) => void} [show] Called once it stands in the page, and with each
- *   further place of this view.
+ * @typedef {{element: HTMLElement, show?: (place: Place) => void}} Opened
+ *   `show`: Called once it stands in the page, and with each further place of this view.
  *
- * @typedef {object} View
- * @property {string} name As in the address.
- * @property {string} title
- * @property {(session: import("./session.js").Session) => boolean} isFor Whether whoever is at the page may see it.
- * @property {(shell: Shell, signal: AbortSignal) => Opened} open
+ * @typedef {{name: string, title: string, isFor: (session: import("./session.js").Session) => boolean,
+ *   open: (shell: Shell, signal: AbortSignal) => Opened}} View
+ *   `name`: As in the address. `isFor`: Whether whoever is at the page may see it.
  */
 
 export class Views {
   #views;
   #session;
   #frame;
-  /** @type {Shell} */
-  #shell;
-  /** @type {{name: string, opened: Opened | null, ending: AbortController} | null} */
-  #open = null;
+  /** @type {Shell} */ #shell;
+  /** @type {{name: string, opened: Opened | null, ending: AbortController} | null} */ #open = null;
 
   /**
    * @param {View[]} views
@@ -61,13 +50,8 @@ export class Views {
     session.onReady(() => this.follow());
   }
 
-  /**
-   * Go to a place, or to it again.
-   *
-   * @param {string} name
-   * @param {(string | number)[]} [rest]
-   * @param {import("./place.js").Parameters} [parameters]
-   */
+  // Go to a place, or to it again.
+  /** @param {string} name @param {(string | number)[]} [rest] @param {Parameters} [parameters] */
   go(name, rest = [], parameters = {}) {
     const fragment = fragmentOf(name, rest, parameters);
     if (fragment === location.hash) this.follow();
@@ -87,10 +71,7 @@ export class Views {
     else this.#show(view, place);
   }
 
-  /**
-   * @param {View} view
-   * @param {import("./place.js").Place} place
-   */
+  /** @param {View} view @param {Place} place */
   #show(view, place) {
     try {
       if (this.#open?.name !== view.name) {
@@ -119,5 +100,51 @@ export class Views {
     this.#close();
     delete this.#frame.main.dataset.view;
     this.#frame.main.replaceChildren(element("p", { class: "told", role: "status" }, text));
+  }
+}
+
+// Where one is: the fragment of the address, `#/view/rest?parameters`, which can be copied, shared and gone back from.
+
+/**
+ * @typedef {{name: string, rest: string[], parameters: URLSearchParams}} Place
+ *   `name`: Of the view; empty for the one that one begins with. `rest`: What follows it, such as an id.
+ *
+ * @typedef {Record<string, string | number | null | undefined>} Parameters
+ */
+
+/**
+ * @param {string} fragment With its `#`.
+ * @param {(name: string) => boolean} isView
+ * @returns {Place}
+ */
+function placeOf(fragment, isView) {
+  const text = fragment.replace(/^#/, "");
+  if (!text) return { name: "", rest: [], parameters: new URLSearchParams() };
+  const [path, query = ""] = split(text, "?");
+  const [name, ...rest] = path.replace(/^\//, "").split("/").map(decoded);
+  if (isView(name)) return { name, rest, parameters: new URLSearchParams(query) };
+  return { name: "messages", rest: [], parameters: new URLSearchParams({ prefix: decoded(text) }) };
+}
+
+// Return the fragment of a place; parameters that are empty or not there are left out.
+/** @param {string} name @param {(string | number)[]} [rest] @param {Parameters} [parameters] */
+export function fragmentOf(name, rest = [], parameters = {}) {
+  const said = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const query = new URLSearchParams(said.map(([key, value]) => [key, String(value)])).toString();
+  return `#/${[name, ...rest].map((part) => encodeURIComponent(part)).join("/")}${query ? `?${query}` : ""}`;
+}
+
+/** @param {string} text @param {string} at @returns {[string, string?]} */
+function split(text, at) {
+  const place = text.indexOf(at);
+  return place < 0 ? [text] : [text.slice(0, place), text.slice(place + 1)];
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text; // a lone "%": taken as it is
   }
 }

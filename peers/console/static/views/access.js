@@ -1,23 +1,19 @@
 /**
- * Access: which users there are, with their roles and what they hold; and what somebody was refused, since this view was
- * opened and before.
- *
- * Asks `$hub/users` every five seconds, all of its pages; hears `$hub/audit`, where one may, and asks what was told there before. What is looked for stands in
- * the address (`?search=`).
- *
- * Owner of the state: `Access`: the rows of the last `EVENTS` events. Bound: `PAGES` pages of users, of whom `ROWS` are shown. Cost for
- * the hub: a look at each connection and user, in steps. Not here: what the policy says (`access/trial.js`), and closing
- * connections (`connections.js`).
+ * Access: users with their roles and resources (`$hub/users`, every five seconds); rejections (`$hub/audit`, and earlier ones); and
+ * what a user may do.
  */
 
-import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { bytes, clock, short, since, whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
-import { visible } from "../parts/visible.js";
-import { fragmentOf } from "../shell/place.js";
+import { bytes, clock, complaint, short, since, visible, whole } from "../parts/figures.js";
+import { poll } from "../parts/timing.js";
+import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
-import { Trial } from "./access/trial.js";
+
+/**
+ * @import { User, Verdict } from "../feeds/services.d.ts"
+ * @import { Session } from "../shell/session.js"
+ * @import { Place, Shell } from "../shell/views.js"
+ */
 
 const USERS_TOPIC = "$hub/users";
 const AUDIT_TOPIC = "$hub/audit";
@@ -38,21 +34,9 @@ const CHARACTERS = 500;
 const DETAILS = ["failed", "changed", "needs_restart", "closed", "clients"];
 
 /**
- * @import { User } from "../feeds/services.d.ts"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
- *
- * @typedef {object} AuditEvent What `$hub/audit` tells: most of it belongs to some kinds alone.
- * @property {string} what
- * @property {number} [at] Seconds since 1970.
- * @property {string} [user]
- * @property {string} [name]
- * @property {string} [address]
- * @property {string} [action]
- * @property {string} [text]
- * @property {number} [count]
- * @property {string} [how]
- * @property {{user?: string, id?: number}} [of]
+ * @typedef {{what: string, at?: number, user?: string, name?: string, address?: string, action?: string, text?: string,
+ *   count?: number, how?: string, of?: {user?: string, id?: number}}} AuditEvent
+ *   What `$hub/audit` tells: most of it belongs to some kinds alone. `at`: Seconds since 1970.
  */
 
 /** @type {import("../shell/views.js").View} */
@@ -65,37 +49,24 @@ export const access = {
 
 class Access {
   #session;
-  /** @type {User[]} */
-  #users = [];
+  /** @type {User[]} */ #users = [];
   #search = "";
-  /** @type {HTMLInputElement} */
-  search;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  users;
-  /** @type {HTMLElement} */
-  told;
-  /** @type {HTMLElement} */
-  events;
-  /** @type {HTMLElement} */
-  eventsTold;
-  /** @type {Trial} */
-  trial;
-  /** @type {HTMLButtonElement} */
-  earlier;
+  /** @type {HTMLInputElement} */ search;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ users;
+  /** @type {HTMLElement} */ told;
+  /** @type {HTMLElement} */ events;
+  /** @type {HTMLElement} */ eventsTold;
+  /** @type {Trial} */ trial;
+  /** @type {HTMLButtonElement} */ earlier;
   /** @type {number | null} When the oldest event was of those that one has asked for, seconds since 1970. */
   #oldest = null;
   #asked = 0; // events that one has asked for
   /** @type {Set<string> | null} Events that have come before the first answer, which may have them, too. */
   #heard = new Set();
-  /** @type {HTMLElement} */
-  element;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#session = shell.session;
     this.#make(shell, signal);
@@ -183,10 +154,7 @@ class Access {
     say(this.problem, error === null ? "" : complaint(error));
   }
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   #make(shell, signal) {
     const { access: said } = words;
     const go = (/** @type {Event} */ event) => {
@@ -260,4 +228,92 @@ function text(said) {
   const whole = String(said);
   const shown = visible(whole.length > CHARACTERS ? `${whole.slice(0, CHARACTERS)}…` : whole);
   return element("td", { class: "cut", title: shown }, shown);
+}
+
+// May somebody do something, and which rule says so? The hub is asked (`$hub/policy/test`).
+
+const POLICY_TOPIC = "$hub/policy/test";
+
+/** All that may be asked about (`hub.policy.verdict.DEEDS`). */
+const ACTIONS = [
+  "publish", "subscribe", "request", "serve", "claim", "journal", "bring", "take",
+  "consume", "label", "read-store", "write-store", "watch-store",
+];
+
+/** So many names are offered while one writes. */
+const OFFERED = 200;
+
+
+class Trial {
+  #session;
+  #asked = 0; // number of the question whose answer is meant
+  #offered = "";
+
+  /** @param {Session} session @param {AbortSignal} signal */
+  constructor(session, signal) {
+    const { access: said } = words;
+    this.#session = session;
+    const field = (/** @type {string} */ id, /** @type {string} */ label, /** @type {Record<string, string>} */ attributes = {}) =>
+      element("input", { id, type: "text", spellcheck: "false", maxlength: 1024, placeholder: label, "aria-label": label, ...attributes });
+    this.user = field("trial-user", said.trialUser, { list: "trial-users" });
+    this.role = field("trial-role", said.trialRole, { list: "trial-roles" });
+    this.topic = field("trial-topic", said.trialTopic);
+    this.action = element("select", { id: "trial-action", "aria-label": said.trialAction }, ...ACTIONS.map((it) => element("option", {}, it)));
+    this.users = element("datalist", { id: "trial-users" });
+    this.roles = element("datalist", { id: "trial-roles" });
+    this.answers = element("div", { id: "trial-answers", class: "answers", role: "status" });
+    const submit = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      this.#ask();
+    };
+    this.element = element(
+      "section", { class: "card trial", "aria-label": said.trial, hidden: !session.mayAsk(POLICY_TOPIC) },
+      element("h2", {}, said.trial),
+      element(
+        "form", { class: "toolbar", autocomplete: "off", signal, on: { submit } },
+        this.user, this.role, this.action, this.topic, element("button", { type: "submit" }, said.trialAsk), this.users, this.roles,
+      ),
+      this.answers,
+    );
+  }
+
+  // Offer these users and their roles while one writes.
+  /** @param {User[]} users */
+  offer(users) {
+    const names = users.map(({ user }) => user).filter(Boolean).slice(0, OFFERED);
+    const roles = [...new Set(users.flatMap(({ roles: held }) => held))].sort().slice(0, OFFERED);
+    const made = JSON.stringify([names, roles]);
+    if (made === this.#offered) return;
+    this.#offered = made;
+    this.users.replaceChildren(...names.map((value) => element("option", { value })));
+    this.roles.replaceChildren(...roles.map((value) => element("option", { value })));
+  }
+
+  /** Ask, and show the answer, or why there is none, unless something else was asked meanwhile. */
+  async #ask() {
+    const roles = this.role.value.split(/[\s,]+/).filter(Boolean);
+    const question = { action: this.action.value, topic: this.topic.value, user: this.user.value.trim(), roles };
+    this.#asked += 1;
+    const mine = this.#asked;
+    this.answers.replaceChildren(element("p", { class: "quiet" }, words.access.asking));
+    let shown;
+    try {
+      const { verdict } = await this.#session.ask(POLICY_TOPIC, question);
+      shown = verdictOf(/** @type {Verdict} */ (verdict));
+    } catch (error) {
+      shown = element("p", { class: "refused" }, visible(complaint(error)));
+    }
+    if (this.#asked === mine) this.answers.replaceChildren(shown);
+  }
+}
+
+/** @param {Verdict} verdict */
+function verdictOf({ allowed, text, limits }) {
+  const { access: said } = words;
+  const set = limits.filter(({ most }) => most !== null);
+  return element(
+    "div", { class: allowed ? "allowed" : "refused", dataset: { allowed: String(allowed) } },
+    element("p", {}, element("strong", {}, allowed ? said.allowed : said.refused), ` ${visible(text)}`),
+    ...set.map(({ key, most }) => element("p", { class: "quiet" }, said.limit(key.replaceAll("_", " "), whole(most ?? 0)))),
+  );
 }

@@ -1,18 +1,14 @@
 /**
- * Connections: a table of all that are connected, and a page of each.
- *
- * Asks `$hub/who` a thousand at a time, and begins again when so many seconds have passed as there are thousands of them,
- * so that 10,000 cost the hub 2 % of a processor; `$hub/state` says which are slow. Owner of the state: `Connections`, and
- * the address, which has what is looked for, and the order (`#/connections?search=sensor&slow=1&sort=-dropped`).
+ * Connections: a table of all, and a page of each. It asks `$hub/who` for a thousand at a time, and begins again when as many
+ * seconds have passed as there are thousands, so that 10,000 cost the hub 2 % of a processor.
  */
 
 import { Connections, fullness, labelOf, ORDERS, sort, wanted } from "../feeds/connections.js";
-import { reason } from "../parts/complaint.js";
+import { bytes, reason, short, since, whole } from "../parts/figures.js";
 import { element, say } from "../parts/element.js";
-import { bytes, short, since, whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
+import { poll } from "../parts/timing.js";
 import { numeric, Table, textual } from "../parts/table.js";
-import { fragmentOf } from "../shell/place.js";
+import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
 import { ConnectionPage } from "./connections/page.js";
 
@@ -39,15 +35,10 @@ const ROLES = ["client", "link", "leaf"];
 
 /**
  * @import { Row } from "../feeds/connections.js"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
+ * @import { Place, Shell } from "../shell/views.js"
  *
- * @typedef {object} Filter What is looked for, as it stands in the address.
- * @property {string} search
- * @property {string} role
- * @property {string} user
- * @property {string} slow
- * @property {string} sort
+ * @typedef {{search: string, role: string, user: string, slow: string, sort: string}} Filter
+ *   What is looked for, as it stands in the address.
  */
 
 /** Columns whose largest values come first. */
@@ -64,8 +55,7 @@ export const connections = {
 class ConnectionsView {
   #shell;
   #known = new Connections();
-  /** @type {Filter} */
-  #filter = { search: "", role: "", user: "", slow: "", sort: "-dropped" };
+  /** @type {Filter} */ #filter = { search: "", role: "", user: "", slow: "", sort: "-dropped" };
   /** @type {{page: ConnectionPage, ending: AbortController} | null} Of one connection. */
   #page = null;
   #shownUsers = "";
@@ -73,31 +63,18 @@ class ConnectionsView {
   #shown = 0; // rows in the table
   /** @type {ReturnType<typeof setTimeout> | undefined} The timer of the next drawing. */
   #due;
-  /** @type {HTMLInputElement} */
-  searchField;
-  /** @type {HTMLSelectElement} */
-  roleField;
-  /** @type {HTMLSelectElement} */
-  userField;
-  /** @type {HTMLInputElement} */
-  slowField;
-  /** @type {HTMLElement} */
-  count;
-  /** @type {HTMLElement} */
-  sentence;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {Table<Row>} */
-  table;
-  /** @type {HTMLElement} */
-  list;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {HTMLInputElement} */ searchField;
+  /** @type {HTMLSelectElement} */ roleField;
+  /** @type {HTMLSelectElement} */ userField;
+  /** @type {HTMLInputElement} */ slowField;
+  /** @type {HTMLElement} */ count;
+  /** @type {HTMLElement} */ sentence;
+  /** @type {HTMLElement} */ problem;
+  /** @type {Table<Row>} */ table;
+  /** @type {HTMLElement} */ list;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
     const { session } = shell;
@@ -187,11 +164,8 @@ class ConnectionsView {
     this.#drawUsers(all);
   }
 
-  /**
-   * Let one choose from the users that there are.
-   *
-   * @param {Row[]} all
-   */
+  // Let one choose from the users that there are.
+  /** @param {Row[]} all */
   #drawUsers(all) {
     const names = [...new Set(all.map(({ user }) => user))].filter(Boolean).sort().slice(0, USERS_SHOWN);
     const { user } = this.#filter;
@@ -215,11 +189,8 @@ class ConnectionsView {
     this.table.sorted(sort.replace(/^-/, ""), sort.startsWith("-"));
   }
 
-  /**
-   * Look for something else: it stands in the address, and going back does not lead through every letter.
-   *
-   * @param {Partial<Filter>} changes
-   */
+  // Look for something else: it stands in the address, and going back does not lead through every letter.
+  /** @param {Partial<Filter>} changes */
   #seek(changes) {
     this.#filter = { ...this.#filter, ...changes };
     const { sort, ...others } = this.#filter;
@@ -277,10 +248,7 @@ class ConnectionsView {
     this.element = element("div", { class: "connections-view" });
   }
 
-  /**
-   * @param {typeof words.connections.columns} titles
-   * @returns {import("../parts/table.js").Column<Row>[]}
-   */
+  /** @param {typeof words.connections.columns} titles @returns {import("../parts/table.js").Column<Row>[]} */
   #columns(titles) {
     const { roles } = words.connections;
     return [
@@ -309,12 +277,8 @@ class ConnectionsView {
   }
 }
 
-/**
- * How much waits, with a bar for how full the queue is.
- *
- * @param {HTMLElement} cell
- * @param {Row} row
- */
+// How much waits, with a bar for how full the queue is.
+/** @param {HTMLElement} cell @param {Row} row */
 function fillQueue(cell, row) {
   const part = fullness(row);
   say(cell, whole(row.queued_messages));

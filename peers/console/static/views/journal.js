@@ -1,22 +1,19 @@
 /**
- * Journal: what the hub has recorded, how fast it does, how much is kept, and how far those are who work through it.
- *
- * Asks `$hub/journal` and `$hub/consumers`, every two seconds; reads one record, for when the oldest one was taken, and
- * again when retention has deleted it.
- *
- * Owner of the state: `Journal`: what was told last, and of its chart the last `SAMPLES` looks. Cost for the hub: 30 µs
- * every two seconds, and 20 µs for each consumer. Not here: Spark's queries. They keep their places themselves, and the
- * hub does not know these: what it sees of them is in `fetches`.
+ * Journal: size, rate and retention (`$hub/journal`), and consumers (`$hub/consumers`), every two seconds. One record is read, for
+ * the time of the oldest one.
  */
 
 import { Chart, STEPS } from "../parts/chart.js";
-import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { bytes, duration, moment, percent, short, whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
+import { bytes, complaint, duration, moment, percent, short, visible, whole } from "../parts/figures.js";
+import { poll } from "../parts/timing.js";
 import { words } from "../words.js";
-import { Consumers } from "./journal/consumers.js";
 import { Export } from "./journal/export.js";
+
+/**
+ * @import { Consumer, Journal as Told } from "../feeds/services.d.ts"
+ * @import { Shell } from "../shell/views.js"
+ */
 
 const JOURNAL_TOPIC = "$hub/journal";
 const CONSUMERS_TOPIC = "$hub/consumers";
@@ -29,10 +26,6 @@ const SAMPLES = 300;
 
 const perSecond = (/** @type {number | null} */ value) => (value === null ? short(value) : `${short(value)}/s`);
 
-/**
- * @import { Consumer, Journal as Told } from "../feeds/services.d.ts"
- * @import { Shell } from "../shell/views.js"
- */
 
 /** @type {import("../shell/views.js").View} */
 export const journal = {
@@ -46,41 +39,27 @@ class Journal {
   #session;
   /** @type {Told | null} What was told before. */
   #last = null;
-  /** @type {number[]} */
-  #times = [];
-  /** @type {(number | null)[]} */
-  #rates = [];
-  /** @type {number[]} */
-  #waiting = [];
+  /** @type {number[]} */ #times = [];
+  /** @type {(number | null)[]} */ #rates = [];
+  /** @type {number[]} */ #waiting = [];
   /** @type {{id: string, first: number, at: number | null}} */
   #oldest = { id: "", first: -1, at: null };
-  /** @type {HTMLElement} */
-  sentence;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  card;
+  /** @type {HTMLElement} */ sentence;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ card;
   /** @type {Record<string, HTMLElement>} By `words.journal.labels`. */
   figures;
   /** @type {Record<string, HTMLElement>} By `words.journal.facts`. */
   facts;
-  /** @type {Chart} */
-  rates;
-  /** @type {Chart} */
-  waits;
-  /** @type {Consumers} */
-  consumers;
+  /** @type {Chart} */ rates;
+  /** @type {Chart} */ waits;
+  /** @type {Consumers} */ consumers;
   /** @type {Export} */
   export;
-  /** @type {HTMLElement} */
-  body;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {HTMLElement} */ body;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
     this.#make(signal);
@@ -97,12 +76,8 @@ class Journal {
     if (told !== null) await this.#findOldest(told);
   }
 
-  /**
-   * Return how all consumers stand; null where there can be none, or where one may not know.
-   *
-   * @param {boolean} records
-   * @returns {Promise<Consumer[] | null>}
-   */
+  // Return how all consumers stand; null where there can be none, or where one may not know.
+  /** @param {boolean} records @returns {Promise<Consumer[] | null>} */
   async #askConsumers(records) {
     if (!this.#session.mayAsk(CONSUMERS_TOPIC)) return null;
     try {
@@ -119,10 +94,7 @@ class Journal {
     this.consumers.forget();
   }
 
-  /**
-   * @param {Told | null} told
-   * @param {boolean} hasConsumers
-   */
+  /** @param {Told | null} told @param {boolean} hasConsumers */
   #draw(told, hasConsumers) {
     const { journal: said } = words;
     this.body.hidden = told === null;
@@ -151,11 +123,8 @@ class Journal {
     this.#keep(rate, told.waiting_bytes);
   }
 
-  /**
-   * Messages recorded a second since the last look; null at the first.
-   *
-   * @param {Told} told
-   */
+  // Messages recorded a second since the last look; null at the first.
+  /** @param {Told} told */
   #rate(told) {
     const before = this.#last;
     this.#last = told;
@@ -164,10 +133,7 @@ class Journal {
     return seconds > 0 ? (told.recorded_messages_total - before.recorded_messages_total) / seconds : null;
   }
 
-  /**
-   * @param {number | null} rate
-   * @param {number} waiting
-   */
+  /** @param {number | null} rate @param {number} waiting */
   #keep(rate, waiting) {
     this.#times.push(Date.now() / 1000);
     this.#rates.push(rate);
@@ -188,11 +154,8 @@ class Journal {
     say(this.facts.missed, whole(missed));
   }
 
-  /**
-   * When the oldest record was taken that one may read.
-   *
-   * @param {Told} told
-   */
+  // When the oldest record was taken that one may read.
+  /** @param {Told} told */
   async #findOldest({ id, first, committed }) {
     if (this.#oldest.id === id && this.#oldest.first === first && this.#oldest.at !== null) {
       this.#sayOldest();
@@ -251,4 +214,113 @@ class Journal {
     );
     this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
   }
+}
+
+// The named consumers of a journal: how far behind each is, and whether it gets nearer.
+
+/** So many are shown. */
+const ROWS = 200;
+
+/** So much less a second is no progress worth telling. */
+const LEAST_RATE = 0.05;
+
+/** A query that is behind and was not heard of for so long is in trouble, s: micro-batches may take some time. */
+const SILENT_S = 60;
+
+
+class Consumers {
+  /** @type {Map<string, {lag: number, at: number}>} By name. */
+  #before = new Map();
+
+  constructor() {
+    const { journal: said } = words;
+    this.rows = element("tbody", { id: "consumers" });
+    this.told = element("p", { id: "consumers-told", class: "quiet told-line", role: "status" });
+    this.table = element(
+      "table", { class: "consumers" },
+      element("thead", {}, element("tr", {}, ...said.columns.map((it) => element("th", { scope: "col" }, it)))),
+      this.rows,
+    );
+    this.element = element(
+      "section", { class: "card", "aria-label": said.consumers, hidden: true },
+      element("h2", {}, said.consumers), this.table, this.told,
+    );
+  }
+
+  forget() {
+    this.#before.clear();
+  }
+
+  // Show them as the hub lists them; null hides it all.
+  /** @param {Consumer[] | null} listed */
+  set(listed) {
+    const { journal: said } = words;
+    this.element.hidden = listed === null;
+    if (listed === null) return;
+    const now = performance.now() / 1000;
+    const rates = new Map(listed.map((one) => [one.name, this.#rate(one, now)]));
+    this.#before = new Map(listed.map(({ name, lag }) => [name, { lag, at: now }]));
+    const shown = [...listed].sort((one, other) => other.lag - one.lag || (one.name < other.name ? -1 : 1)).slice(0, ROWS);
+    this.table.hidden = listed.length === 0;
+    this.rows.replaceChildren(...shown.map((one) => row(one, rates.get(one.name) ?? null)));
+    const left = listed.length - shown.length;
+    say(this.told, listed.length === 0 ? said.noConsumers : left > 0 ? said.others(left) : "");
+  }
+
+  // How fast one falls behind, records a second; null at the first look.
+  /** @param {Consumer} consumer @param {number} now */
+  #rate({ name, lag }, now) {
+    const before = this.#before.get(name);
+    return before === undefined || now <= before.at ? null : (lag - before.lag) / (now - before.at);
+  }
+}
+
+/** @param {Consumer} one @param {number | null} rate */
+function row(one, rate) {
+  const [state, text] = standing(one, rate);
+  const prefixes = one.prefixes.map(visible).join(" ") || "/";
+  return element(
+    "tr", { dataset: { state } },
+    element("td", { class: "cut", title: visible(one.name) }, visible(one.name)),
+    element("td", { class: "cut", title: prefixes }, prefixes),
+    element("td", {}, whole(one.lag)),
+    element("td", { class: "cut standing", title: text }, text),
+    element("td", {}, whole(one.members)),
+    element("td", {}, whole(one.out)),
+    element("td", {}, short(one.counters.acknowledged_total)),
+    element("td", {}, short(one.counters.redelivered_total)),
+    element("td", {}, short(one.counters.dead_total)),
+  );
+}
+
+// Return how one does: `good`, `slow` or `bad`, and in words.
+/** @param {Consumer} consumer @param {number | null} rate @returns {[state: string, text: string]} */
+function standing({ error, lag, members, committed_s }, rate) {
+  const { journal: said } = words;
+  if (error) return ["bad", visible(error)];
+  if (typeof committed_s === "number") return standingOfQuery(committed_s, lag, rate);
+  return lag > 0 && members === 0 ? ["bad", said.nobody] : pace(lag, rate);
+}
+
+/**
+ * Return how a query does, which reads by itself: also when it was heard of.
+ * @param {number} heard How long ago, s.
+ * @param {number} lag
+ * @param {number | null} rate
+ * @returns {[state: string, text: string]}
+ */
+function standingOfQuery(heard, lag, rate) {
+  const [state, text] = pace(lag, rate);
+  return [lag > 0 && heard > SILENT_S ? "bad" : state, words.journal.query(text, duration(heard))];
+}
+
+// Return how one gets on.
+/** @param {number} lag @param {number | null} rate @returns {[state: string, text: string]} */
+function pace(lag, rate) {
+  const { journal: said } = words;
+  if (lag === 0) return ["good", said.keepsUp];
+  if (rate === null) return ["slow", said.waits];
+  if (rate > LEAST_RATE) return ["bad", said.fallsBehind(short(rate))];
+  if (rate < -LEAST_RATE) return ["slow", said.catchesUp(duration(lag / -rate))];
+  return ["slow", said.stays];
 }

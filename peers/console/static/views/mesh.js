@@ -1,24 +1,20 @@
 /**
- * Mesh: the hubs that this one is linked with, their links and Zeeks, the way of a topic, who serves what, names, nodes
- * of Zeek clusters, and stores.
- *
- * Asks `$hub/mesh/graph` every three seconds, all of its pages, and beside it what one may of `$hub/services`,
- * `$hub/names`, `$hub/nodes` and `$hub/stores`: of each of these the first page. The topic whose way is shown stands in the address (`?topic=`).
- *
- * Owner of the state: `Mesh`: what was told last. Bound: `PAGES` pages, `ROWS` rows of a table, and a picture
- * of `PICTURED` hubs and Zeeks; more stand in the table alone. Cost for the hub: as `peers/admin/graph.py` says.
+ * Mesh: hubs, links and Zeeks (`$hub/mesh/graph`, every three seconds), the way of a topic, services, names, nodes of Zeek
+ * clusters, and stores: of each of these the first page.
  */
 
-import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { duration, perSecond, short, whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
-import { visible } from "../parts/visible.js";
-import { fragmentOf } from "../shell/place.js";
+import { complaint, duration, perSecond, short, visible, whole } from "../parts/figures.js";
+import { poll } from "../parts/timing.js";
+import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
-import { PICTURED, picture, pictured } from "./mesh/picture.js";
+import { picture, PICTURED, pictured } from "./mesh/picture.js";
 import { Stores } from "./mesh/stores.js";
-import { Way } from "./mesh/way.js";
+
+/**
+ * @import { Hub, Served, Traced } from "../feeds/services.d.ts"
+ * @import { Place, Shell } from "../shell/views.js"
+ */
 
 const GRAPH_TOPIC = "$hub/mesh/graph";
 const SERVICES_TOPIC = "$hub/services";
@@ -36,10 +32,6 @@ const PAGES = 12;
 const ROWS = 300;
 
 /**
- * @import { Hub, Served } from "../feeds/services.d.ts"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
- *
  * @typedef {object} Part Of a cell.
  * @property {string} text
  * @property {number | null} id Of the connection that it leads to.
@@ -55,36 +47,21 @@ export const mesh = {
 
 class Mesh {
   #session;
-  /** @type {Hub[]} */
-  #hubs = [];
-  /** @type {Set<string>} */
-  #way = new Set();
-  /** @type {string | null} */
-  #topic = null;
-  /** @type {HTMLElement} */
-  sentence;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  card;
-  /** @type {HTMLElement} */
-  picture;
-  /** @type {HTMLElement} */
-  hubs;
-  /** @type {HTMLElement} */
-  services;
-  /** @type {HTMLElement} */
-  names;
-  /** @type {HTMLElement} */
-  nodes;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {Hub[]} */ #hubs = [];
+  /** @type {Set<string>} */ #way = new Set();
+  /** @type {string | null} */ #topic = null;
+  /** @type {HTMLElement} */ sentence;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ card;
+  /** @type {HTMLElement} */ picture;
+  /** @type {HTMLElement} */ hubs;
+  /** @type {HTMLElement} */ services;
+  /** @type {HTMLElement} */ names;
+  /** @type {HTMLElement} */ nodes;
+  /** @type {HTMLElement} */ element;
   #drawn = "";
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#session = shell.session;
     this.way = new Way(shell, (links) => {
@@ -124,7 +101,6 @@ class Mesh {
 
   /**
    * What the hub lists, where one may ask that.
-   *
    * @template {"$hub/services" | "$hub/names" | "$hub/nodes" | "$hub/stores"} Topic
    * @param {Topic} topic
    * @returns {Promise<import("../feeds/services.d.ts").Answers[Topic] | []>}
@@ -133,13 +109,8 @@ class Mesh {
     return this.#session.mayAsk(topic) ? this.#session.ask(topic, null) : [];
   }
 
-  /**
-   * Who serves a prefix: connections of this hub, and other hubs.
-   *
-   * @param {Served} row
-   * @param {Map<string, string>} hubName
-   * @returns {Part[]}
-   */
+  // Who serves a prefix: connections of this hub, and other hubs.
+  /** @param {Served} row @param {Map<string, string>} hubName @returns {Part[]} */
   #servers({ connections, connections_total: all, hubs, hubs_total: allHubs }, hubName) {
     const { mesh: said } = words;
     const others = all - connections.length + allHubs - hubs.length;
@@ -180,10 +151,7 @@ class Mesh {
     fill(this.hubs, hubs.map((one) => this.#row(one, names)), hubs.map((one) => (one.lost === null ? "good" : "bad")));
   }
 
-  /**
-   * @param {Hub} one
-   * @param {Map<string, string>} names
-   */
+  /** @param {Hub} one @param {Map<string, string>} names */
   #row(one, names) {
     const { mesh: said } = words;
     const { link } = one;
@@ -224,13 +192,8 @@ class Mesh {
   }
 }
 
-/**
- * Return a table with a title, which is hidden while it has no rows.
- *
- * @param {string} id
- * @param {string} title
- * @param {string[]} columns
- */
+// Return a table with a title, which is hidden while it has no rows.
+/** @param {string} id @param {string} title @param {string[]} columns */
 function listing(id, title, columns) {
   return element(
     "section", { class: `card listing ${id}`, "aria-label": title, hidden: true },
@@ -242,7 +205,6 @@ function listing(id, title, columns) {
 
 /**
  * Show rows, each a list of cells: a text, or several parts, of which those with the id of a connection lead to it.
- *
  * @param {HTMLElement} list
  * @param {(string | Part[])[][]} rows
  * @param {string[]} [states] Marks of the rows.
@@ -265,4 +227,105 @@ function cell(parts) {
     id === null ? said[at] : element("a", { href: fragmentOf("connections", [String(id)]) }, said[at]),
   ]);
   return element("td", { class: "cut", title: said.join(", ") }, ...made);
+}
+
+// The way of a topic's messages from this hub, as it knows it (`$hub/mesh/trace`, as `hub trace` asks it).
+
+const TRACE_TOPIC = "$hub/mesh/trace";
+
+/** Rows that are shown. */
+const WAYS = 200;
+
+
+export class Way {
+  #shell;
+  #onFound;
+  #asked = 0; // number of the question whose answer is meant
+
+  /**
+   * @param {Shell} shell
+   * @param {(links: Set<string>) => void} onFound Told the links of the way, as `before id`.
+   * @param {AbortSignal} signal
+   */
+  constructor(shell, onFound, signal) {
+    const { mesh: said } = words;
+    this.#shell = shell;
+    this.#onFound = onFound;
+    this.topic = element("input", { id: "way-topic", type: "text", spellcheck: "false", maxlength: 1024, placeholder: "/plant/east/press-00", "aria-label": said.wayOf, "data-search": true });
+    const go = (/** @type {Event} */ event) => {
+      event.preventDefault();
+      shell.go("mesh", [], { topic: this.topic.value });
+    };
+    this.told = element("p", { id: "way-told", class: "quiet told-line", role: "status" });
+    this.rows = element("tbody", { id: "way" });
+    this.table = element(
+      "table", { class: "way", hidden: true },
+      element("thead", {}, element("tr", {}, ...said.wayColumns.map((it) => element("th", { scope: "col" }, it)))),
+      this.rows,
+    );
+    this.element = element(
+      "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(TRACE_TOPIC) },
+      element("h2", {}, said.way),
+      element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.topic, element("button", { type: "submit" }, said.find)),
+      this.table, this.told,
+    );
+  }
+
+  // Ask for the way of a topic; an empty one forgets it.
+  /** @param {string} topic */
+  async find(topic) {
+    this.topic.value = topic;
+    this.#asked += 1;
+    const mine = this.#asked;
+    const { session } = this.#shell;
+    if (!topic || !session.mayAsk(TRACE_TOPIC)) {
+      this.#show([], "");
+      return;
+    }
+    say(this.told, words.mesh.tracing);
+    try {
+      const rows = await session.ask(TRACE_TOPIC, { topic });
+      if (this.#asked === mine) this.#show(rows, rows.length === 0 ? words.mesh.unwanted : "");
+    } catch (error) {
+      if (this.#asked === mine) this.#show([], complaint(error));
+    }
+  }
+
+  /** @param {Traced[]} rows @param {string} problem */
+  #show(rows, problem) {
+    const { mesh: said } = words;
+    const shown = inOrder(rows).slice(0, WAYS);
+    this.table.hidden = rows.length === 0;
+    this.rows.replaceChildren(...shown.map(row));
+    say(this.told, problem || (rows.length > shown.length ? said.more(rows.length - shown.length) : ""));
+    this.#onFound(new Set(rows.filter((one) => one.before !== null).map((one) => `${one.before} ${one.hub}`)));
+  }
+}
+
+// Each hub behind the one before it, with how many are before it.
+/** @param {Traced[]} rows */
+function inOrder(rows) {
+  const known = new Set(rows.map(({ hub }) => hub));
+  /** @type {Map<string | null, Traced[]>} */
+  const behind = new Map([null, ...known].map((hub) => [hub, []]));
+  for (const one of rows) behind.get(one.before !== null && known.has(one.before) ? one.before : null)?.push(one);
+  /** @type {[Traced, number][]} */
+  const found = [];
+  const waiting = (behind.get(null) ?? []).reverse().map((one) => /** @type {[Traced, number]} */ ([one, 0]));
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const [one, hops] = next;
+    found.push(next);
+    for (const following of (behind.get(one.hub) ?? []).reverse()) waiting.push([following, hops + 1]);
+  }
+  return found;
+}
+
+/** @param {[Traced, number]} traced */
+function row([one, hops]) {
+  const { mesh: said } = words;
+  const isUnreachable = one.before === null && !one.own;
+  const told = one.barred ? said.barred : isUnreachable ? said.unreachable : one.wants ? said.wanted : said.passed;
+  const name = element("td", { class: "cut", title: one.hub }, visible(one.name || one.hub));
+  name.style.paddingLeft = `${14 + 18 * Math.min(hops, 20)}px`;
+  return element("tr", {}, name, element("td", { class: "cut", title: told }, told), element("td", {}, whole(one.cost)));
 }

@@ -1,30 +1,29 @@
 /**
- * Messages: what comes under a prefix, live, or what the journal has of it; the busiest topics in it; and a form that
- * publishes.
+ * Messages: under a prefix, live, or from the journal; the busiest topics; and a form that publishes.
  *
  * ```
- * parts/feed.js ── rows ──▶ stream ── selected ──▶ inspector, selection (export, publish anew)
+ * parts/feed.js ── rows ──▶ stream ── selected ──▶ inspector, selection (export, publish again)
  *      ▲                      ▲
  *      └─ prefix, labels, search ─ the address ─ at, offset ─▶ history
  * ```
  *
- * Owner of the state: what is opened (which place of the address, what was counted); each part owns its own. Invariants:
- * where one is, stands in the address. However fast messages come, the page is given a thousand a second at most, and says
- * one of how many that is; all are counted.
+ * The page is given a thousand rows a second at most, and says what share of all messages that is.
  */
 
-import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
-import { whole } from "../parts/figures.js";
+import { complaint, reason, whole } from "../parts/figures.js";
 import { eachFrame, every } from "../parts/timing.js";
 import { words } from "../words.js";
 import { History } from "./messages/history.js";
-import { Inspector } from "./messages/inspector.js";
-import { publishing } from "./messages/publishing.js";
-import { Selection } from "./messages/selection.js";
-import { Stream } from "./messages/stream.js";
-import { Topics } from "./messages/topics.js";
+import { Inspector, Selection } from "./messages/selection.js";
+import { Stream, Topics } from "./messages/stream.js";
+
+/**
+ * @import { Attributes } from "../parts/element.js"
+ * @import { Told } from "../parts/feed.js"
+ * @import { Place, Shell } from "../shell/views.js"
+ */
 
 /** Fast enough to look live, slow enough to be read, milliseconds. */
 const FIGURES_MS = 500;
@@ -37,17 +36,8 @@ const SHARE_FROM = 1.5;
 const HISTORY_MS = 300_000;
 
 /**
- * @import { Told } from "../parts/feed.js"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
- * @import { Attributes } from "../parts/element.js"
- *
- * @typedef {object} Wanted What is looked at, as it stands in the address.
- * @property {string} prefix
- * @property {string} labels
- * @property {string} search
- * @property {string} at
- * @property {string} offset
+ * @typedef {{prefix: string, labels: string, search: string, at: string, offset: string}} Wanted
+ *   What is looked at, as it stands in the address.
  *
  * @typedef {{prefix?: string, labels?: string, search?: string, at?: string, offset?: string | number}} Changes
  */
@@ -63,65 +53,38 @@ export const messages = {
 class Messages {
   #shell;
   #feed;
-  /** @type {Wanted | null} */
-  #place = null;
+  /** @type {Wanted | null} */ #place = null;
   #counted = { received: 0, matched: 0, taken: 0 };
   #dropped = 0;
   #historyTopics = 0;
   /** @type {{at: number, matched: number, shown: number}[]} Of the last moments. */
   #shares = [];
   #isHeld = false; // as the feed was told
-  /** @type {Topics} */
-  topics;
-  /** @type {Inspector} */
-  inspector;
-  /** @type {Stream} */
-  stream;
-  /** @type {Selection} */
-  selection;
-  /** @type {History} */
-  history;
-  /** @type {HTMLElement} */
-  figures;
-  /** @type {HTMLElement} */
-  receivedFigure;
-  /** @type {HTMLElement} */
-  topicFigure;
-  /** @type {HTMLElement} */
-  droppedFigure;
-  /** @type {HTMLElement} */
-  skipped;
-  /** @type {HTMLElement} */
-  share;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  emptyConnected;
-  /** @type {HTMLElement} */
-  emptyDisconnected;
-  /** @type {HTMLElement} */
-  topicRows;
-  /** @type {HTMLElement} */
-  otherTopics;
-  /** @type {HTMLInputElement} */
-  prefix;
-  /** @type {HTMLInputElement} */
-  labels;
-  /** @type {HTMLInputElement} */
-  search;
-  /** @type {HTMLButtonElement} */
-  hold;
-  /** @type {HTMLButtonElement} */
-  turn;
-  /** @type {import("./messages/stream.js").Elements} */
-  streamParts;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {Topics} */ topics;
+  /** @type {Inspector} */ inspector;
+  /** @type {Stream} */ stream;
+  /** @type {Selection} */ selection;
+  /** @type {History} */ history;
+  /** @type {HTMLElement} */ figures;
+  /** @type {HTMLElement} */ receivedFigure;
+  /** @type {HTMLElement} */ topicFigure;
+  /** @type {HTMLElement} */ droppedFigure;
+  /** @type {HTMLElement} */ skipped;
+  /** @type {HTMLElement} */ share;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ emptyConnected;
+  /** @type {HTMLElement} */ emptyDisconnected;
+  /** @type {HTMLElement} */ topicRows;
+  /** @type {HTMLElement} */ otherTopics;
+  /** @type {HTMLInputElement} */ prefix;
+  /** @type {HTMLInputElement} */ labels;
+  /** @type {HTMLInputElement} */ search;
+  /** @type {HTMLButtonElement} */ hold;
+  /** @type {HTMLButtonElement} */ turn;
+  /** @type {import("./messages/stream.js").Elements} */ streamParts;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
     this.#make(signal);
@@ -142,11 +105,8 @@ class Messages {
     every(FIGURES_MS, () => this.#draw(), signal);
   }
 
-  /**
-   * Another place begins anew, and so does the same one when it is asked for again.
-   *
-   * @param {Place} place
-   */
+  // Another place begins anew, and so does the same one when it is asked for again.
+  /** @param {Place} place */
   show({ parameters }) {
     const said = (/** @type {string} */ name) => parameters.get(name) ?? "";
     const place = { prefix: said("prefix"), labels: said("labels"), search: said("search"), at: said("at"), offset: said("offset") };
@@ -225,11 +185,8 @@ class Messages {
     this.#complain(error);
   }
 
-  /**
-   * Show an error under the toolbar, or take it away.
-   *
-   * @param {unknown} error
-   */
+  // Show an error under the toolbar, or take it away.
+  /** @param {unknown} error */
   #complain(error) {
     this.problem.hidden = error === null;
     const { first: oldest } = /** @type {{first?: number}} */ (error ?? {});
@@ -268,12 +225,8 @@ class Messages {
     this.emptyDisconnected.hidden = isOpen;
   }
 
-  /**
-   * Say which part of what came lately is shown.
-   *
-   * @param {number} matched
-   * @param {number} shown
-   */
+  // Say which part of what came lately is shown.
+  /** @param {number} matched @param {number} shown */
   #drawShare(matched, shown) {
     const at = performance.now();
     this.#shares.push({ at, matched, shown });
@@ -348,10 +301,7 @@ class Messages {
     );
   }
 
-  /**
-   * @param {typeof words.messages} said
-   * @param {AbortSignal} signal
-   */
+  /** @param {typeof words.messages} said @param {AbortSignal} signal */
   #makeFilter(said, signal) {
     const field = (/** @type {string} */ id, /** @type {string} */ hint, /** @type {Attributes} */ more = {}) => element("input", { id, type: "text", spellcheck: "false", placeholder: hint, maxlength: 1024, ...more });
     this.prefix = field("prefix", said.prefixHint, { "data-search": true });
@@ -371,18 +321,10 @@ class Messages {
     );
   }
 
-  /**
-   * @param {typeof words.messages} said
-   * @param {AbortSignal} signal
-   */
+  /** @param {typeof words.messages} said @param {AbortSignal} signal */
   #makeTools(said, signal) {
     const { session } = this.#shell;
-    /**
-     * @param {string} id
-     * @param {string} text
-     * @param {() => void} click
-     * @param {Attributes} [more]
-     */
+    /** @param {string} id @param {string} text @param {() => void} click @param {Attributes} [more] */
     const button = (id, text, click, more = {}) => element("button", { id, type: "button", signal, on: { click }, ...more }, text);
     const turn = () => {
       this.stream.pause(!this.stream.held);
@@ -412,5 +354,51 @@ class Messages {
     const viewport = element("div", attributes, spacer, empty);
     this.streamParts = { viewport, spacer, rows, empty };
     return viewport;
+  }
+}
+
+// A form that publishes one message, and says when the hub has it. Owner of the state: its fields.
+
+// Return the form, in its card.
+/** @param {import("../hub.js").Client} client @param {AbortSignal} signal */
+export function publishing(client, signal) {
+  const { messages: said } = words;
+  const topic = element("input", { id: "topic", type: "text", spellcheck: "false", required: true, maxlength: 1024, value: "/demo/hello" });
+  const value = element("textarea", { id: "value", rows: 3, spellcheck: "false" }, '{"text": "hello"}');
+  const told = element("span", { id: "published", role: "status" });
+  const tell = (/** @type {string} */ text, /** @type {boolean} */ bad) => {
+    told.textContent = text;
+    told.classList.toggle("bad", bad);
+  };
+  const submit = async (/** @type {Event} */ event) => {
+    event.preventDefault();
+    const startedAt = performance.now();
+    try {
+      await client.publish(topic.value, parsed(value.value), { confirm: true });
+      tell(said.published(performance.now() - startedAt), false);
+    } catch (error) {
+      tell(complaint(error), true);
+    }
+  };
+  return element(
+    "section", { class: "card", "aria-label": said.publish },
+    element("h2", {}, said.publish),
+    element(
+      "form", { id: "publish", autocomplete: "off", signal, on: { submit } },
+      element("label", { for: "topic" }, said.topic), topic,
+      element("label", { for: "value" }, said.valueHint), value,
+      element("div", { class: "toolbar" }, element("button", { type: "submit", class: "primary" }, said.publish), told),
+    ),
+  );
+}
+
+// JSON if it reads as such, else text, as on the command line; what begins as JSON and is none is likely a mistake.
+/** @param {string} text */
+function parsed(text) {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    if (!/^\s*[{["]/.test(text)) return text;
+    throw new TypeError(words.messages.noJson(reason(error)), { cause: error });
   }
 }

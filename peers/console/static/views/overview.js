@@ -1,19 +1,19 @@
-/**
- * Overview: how the hub does, in one sentence of its own, and what it has done in the last ten minutes.
- *
- * Asks `$hub/state` and `$hub/history`, once a second; of the history only what is new. Owner of the state: `History`.
- * Cost to the hub: some 20 µs a second, and what `Slow` asks.
- */
+/** Overview: the state of the hub in one sentence, the slow subscribers and why, and the last ten minutes. */
 
+import { labelOf, whySlow } from "../feeds/connections.js";
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
-import { reason } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { bytes, duration, percent, perSecond, short, whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
-import { fragmentOf } from "../shell/place.js";
+import { bytes, duration, percent, perSecond, reason, short, visible, whole } from "../parts/figures.js";
+import { poll } from "../parts/timing.js";
+import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
-import { Slow } from "./overview/slow.js";
+
+/**
+ * @import { State } from "../feeds/services.d.ts"
+ * @import { Session } from "../shell/session.js"
+ * @import { Shell } from "../shell/views.js"
+ */
 
 const STATE_TOPIC = "$hub/state";
 const HISTORY_TOPIC = "$hub/history";
@@ -35,10 +35,6 @@ const CHARTS = /** @type {const} */ ([
   ["connections", whole, STEPS.whole, [["connections", "--accent"]]],
 ]);
 
-/**
- * @import { State } from "../feeds/services.d.ts"
- * @import { Shell } from "../shell/views.js"
- */
 
 /** @type {import("../shell/views.js").View} */
 export const overview = {
@@ -51,29 +47,17 @@ export const overview = {
 class Overview {
   #session;
   #history = new History();
-  /** @type {HTMLElement} */
-  sentence;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  card;
-  /** @type {Record<typeof FIGURES[number], HTMLElement>} */
-  figures;
-  /** @type {Slow} */
-  slow;
-  /** @type {HTMLElement} */
-  alarms;
-  /** @type {HTMLElement} */
-  losers;
-  /** @type {[Chart, typeof CHARTS[number][3]][]} */
-  charts;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {HTMLElement} */ sentence;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ card;
+  /** @type {Record<typeof FIGURES[number], HTMLElement>} */ figures;
+  /** @type {Slow} */ slow;
+  /** @type {HTMLElement} */ alarms;
+  /** @type {HTMLElement} */ losers;
+  /** @type {[Chart, typeof CHARTS[number][3]][]} */ charts;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     this.#session = session;
     this.#make(signal);
@@ -100,11 +84,8 @@ class Overview {
     this.#drawLosers(state);
   }
 
-  /**
-   * What is wrong, each by itself: the sentence has them all in one.
-   *
-   * @param {State} state
-   */
+  // What is wrong, each by itself: the sentence has them all in one.
+  /** @param {State} state */
   #drawAlarms({ troubles }) {
     this.alarms.hidden = troubles.length === 0;
     const key = troubles.join("\n");
@@ -126,11 +107,8 @@ class Overview {
     this.element.dataset.points = String(history.length);
   }
 
-  /**
-   * The name of who has lost most leads to him; what it stands in where there are no links goes.
-   *
-   * @param {State} state
-   */
+  // The name of who has lost most leads to him; what it stands in where there are no links goes.
+  /** @param {State} state */
   #drawSentence({ text, dropped_by: [most] }) {
     const label = most?.[0] ?? "";
     const id = this.slow.find(label);
@@ -200,5 +178,76 @@ class Overview {
       this.card, this.problem, this.alarms, this.slow.element, figures, this.losers,
       element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
     );
+  }
+}
+
+// Who is slow, and why: the first `SHOWN` of those that the hub says are, each with a sentence, and a link to his connection.
+
+const WHO_TOPIC = "$hub/who";
+const ASK_SLOW_MS = 2_000;
+
+/** So many are asked for; the table of connections has all of them. */
+const SHOWN = 5;
+
+/**
+ * @typedef {{id: number, label: string, why: string}} One
+ */
+
+class Slow {
+  #session;
+  /** @type {readonly number[]} */ #ids = [];
+  /** @type {One[]} */ #shown = [];
+  /** @type {HTMLElement} */ rows = element("ul", {});
+  /** @type {HTMLAnchorElement} */
+  more = element("a", { href: fragmentOf("connections", [], { slow: 1 }), hidden: true });
+  element = element("section", { id: "slow", class: "card", "aria-label": words.overview.whoIsSlow, hidden: true }, element("h2", {}, words.overview.whoIsSlow), this.rows, this.more);
+
+  /**
+   * @param {Session} session
+   * @param {AbortSignal} signal Of the view.
+   */
+  constructor(session, signal) {
+    this.#session = session;
+    if (session.mayAsk(WHO_TOPIC)) poll(session, ASK_SLOW_MS, () => this.#ask(), signal);
+  }
+
+  // These are slow by now.
+  /** @param {readonly number[]} ids */
+  set(ids) {
+    const isNew = this.#ids.length === 0 && ids.length > 0;
+    this.#ids = ids;
+    if (ids.length === 0 && this.#shown.length > 0) this.#draw([]);
+    if (isNew && this.#session.mayAsk(WHO_TOPIC)) this.#ask().catch(() => undefined); // two seconds later it is asked again
+  }
+
+  // Return who of those that are shown is called so; undefined for nobody.
+  /** @param {string} label */
+  find(label) {
+    return this.#shown.find((one) => one.label === label)?.id;
+  }
+
+  async #ask() {
+    const ids = this.#ids.slice(0, SHOWN);
+    const told = await Promise.all(ids.map((id) => this.#session.ask(WHO_TOPIC, { id })));
+    const rows = told.flat().filter((row) => ids.includes(row.id)).map((row) => ({ id: row.id, label: labelOf(row), why: whySlow(row) || words.slowness.was }));
+    this.#draw(rows);
+  }
+
+  /** @param {One[]} rows */
+  #draw(rows) {
+    this.element.hidden = rows.length === 0;
+    const more = this.#ids.length - rows.length;
+    this.more.hidden = more <= 0;
+    say(this.more, more > 0 ? words.overview.moreSlow(more) : "");
+    const same = rows.length === this.#shown.length && rows.every(({ id, label }, at) => this.#shown[at].id === id && this.#shown[at].label === label);
+    this.#shown = rows;
+    if (!same) {
+      this.rows.replaceChildren(...rows.map(({ id, label }) =>
+        element("li", {}, element("a", { href: fragmentOf("connections", [String(id)]) }, visible(label)), element("span", { class: "why" }))));
+    }
+    rows.forEach(({ why }, at) => {
+      const node = this.rows.children[at].querySelector(".why");
+      if (node !== null) say(node, why);
+    });
   }
 }

@@ -1,16 +1,9 @@
-/**
- * Settings: those in force, with their values and where each came from.
- *
- * Asks `$hub/settings` every ten seconds, as a reload changes them. What is looked for stands in the address
- * (`?search=journal&set=1`). Owner of the state: `Settings`: what was told last.
- */
+/** Settings in force, with their values and origins (`$hub/settings`, every ten seconds). */
 
-import { complaint } from "../parts/complaint.js";
+import { complaint, exact, visible } from "../parts/figures.js";
 import { element, say } from "../parts/element.js";
-import { exact } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
-import { visible } from "../parts/visible.js";
-import { fragmentOf } from "../shell/place.js";
+import { poll } from "../parts/timing.js";
+import { fragmentOf } from "../shell/views.js";
 import { words } from "../words.js";
 
 const SETTINGS_TOPIC = "$hub/settings";
@@ -21,8 +14,7 @@ const DEFAULT = "default";
 
 /**
  * @import { Setting } from "../feeds/services.d.ts"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
+ * @import { Place, Shell } from "../shell/views.js"
  */
 
 /** @type {import("../shell/views.js").View} */
@@ -34,13 +26,9 @@ export const settings = {
 };
 
 class Settings {
-  /** @type {Setting[]} */
-  #settings = [];
+  /** @type {Setting[]} */ #settings = [];
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor({ session }, signal) {
     const { settings: said } = words;
     const seek = () => {

@@ -1,16 +1,8 @@
-/**
- * Topics: what flows under which, as a tree with rates, and what a single one brings.
- *
- * The hub counts them anyway, and tells a level at a time (`$hub/topics`): what is open is asked for again every two seconds.
- *
- * Owner of the state: what is opened; `tree.js` and `detail.js` have their own. Cost for the hub: some milliseconds for each
- * level that is open, in steps.
- */
+/** Topics: a tree with rates (`$hub/topics`, a level at a time, every two seconds), and a page of one topic. */
 
-import { complaint } from "../parts/complaint.js";
+import { complaint, whole } from "../parts/figures.js";
 import { element, say } from "../parts/element.js";
-import { whole } from "../parts/figures.js";
-import { poll } from "../parts/polling.js";
+import { poll } from "../parts/timing.js";
 import { words } from "../words.js";
 import { Detail } from "./topics/detail.js";
 import { Tree } from "./topics/tree.js";
@@ -25,8 +17,7 @@ const LEVELS = 12;
 
 /**
  * @import { Topics as Level } from "../feeds/services.d.ts"
- * @import { Place } from "../shell/place.js"
- * @import { Shell } from "../shell/views.js"
+ * @import { Place, Shell } from "../shell/views.js"
  */
 
 /** @type {import("../shell/views.js").View} */
@@ -42,10 +33,7 @@ class Topics {
   #search = "";
   #signal;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     this.#shell = shell;
     this.#signal = signal;
@@ -98,10 +86,7 @@ class Topics {
     this.#ask();
   }
 
-  /**
-   * @param {string} prefix
-   * @param {boolean} isTopic
-   */
+  /** @param {string} prefix @param {boolean} isTopic */
   #look(prefix, isTopic) {
     this.detail.show(prefix, isTopic);
     this.#shell.go("topics", [], { search: this.#search, topic: prefix });

@@ -1,20 +1,20 @@
-/**
- * A store of a hub: its commands and questions, which are requests under `$store/`, see docs/stores.md.
- *
- * Owner of the state: the hub; here only the number of the last change that was made.
- */
+/** A store of a hub: its commands and queries are requests under `$store/`, see docs/stores.md. */
 
 import { checkedString, checkedTopic } from "../checks.js";
-import { received, sent } from "../values/travel.js";
-import { Copying } from "./copying.js";
-import { StoreReplica } from "./replica.js";
-import { StoreWatch } from "./watch.js";
+import { REQUEST_MS } from "../requests.js";
+import { extensionOf, received, sent } from "../values/packing.js";
+import { Extension, Real } from "../values/types.js";
+import { deferred, now } from "../waiting.js";
+import { CHANGE_KINDS, CLEARED, Copying, HELD_CHANGES } from "./copying.js";
 
 /**
- * @import { Client, Expiring, StoreEntry, StoreState, StoreValue } from "../../hub.js"
- * @import { Deliver, Subscription } from "../subscription.js"
- * @import { Change } from "./copy.js"
- *
+ * @import { Client, Expiring, StoreChange, StoreEntry, StoreState, StoreValue } from "../../hub.js"
+ * @import { Deliver, Subscription } from "../subscriptions.js"
+ * @import { Deferred } from "../waiting.js"
+ * @import { Change, MakeCopying } from "./copying.js"
+ */
+
+/**
  * @typedef {object} Line What a store needs of a client.
  * @property {(topic: string, value: unknown) => Promise<any>} request
  * @property {(topic: string, value: unknown) => void} publish
@@ -31,10 +31,7 @@ export class Store {
   #line;
   #topic;
 
-  /**
-   * @param {string} name
-   * @param {Line} line
-   */
+  /** @param {string} name @param {Line} line */
   constructor(name, line) {
     if (typeof name !== "string" || name === "" || /[/=]/.test(name)) throw new TypeError(`no name of a store: ${name}`);
     this.name = name;
@@ -44,7 +41,6 @@ export class Store {
 
   /**
    * Set the value of a key. Returns the new version; null if there was another one than `ifVersion` (0: no entry).
-   *
    * @param {StoreValue} key
    * @param {StoreValue} value
    * @param {Expiring & {ifVersion?: number | null}} [options]
@@ -56,7 +52,6 @@ export class Store {
 
   /**
    * The same without an answer: nobody learns whether it was carried out. Throws as `publish` does.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} value
    * @param {Expiring} [options]
@@ -67,7 +62,6 @@ export class Store {
 
   /**
    * Set the value of a key that has no entry; returns whether that was so.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} value
    * @param {Expiring} [options]
@@ -78,7 +72,6 @@ export class Store {
 
   /**
    * Take an entry away; returns whether there was one, with this version if one is given.
-   *
    * @param {StoreValue} key
    * @param {{ifVersion?: number | null}} [options]
    */
@@ -93,7 +86,6 @@ export class Store {
 
   /**
    * Add to a number of the same type, or a timespan to a timestamp or timespan; a missing number is 0.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} [by]
    * @param {Expiring} [options]
@@ -105,7 +97,6 @@ export class Store {
 
   /**
    * Subtract likewise; there must be an entry.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} [by]
    * @param {Expiring} [options]
@@ -117,7 +108,6 @@ export class Store {
 
   /**
    * Put text behind a string.
-   *
    * @param {StoreValue} key
    * @param {string} text
    * @param {Expiring} [options]
@@ -129,7 +119,6 @@ export class Store {
 
   /**
    * Put a member into a set, or with a value an entry into a table.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} member
    * @param {StoreValue} [value]
@@ -143,7 +132,6 @@ export class Store {
 
   /**
    * Take a member out of a set, or the entry of a key out of a table.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} member
    * @param {Expiring} [options]
@@ -155,7 +143,6 @@ export class Store {
 
   /**
    * Put an element behind a vector.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} element
    * @param {Expiring} [options]
@@ -167,7 +154,6 @@ export class Store {
 
   /**
    * Take the last element off a vector.
-   *
    * @param {StoreValue} key
    * @param {Expiring} [options]
    * @returns {Promise<any[]>}
@@ -178,7 +164,6 @@ export class Store {
 
   /**
    * The value of a key; `fallback` if there is none.
-   *
    * @param {StoreValue} key
    * @param {any} [fallback]
    * @returns {Promise<any>}
@@ -190,7 +175,6 @@ export class Store {
 
   /**
    * `{key, value, version, expiresS}`; null if there is no entry.
-   *
    * @param {StoreValue} key
    */
   async entry(key) {
@@ -198,17 +182,13 @@ export class Store {
     return found === null ? null : entryOf(key, found);
   }
 
-  /**
-   * @param {StoreValue} key
-   * @returns {Promise<boolean>}
-   */
+  /** @param {StoreValue} key @returns {Promise<boolean>} */
   async exists(key) {
     return this.#read(["exists", sent(key)]);
   }
 
   /**
    * An element of a vector, the value of a table's key, or whether a set has a member; `fallback` if it is not there.
-   *
    * @param {StoreValue} key
    * @param {StoreValue} index
    * @param {any} [fallback]
@@ -221,7 +201,6 @@ export class Store {
 
   /**
    * All keys, or those that are strings and begin with the prefix.
-   *
    * @returns {Promise<any[]>}
    */
   async keys(prefix = "") {
@@ -232,7 +211,6 @@ export class Store {
 
   /**
    * Yields the entries likewise, as they are by then.
-   *
    * @returns {AsyncGenerator<StoreEntry, void>}
    */
   async *entries(prefix = "") {
@@ -241,7 +219,6 @@ export class Store {
 
   /**
    * `{epoch, number, entries, bytes}`.
-   *
    * @returns {Promise<StoreState>}
    */
   async state() {
@@ -264,11 +241,7 @@ export class Store {
     return new StoreReplica((told, ended) => this.#copy("", told, ended));
   }
 
-  /**
-   * @param {string} prefix
-   * @param {(changes: Change[]) => void} told
-   * @param {(error: Error) => void} ended
-   */
+  /** @param {string} prefix @param {(changes: Change[]) => void} told @param {(error: Error) => void} ended */
   #copy(prefix, told, ended) {
     const line = { ...this.#line, read: (/** @type {unknown[]} */ asked) => this.#read(asked) };
     return new Copying(line, `${this.#topic}changes/`, prefix, told, ended);
@@ -284,12 +257,7 @@ export class Store {
     return this.#noted(await this.#line.request(`${this.#topic}write`, command));
   }
 
-  /**
-   * @param {string} kind
-   * @param {StoreValue} key
-   * @param {StoreValue} operand
-   * @param {number} [expiresS]
-   */
+  /** @param {string} kind @param {StoreValue} key @param {StoreValue} operand @param {number} [expiresS] */
   async #calculate(kind, key, operand, expiresS) {
     const command = [kind, sent(key), sent(operand), expiryNs(expiresS)];
     const [number, value] = await this.#line.request(`${this.#topic}write`, command);
@@ -297,11 +265,7 @@ export class Store {
     return received(value);
   }
 
-  /**
-   * @param {string} prefix
-   * @param {boolean} values
-   * @returns {AsyncGenerator<any, void>}
-   */
+  /** @param {string} prefix @param {boolean} values @returns {AsyncGenerator<any, void>} */
   async *#rows(prefix, values) {
     let [, reading, , , rows] = await this.#read(["rows", checkedString(prefix), values]);
     yield* rows;
@@ -318,11 +282,7 @@ export class Store {
   }
 }
 
-/**
- * @param {unknown} key
- * @param {EntryRow} row
- * @returns {StoreEntry}
- */
+/** @param {unknown} key @param {EntryRow} row @returns {StoreEntry} */
 function entryOf(key, [value, version, leftNs]) {
   return { key, value: received(value), version, expiresS: leftNs === null ? null : leftNs / 1e9 };
 }
@@ -332,4 +292,186 @@ function expiryNs(expiresS) {
   if (expiresS === undefined || expiresS === null) return null;
   if (!(expiresS > 0 && expiresS <= 9e9)) throw new TypeError(`expiresS is ${expiresS}: seconds, more than 0`);
   return Math.round(expiresS * 1e9);
+}
+
+// A copy of a store that is read without asking.
+
+/** What `store.replica` returns: a copy that is read without asking. It may be behind, and says how old it is. */
+class StoreReplica {
+  #copying;
+
+  /** @param {MakeCopying} copy */
+  constructor(copy) {
+    this.#copying = copy(() => {}, () => {});
+  }
+
+  /** A promise that it holds a state of the store. */
+  get confirmed() { return this.#copying.confirmed; }
+
+  /** @param {StoreValue} key @param {any} [fallback] @returns {any} */
+  get(key, fallback = null) {
+    const entry = this.#copying.copy.entries.get(keyText(key));
+    return entry === undefined ? fallback : received(entry.value);
+  }
+
+  /**
+   * The version of a key's entry; 0 if there is none.
+   * @param {StoreValue} key
+   */
+  version(key) {
+    return this.#copying.copy.entries.get(keyText(key))?.version ?? 0;
+  }
+
+  /** @param {StoreValue} key */
+  has(key) {
+    return this.#copying.copy.entries.has(keyText(key));
+  }
+
+  get size() { return this.#copying.copy.entries.size; }
+
+  /** Yields keys and values of one state: that of the call. */
+  items() {
+    const entries = [...this.#copying.copy.entries];
+    return (function* each() {
+      for (const [key, { value }] of entries) yield /** @type {[any, any]} */ ([received(key), received(value)]);
+    }());
+  }
+
+  /** The number of the last change that it has. */
+  get number() { return this.#copying.copy.number; }
+
+  /** How long ago the store was as this copy is, at most, seconds; Infinity where nobody knows. */
+  get ageS() { return (now() - this.#copying.copy.freshMs) / 1_000; }
+
+  /**
+   * Wait until it has a change, as `store.written`. Rejects with 1013 where that takes longer, or as it has ended.
+   * @param {number} version
+   * @param {{timeoutMs?: number}} [options]
+   */
+  async atLeast(version, { timeoutMs = REQUEST_MS } = {}) {
+    await this.#copying.reach(version, timeoutMs);
+    return this;
+  }
+
+  /** Copy no more. What is there can still be read, and grows old. */
+  close() {
+    return this.#copying.close();
+  }
+}
+
+/**
+ * A key as the store has it.
+ * @param {StoreValue} key
+ */
+function keyText(key) {
+  if (!isOneForm(key)) throw new TypeError("a replica finds no key that holds sets, maps, dates or bytes: ask the store");
+  return sent(key);
+}
+
+/**
+ * Whether a value has the same form in the store as here; others are sorted there, or turned into what Zeek knows.
+ * @param {unknown} value
+ * @returns {boolean}
+ */
+function isOneForm(value) {
+  if (Array.isArray(value)) return value.every(isOneForm);
+  if (typeof value === "bigint") return value < 2n ** 63n;
+  if (typeof value !== "object" || value === null || value instanceof Real) return true;
+  return !(value instanceof Date || value instanceof Extension) && extensionOf(value) !== null;
+}
+
+// The changes of a store to iterate over, its present state first.
+
+/** What `store.watch` returns: the changes, the present state first. */
+class StoreWatch {
+  #copying;
+  /** @type {(Change | undefined)[]} From `#head` on. */
+  #changes = [];
+  #head = 0;
+  /** @type {Deferred<IteratorResult<StoreChange>>[]} */ #takers = [];
+  #ended = false;
+  /** @type {Error | null} */ #error = null;
+
+  /** @param {MakeCopying} copy */
+  constructor(copy) {
+    this.#copying = copy((changes) => this.#take(changes), (error) => this.#end(error));
+  }
+
+  /** A promise that the present state is there; it rejects where there is none to be had. */
+  get confirmed() { return this.#copying.confirmed; }
+
+  /** @returns {Promise<IteratorResult<StoreChange>>} */
+  next() {
+    if (this.#head < this.#changes.length) {
+      try {
+        return Promise.resolve({ value: changeOf(this.#shift()), done: false });
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    }
+    /** @type {Deferred<IteratorResult<StoreChange>>} */
+    const taker = deferred();
+    if (this.#ended) this.#finish(taker);
+    else this.#takers.push(taker);
+    return taker.promise;
+  }
+
+  /**
+   * End it; what was not taken is thrown away.
+   * @returns {Promise<IteratorResult<StoreChange>>}
+   */
+  async return() {
+    this.#changes.length = this.#head = 0;
+    await this.#copying.close();
+    return { value: undefined, done: true };
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  /** @param {Change[]} changes */
+  #take(changes) {
+    this.#changes.push(...changes.filter(({ isOther }) => !isOther));
+    while (this.#head < this.#changes.length) {
+      const taker = this.#takers.shift();
+      if (taker === undefined) break;
+      this.next().then((found) => taker.resolve(found), taker.reject);
+    }
+    if (this.#changes.length - this.#head >= HELD_CHANGES) this.#copying.pause();
+  }
+
+  #shift() {
+    const change = /** @type {Change} */ (this.#changes[this.#head]);
+    this.#changes[this.#head] = undefined;
+    this.#head += 1;
+    if (this.#changes.length - this.#head <= HELD_CHANGES / 2) this.#copying.resume();
+    if (this.#head === this.#changes.length || this.#head >= HELD_CHANGES) {
+      this.#changes = this.#changes.slice(this.#head);
+      this.#head = 0;
+    }
+    return change;
+  }
+
+  /** @param {Error & {code?: number}} error */
+  #end(error) {
+    this.#ended = true;
+    this.#error = error?.code === 1000 ? null : error;
+    for (const taker of this.#takers.splice(0)) this.#finish(taker);
+  }
+
+  /** @param {Deferred<IteratorResult<StoreChange>>} taker */
+  #finish(taker) {
+    if (this.#error) taker.reject(this.#error);
+    else taker.resolve({ value: undefined, done: true });
+    this.#error = null;
+  }
+}
+
+/** @param {Change} change @returns {StoreChange} */
+function changeOf({ number, kind, key, value, old, publisher, present, partial }) {
+  return {
+    kind: CHANGE_KINDS[kind], key: kind === CLEARED ? null : received(key), value: received(value), old: received(old),
+    version: number, publisher, present, partial,
+  };
 }

@@ -1,10 +1,6 @@
-/**
- * Typed values: what stores hold and JSON has no words for. Frozen; equal ones have equal texts.
- */
+/** Types of values that JSON does not have. Frozen; equal ones have equal texts. */
 
 import { checkedString } from "../checks.js";
-import { addressBytes, addressText, subnetBytes } from "./addresses.js";
-import { floored, MS_NS, numberOf, SECOND_NS, U64_MAX } from "./numbers.js";
 
 /** The protocols of ports, by their numbers. */
 export const PROTOCOLS = Object.freeze(/** @type {const} */ (["?", "tcp", "udp", "icmp"]));
@@ -73,24 +69,17 @@ export class Subnet extends Text {
 
 /** A port, 0 to 65535, of "tcp", "udp", "icmp", or "?". */
 export class Port extends Text {
-  /**
-   * @param {number} number
-   * @param {Protocol} [protocol]
-   */
+  /** @param {number} number @param {Protocol} [protocol] */
   constructor(number, protocol = "?") {
     if (!(Number.isInteger(number) && number >= 0 && number < 65_536)) throw new RangeError(`no port: ${number}`);
     if (!PROTOCOLS.includes(protocol)) throw new RangeError(`no protocol of a port: ${protocol}`);
     super(`${number}/${protocol}`);
   }
 
-  get number() {
-    return Number.parseInt(this.text, 10);
-  }
+  get number() { return Number.parseInt(this.text, 10); }
 
   /** @returns {Protocol} */
-  get protocol() {
-    return /** @type {Protocol} */ (this.text.slice(this.text.indexOf("/") + 1));
-  }
+  get protocol() { return /** @type {Protocol} */ (this.text.slice(this.text.indexOf("/") + 1)); }
 }
 
 /** The name of an enum value, as `Notice::LOG`. */
@@ -144,9 +133,7 @@ export class Timespan extends Nanoseconds {
     return new Timespan(Math.round(ms * 1e6));
   }
 
-  get ms() {
-    return Number(this.ns) / 1e6;
-  }
+  get ms() { return Number(this.ns) / 1e6; }
 
   toString() {
     return `${this.ns}ns`;
@@ -172,13 +159,92 @@ export class PreciseDate extends Date {
 
 /** An extension of msgpack that is none of the above; 10 is a string that is not UTF-8. */
 export class Extension {
-  /**
-   * @param {number} code
-   * @param {Uint8Array} bytes
-   */
+  /** @param {number} code @param {Uint8Array} bytes */
   constructor(code, bytes) {
     this.code = code;
     this.bytes = bytes;
     Object.freeze(this);
   }
+}
+
+// Addresses and subnets, as text and as bytes. Pure functions.
+
+/**
+ * 4 bytes or 16. What knows addresses of IPv6 best is the URL of this machine.
+ * @param {string} text
+ * @returns {Uint8Array}
+ */
+export function addressBytes(text) {
+  const parts = text.split(".");
+  if (parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && Number(part) < 256)) {
+    return Uint8Array.from(parts, Number);
+  }
+  const host = /^[\da-f:.]*:[\da-f:.]*$/i.test(text) ? hostOf(text) : null;
+  if (host === null) throw new TypeError(`no address: ${text}`);
+  const [front, behind = null] = host.split("::").map((part) => part.split(":").filter(Boolean));
+  const gap = behind === null ? [] : Array(8 - front.length - behind.length).fill("0");
+  const groups = [...front, ...gap, ...(behind ?? [])].map((group) => Number.parseInt(group, 16));
+  return Uint8Array.from(groups.flatMap((group) => [group >> 8, group & 0xff]));
+}
+
+/**
+ * The one short form of an address of IPv6; null if it is none.
+ * @param {string} text
+ * @returns {string | null}
+ */
+function hostOf(text) {
+  try {
+    return new URL(`http://[${text}]/`).hostname.slice(1, -1);
+  } catch {
+    return null;
+  }
+}
+
+/** @param {Uint8Array} bytes @returns {string} */
+export function addressText(bytes) {
+  if (bytes.length === 4) return bytes.join(".");
+  if (bytes.length !== 16) throw new TypeError(`an address of ${bytes.length} bytes`);
+  const groups = Array.from({ length: 8 }, (_, index) => (bytes[2 * index] << 8 | bytes[2 * index + 1]).toString(16));
+  return hostOf(groups.join(":")) ?? "";
+}
+
+/**
+ * The address, and behind it how many bits of it count.
+ * @param {string} text
+ */
+export function subnetBytes(text) {
+  const [, address, length] = /^(.+)\/(\d{1,3})$/.exec(text) ?? [];
+  if (address === undefined) throw new TypeError(`no subnet: ${text}`);
+  const bytes = addressBytes(address);
+  if (Number(length) > 8 * bytes.length) throw new TypeError(`no subnet: ${text}`);
+  return Uint8Array.of(...bytes.map((byte, index) => {
+    const bits = Math.max(0, Math.min(8, Number(length) - 8 * index));
+    return byte & (0xff00 >> bits);
+  }), Number(length));
+}
+
+// Whole numbers of 64 bits, and nanoseconds. Pure functions.
+
+/** The largest whole number of 64 bits, and nanoseconds. */
+export const U64_MAX = 2n ** 64n - 1n;
+export const MS_NS = 1_000_000n;
+export const SECOND_NS = 1_000_000_000n;
+
+/**
+ * A number where that is exact, else a BigInt.
+ * @param {bigint} whole
+ */
+export function numberOf(whole) {
+  const number = Number(whole);
+  return Number.isSafeInteger(number) ? number : whole;
+}
+
+/**
+ * The quotient, rounded down.
+ * @param {bigint} whole
+ * @param {bigint} by
+ */
+export function floored(whole, by) {
+  const rest = ((whole % by) + by) % by;
+  return (whole - rest) / by;
 }

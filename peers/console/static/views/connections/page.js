@@ -1,20 +1,15 @@
 /**
- * The page of one connection: what it is and does, its prefixes, what it has lost last, and for admins how to close it.
- *
- * Asks `$hub/who` for it alone, once a second, and `$hub/losses`. Its charts show what the hub has kept of the last ten
- * minutes. A connection that has left stays on the page as it was, and the page says so.
+ * The page of one connection: its figures, prefixes and last losses, and for admins how to close it. A connection that has left
+ * stays on the page as it was.
  */
 
-import { fullness, labelOf } from "../../feeds/connections.js";
+import { fullness, labelOf, whySlow } from "../../feeds/connections.js";
 import { History } from "../../feeds/history.js";
 import { Chart, STEPS } from "../../parts/chart.js";
-import { reason } from "../../parts/complaint.js";
-import { confirm } from "../../parts/confirm.js";
-import { element, say } from "../../parts/element.js";
-import { bytes, duration, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
-import { poll } from "../../parts/polling.js";
-import { whySlow } from "../../parts/slowness.js";
-import { fragmentOf } from "../../shell/place.js";
+import { bytes, duration, moment, percent, perSecond, reason, short, whole } from "../../parts/figures.js";
+import { confirm, element, say } from "../../parts/element.js";
+import { poll } from "../../parts/timing.js";
+import { fragmentOf } from "../../shell/views.js";
 import { words } from "../../words.js";
 
 const WHO_TOPIC = "$hub/who";
@@ -38,45 +33,26 @@ const CHARTS = /** @type {const} */ ([
 ]);
 
 export class ConnectionPage {
-  /** @type {import("../../shell/session.js").Session} */
-  #session;
+  /** @type {import("../../shell/session.js").Session} */ #session;
   #id;
   #history = new History();
-  /** @type {HTMLElement} */
-  title;
-  /** @type {HTMLElement} */
-  problem;
-  /** @type {HTMLElement} */
-  why;
-  /** @type {HTMLElement} */
-  done;
-  /** @type {HTMLElement} */
-  facts;
-  /** @type {HTMLElement} */
-  noHistory;
-  /** @type {HTMLElement} */
-  prefixTitle;
-  /** @type {HTMLElement} */
-  prefixes;
-  /** @type {HTMLElement} */
-  morePrefixes;
-  /** @type {HTMLElement} */
-  losses;
-  /** @type {HTMLElement} */
-  noLosses;
-  /** @type {HTMLButtonElement} */
-  earlier;
+  /** @type {HTMLElement} */ title;
+  /** @type {HTMLElement} */ problem;
+  /** @type {HTMLElement} */ why;
+  /** @type {HTMLElement} */ done;
+  /** @type {HTMLElement} */ facts;
+  /** @type {HTMLElement} */ noHistory;
+  /** @type {HTMLElement} */ prefixTitle;
+  /** @type {HTMLElement} */ prefixes;
+  /** @type {HTMLElement} */ morePrefixes;
+  /** @type {HTMLElement} */ losses;
+  /** @type {HTMLElement} */ noLosses;
+  /** @type {HTMLButtonElement} */ earlier;
   #wanted = LOSSES_SHOWN; // losses
-  /** @type {[Chart, typeof CHARTS[number][3]][]} */
-  charts;
-  /** @type {HTMLElement} */
-  element;
+  /** @type {[Chart, typeof CHARTS[number][3]][]} */ charts;
+  /** @type {HTMLElement} */ element;
 
-  /**
-   * @param {Shell} shell
-   * @param {number} id
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {number} id @param {AbortSignal} signal */
   constructor(shell, id, signal) {
     this.#session = shell.session;
     this.#id = id;
@@ -188,10 +164,7 @@ export class ConnectionPage {
     say(this.problem, text);
   }
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   #make(shell, signal) {
     const { connection: said, overview } = words;
     const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);

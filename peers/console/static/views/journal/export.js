@@ -1,14 +1,7 @@
-/**
- * Export: a range of the journal as a file of NDJSON, read by a thread of its own, written piece by piece.
- *
- * Owner of the state: `Export`: the export that goes on, at most one. It ends with the view. Bound: one piece, of a quarter of
- * a MiB or of one record; where the browser has to keep the file, what `parts/file_sink.js` says. Not here: what may be
- * read, which the hub judges by the rights of whoever is signed in.
- */
+/** Export: a range of the journal as a file of NDJSON, read by a thread, at most one at a time, until the view ends. */
 
-import { reason } from "../../parts/complaint.js";
+import { bytes, moment, reason, TIME, whole } from "../../parts/figures.js";
 import { element, say } from "../../parts/element.js";
-import { bytes, moment, TIME, whole } from "../../parts/figures.js";
 import { fileSink } from "../../parts/file_sink.js";
 import { words } from "../../words.js";
 
@@ -18,21 +11,17 @@ import { words } from "../../words.js";
  * @import { Sink } from "../../parts/file_sink.js"
  * @import { Session } from "../../shell/session.js"
  *
- * @typedef {object} Running
- * @property {Worker | null} worker
- * @property {Sink | null} sink Null until the reader has chosen.
- * @property {number} written Bytes.
- * @property {number | null} from Milliseconds since 1970.
- * @property {number | null} to
- * @property {number | null} began When the first record was taken.
+ * @typedef {{worker: Worker | null, sink: Sink | null, written: number, from: number | null, to: number | null,
+ *   began: number | null}} Running
+ *   `sink`: Null until the reader has chosen. `written`: Bytes. `from`: Milliseconds since 1970. `began`: When the
+ *   first record was taken.
  */
 
 export class Export {
   #session;
   /** @type {Journal | null} As the hub said last. */
   #range = null;
-  /** @type {Running | null} */
-  #running = null;
+  /** @type {Running | null} */ #running = null;
 
   /**
    * @param {Session} session
@@ -65,11 +54,8 @@ export class Export {
     signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
-  /**
-   * There are these offsets by now: what is read ends where the journal ended when reading began, about there.
-   *
-   * @param {Journal} range
-   */
+  // There are these offsets by now: what is read ends where the journal ended when reading began, about there.
+  /** @param {Journal} range */
   set(range) {
     this.#range = range;
   }
@@ -105,12 +91,7 @@ export class Export {
     worker.postMessage({ command: "begin", token: this.#session.token, prefix, from: running.from, to: running.to });
   }
 
-  /**
-   * @param {Running} running
-   * @param {Sink} sink
-   * @param {Worker} worker
-   * @param {Told} told
-   */
+  /** @param {Running} running @param {Sink} sink @param {Worker} worker @param {Told} told */
   async #hear(running, sink, worker, told) {
     const { journal: said } = words;
     if (told.kind === "piece") {
@@ -133,12 +114,8 @@ export class Export {
     this.#end(told.kind === "done" ? summary : said.exportBroken(`${told.code ? `${told.code}: ` : ""}${told.message}`, summary));
   }
 
-  /**
-   * Have what was written saved, which may take long, and cannot be taken back; false if the view was left meanwhile.
-   *
-   * @param {Running} running
-   * @param {Sink} sink
-   */
+  // Have what was written saved, which may take long, and cannot be taken back; false if the view was left meanwhile.
+  /** @param {Running} running @param {Sink} sink */
   async #isSaved(running, sink) {
     this.cancel.hidden = true;
     running.worker?.terminate();
@@ -146,10 +123,7 @@ export class Export {
     return this.#running === running;
   }
 
-  /**
-   * @param {Running} running
-   * @param {Progress} progress
-   */
+  /** @param {Running} running @param {Progress} progress */
   #show(running, { records, first, next, at }) {
     running.began ??= at;
     const byTime = running.to === null ? 0 : (at - running.began) / Math.max(1, Math.min(running.to, Date.now()) - running.began);
@@ -157,10 +131,7 @@ export class Export {
     say(this.told, words.journal.exporting(whole(records), bytes(running.written), moment(at / 1000)));
   }
 
-  /**
-   * @param {Running} running
-   * @param {string} message
-   */
+  /** @param {Running} running @param {string} message */
   #fail(running, message) {
     if (this.#running !== running) return;
     running.sink?.abort().catch(() => {}); // it may have failed itself
@@ -191,11 +162,8 @@ export class Export {
   }
 }
 
-/**
- * What a field for times says, by the reader's clock; null for nothing.
- *
- * @param {HTMLInputElement} field
- */
+// What a field for times says, by the reader's clock; null for nothing.
+/** @param {HTMLInputElement} field */
 function milliseconds(field) {
   return field.value === "" ? null : new Date(field.value.replace(" ", "T")).getTime();
 }

@@ -1,15 +1,8 @@
-/**
- * The stores of this hub, and the entries of the one that somebody opens: the first `ENTRIES` of them, once.
- *
- * Owner of the state: `Stores`: which one is open. Cost for the hub: entries are sent in pages, and no more of these are
- * asked for than are shown.
- */
+/** The stores of this hub, and the first `ENTRIES` entries of one that is opened. */
 
 import { untyped } from "../../hub.js";
-import { complaint } from "../../parts/complaint.js";
+import { bytes, complaint, duration, short, visible, whole } from "../../parts/figures.js";
 import { element, say } from "../../parts/element.js";
-import { bytes, duration, short, whole } from "../../parts/figures.js";
-import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
 /** So many stores, and entries, are shown; and so much of a key or value, characters. */
@@ -27,18 +20,11 @@ export class Stores {
   #session;
   #open = ""; // name
 
-  /**
-   * @param {Session} session
-   * @param {AbortSignal} signal
-   */
+  /** @param {Session} session @param {AbortSignal} signal */
   constructor(session, signal) {
     const { mesh: said } = words;
     this.#session = session;
-    /**
-     * @param {string} id
-     * @param {string[]} columns
-     * @returns {[HTMLElement, HTMLTableSectionElement]}
-     */
+    /** @param {string} id @param {string[]} columns @returns {[HTMLElement, HTMLTableSectionElement]} */
     const table = (id, columns) => {
       const rows = element("tbody", { id });
       const heads = element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it)));
@@ -58,11 +44,8 @@ export class Stores {
     }, { signal });
   }
 
-  /**
-   * Show them as the hub lists them.
-   *
-   * @param {Listed[]} listed
-   */
+  // Show them as the hub lists them.
+  /** @param {Listed[]} listed */
   set(listed) {
     this.element.hidden = listed.length === 0;
     const shown = listed.slice(0, STORES);

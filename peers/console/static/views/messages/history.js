@@ -1,9 +1,4 @@
-/**
- * Where in the journal one is: a slider from its oldest record to now, a time, an offset, and what follows.
- *
- * Owner of the state: its fields. Invariants: whoever moves a field goes nowhere until he lets it go; where one is stands in
- * the address (`at`, `offset`), so that it can be shared. Not here: reading (`parts/feed.js`).
- */
+/** The place in the journal: a slider from its oldest record to now, a time, an offset. It stands in the address (`at`, `offset`). */
 
 import { element, say } from "../../parts/element.js";
 import { moment, TIME, whole } from "../../parts/figures.js";
@@ -12,22 +7,15 @@ import { words } from "../../words.js";
 /** Steps of the slider. */
 const STEPS = 1_000;
 
-/**
- * @import { From, Oldest, Told } from "../../parts/feed.js"
- */
+/** @import { From, Oldest, Told } from "../../parts/feed.js" */
 
 export class History {
-  /** @type {Oldest} */
-  #oldest = null;
-  /** @type {number | null} */
-  #next = null;
+  /** @type {Oldest} */ #oldest = null;
+  /** @type {number | null} */ #next = null;
   /** @type {number | null} Where what is shown begins, milliseconds since 1970; the range may be known later. */
   #at = null;
 
-  /**
-   * @param {(place: {at?: string, offset?: number}) => void} go
-   * @param {AbortSignal} signal
-   */
+  /** @param {(place: {at?: string, offset?: number}) => void} go @param {AbortSignal} signal */
   constructor(go, signal) {
     const { messages: said } = words;
     const toTime = (/** @type {number | Date} */ at) => go({ at: new Date(at).toISOString() });
@@ -56,11 +44,8 @@ export class History {
     );
   }
 
-  /**
-   * Show where one reads from.
-   *
-   * @param {From} from
-   */
+  // Show where one reads from.
+  /** @param {From} from */
   begin({ at, offset }) {
     this.#next = null;
     this.later.disabled = true;
@@ -71,11 +56,8 @@ export class History {
     say(this.told, words.messages.reads);
   }
 
-  /**
-   * The journal begins there; null for an empty one.
-   *
-   * @param {Oldest} oldest
-   */
+  // The journal begins there; null for an empty one.
+  /** @param {Oldest} oldest */
   setRange(oldest) {
     this.#oldest = oldest;
     this.slider.disabled = oldest === null;
@@ -84,11 +66,8 @@ export class History {
     else this.#sayTime();
   }
 
-  /**
-   * So much was read.
-   *
-   * @param {Told["history"]} told
-   */
+  // So much was read.
+  /** @param {Told["history"]} told */
   show({ rows, looked, next, more }) {
     this.#next = next;
     this.later.disabled = !more;
@@ -120,11 +99,8 @@ export class History {
   }
 }
 
-/**
- * As the field has it: by the reader's clock, of 24 hours, without a zone.
- *
- * @param {Date} time
- */
+// As the field has it: by the reader's clock, of 24 hours, without a zone.
+/** @param {Date} time */
 function local(time) {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1).replace("T", " ");
 }

@@ -1,21 +1,17 @@
 /**
- * The list of messages: a ring of the newest thousand, and a view that draws only the rows in sight.
+ * The list of messages: a ring of the newest thousand, of which only the rows in sight are drawn; and the busiest topics.
  *
- * Purpose: show any rate of messages at a fixed cost. A message that is shown costs one slot of the ring; a frame costs the
- * rows in sight (some 40), whatever the rate. Rows can be selected: by a click, further ones with Control, up to one with
- * Shift, and by the arrow keys. Owner of the state: `Stream`.
- *
- * Invariants: every row that was added is in the ring, was drawn on the screen, or is counted as skipped. The rows of the
- * ring have at most `RING_CHARACTERS` together: where they are long there are fewer. While held (by the button, or because
- * the reader has scrolled away from the newest) nothing moves; what comes then is skipped.
- *
- * Not here: where rows come from (`parts/feed.js`), what becomes of those selected (`selection.js`).
+ * Every row that was added is in the ring, was drawn, or is counted as skipped. While the list is held (by the button, or
+ * because the reader has scrolled away from the newest) later rows are skipped.
  */
 
-import { say } from "../../parts/element.js";
-import { visible } from "../../parts/visible.js";
+import { element, say } from "../../parts/element.js";
+import { visible } from "../../parts/figures.js";
+import { words } from "../../words.js";
 
-export const RING_ROWS = 1_000;
+/** @import { Busy, Row, Top } from "../../parts/sampler.js" */
+
+const RING_ROWS = 1_000;
 
 /** Text of all rows of the ring, characters. */
 const RING_CHARACTERS = 16 * 1024 * 1024;
@@ -30,44 +26,27 @@ const ROW_CHARACTERS = 600;
 const SPARE_ROWS = 2;
 
 /**
- * @import { Row } from "../../parts/sampler.js"
+ * @typedef {{viewport: HTMLElement, spacer: HTMLElement, rows: HTMLElement, empty: HTMLElement}} Elements
+ *   What is drawn into.
  *
- * @typedef {object} Elements What is drawn into.
- * @property {HTMLElement} viewport
- * @property {HTMLElement} spacer
- * @property {HTMLElement} rows
- * @property {HTMLElement} empty
- *
- * @typedef {object} Line
- * @property {HTMLElement} root
- * @property {HTMLElement} time
- * @property {HTMLElement} topic
- * @property {HTMLElement} value
- * @property {number} hue Of the topic, as it was set last.
- * @property {Row | undefined} row
+ * @typedef {{root: HTMLElement, time: HTMLElement, topic: HTMLElement, value: HTMLElement, hue: number,
+ *   row: Row | undefined}} Line
+ *   `hue`: Of the topic, as it was set last.
  */
 
 class Ring {
-  /** @type {(Row | undefined)[]} */
-  #rows = new Array(RING_ROWS);
+  /** @type {(Row | undefined)[]} */ #rows = new Array(RING_ROWS);
   #added = 0;
   #length = 0;
   #characters = 0;
 
-  get length() {
-    return this.#length;
-  }
+  get length() { return this.#length; }
 
   /** How many rows were ever added: the number of the newest one. */
-  get added() {
-    return this.#added;
-  }
+  get added() { return this.#added; }
 
-  /**
-   * Returns the rows that had to go.
-   *
-   * @param {Row} row
-   */
+  // Returns the rows that had to go.
+  /** @param {Row} row */
   add(row) {
     const gone = [];
     while (this.#length === RING_ROWS || (this.#length > 0 && this.#characters + row.text.length > RING_CHARACTERS)) {
@@ -80,11 +59,8 @@ class Ring {
     return gone;
   }
 
-  /**
-   * 0 is the newest.
-   *
-   * @param {number} index
-   */
+  // 0 is the newest.
+  /** @param {number} index */
   newest(index) {
     return index < this.#length ? this.#rows[(this.#added - 1 - index) % RING_ROWS] : undefined;
   }
@@ -108,12 +84,9 @@ export class Stream {
   skipped = 0;
   #ring = new Ring();
   #elements;
-  /** @type {Line[]} */
-  #lines = [];
-  /** @type {WeakSet<Row>} */
-  #drawn = new WeakSet();
-  /** @type {Set<Row>} */
-  #selected = new Set();
+  /** @type {Line[]} */ #lines = [];
+  /** @type {WeakSet<Row>} */ #drawn = new WeakSet();
+  /** @type {Set<Row>} */ #selected = new Set();
   /** @type {Row | null} The row that was clicked last. */
   #anchor = null;
   #onSelect;
@@ -138,13 +111,9 @@ export class Stream {
     new ResizeObserver(() => this.#resized()).observe(viewport);
   }
 
-  get held() {
-    return this.#paused || this.#scrollTop >= ROW_PX;
-  }
+  get held() { return this.#paused || this.#scrollTop >= ROW_PX; }
 
-  get length() {
-    return this.#ring.length;
-  }
+  get length() { return this.#ring.length; }
 
   /** What is selected, or else all rows; oldest first, as far as they are here. */
   chosen() {
@@ -152,19 +121,13 @@ export class Stream {
     return this.#selected.size > 0 ? rows.filter((row) => this.#selected.has(row)) : rows;
   }
 
-  /**
-   * The rows from the one with this number, 0 being the newest, to that one.
-   *
-   * @param {number} least
-   * @param {number} most
-   */
+  // The rows from the one with this number, 0 being the newest, to that one.
+  /** @param {number} least @param {number} most */
   #between(least, most) {
     return Array.from({ length: most - least + 1 }, (_, at) => /** @type {Row} */ (this.#ring.newest(least + at)));
   }
 
-  get selected() {
-    return this.#selected.size;
-  }
+  get selected() { return this.#selected.size; }
 
   /** @param {Row} row */
   add(row) {
@@ -175,11 +138,8 @@ export class Stream {
     this.#put(row);
   }
 
-  /**
-   * Show other rows, the first of them above all others.
-   *
-   * @param {Row[]} rows
-   */
+  // Show other rows, the first of them above all others.
+  /** @param {Row[]} rows */
   replace(rows) {
     this.clear();
     for (const row of rows.slice(0, RING_ROWS).reverse()) this.#put(row);
@@ -194,11 +154,8 @@ export class Stream {
     this.#changed = true;
   }
 
-  /**
-   * Hold, or let go and return to the newest.
-   *
-   * @param {boolean} paused
-   */
+  // Hold, or let go and return to the newest.
+  /** @param {boolean} paused */
   pause(paused) {
     this.#paused = paused;
     if (!paused) this.#elements.viewport.scrollTop = this.#scrollTop = 0;
@@ -234,11 +191,7 @@ export class Stream {
     });
   }
 
-  /**
-   * @param {Row} row
-   * @param {boolean} further
-   * @param {boolean} upTo
-   */
+  /** @param {Row} row @param {boolean} further @param {boolean} upTo */
   #choose(row, further, upTo) {
     const index = (/** @type {Row} */ wanted) => {
       for (let at = 0; at < this.#ring.length; at += 1) if (this.#ring.newest(at) === wanted) return at;
@@ -257,10 +210,7 @@ export class Stream {
     else this.#select([...this.#selected, row], row);
   }
 
-  /**
-   * @param {Row[]} rows
-   * @param {Row | null} [last]
-   */
+  /** @param {Row[]} rows @param {Row | null} [last] */
   #select(rows, last = null) {
     this.#selected = new Set(rows);
     if (last === null) this.#anchor = null;
@@ -299,21 +249,15 @@ export class Stream {
   }
 }
 
-/**
- * A colour for each topic's first components, so that topics of one kind look alike. 0 to 359, degrees.
- *
- * @param {string} topic
- */
-export function hue(topic) {
+// A colour for each topic's first components, so that topics of one kind look alike. 0 to 359, degrees.
+/** @param {string} topic */
+function hue(topic) {
   let hash = 0;
   for (const character of topic.split("/", 3).join("/")) hash = (hash * 31 + Number(character.codePointAt(0))) >>> 0;
   return (hash * 137) % 360;
 }
 
-/**
- * @param {HTMLElement} parent
- * @returns {Line}
- */
+/** @param {HTMLElement} parent @returns {Line} */
 function makeLine(parent) {
   const [root, time, topic, value] = ["div", "span", "span", "span"].map((name) => document.createElement(name));
   root.className = "row";
@@ -325,10 +269,7 @@ function makeLine(parent) {
   return { root, time, topic, value, hue: -1, row: undefined };
 }
 
-/**
- * @param {Line} line
- * @param {Row} row
- */
+/** @param {Line} line @param {Row} row */
 function fill(line, row) {
   say(line.time, clock(row.at));
   const offset = row.offset === undefined ? "" : String(row.offset);
@@ -345,4 +286,81 @@ function clock(at) {
   const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
   const milliseconds = String(time.getMilliseconds()).padStart(3, "0");
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${milliseconds}`;
+}
+
+// The busiest topics of what came here, as a table of twenty lines. Owner of the state: its elements; what is counted is
+
+/** So much of the end of a name is always in sight. */
+const END_CHARACTERS = 12;
+
+/**
+ * @typedef {{root: HTMLElement, name: HTMLElement, count: HTMLElement, rate: HTMLElement, topic: string}} TopicLine
+ */
+
+export class Topics {
+  /** How many distinct topics there were. */
+  size = 0;
+  #body;
+  #note;
+  /** @type {TopicLine[]} */ #lines = [];
+
+  /**
+   * @param {HTMLElement} body
+   * @param {HTMLElement} note
+   * @param {(topic: string) => void} choose Called with the topic of a clicked line.
+   */
+  constructor(body, note, choose) {
+    this.#body = body;
+    this.#note = note;
+    body.addEventListener("click", (event) => {
+      const line = this.#lines.find(({ root }) => root.contains(/** @type {Node} */ (event.target)));
+      if (line) choose(line.topic);
+    });
+  }
+
+  clear() {
+    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
+  }
+
+  // Draw what `TopicCounts.top` has told.
+  /** @param {Top} top */
+  draw({ shown, topics, otherTopics, otherMessages }) {
+    this.size = topics;
+    while (this.#lines.length < shown.length) this.#lines.push(makeTopicLine(this.#body));
+    this.#lines.forEach((line, index) => {
+      line.root.hidden = index >= shown.length;
+      if (index < shown.length) fillTopic(line, shown[index]);
+    });
+    for (const line of this.#lines.splice(shown.length)) line.root.remove();
+    this.#note.hidden = otherTopics === 0;
+    say(this.#note, words.messages.others(otherMessages, otherTopics));
+  }
+}
+
+/** @param {HTMLElement} parent @returns {TopicLine} */
+function makeTopicLine(parent) {
+  const [root, name, count, rate] = ["tr", "td", "td", "td"].map((element) => document.createElement(element));
+  name.className = "topic";
+  root.append(name, count, rate);
+  parent.append(root);
+  return { root, name, count, rate, topic: "" };
+}
+
+// The bar behind a line is the topic's share of all messages, so that even topics have short bars.
+/** @param {TopicLine} line @param {Busy} busy */
+function fillTopic(line, { topic, count, perSecond, share }) {
+  if (line.topic !== topic) {
+    line.topic = topic;
+    const name = visible(topic);
+    const at = Math.max(0, name.length - END_CHARACTERS);
+    line.name.replaceChildren(element(
+      "span", {},
+      element("span", { class: "beginning" }, name.slice(0, at)), element("span", { class: "end" }, name.slice(at)),
+    ));
+    line.root.title = name;
+    line.name.style.setProperty("--hue", String(hue(topic)));
+  }
+  say(line.count, count.toLocaleString());
+  say(line.rate, Math.round(perSecond).toLocaleString());
+  line.root.style.setProperty("--share", `${100 * share}%`);
 }

@@ -1,20 +1,15 @@
 /**
- * What one topic brings: how much in the last ten minutes, as the hub has kept it; its last value, its fields as far as
- * they were seen, and the numbers of those that one picks, live.
- *
- * Nothing is subscribed to before somebody asks for it, and nothing longer than the topic is looked at. Owner of the state:
- * `Detail`: its feed, which ends with the next topic; of each picked field the last `SAMPLES` numbers.
+ * One topic: its last ten minutes, its last value, its fields, and live charts of chosen fields. Nothing is subscribed to before
+ * it is asked for.
  */
 
 import { History } from "../../feeds/history.js";
 import { Chart, STEPS } from "../../parts/chart.js";
-import { complaint } from "../../parts/complaint.js";
+import { bytes, complaint, exact, moment, percent, perSecond, short, visible, whole } from "../../parts/figures.js";
 import { element, say } from "../../parts/element.js";
 import { Feed } from "../../parts/feed.js";
-import { bytes, exact, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
-import { poll } from "../../parts/polling.js";
+import { poll } from "../../parts/timing.js";
 import { valueTree } from "../../parts/value_tree.js";
-import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
 const TOPICS_TOPIC = "$hub/topics";
@@ -30,41 +25,32 @@ const PICKED = 5;
 const COLOURS = ["--accent", "--good", "--waiting", "--bad", "--quiet"];
 
 /**
- * @import { Field } from "../../parts/fields.js"
+ * @import { Field, Row } from "../../parts/sampler.js"
  * @import { Told } from "../../parts/feed.js"
- * @import { Row } from "../../parts/sampler.js"
  * @import { Shell } from "../../shell/views.js"
  */
 
 export class Detail {
   #shell;
   #signal;
-  /** @type {string | null} */
-  #prefix = null;
+  /** @type {string | null} */ #prefix = null;
   /** @type {AbortController | null} Of the topic that is looked at. */
   #ending = null;
-  /** @type {Feed | null} */
-  #feed = null;
+  /** @type {Feed | null} */ #feed = null;
   #isTopic = false;
   #history = new History();
   /** @type {Row | null} The last one, if it is not drawn yet. */
   #row = null;
   #shownAt = 0; // of the value that is shown, milliseconds since 1970
-  /** @type {Field[]} */
-  #fields = [];
+  /** @type {Field[]} */ #fields = [];
   /** @type {string[]} Paths. */
   #picked = [];
-  /** @type {number[]} */
-  #times = [];
+  /** @type {number[]} */ #times = [];
   /** @type {Map<string, number | undefined>[]} Fields by path, for each time. */
   #samples = [];
-  /** @type {Chart | null} */
-  #chart = null;
+  /** @type {Chart | null} */ #chart = null;
 
-  /**
-   * @param {Shell} shell
-   * @param {AbortSignal} signal
-   */
+  /** @param {Shell} shell @param {AbortSignal} signal */
   constructor(shell, signal) {
     const { topics: said } = words;
     this.#shell = shell;
@@ -107,12 +93,8 @@ export class Detail {
     signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
-  /**
-   * Look at a prefix, or a topic.
-   *
-   * @param {string} prefix
-   * @param {boolean} isTopic
-   */
+  // Look at a prefix, or a topic.
+  /** @param {string} prefix @param {boolean} isTopic */
   show(prefix, isTopic) {
     if (prefix === this.#prefix) return;
     this.#stop();

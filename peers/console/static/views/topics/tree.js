@@ -1,21 +1,17 @@
 /**
- * The tree of topics: nodes with rates and subscribers, opened a level at a time, as `$hub/topics` tells it.
+ * The tree of topics: nodes with rates and subscribers, opened a level at a time.
  *
  * ```
- * ▾ /zeek/        9.2/s   1.4 KiB/s   3      node: a prefix; opens with what stands right under it
+ * ▾ /zeek/        9.2/s   1.4 KiB/s   3      node: a prefix; opens with its children
  *   ▸ /dns/       8.1/s   1.2 KiB/s   2
- *     /conn       1.1/s   180 B/s     2      topic: is looked at
+ *     /conn       1.1/s   180 B/s     2      topic: Enter opens its page
  * ```
  *
- * Keys, as trees have them: up and down, right opens or goes in, left closes or goes out, Enter looks at it.
- *
- * Owner of the state: `Tree`: which nodes are open, and what was told of them last. Bounded: a level has 256 rows, and all
- * that are shown `SHOWN`. Not here: asking (`views/topics.js`), what one topic brings (`detail.js`).
+ * Keys, as trees have them: up and down, right opens or goes in, left closes or goes out.
  */
 
 import { element, say } from "../../parts/element.js";
-import { bytes, short, whole } from "../../parts/figures.js";
-import { visible } from "../../parts/visible.js";
+import { bytes, short, visible, whole } from "../../parts/figures.js";
 import { words } from "../../words.js";
 
 /** Most rows in sight. */
@@ -29,22 +25,14 @@ const REVEALED = 16;
  *
  * @typedef {"rate" | "bytes" | "topics" | "name"} Order
  *
- * @typedef {object} Drawn Beside what the hub tells of a row.
- * @property {number} depth
- * @property {string} name
- * @property {boolean} isOpen
- * @property {boolean} isOthers Whether it stands for those that are not told of.
+ * @typedef {{depth: number, name: string, isOpen: boolean, isOthers: boolean}} Drawn
+ *   Beside what the hub tells of a row. `isOthers`: Whether it stands for those that are not told of.
  *
  * @typedef {TopicRow & Drawn} Shown
  *
- * @typedef {object} Line The elements of a row in sight.
- * @property {HTMLElement} root
- * @property {HTMLElement} mark
- * @property {HTMLElement} name
- * @property {HTMLElement} messages
- * @property {HTMLElement} size
- * @property {HTMLElement} subscribers
- * @property {Shown} row
+ * @typedef {{root: HTMLElement, mark: HTMLElement, name: HTMLElement, messages: HTMLElement, size: HTMLElement,
+ *   subscribers: HTMLElement, row: Shown}} Line
+ *   The elements of a row in sight.
  */
 
 /** @type {Record<Order, (one: TopicRow, other: TopicRow) => number>} */
@@ -60,13 +48,10 @@ export class Tree {
   open = new Set([""]);
   /** @type {Map<string | null, Level>} By prefix; null for what was found. */
   #levels = new Map();
-  /** @type {Order} */
-  #order = "rate";
-  /** @type {Line[]} */
-  #lines = [];
+  /** @type {Order} */ #order = "rate";
+  /** @type {Line[]} */ #lines = [];
   #at = ""; // the prefix of the row that the keys are at
-  /** @type {string | null} */
-  #chosen = null;
+  /** @type {string | null} */ #chosen = null;
   #isFound = false;
   #look;
   #changed;
@@ -91,21 +76,14 @@ export class Tree {
     this.draw();
   }
 
-  /**
-   * What stands under a prefix, as the hub has told it.
-   *
-   * @param {string} prefix
-   * @param {Level} level
-   */
+  // What stands under a prefix, as the hub has told it.
+  /** @param {string} prefix @param {Level} level */
   set(prefix, level) {
     this.#levels.set(prefix, level);
   }
 
-  /**
-   * Show what was found, or, with null, the tree.
-   *
-   * @param {Level | null} level
-   */
+  // Show what was found, or, with null, the tree.
+  /** @param {Level | null} level */
   find(level) {
     this.#isFound = level !== null;
     if (level !== null) this.#levels.set(null, level);
@@ -120,11 +98,8 @@ export class Tree {
     this.draw();
   }
 
-  /**
-   * Open what a topic stands under, for whoever comes to it by its address.
-   *
-   * @param {string} topic
-   */
+  // Open what a topic stands under, for whoever comes to it by its address.
+  /** @param {string} topic */
   reveal(topic) {
     let at = 0;
     for (let level = 0; level < REVEALED; level += 1) {
@@ -134,11 +109,8 @@ export class Tree {
     }
   }
 
-  /**
-   * Show which row is looked at.
-   *
-   * @param {string} prefix
-   */
+  // Show which row is looked at.
+  /** @param {string} prefix */
   mark(prefix) {
     this.#chosen = prefix;
     this.draw();
@@ -154,11 +126,7 @@ export class Tree {
     this.#drawFocus();
   }
 
-  /**
-   * @param {string | null} prefix
-   * @param {number} depth
-   * @returns {Shown[]}
-   */
+  /** @param {string | null} prefix @param {number} depth @returns {Shown[]} */
   #level(prefix, depth) {
     const level = this.#levels.get(prefix);
     if (level === undefined) return [];
@@ -173,10 +141,7 @@ export class Tree {
     return rows;
   }
 
-  /**
-   * @param {Shown} row
-   * @returns {Line}
-   */
+  /** @param {Shown} row @returns {Line} */
   #line(row) {
     const span = (/** @type {string} */ name) => element("span", { class: name });
     const spans = { mark: span("mark"), name: span("name cut"), messages: span("number"), size: span("number"), subscribers: span("number") };
@@ -185,10 +150,7 @@ export class Tree {
     return { root, row, ...spans };
   }
 
-  /**
-   * @param {Line} line
-   * @param {Shown} row
-   */
+  /** @param {Line} line @param {Shown} row */
   #fill(line, row) {
     const { root } = line;
     line.row = row;
@@ -281,7 +243,6 @@ export class Tree {
 
 /**
  * The line of those that are not told of.
- *
  * @param {OtherTopics} others
  * @param {string} prefix Of no topic.
  * @param {number} depth
