@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hub.request_frame import Reply, Request, Status
-from hub.requests.hub_services import target_at
-from hub.requests.hub_services import Later
+from hub.requests.hub_services import Later, target_at
 from peers.journal.consumers import far_consumers as module
 from peers.journal.consumers.far_consumers import GONE, WHAT, FarClient, ForHubs, Question, encode_question
 from tests.hub.requests.party import Room, values_of
