@@ -55,19 +55,6 @@ class BridgeConversation:
         connection: Its connection.
     """
 
-    __slots__ = (
-        "_connection",
-        "_node",
-        "_publish",
-        "_queue",
-        "_renewal",
-        "_renewed_s",
-        "_wanted",
-        "is_acknowledged",
-        "is_renewed",
-        "session",
-    )
-
     changes: frozenset[type] = frozenset()
     scheme = "zeek+ws"
     far_name = ""  # it is known with the handler, which has it

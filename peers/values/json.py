@@ -386,22 +386,6 @@ def _body(value: Any, depth: int, state: _Input) -> bytes:
     return read_items(items, depth + 1, state)
 
 
-def _read_none(_data: Any) -> bytes:
-    return b"\x00"
-
-
-def _read_boolean(data: Any) -> bytes | None:
-    return (b"\x01\x01" if data else b"\x01\x00") if type(data) is bool else None
-
-
-def _read_count(data: Any) -> bytes | None:
-    return b"\x02" + U64.pack(data) if type(data) is int and 0 <= data < 1 << 64 else None
-
-
-def _read_integer(data: Any) -> bytes | None:
-    return b"\x03" + I64.pack(data) if type(data) is int and -1 << 63 <= data < 1 << 63 else None
-
-
 _SPECIAL_REALS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
@@ -410,15 +394,8 @@ def _read_real(data: Any) -> bytes | None:
     return b"\x04" + real_bytes(number) if type(number) is float else None
 
 
-def _read_string(data: Any) -> bytes | None:
-    if type(data) is not str:
-        return None
-    return string_body(data.encode(errors="surrogateescape"))
-
-
-def _read_enum(data: Any) -> bytes | None:
-    body = _read_string(data)
-    return body and b"\x0b" + body[1:]
+def _string_reader(first: bytes) -> Callable[[Any], bytes | None]:
+    return lambda data: string_body(data.encode(errors="surrogateescape"), first) if type(data) is str else None
 
 
 def _text_reader(tag: int, convert: Callable[[str], bytes | None]) -> Callable[[Any], bytes | None]:
@@ -432,18 +409,18 @@ def _text_reader(tag: int, convert: Callable[[str], bytes | None]) -> Callable[[
 
 
 _READERS: dict[str, Callable[[Any], bytes | None]] = {
-    "none": _read_none,
-    "boolean": _read_boolean,
-    "count": _read_count,
-    "integer": _read_integer,
+    "none": lambda _: b"\x00",
+    "boolean": lambda data: (b"\x01\x01" if data else b"\x01\x00") if type(data) is bool else None,
+    "count": lambda data: b"\x02" + U64.pack(data) if type(data) is int and 0 <= data < 1 << 64 else None,
+    "integer": lambda data: b"\x03" + I64.pack(data) if type(data) is int and -1 << 63 <= data < 1 << 63 else None,
     "real": _read_real,
-    "string": _read_string,
+    "string": _string_reader(b"\x05"),
     "address": _text_reader(Tag.ADDRESS, _address_body),
     "subnet": _text_reader(Tag.SUBNET, _subnet_body),
     "port": _text_reader(Tag.PORT, _port_body),
     "timestamp": _text_reader(Tag.TIMESTAMP, _timestamp_body),
     "timespan": _text_reader(Tag.TIMESPAN, _timespan_body),
-    "enum-value": _read_enum,
+    "enum-value": _string_reader(b"\x0b"),
 }
 
 

@@ -46,7 +46,6 @@ VALUES: st.SearchStrategy[Value] = st.recursive(
 
 
 def mutations(body: bytes, chance: random.Random) -> Iterator[bytes]:
-    """Yield `body` cut at each byte, and with each byte changed; of long ones, a sample."""
     places = range(len(body)) if len(body) <= 300 else sorted(chance.sample(range(len(body)), 200))
     for place in places:
         yield body[:place]

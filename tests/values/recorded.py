@@ -23,7 +23,6 @@ def _frames(stream: bytes) -> list[bytes]:
 
 
 def _data_messages(stream: bytes) -> list[tuple[str, bytes]]:
-    """Return the topics and bodies of the data messages of a native stream."""
     found = []
     for frame in _frames(stream):
         envelope = frame[_SENDERS_BYTES:]
@@ -34,21 +33,17 @@ def _data_messages(stream: bytes) -> list[tuple[str, bytes]]:
 
 
 def values() -> dict[str, bytes]:
-    """Return every kind of value as Broker wrote it, by the name of the kind."""
     stream = gzip.decompress((_RECORDINGS / "n01-low-connects-to-high.c2s.gz").read_bytes())
     prefix = "/test/server/"
     return {topic.removeprefix(prefix): body for topic, body in _data_messages(stream) if topic.startswith(prefix)}
 
 
 class Attempt(NamedTuple):
-    """Bodies that were sent to Broker, and the text forms of those that it took."""
-
     bodies: list[bytes]
     received: list[str]
 
 
 def attempts() -> dict[str, Attempt]:
-    """Return what a peer sent that Broker may refuse, by what is special about it."""
     found = {}
     for stream in json.loads((_RECORDINGS / "n04-handshake-errors.json").read_text()):
         bodies = [body for topic, body in _data_messages(bytes.fromhex(stream["c2s"])) if topic == "/a/x"]
@@ -60,7 +55,6 @@ def attempts() -> dict[str, Attempt]:
 
 
 def server_messages() -> dict[str, bytes]:
-    """Return the JSON messages of Broker's server, by the name of the kind."""
     messages = {}
     for line in (_RECORDINGS / "w01-all-types-server-to-client.jsonl").read_text().splitlines():
         step = json.loads(line)
@@ -98,7 +92,6 @@ def _received(lines: list[str]) -> str | None:
 
 
 def client_values() -> dict[str, Case]:
-    """Return the values of every type, valid and not, that a client sent."""
     cases = {}
     for result in json.loads((_RECORDINGS / "w02-results.json").read_text()):
         if result["sent"] is not None:
@@ -109,7 +102,6 @@ def client_values() -> dict[str, Case]:
 
 
 def client_faults() -> dict[str, Case]:
-    """Return the first data message of every session with faults, as far as it is one and was recorded in full."""
     replies = {}
     for result in json.loads((_RECORDINGS / "w03-results.json").read_text()):
         if result["connection"] != "open":

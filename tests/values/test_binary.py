@@ -37,7 +37,6 @@ _ATTEMPTS = recorded.attempts()
 
 
 def _fault(read: Callable[[bytes], object], body: bytes) -> str:
-    """Return why `read` refuses `body`, empty if it does not."""
     try:
         read(body)
     except InvalidDataError as error:
@@ -46,7 +45,6 @@ def _fault(read: Callable[[bytes], object], body: bytes) -> str:
 
 
 def _refused(body: bytes) -> bool:
-    """Whether `decode` refuses `body`; `check` must agree, but for equal members that are spelled differently."""
     fault, found_by_check = _fault(decode, body), _fault(check, body)
     assert bool(fault) == bool(found_by_check) or "are the same" in fault
     assert not fault or "byte" in fault  # every text names the place
@@ -55,7 +53,6 @@ def _refused(body: bytes) -> bool:
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_recorded_values_round_trip(kind: str) -> None:
-    """What Broker wrote is written the same."""
     body = _VALUES[kind]
     check(body)
     assert encode(decode(body)) == body
@@ -63,7 +60,6 @@ def test_recorded_values_round_trip(kind: str) -> None:
 
 @pytest.mark.parametrize("what", _ATTEMPTS)
 def test_what_broker_refuses_is_refused(what: str) -> None:
-    """Of the recorded bodies, those are taken that Broker took, with the same meaning."""
     attempt = _ATTEMPTS[what]
     taken = []
     for body in attempt.bodies:
@@ -94,14 +90,12 @@ def test_what_broker_refuses_is_refused(what: str) -> None:
     ],
 )
 def test_examples(value: Value, body: str) -> None:
-    """Values whose form is known."""
     assert encode(value).hex() == body
     assert identity(decode(bytes.fromhex(body))) == identity(value)
 
 
 @given(VALUES)
 def test_encoding_and_decoding_is_the_same_value(value: Value) -> None:
-    """Decode after encode loses nothing; what is written is written the same again."""
     body = encode(value)
     check(body)
     again = decode(body)
@@ -111,7 +105,6 @@ def test_encoding_and_decoding_is_the_same_value(value: Value) -> None:
 
 @given(st.binary(max_size=5), VALUES, st.binary(max_size=5))
 def test_where_a_value_ends(before: bytes, value: Value, behind: bytes) -> None:
-    """A value is found among other bytes; cut, it is refused with its position."""
     body = encode(value)
     end = len(before) + len(body)
     assert value_end(before + body + behind, len(before)) == end
@@ -121,20 +114,17 @@ def test_where_a_value_ends(before: bytes, value: Value, behind: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_refused(body: bytes) -> None:
-    """No other error leaves the readers."""
     _refused(body)
 
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_broken_recordings_are_values_or_refused(kind: str) -> None:
-    """Cut and changed at each byte, nothing but `InvalidDataError` is raised."""
     chance = random.Random(kind)  # noqa: S311  to be repeatable
     outcomes = [_refused(body) for body in mutations(_VALUES[kind], chance)]
     assert any(outcomes) or not _VALUES[kind][1:]
 
 
 def test_sets_and_tables_are_written_sorted() -> None:
-    """By type first, then by value: signed numbers, reals and bytes each in their own order."""
     members: list[Value] = [
         None,
         False,
@@ -163,7 +153,6 @@ def test_sets_and_tables_are_written_sorted() -> None:
 
 
 def test_decoding_keeps_the_order() -> None:
-    """Builders on the far side may write members as they like."""
     body = bytes.fromhex("0c02020000000000000009020000000000000001")
     value = decode(body)
     assert isinstance(value, Set)
@@ -171,13 +160,11 @@ def test_decoding_keeps_the_order() -> None:
 
 
 def test_host_bits_are_cleared() -> None:
-    """A subnet with host bits is the network that it is in."""
     body = b"\x07" + IPv6Address("::ffff:192.168.1.77").packed + bytes((96 + 16,))
     assert str(decode(body)) == "192.168.0.0/16"
 
 
 def test_a_short_prefix_of_mapped_addresses_is_ipv6() -> None:
-    """`::ffff:0:0/90` is more than IPv4."""
     body = b"\x07" + IPv6Address("::ffff:1.2.3.4").packed + bytes((64,))
     assert decode(body) == IPv6Network("::/64")
     assert encode(decode(body)) == b"\x07" + bytes(16) + bytes((64,))
@@ -203,7 +190,6 @@ def test_a_short_prefix_of_mapped_addresses_is_ipv6() -> None:
     ],
 )
 def test_refusals_name_cause_and_place(body: str, text: str) -> None:
-    """One sentence says what is wrong and where."""
     for read in (decode, check):
         with pytest.raises(InvalidDataError, match=text):
             read(bytes.fromhex(body))
@@ -211,14 +197,12 @@ def test_refusals_name_cause_and_place(body: str, text: str) -> None:
 
 @pytest.mark.parametrize("tag", [b"\x0e\x01", b"\x0c\x01", b"\x0d\x01\x00"])
 def test_nesting_is_bounded(tag: bytes) -> None:
-    """A hundred levels are read, one more is not, and 100,000 do no harm."""
     assert not _refused(tag * DEPTH_LIMIT + b"\x00")
     assert _refused(tag * (DEPTH_LIMIT + 1) + b"\x00")
     assert _refused(tag * 100_000 + b"\x00")
 
 
 def test_elements_are_bounded() -> None:
-    """The limit holds for all containers of a value together."""
     half = b"\x0e" + length_bytes(ELEMENTS_LIMIT // 2 - 1) + bytes(ELEMENTS_LIMIT // 2 - 1)
     assert not _refused(b"\x0e\x02" + half * 2)
     assert _refused(b"\x0e\x03" + half * 2 + b"\x0e\x01\x00")
@@ -234,7 +218,6 @@ def test_elements_are_bounded() -> None:
     ],
 )
 def test_equal_members_in_other_spellings_are_found_by_decode(members: str) -> None:
-    """`check` compares the bytes, `decode` the values."""
     body = bytes.fromhex("0c02" + members)
     check(body)
     with pytest.raises(InvalidDataError, match="are the same"):
@@ -242,7 +225,6 @@ def test_equal_members_in_other_spellings_are_found_by_decode(members: str) -> N
 
 
 def test_encode_takes_what_python_has() -> None:
-    """Natural Python objects need no wrapping."""
     assert decode(encode({"a": [b"\xff", {1}]})) == Table({"a": ("\udcff", Set([1]))})
 
 
@@ -261,13 +243,11 @@ def test_encode_takes_what_python_has() -> None:
     ],
 )
 def test_what_has_no_form_is_refused(value: object) -> None:
-    """Other types, numbers out of range, half surrogate pairs."""
     with pytest.raises(InvalidDataError, match="has no Broker form"):
         encode(value)
 
 
 def test_a_list_that_holds_itself_is_refused() -> None:
-    """The depth limit ends it."""
     endless: list[Any] = []
     endless.append(endless)
     with pytest.raises(InvalidDataError, match="stand in each other"):
@@ -279,7 +259,6 @@ def test_a_list_that_holds_itself_is_refused() -> None:
 
 
 def test_bytes_may_stand_at_the_depth_limit() -> None:
-    """They are no container."""
     value: Any = b"x"
     for _ in range(DEPTH_LIMIT):
         value = [value]
@@ -288,6 +267,5 @@ def test_bytes_may_stand_at_the_depth_limit() -> None:
 
 @given(st.integers(0, (1 << 64) - 1))
 def test_lengths_round_trip(number: int) -> None:
-    """LEB128 both ways."""
     written = length_bytes(number)
     assert read_length(written, 0) == (number, len(written))

@@ -32,7 +32,6 @@ from peers.values.msgpack import array_header
 
 
 def converted(value: Any) -> Any:
-    """What a JSON client reads of `value`."""
     text = json_of(msgpack.packb(value, datetime=True))
     assert text is not None
     return json.loads(text)
@@ -51,12 +50,10 @@ values = st.recursive(
 
 @given(values)
 def test_what_json_has_stays_the_same(value: Any) -> None:
-    """Nil, booleans, integers of 64 bits, floats, strings, arrays and maps are the same in JSON."""
     assert converted(value) == value
 
 
 def test_times_keep_their_nanoseconds() -> None:
-    """Those that have some; others are as before. Text that looks like one is text."""
     for time, text in (
         (msgpack.Timestamp(1, 5), "1970-01-01T00:00:01.000000005Z"),
         (msgpack.Timestamp(-1, 5), "1969-12-31T23:59:59.000000005Z"),
@@ -71,18 +68,15 @@ def test_times_keep_their_nanoseconds() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_has_not_are_null(value: float) -> None:
-    """NaN and the infinities become null, also within other values."""
     assert converted([value, 1.5]) == [None, 1.5]
 
 
 @given(st.binary())
 def test_bin_is_base64(data: bytes) -> None:
-    """Binary becomes base64 text."""
     assert base64.b64decode(converted(data), validate=True) == data
 
 
 def test_timestamps_are_rfc_3339() -> None:
-    """The timestamp extension becomes RFC 3339 text in UTC."""
     assert converted(datetime(2026, 11, 21, 2, 3, 4, 567000, tzinfo=UTC)) == "2026-11-21T02:03:04.567000Z"
 
 
@@ -101,7 +95,6 @@ def test_timestamps_are_rfc_3339() -> None:
     ],
 )
 def test_keys_that_are_no_text_become_their_text(key: bytes, text: str) -> None:
-    """A map keeps its entries whatever its keys are, at any depth."""
     body = b"\x91\x81" + key + b"\x81" + key + b"\x07"
     found = json_of(body)
     assert found is not None
@@ -127,12 +120,10 @@ def test_keys_that_are_no_text_become_their_text(key: bytes, text: str) -> None:
     ],
 )
 def test_what_has_no_form_is_none(body: bytes) -> None:
-    """Invalid msgpack, other extensions, maps as keys, dates that no calendar has, bombs: no form, and no error."""
     assert json_of(body) is None
 
 
 def test_a_body_over_the_limit_has_no_form() -> None:
-    """A body is converted up to the limit, not one byte beyond."""
     head = b"\xc6" + (CONVERTED_LIMIT_BYTES - 5).to_bytes(4, "big")
     assert json_of(head + bytes(CONVERTED_LIMIT_BYTES - 5)) is not None
     head = b"\xc6" + (CONVERTED_LIMIT_BYTES - 4).to_bytes(4, "big")
@@ -140,21 +131,17 @@ def test_a_body_over_the_limit_has_no_form() -> None:
 
 
 def test_a_body_of_too_many_arrays_has_no_form() -> None:
-    """What costs is arrays and maps: a body of them is converted up to their limit."""
     assert json_of(array_header(CONTAINERS_LIMIT - 1) + b"\x90" * (CONTAINERS_LIMIT - 1)) is not None
     assert json_of(array_header(CONTAINERS_LIMIT) + b"\x90" * CONTAINERS_LIMIT) is None
 
 
 @pytest.mark.parametrize("items", [0, 1, 15, 16, 65_535, 65_536, 100_000])
 def test_an_array_header_makes_an_array(items: int) -> None:
-    """So many values behind the header are one array."""
     assert msgpack.unpackb(array_header(items) + b"\xc0" * items) == [None] * items
 
 
 @given(values)
 def test_containers_are_never_counted_too_low(value: Any) -> None:
-    """The count of possible arrays and maps is at least their number, in both encodings."""
-
     def containers(inner: Any) -> int:
         if isinstance(inner, dict):
             return 1 + sum(map(containers, inner.values()))
@@ -165,13 +152,11 @@ def test_containers_are_never_counted_too_low(value: Any) -> None:
 
 
 def test_soundness() -> None:
-    """A body is sound if it is one whole value that every reader takes."""
     assert is_value(b"\x93\x01\x02\x03")
     assert not any(map(is_value, (b"", b"\x93\x01\x02", b"\x01\x01", b"\xa1\xff", b"\xc1", b"\x81\x80\x01")))
 
 
 def test_the_collector_is_put_off_and_comes_back() -> None:
-    """Garbage collection is off within, and afterwards as it was, whatever happens."""
     assert without_collecting(lambda _: gc.isenabled(), None) is False
     assert gc.isenabled()
 
@@ -191,7 +176,6 @@ def test_the_collector_is_put_off_and_comes_back() -> None:
 
 @pytest.mark.parametrize("head", [b"\x91", b"\x81\x01", b"\x81\xc0"])
 def test_how_deep_a_body_may_be(head: bytes) -> None:
-    """As deep as a JSON text may be, also where keys must be rewritten; how much stack there is does not matter."""
     text = json_of(head * NESTING_LIMIT + b"\x01")
     assert text is not None
     assert text.count(b"[") + text.count(b"{") == NESTING_LIMIT
@@ -214,7 +198,6 @@ def _depth(value: Any) -> int:
 
 @given(trees, st.integers(NESTING_LIMIT - 8, NESTING_LIMIT), st.booleans())
 def test_depth(tree: Any, around: int, many: bool) -> None:  # noqa: FBT001
-    """Brackets within strings and keys do not count, nor do those that are closed before others open."""
     text = json.dumps([tree, [[]] * 300] if many else tree).encode()
     depth = _depth([tree, [[]]] if many else tree)
     assert is_nested_too_deep(b"[" * around + text + b"]" * around) == (around + depth > NESTING_LIMIT)
@@ -222,13 +205,11 @@ def test_depth(tree: Any, around: int, many: bool) -> None:  # noqa: FBT001
 
 @pytest.mark.parametrize("text", [b"[" * 501, b'{"a":' * 501, b"[" * 100_000, b'"]"' + b"[" * 501])
 def test_what_never_ends(text: bytes) -> None:
-    """Is too deep, whatever else is wrong with it."""
     assert is_nested_too_deep(text)
 
 
 @pytest.mark.parametrize("text", [b"", b"[" * 500, b"[]" * 5000, b'"' + b"[" * 501, b"]" * 600 + b"[" * 501])
 def test_what_is_not_deep(text: bytes) -> None:
-    """Though it may be no JSON."""
     assert not is_nested_too_deep(text)
 
 
@@ -242,7 +223,6 @@ packed_trees = st.recursive(
 
 @given(packed_trees, st.integers(NESTING_LIMIT - 8, NESTING_LIMIT))
 def test_depth_of_msgpack(tree: Any, around: int) -> None:
-    """Strings and binaries full of what could begin arrays do not count, nor does what stands beside."""
     beside = [[1]] * 600
     packed = b"\x91" * (around - 1) + msgspec.msgpack.encode([beside, tree])
     depth = max(_depth([beside]), _depth([tree]))
@@ -251,7 +231,6 @@ def test_depth_of_msgpack(tree: Any, around: int) -> None:
 
 @pytest.mark.parametrize("head", [b"\x91", b"\xdc\x00\x01", b"\xdd\x00\x00\x00\x01", b"\x81\x01", b"\xde\x00\x01\xa1x"])
 def test_every_kind_of_array_and_map_counts(head: bytes) -> None:
-    """Whatever its header, and whatever the recursion limit of the interpreter is."""
     assert not is_packed_too_deep(head * NESTING_LIMIT + b"\xc0")
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(100_000)
@@ -266,5 +245,4 @@ def test_every_kind_of_array_and_map_counts(head: bytes) -> None:
     "packed", [b"", b"\xc1" * 600, b"\xdd\xff\xff\xff\xff" + b"\x90" * 600, b"\x91" * 501 + b"\xc1"]
 )
 def test_msgpack_that_cannot_be_read(packed: bytes) -> None:
-    """Is left to its reader, unless it is too deep before that."""
     assert is_packed_too_deep(packed) == packed.startswith(b"\x91" * 501)

@@ -11,7 +11,6 @@ _TEXT = (Path(__file__).parents[2] / "docs" / "data-model.md").read_text()
 
 
 def test_the_example_runs() -> None:
-    """Its assertions hold."""
     blocks = re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL)
     assert blocks
     for block in blocks:
@@ -19,7 +18,6 @@ def test_the_example_runs() -> None:
 
 
 def test_the_limits_are_those_of_the_code() -> None:
-    """Names and values."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([0-9,]+) \|", _TEXT, re.MULTILINE)
     assert {name: int(number.replace(",", "")) for name, number in rows} == {
         "DEPTH_LIMIT": data.DEPTH_LIMIT,
@@ -30,7 +28,6 @@ def test_the_limits_are_those_of_the_code() -> None:
 
 
 def test_public_names() -> None:
-    """What others may import."""
     functions = {"check", "decode", "encode", "decode_message", "encode_json", "encode_message"}
     functions |= {"default", "ext_hook", "from_msgpack", "to_msgpack", "to_text", "value_of"}
     types = {"Count", "Enum", "Port", "Set", "Table", "Timespan", "Timestamp", "Value"}

@@ -14,7 +14,6 @@ MOMENT = datetime(2014, 7, 9, 10, 16, 44, tzinfo=UTC)
 
 
 def test_as_bytes() -> None:
-    """The vectors of Broker's own documentation, with and without metadata."""
     event = Event("ping", "my-message", Count(2))
     assert event.encode().hex() == (
         "0e030200000000000000010200000000000000010e02050470696e670e02050a6d792d6d657373616765020000000000000002"
@@ -28,7 +27,6 @@ def test_as_bytes() -> None:
 
 
 def test_natural_arguments() -> None:
-    """Python's own types become Broker's; what was metadata stays metadata."""
     event = Event(
         "Demo::hello", ip_address("192.0.2.7"), timedelta(seconds=2), {"a": [1]}, metadata=[(USER_METADATA, "mine")]
     )
@@ -54,13 +52,11 @@ def test_natural_arguments() -> None:
     ],
 )
 def test_no_events(value: object, cause: str) -> None:
-    """Logs and other values are told apart, with a reason."""
     with pytest.raises(NoEventError, match=cause):
         Event.of(value)
 
 
 def test_metadata_that_is_none() -> None:
-    """Is left out, as Zeek does; the event is one all the same."""
     event = Event.of((Count(1), Count(1), ("ping", (), ((NETWORK_TIMESTAMP, Timestamp(5)), (1, 2), "no pair"))))
     assert event.timestamp == Timestamp(5)
     assert len(event.metadata) == 1

@@ -18,7 +18,6 @@ from peers.values.event_stream import closed_event, dropped_event, events_form, 
 
 
 def parsed(stream: bytes) -> list[tuple[str, Any, str | None]]:
-    """Name, data and id of each event, read by the rules of the standard."""
     found = []
     for text in stream.decode().split("\n\n")[:-1]:
         fields: dict[str, str] = {}
@@ -32,20 +31,17 @@ def parsed(stream: bytes) -> list[tuple[str, Any, str | None]]:
 
 
 def told(batch: Batch) -> tuple[list[tuple[str, Any]], int]:
-    """Name and data of each event of a batch, and how many messages have none."""
     form = batch.form(events_form)
     return [(name, data) for name, data, _ in parsed(form.frames(batch))], form.lost_messages
 
 
 @given(st.lists(st.recursive(st.none() | st.text() | st.integers(-9, 9), st.lists), min_size=1, max_size=5))
 def test_values(values: list[Any]) -> None:
-    """Each message is an event on its own, also of a batch; no text breaks one."""
     events = [("message", {"topic": "/a\u2028", "value": value}) for value in values]
     assert told(Batch.of("/a\u2028", values)) == (events, 0)
 
 
 def test_labels_and_names() -> None:
-    """They stand beside the value."""
     key, flags = key_of("/a", ["y", "x"], "org.example.Me")
     frame = encode_frame(KIND_MESSAGES, b"\x01", key=key, flags=flags)
     assert flags == FLAG_TAGGED
@@ -54,13 +50,11 @@ def test_labels_and_names() -> None:
 
 
 def test_values_of_zeek() -> None:
-    """As plain JSON."""
     frame = encode_frame(KIND_MESSAGES, encode(Count(3)), key=b"/a", flags=BROKER_FLAGS)
     assert told(Batch(frame, 1)) == ([("message", {"topic": "/a", "value": 3})], 0)
 
 
 def test_what_has_no_form() -> None:
-    """It is told where it would have stood, neighbours together."""
     bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
     good = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
     broken = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x03\x01", key=b"/a", flags=FLAG_BATCH)
@@ -69,7 +63,6 @@ def test_what_has_no_form() -> None:
 
 
 def test_what_else_is_told() -> None:
-    """Losses, and ends."""
     assert parsed(dropped_event(3)) == [("dropped", {"count": 3}, None)]
     assert parsed(gone_event(1, 5)) == [("gone", {"from": 1, "to": 5}, None)]
     assert parsed(closed_event(1001, 'the "hub"\nstops')) == [
@@ -78,7 +71,6 @@ def test_what_else_is_told() -> None:
 
 
 def test_records() -> None:
-    """They have their offsets and times, up to a limit."""
     frames = b"".join(encode_frame(KIND_MESSAGES, msgspec.msgpack.encode(number), key=b"/a") for number in range(5))
     bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
     blocks = pack([(1_000_001, frames[: len(frames) // 5] + bad + frames[len(frames) // 5 :])], 100)

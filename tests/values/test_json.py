@@ -54,7 +54,6 @@ _BETTER_THAN_BROKER = {
 
 
 def _context(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> str | None:
-    """Return why `text` is refused, None if it is not."""
     try:
         decode_message(text, limit_bytes)
     except InvalidInputError as error:
@@ -72,7 +71,6 @@ def _read(data: str) -> Value:
 
 @pytest.mark.parametrize("kind", [kind for kind in _SERVER if kind != "string-allbytes"])
 def test_messages_are_written_as_recorded(kind: str) -> None:
-    """Byte for byte, but for the data where Broker is wrong."""
     expected = _SERVER[kind]
     if kind in _BETTER_THAN_BROKER:
         expected = expected.partition(b'"data":')[0] + b'"data":' + _BETTER_THAN_BROKER[kind].encode() + b"}"
@@ -81,14 +79,12 @@ def test_messages_are_written_as_recorded(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_recorded_values_survive_json(kind: str) -> None:
-    """What is written is JSON, and is read as the same body."""
     message = encode_message(b"/t", _VALUES[kind])
     assert json.loads(message)["topic"] == "/t"
     assert decode_message(message) == (b"/t", _VALUES[kind])
 
 
 def test_bytes_that_are_no_text_are_written_as_surrogates() -> None:
-    """Every byte has a form in JSON."""
     text = encode_json(_VALUES["string-allbytes"])
     assert rb'"\u0000\u0001' in text
     assert rb"\udc80\udc81" in text
@@ -97,7 +93,6 @@ def test_bytes_that_are_no_text_are_written_as_surrogates() -> None:
 
 @pytest.mark.parametrize("name", _CASES)
 def test_messages_of_clients_are_taken_or_refused_as_recorded(name: str) -> None:
-    """What is refused, and the value that arrives, are as recorded; faults of JSON are worded otherwise."""
     case = _CASES[name]
     found = _context(case.text)
     is_json = case.context is None or "malformed JSON" not in case.context
@@ -109,7 +104,6 @@ def test_messages_of_clients_are_taken_or_refused_as_recorded(name: str) -> None
 
 
 def test_the_recorded_texts_that_were_cut() -> None:
-    """A string of 5 MB is taken where the limit allows it; 201 vectors in each other are refused at the 64th."""
     string = b'{"@data-type":"string","data":"' + b"x" * 5_000_000 + b'"}'
     assert _context(string, limit_bytes=6_000_000) is None
     deep = b'{"type":"data-message","topic":"/up","@data-type":"vector","data":['
@@ -120,7 +114,6 @@ def test_the_recorded_texts_that_were_cut() -> None:
 
 @given(VALUES)
 def test_values_survive_json(value: Value) -> None:
-    """To JSON and back is the same body; any JSON reader reads it."""
     body = encode(value)
     assert decode_message(encode_message(b"/t", body)) == (b"/t", body)
     assert json.loads(b"{" + encode_json(body) + b"}")["@data-type"]
@@ -135,7 +128,6 @@ _JSON: st.SearchStrategy[Any] = st.recursive(
 
 @given(st.sampled_from(["none", "boolean", "count", "real", "timespan", "vector", "set", "table", "x"]), _JSON)
 def test_any_json_is_a_message_or_refused(name: str, data: Any) -> None:
-    """No other error leaves the reader, and what it takes can be written."""
     text = json.dumps({"@data-type": name, "data": data}).encode()
     context = _context(text)
     assert context != ""
@@ -145,13 +137,11 @@ def test_any_json_is_a_message_or_refused(name: str, data: Any) -> None:
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_message_or_refused(text: bytes) -> None:
-    """No other error leaves the reader."""
     assert _context(text) != ""
 
 
 @pytest.mark.parametrize("name", _CASES)
 def test_broken_messages_are_refused_or_messages(name: str) -> None:
-    """Cut and changed at each byte, nothing but `InvalidInputError` is raised, and bodies are sound."""
     chance = random.Random(name)  # noqa: S311  to be repeatable
     for text in mutations(_CASES[name].text, chance):
         if _context(text) is None:
@@ -160,7 +150,6 @@ def test_broken_messages_are_refused_or_messages(name: str) -> None:
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_broken_bodies_are_refused_or_written(kind: str) -> None:
-    """Cut and changed at each byte, nothing but `InvalidDataError` is raised, and the text is JSON."""
     chance = random.Random(kind)  # noqa: S311  to be repeatable
     for body in mutations(_VALUES[kind], chance):
         try:
@@ -183,7 +172,6 @@ def test_broken_bodies_are_refused_or_written(kind: str) -> None:
     ],
 )
 def test_malformed_json(text: bytes, context: str) -> None:
-    """The library says what it expected."""
     assert _context(text) == f"contained malformed JSON -> {context}"
 
 
@@ -208,12 +196,10 @@ def test_malformed_json(text: bytes, context: str) -> None:
     ],
 )
 def test_what_broker_takes_is_taken(data: str, value: Value) -> None:
-    """Escapes, spaces, equal and unknown members."""
     assert repr(_read(data)) == repr(value)
 
 
 def test_a_bare_nan_is_taken() -> None:
-    """Broker writes and reads it, though it is no JSON."""
     assert repr(_read('"@data-type":"real","data":nan')) == "nan"
 
 
@@ -246,7 +232,6 @@ def test_a_bare_nan_is_taken() -> None:
     ],
 )
 def test_texts_are_read_leniently(kind: str, data: str, text: str | None) -> None:
-    """Each as Broker reads it; None for invalid data."""
     message = _message(f'"@data-type":"{kind}","data":"{data}"')
     if text is None:
         assert _context(message) == "contained invalid data"
@@ -255,7 +240,6 @@ def test_texts_are_read_leniently(kind: str, data: str, text: str | None) -> Non
 
 
 def test_duplicates_are_told_after_all_else() -> None:
-    """Invalid data anywhere counts more, as in Broker."""
     twice = '{"@data-type":"set","data":[{"@data-type":"none"},{"@data-type":"none"}]}'
     assert _context(_message(f'"@data-type":"vector","data":[{twice},{{}}]')) == "contained invalid data"
     assert _context(_message(f'"@data-type":"vector","data":[{twice}]')) == (
@@ -264,7 +248,6 @@ def test_duplicates_are_told_after_all_else() -> None:
 
 
 def test_nesting_is_bounded() -> None:
-    """What `encode_json` writes at the limit is read again, one level more is not."""
     body = b"\x0e\x01" * (DEPTH_LIMIT - 1) + b"\x0e\x00"
     message = encode_message(b"/t", body)
     assert decode_message(message) == (b"/t", body)
@@ -276,7 +259,6 @@ def test_nesting_is_bounded() -> None:
 
 
 def test_sizes_are_bounded() -> None:
-    """Bytes and elements have limits in both directions."""
     assert _context(b" " * (CONVERTED_LIMIT_BYTES + 1)) == f"is longer than {CONVERTED_LIMIT_BYTES} bytes"
     with pytest.raises(InvalidDataError, match="too many for JSON"):
         encode_json(b"\x05" + bytes(CONVERTED_LIMIT_BYTES))
@@ -288,27 +270,23 @@ def test_sizes_are_bounded() -> None:
 
 
 def test_topics_are_written_and_read_as_bytes() -> None:
-    """Any topic survives."""
     topic = b'a"\\\n' + b"\xff"
     assert decode_message(encode_message(topic, b"\x00")) == (topic, b"\x00")
 
 
 def test_duplicates_on_the_wire_are_not_written() -> None:
-    """A body that Broker would refuse has no JSON form."""
     for body in (b"\x0c\x02\x00\x00", b"\x0d\x02\x00\x01\x00\x00\x01\x00"):
         with pytest.raises(InvalidDataError, match="are the same"):
             encode_json(body)
 
 
 def test_sets_keep_their_order() -> None:
-    """JSON lists the members as the body does, and the body as the JSON does."""
     body = bytes.fromhex("0c02020000000000000009020000000000000001")
     assert decode_message(encode_message(b"", body))[1] == body
     assert decode(body) == Set([Count(1), Count(9)])
 
 
 def test_what_is_no_json_is_gone_through_once() -> None:
-    """Quotation marks, escaped and not, without an end."""
     for text in (b'"\\v' + b'\\"' * 60_000, b'nan"' * 30_000, b'"\\v' + b"\\" * 120_000, b"[" + b'"\\v",' * 20_000):
         started = time.perf_counter()
         assert str(_context(text)).startswith("contained malformed JSON")

@@ -44,13 +44,11 @@ def _unpack(packed: bytes) -> Any:
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_recorded_values_survive_msgpack(kind: str) -> None:
-    """What Broker wrote comes back byte for byte."""
     assert from_msgpack(to_msgpack(_VALUES[kind])) == _VALUES[kind]
 
 
 @given(VALUES)
 def test_values_survive_msgpack(value: Value) -> None:
-    """To msgpack and back is the same body, and any msgpack reader reads it."""
     body = encode(value)
     packed = to_msgpack(body)
     assert from_msgpack(packed) == body
@@ -59,7 +57,6 @@ def test_values_survive_msgpack(value: Value) -> None:
 
 @given(VALUES)
 def test_clients_pack_the_types(value: Value) -> None:
-    """`default` lets a Packer write what `to_msgpack` writes."""
     packer = msgpack.Packer(default=default, strict_types=True, unicode_errors="surrogateescape")
     assert identity(decode(from_msgpack(packer.pack(value)))) == identity(value)
 
@@ -87,7 +84,6 @@ def test_clients_pack_the_types(value: Value) -> None:
     ],
 )
 def test_examples(value: Value, packed: str) -> None:
-    """The forms that are documented."""
     assert to_msgpack(encode(value)).hex() == packed
     assert from_msgpack(bytes.fromhex(packed)) == encode(value)
 
@@ -112,12 +108,10 @@ def test_examples(value: Value, packed: str) -> None:
     ],
 )
 def test_what_other_publishers_send(thing: Any, value: Value) -> None:
-    """Maps, `bin`, all sizes of numbers, the timestamp extension."""
     assert identity(decode(from_msgpack(msgpack.packb(thing, datetime=True)))) == identity(value)
 
 
 def test_float32_is_a_real() -> None:
-    """It is widened."""
     assert decode(from_msgpack(msgpack.packb(1.5, use_single_float=True))) == 1.5
 
 
@@ -151,14 +145,12 @@ def test_float32_is_a_real() -> None:
     ],
 )
 def test_refusals_name_cause_and_place(packed: str, text: str) -> None:
-    """One sentence says what is wrong and where."""
     with pytest.raises(InvalidDataError, match=text):
         from_msgpack(bytes.fromhex(packed))
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_refused(packed: bytes) -> None:
-    """No other error leaves the reader, and what it takes comes back the same."""
     try:
         body = from_msgpack(packed)
     except InvalidDataError:
@@ -168,7 +160,6 @@ def test_any_bytes_are_a_value_or_refused(packed: bytes) -> None:
 
 @pytest.mark.parametrize("kind", _VALUES)
 def test_broken_forms_are_refused_or_values(kind: str) -> None:
-    """Cut and changed at each byte, nothing but `InvalidDataError` is raised in either direction."""
     chance = random.Random(kind)  # noqa: S311  to be repeatable
     refused = 0
     for convert, sound in ((to_msgpack, _VALUES[kind]), (from_msgpack, to_msgpack(_VALUES[kind]))):
@@ -182,7 +173,6 @@ def test_broken_forms_are_refused_or_values(kind: str) -> None:
 
 @pytest.mark.parametrize("head", [b"\x91", b"\x81\xc0"])
 def test_nesting_is_bounded(head: bytes) -> None:
-    """A hundred levels are read, one more is not, and 100,000 do no harm."""
     assert from_msgpack(head * DEPTH_LIMIT + b"\xc0")
     for levels in (DEPTH_LIMIT + 1, 100_000):
         with pytest.raises(InvalidDataError, match="stand in each other"):
@@ -192,7 +182,6 @@ def test_nesting_is_bounded(head: bytes) -> None:
 
 
 def test_elements_are_bounded() -> None:
-    """The limit holds in both directions."""
     count = ELEMENTS_LIMIT + 1
     with pytest.raises(InvalidDataError, match="elements"):
         from_msgpack(b"\xdd" + count.to_bytes(4, "big") + b"\xc0" * count)
@@ -201,19 +190,16 @@ def test_elements_are_bounded() -> None:
 
 
 def test_duplicates_on_the_wire_are_refused() -> None:
-    """A body that Broker would refuse has no msgpack form."""
     for body in (b"\x0c\x02\x00\x00", b"\x0d\x02\x00\x01\x00\x00\x01\x00"):
         with pytest.raises(InvalidDataError, match="are the same"):
             to_msgpack(body)
 
 
 def test_host_bits_of_subnets_are_cleared() -> None:
-    """As in the binary format."""
     assert str(decode(from_msgpack(bytes.fromhex("c70503c0a8014d10")))) == "192.168.0.0/16"
 
 
 def test_foreign_extensions_stay_extensions_for_clients() -> None:
-    """A client may read messages that are no Broker values."""
     assert ext_hook(42, b"x") == msgpack.ExtType(42, b"x")
     with pytest.raises(InvalidDataError, match="extension 1 of 1 bytes"):
         ext_hook(1, b"x")

@@ -37,7 +37,6 @@ from peers.values.untyped import untyped, untyped_extension
     ],
 )
 def test_each_type(value: Any, expected: Any) -> None:
-    """By itself, and as what a msgpack decoder makes of its msgpack form."""
     assert untyped(value) == expected
     if not isinstance(value, str) or value.isascii() or "\udcff" in value:
         decoded = msgspec.msgpack.decode(to_msgpack(encode(value)), ext_hook=untyped_extension)
@@ -45,7 +44,6 @@ def test_each_type(value: Any, expected: Any) -> None:
 
 
 def test_extensions_of_others() -> None:
-    """Are an error for whoever decodes."""
     with pytest.raises(ValueError, match="msgpack extension 42 is not known"):
         untyped_extension(42, b"")
     with pytest.raises(ValueError, match="extension 4 of 1 bytes"):

@@ -16,7 +16,6 @@ from tests.values.generated import VALUES
 
 
 def test_members_of_different_types_are_different() -> None:
-    """Count 1, integer 1, true and 1.0 are four members, though Python takes them for one."""
     members = [Count(1), 1, True, 1.0]
     assert len(Set(members)) == 4
     assert [type(member) for member in Set(members)] == [Count, int, bool, float]
@@ -24,7 +23,6 @@ def test_members_of_different_types_are_different() -> None:
 
 
 def test_special_reals_are_members() -> None:
-    """NaN is found again, and the two zeros are two."""
     nan = float("nan")
     members = Set([nan, -nan, 0.0, -0.0])
     assert len(members) == 3
@@ -33,7 +31,6 @@ def test_special_reals_are_members() -> None:
 
 
 def test_a_set_keeps_the_order_and_the_first_of_equal_members() -> None:
-    """Members stay as they came."""
     assert list(Set(["b", "a", "b"])) == ["b", "a"]
     assert Set(["b", "a"]) == Set(["a", "b"])
     assert hash(Set(["b", "a"])) == hash(Set(["a", "b"]))
@@ -42,14 +39,12 @@ def test_a_set_keeps_the_order_and_the_first_of_equal_members() -> None:
 
 
 def test_sets_have_the_operations_of_sets() -> None:
-    """Union, intersection and comparison come with the interface."""
     assert Set([1, 2]) & Set([2, 3]) == Set([2])
     assert Set([1]) | Set([Count(1)]) == Set([1, Count(1)])
     assert Set([1]) <= Set([1, 2])
 
 
 def test_a_table_is_a_mapping_with_any_keys() -> None:
-    """Vectors, sets and tables are keys, too."""
     table = Table({(1, "k"): "vector"})
     assert table[(1, "k")] == "vector"
     assert table[[1, "k"]] == "vector"
@@ -62,7 +57,6 @@ def test_a_table_is_a_mapping_with_any_keys() -> None:
 
 
 def test_tables_compare_values_by_type() -> None:
-    """A table with integer 1 is not the one with count 1."""
     assert Table({"a": 1}) != Table({"a": Count(1)})
     assert hash(Table({"a": 1, "b": 2})) == hash(Table({"b": 2, "a": 1}))
     assert Table({"a": 1}) != {"a": 1}
@@ -70,14 +64,12 @@ def test_tables_compare_values_by_type() -> None:
 
 @given(VALUES)
 def test_values_can_be_copied_and_pickled(value: Value) -> None:
-    """A copy has the identity of the original, and that can be hashed."""
     for made in (pickle.loads(pickle.dumps(value)), copy.deepcopy(value)):  # noqa: S301  made here
         assert identity(made) == identity(value)
         assert hash(identity(made)) == hash(identity(value))
 
 
 def test_what_python_has_becomes_a_value() -> None:
-    """Dicts, sets, lists, bytes, datetimes and timedeltas have natural forms."""
     moment = datetime(2022, 4, 10, 7, tzinfo=UTC)
     assert value_of([b"a", {1}, {"k": [moment]}]) == (
         "a",
@@ -89,7 +81,6 @@ def test_what_python_has_becomes_a_value() -> None:
 
 
 def test_times_convert_both_ways() -> None:
-    """Below a microsecond they are cut."""
     moment = datetime(1969, 12, 31, 23, 59, 58, 500_000, tzinfo=UTC)
     assert Timestamp.of(moment) == Timestamp(-1_500_000_000)
     assert Timestamp(-1_500_000_000).to_datetime() == moment
@@ -100,20 +91,17 @@ def test_times_convert_both_ways() -> None:
 
 @pytest.mark.parametrize("number", [-1, 1 << 64])
 def test_counts_have_64_bits(number: int) -> None:
-    """What does not fit is refused."""
     with pytest.raises(ValueError, match="is no count"):
         Count(number)
 
 
 @pytest.mark.parametrize(("number", "protocol"), [(-1, "tcp"), (65536, "tcp"), (1, "TCP")])
 def test_ports_are_checked(number: int, protocol: str) -> None:
-    """A port has 16 bits and one of four protocols."""
     with pytest.raises(ValueError, match="is no port"):
         Port(number, protocol)
 
 
 def test_text_form() -> None:
-    """`str` and `to_text` say it as Broker does."""
     value = (Count(1), None, True, False, -7.5, "a", Set([1, 9]), Table({"a": None}), Port(53, "udp"), Enum("B::C"))
     assert to_text(value) == "(1, nil, T, F, -7.500000, a, {1, 9}, {a -> nil}, 53/udp, B::C)"
     assert to_text([IPv4Address("10.0.0.1"), IPv6Network("2001:db8::/32"), Timestamp(1), Timespan(-2)]) == (
@@ -124,7 +112,6 @@ def test_text_form() -> None:
 
 
 def test_mapped_addresses_are_ipv4() -> None:
-    """Broker stores IPv4 as IPv6, so the two spellings are one member."""
     assert len(Set([IPv4Address("1.2.3.4"), IPv6Address("::ffff:1.2.3.4")])) == 1
     assert len(Set([IPv4Network("1.2.3.0/24"), IPv6Network("::ffff:1.2.3.0/120")])) == 1
     assert len(Set([IPv4Network("0.0.0.0/0"), IPv6Network("::/0")])) == 2

@@ -41,8 +41,6 @@ S = TypeVar("S", bound=Hashable)
 class Wanted(Generic[S]):
     """Topics, and who wants them."""
 
-    __slots__ = ("_by_subscriber", "_subscribers")
-
     def __init__(self) -> None:
         self._subscribers: dict[bytes, int] = {}
         """Topic → number of subscribers, in the order in which topics came."""
@@ -104,8 +102,6 @@ class Telling:
         after_turn: Calls a function once this turn of the loop is over.
         publishers: All of the cluster.
     """
-
-    __slots__ = ("_after_turn", "_changed", "_is_due", "_line", "_publishers")
 
     def __init__(self, after_turn: Callable[[Callable[[], object]], object], publishers: Collection[Publisher]) -> None:
         self._after_turn = after_turn

@@ -90,8 +90,6 @@ _SECOND_S: Final = 1.0
 class Complaints:
     """Log lines about one kind of bad input of a node, at a bounded rate."""
 
-    __slots__ = ("_again_s", "_connection", "_count", "_lines_left", "_reason", "_text")
-
     def __init__(self, connection: Connection, text: str) -> None:
         self._connection = connection
         self._text = text
@@ -135,16 +133,6 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT"
 
 class FarEnd:
     """One socket of a node."""
-
-    __slots__ = (
-        "_connection",
-        "_has_broken",
-        "_looking",
-        "_node",
-        "_queue",
-        "_skipped",
-        "session",
-    )
 
     scheme = "zeek+zmq"
     far_name = ""  # it is known with the handler, which has it

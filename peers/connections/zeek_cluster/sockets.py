@@ -60,8 +60,6 @@ def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = ""
 class Publisher(FarEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_anew", "_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled", "node_topic", "since_s")
-
     changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
@@ -228,8 +226,6 @@ def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "
 class Subscriber(FarEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_cluster", "_put_off", "_refused", "is_dialled")
-
     changes: frozenset[type] = frozenset({Proving, Ready, Subscribed, Unsubscribed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
@@ -358,8 +354,6 @@ def logger_connection(
 
 class Logger(FarEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
-
-    __slots__ = ()
 
     scheme = "zeek+log"
     changes: frozenset[type] = frozenset({Proving, Ready})

@@ -93,8 +93,6 @@ _encode = msgspec.json.Encoder().encode
 class BridgeSession:
     """The hub's side of a conversation with the Zeek at a host and port."""
 
-    __slots__ = ("_events", "_fragments", "_outgoing", "_protocol", "_unread", "phase")
-
     rejected_messages = 0  # the conversation counts them
     has_more = True  # it is not known before `next_event` was called
 

@@ -64,8 +64,6 @@ from peers.wire.reasons import MALFORMED
 class Wanted:
     """The minimal filter of the hub, and the prefixes that a Zeek was asked for."""
 
-    __slots__ = ("_asked", "_prefixes", "_uncovered")
-
     def __init__(self) -> None:
         self._prefixes: set[str] = set()
         self._asked: list[str] = []
@@ -262,8 +260,6 @@ _APPLICATION_NAME = re.compile(rf"[A-Za-z0-9\-/_.=:*@]{{1,{NAME_LIMIT_BYTES}}}")
 
 class ZeekDialogue:
     """One client; see `peers.websocket.dialogue.Dialogue`."""
-
-    __slots__ = ("_carrier", "_handler", "_name", "_node", "_queue", "_session")
 
     def __init__(self, node: Node, session: Session, queue: QueueLimits, carrier: Carrier, name: str) -> None:
         self._node = node

@@ -215,7 +215,8 @@ def _decode(tag: Tag, payload: bytes, limit_prefixes: int) -> Message:
         return Message(tag)
     if tag in (Tag.ORIGINATOR_SYN, Tag.RESPONDER_SYN_ACK):
         return Message(tag, filter=decode_filter(payload, 1, limit_prefixes)[0])
-    magic, sender, fields = payload[1:5], payload[5:21], payload[21:]
+    magic, fields = payload[1:5], payload[21:]
+    sender = NIL_ID if tag is Tag.PROBE else payload[5:21]
     lowest = highest = _VERSION
     text = b""
     if tag is Tag.HELLO:

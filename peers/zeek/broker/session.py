@@ -134,29 +134,6 @@ class Session(Generic[R]):
         filter_limit_prefixes: Most prefixes in a filter of the far side.
     """
 
-    __slots__ = (
-        "_filter_limit_prefixes",
-        "_frame_limit_bytes",
-        "_goodbye",
-        "_handshake_limit_bytes",
-        "_has_eof",
-        "_incoming",
-        "_is_originator",
-        "_outgoing",
-        "_own_id",
-        "_peer_filter",
-        "_prefixes",
-        "_reader",
-        "_routes",
-        "_said_goodbye",
-        "_sent_prefixes",
-        "closed",
-        "far_said_goodbye",
-        "peer_id",
-        "rejected_messages",
-        "state",
-    )
-
     unfinished = 0
     """Every envelope is one frame."""
 

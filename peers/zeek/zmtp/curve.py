@@ -120,8 +120,6 @@ BOXES_AT_ONCE: Final = 64 if _OPENER else 2
 class Traffic:
     """The boxes of a connection whose handshake is done; `sent` and `came` are the last numbers of either side."""
 
-    __slots__ = ("_came", "_came_nonce", "_key", "_sent", "_sent_nonce")
-
     def __init__(self, key: bytes, *, is_server: bool, sent: int, came: int) -> None:
         self._key = key
         self._sent, self._came = sent, came
@@ -167,8 +165,6 @@ class Traffic:
 
 class SealedIncoming(Incoming):
     """Finds frames in boxes once the handshake is done."""
-
-    __slots__ = ("_position_sealed", "_sealed", "_traffic")
 
     def __init__(self, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
@@ -310,7 +306,22 @@ def _try(fault: Fault, text: str, function: Callable[..., bytes], *arguments: by
 _OTHER_KEY: Final = "CURVE: HELLO does not open: the far side was told another public key than this side's, or garbles"
 
 
-class CurveServer:
+class _Curve:
+    """Frames stand in boxes behind the handshake; see `peers.zeek.zmtp.session.Null`."""
+
+    name: Final = "CURVE"
+    _metadata = b""
+    _traffic: Traffic
+
+    def incoming(self, limit_bytes: int) -> Incoming:
+        self._incoming = SealedIncoming(limit_bytes)
+        return self._incoming
+
+    def seal(self, frames: bytes) -> bytes:
+        return self._traffic.seal(frames)
+
+
+class CurveServer(_Curve):
     """The server's side of one connection; see `peers.zeek.zmtp.session.Null`.
 
     Args:
@@ -318,21 +329,14 @@ class CurveServer:
         allows: Whether a far side with this public key may come in.
     """
 
-    name: Final = "CURVE"
     is_server: Final = True
     doubt: Final = ""
 
     def __init__(self, keys: KeyPair, allows: Callable[[bytes], bool]) -> None:
         self._keys = keys
         self._allows = allows
-        self._metadata = b""
         self._cookie_key = b""  # before WELCOME
         self._came = 0
-
-    def incoming(self, limit_bytes: int) -> Incoming:
-        """Frames stand in boxes behind the handshake."""
-        self._incoming = SealedIncoming(limit_bytes)
-        return self._incoming
 
     def begin(self, metadata: bytes) -> bytes:
         """The far side speaks first."""
@@ -342,10 +346,6 @@ class CurveServer:
     def take(self, command: Command) -> Step:
         """Take HELLO, then INITIATE."""
         return self._initiate(command) if self._cookie_key else self._hello(command)
-
-    def seal(self, frames: bytes) -> bytes:
-        """Return whole frames in boxes."""
-        return self._traffic.seal(frames)
 
     def _hello(self, command: Command) -> Step:
         sizes = (len(VERSION), PADDING_BYTES, KEY_BYTES, NUMBER.size, BOX_BYTES + PROOF_BYTES)
@@ -408,24 +408,17 @@ _NO_KEY: Final = "CURVE: what this side was told is the server's public key is n
 _NOT_READY: Final = "CURVE: READY does not open"
 
 
-class CurveClient:
+class CurveClient(_Curve):
     """The client's side of one connection, to the server with this public key."""
 
-    name: Final = "CURVE"
     is_server: Final = False
 
     def __init__(self, keys: KeyPair, server: bytes) -> None:
         self._keys = keys
         self._server = server
         self._own = KeyPair.new()
-        self._metadata = b""
         self._hello_key = self._key = b""  # shared keys, by the server's long-term key and by its short-term one
         self.doubt = ""
-
-    def incoming(self, limit_bytes: int) -> Incoming:
-        """Frames stand in boxes behind the handshake."""
-        self._incoming = SealedIncoming(limit_bytes)
-        return self._incoming
 
     def begin(self, metadata: bytes) -> bytes:
         """Say HELLO."""
@@ -439,10 +432,6 @@ class CurveClient:
     def take(self, command: Command) -> Step:
         """Take WELCOME, then READY."""
         return self._ready(command) if self._key else self._welcome(command)
-
-    def seal(self, frames: bytes) -> bytes:
-        """Return whole frames in boxes."""
-        return self._traffic.seal(frames)
 
     def _welcome(self, command: Command) -> Step:
         sizes = (LONG_NONCE_BYTES, BOX_BYTES + KEY_BYTES + COOKIE_BYTES)

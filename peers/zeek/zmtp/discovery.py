@@ -86,8 +86,6 @@ class _Node:
 class Discovery:
     """The other nodes of a cluster; `name` and `own` are this node's name and id."""
 
-    __slots__ = ("_changes", "_is_heard", "_name", "_nodes", "_own", "_period")
-
     def __init__(self, name: str, own: str) -> None:
         self._name = name
         self._own = own

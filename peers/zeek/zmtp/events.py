@@ -292,8 +292,6 @@ class EventSession(Session, Generic[R]):
         learn: Called with the serializer of the first event that no hub has sent.
     """
 
-    __slots__ = ("_has_learnt", "_heads", "_keep", "_learn", "_mailbox", "_own_id", "_routes")
-
     def __init__(  # noqa: PLR0913 -- what a side needs at once
         self,
         limit_bytes: int,
@@ -393,8 +391,6 @@ class EventWriter:
         own: Sender of what no node has published.
         passes_on: Whether events of nodes are written, too; leaving them out is no loss.
     """
-
-    __slots__ = ("_heads", "_own", "_passes_on", "_serializer")
 
     def __init__(self, own: bytes, *, passes_on: bool = True) -> None:
         self._own = own

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 
@@ -56,8 +56,6 @@ _PORT_LIMIT = 1 << 16
 
 class Reader:
     """Reads forward through a batch."""
-
-    __slots__ = ("data", "position")
 
     def __init__(self, data: bytes, position: int = 0) -> None:
         self.data = data
@@ -190,34 +188,19 @@ class LogBatchError(HubError):
     """Bytes that are no log batch."""
 
 
-class Field(NamedTuple):
-    """A column of a stream."""
-
-    name: str
-    type: int
-    """1 bool, 2 int, 3 count, 4 double, 5 time, 6 interval, 7 string, 9 enum, 10 port, 11 addr, 12 subnet, 14 set, 17
-    func, 18 file, 19 vector."""
-    element: int
-    """Type of the elements of a set or a vector; else 0."""
-    is_optional: bool
-
-
 class LogBatch:
     """Records of one stream: the head is read at once, they are taken a few at a time; raises `LogBatchError`."""
-
-    __slots__ = ("_columns", "_data", "_position", "fields", "filter", "left", "path", "stream", "writer")
 
     def __init__(self, data: bytes) -> None:
         reader = Reader(data)
         try:
-            self.stream, self.writer, self.filter, self.path = (reader.raw().decode() for _ in range(4))
-            self.fields = _fields(reader)
-            self.left = reader.count(U32, max(1, len(self.fields) * VALUE_HEAD.size))
+            _stream, _writer, _filter, self.path = (reader.raw().decode() for _ in range(4))
+            self._columns = _columns(reader)
+            self.left = reader.count(U32, max(1, len(self._columns) * VALUE_HEAD.size))
         except (StructError, ValueError) as error:
             raise _unreadable(error, reader.position, len(data)) from None
         self._data = data
         self._position = reader.position  # of the next record
-        self._columns = [(_pack(field.name), field.type) for field in self.fields]
 
     def take(self, records: int) -> tuple[bytes, int]:
         """Return at most so many records, each a msgpack map, back to back, and how many they are.
@@ -239,22 +222,26 @@ class LogBatch:
         return found, taking
 
 
-def _fields(reader: Reader) -> tuple[Field, ...]:
-    fields = []
+def _columns(reader: Reader) -> list[tuple[bytes, int]]:
+    """Return the packed name and the type of each field.
+
+    1 bool, 2 int, 3 count, 4 double, 5 time, 6 interval, 7 string, 9 enum, 10 port, 11 addr, 12 subnet, 14 set, 17 func
+    18 file, 19 vector.
+    """
+    columns = []
     count = reader.count(U32, 1 + U32.size + _FIELD.size)
     if count > FIELDS_LIMIT:
         raise ValueError(f"{count} fields, the limit is {FIELDS_LIMIT}")
     for _ in range(count):
         has_second = reader.take(1) != b"\0"
-        name = reader.raw().decode()
-        if len(name.encode()) > NAME_LIMIT_BYTES:
-            raise ValueError(f"a name of {len(name.encode())} bytes, the limit is {NAME_LIMIT_BYTES}")
+        name = reader.raw()
+        if len(name) > NAME_LIMIT_BYTES:
+            raise ValueError(f"a name of {len(name)} bytes, the limit is {NAME_LIMIT_BYTES}")
         if has_second:
             reader.raw()
-        kind, element, optional = _FIELD.unpack_from(reader.data, reader.position)
-        reader.position += _FIELD.size
-        fields.append(Field(name, kind, element, bool(optional)))
-    return tuple(fields)
+        kind, _element, _optional = _FIELD.unpack(reader.take(_FIELD.size))
+        columns.append((_pack(name.decode()), kind))
+    return columns
 
 
 def _unreadable(reason: object, position: int, size: int) -> LogBatchError:
@@ -278,8 +265,6 @@ Done = TypeVar("Done")
 
 class LogSession(Session, Generic[R]):
     """One side of a connection to a node that logs; see `Session`."""
-
-    __slots__ = ("_batch", "_key", "_routes")
 
     def __init__(
         self, limit_bytes: int, routes: RouteTable[R], mechanism: Mechanism = NULL, *, waits: bool = False

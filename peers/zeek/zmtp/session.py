@@ -272,26 +272,6 @@ class Session:
         waits: Whether this side does not say its mechanism first; of two sides, at most one may.
     """
 
-    __slots__ = (
-        "_has_eof",
-        "_hub",
-        "_incoming",
-        "_is_proving",
-        "_limit_bytes",
-        "_mechanism",
-        "_minor",
-        "_outgoing",
-        "_own",
-        "_state",
-        "_step",
-        "_withheld",
-        "far_hub",
-        "far_key",
-        "fault",
-        "is_sealed",
-        "rejected_messages",
-    )
-
     unfinished = 0
     """The frames of a message stand together."""
 

@@ -13,10 +13,8 @@ ACK = '{"type":"ack","endpoint":"eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee","version"
 
 
 def count(topic: str, number: int) -> bytes:
-    """A data message with a count."""
     return b'{"type":"data-message","topic":%b,"@data-type":"count","data":%d}' % (json.dumps(topic).encode(), number)
 
 
 def body_of(text: bytes) -> bytes:
-    """The value of a data message in Broker's binary form."""
     return decode_message(text)[1]

@@ -17,7 +17,6 @@ from tests.websocket.zeek.messages import body_of, count
 
 
 def broker(topic: str, *numbers: int) -> bytes:
-    """Frames of counts, one each."""
     return b"".join(
         encode_frame(KIND_MESSAGES, body_of(count("/x", number)), key=topic.encode(), flags=BROKER_FLAGS)
         for number in numbers
@@ -25,18 +24,15 @@ def broker(topic: str, *numbers: int) -> bytes:
 
 
 def data(topic: str, kind: str, value: Any) -> dict[str, Any]:
-    """A data message."""
     return {"type": "data-message", "topic": topic, "@data-type": kind, "data": value}
 
 
 def read(batch: Batch) -> tuple[list[Any], int]:
-    """What the texts say, and how many messages are lost."""
     found, lost = texts(batch)
     return [json.loads(text) for text in found], lost
 
 
 def test_one_frame_a_message() -> None:
-    """In order, as text frames back to back."""
     batch = Batch(broker("/a", 1, 2) + broker("/b", 3), 3)
     form = batch.form(zeek_form)
     expected = [count("/a", 1), count("/a", 2), count("/b", 3)]
@@ -46,7 +42,6 @@ def test_one_frame_a_message() -> None:
 
 
 def test_what_the_hubs_own_clients_publish() -> None:
-    """Values of msgpack become Broker's, those of a batch one by one."""
     assert read(Batch.of("/a", [-1, "x", None])) == (
         [data("/a", "integer", -1), data("/a", "string", "x"), data("/a", "none", {})],
         0,
@@ -58,7 +53,6 @@ def test_what_the_hubs_own_clients_publish() -> None:
 
 
 def test_labels_are_left_out() -> None:
-    """The API knows topics."""
     key = tagged("/a", ["x"], "s.s").encode()
     batch = Batch(
         encode_frame(KIND_MESSAGES, body_of(count("/x", 1)), key=key, flags=BROKER_FLAGS | FLAG_TAGGED)
@@ -69,7 +63,6 @@ def test_labels_are_left_out() -> None:
 
 
 def test_what_has_no_form_is_lost() -> None:
-    """Each message on its own: bodies that are none, unknown extensions, other encodings, batches that lie."""
     bad = [
         encode_frame(KIND_MESSAGES, b"\x02\x00", key=b"/a", flags=BROKER_FLAGS),
         encode_frame(KIND_MESSAGES, b"", key=b"/a", flags=BROKER_FLAGS),
@@ -89,7 +82,6 @@ def test_what_has_no_form_is_lost() -> None:
 
 
 def test_a_batch_loses_only_what_is_bad() -> None:
-    """The values beside one without a form have theirs."""
     body = BATCH_COUNT.pack(3) + b"\x01\xd4\x70x\x02"
     batch = Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=FLAG_BATCH), 3)
     found, lost = read(batch)
@@ -99,7 +91,6 @@ def test_a_batch_loses_only_what_is_bad() -> None:
 
 
 def test_a_batch_of_too_many_is_lost() -> None:
-    """Up to the limit it is converted."""
     most = Batch.of("/a", [None] * SPLIT_LIMIT_MESSAGES)
     found, lost = texts(most)
     assert (len(found), lost) == (SPLIT_LIMIT_MESSAGES, 0)

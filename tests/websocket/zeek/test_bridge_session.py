@@ -11,7 +11,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from peers.websocket.zeek import PATH
+from hub.batch import Batch
 from peers.websocket.zeek.bridge_session import (
     APPLICATION,
     Acknowledged,
@@ -22,6 +22,7 @@ from peers.websocket.zeek.bridge_session import (
     Opened,
     Phase,
 )
+from peers.websocket.zeek.codec import PATH
 from peers.wire.events import Closing
 from tests.hubs.raw_websocket import frame
 from tests.websocket.reading import events_of
@@ -29,8 +30,6 @@ from tests.websocket.zeek.messages import ACK, body_of, count
 
 
 class Conversation:
-    """A session, and a server that does what the test says."""
-
     def __init__(self) -> None:
         self.session = BridgeSession("zeek.example", 27759, 100_000)
         self.server = ServerProtocol(max_size=None)
@@ -39,7 +38,6 @@ class Conversation:
         self.take()
 
     def take(self) -> None:
-        """Read what is outgoing as a server does."""
         self.server.receive_data(self.session.take_outgoing())
         for event in self.server.events_received():
             if isinstance(event, Request):
@@ -48,25 +46,21 @@ class Conversation:
                 self.frames.append((event.opcode, bytes(event.data)))
 
     def say(self, data: bytes) -> list[Event]:
-        """Bring bytes to the session."""
         events = list(events_of(self.session, data))
         self.take()
         return events
 
     def open(self) -> list[Event]:
-        """Accept the handshake."""
         assert self.request is not None
         self.server.send_response(self.server.accept(self.request))
         return self.say(b"".join(self.server.data_to_send()))
 
 
 def text(payload: bytes | str) -> bytes:
-    """A text frame as a server sends it."""
     return frame(Opcode.TEXT, payload.encode() if isinstance(payload, str) else payload, masked=False)
 
 
 def opened() -> Conversation:
-    """A conversation with its ack."""
     talk = Conversation()
     assert talk.open() == [Opened()]
     talk.session.ask(["/a"])
@@ -76,7 +70,6 @@ def opened() -> Conversation:
 
 
 def test_a_conversation() -> None:
-    """Handshake, array, ack, data both ways, Close."""
     talk = Conversation()
     assert talk.request is not None
     assert talk.request.path == PATH
@@ -90,7 +83,7 @@ def test_a_conversation() -> None:
     assert talk.session.phase is Phase.OPEN
     (incoming,) = talk.say(text(count("/a", 1)))
     assert isinstance(incoming, Incoming)
-    (part,) = incoming.batch.parts()
+    (part,) = Batch(incoming.frame, 1).parts()
     assert (part.key, part.body, part.encoding) == (b"/a", body_of(count("/a", 1)), 1)
     assert part.routing_key == incoming.routing_key
     talk.session.send([count("/b", 2), count("/b", 3)])
@@ -108,7 +101,6 @@ def test_a_conversation() -> None:
 @pytest.mark.parametrize("end", [frame(Opcode.CLOSE, b"\x03\xe8", masked=False), b"\xff\xff"], ids=["Close", "garbage"])
 @pytest.mark.parametrize("before", [b"", text(ACK), text(ACK) + text(count("/a", 1))], ids=["answer", "ack", "data"])
 def test_what_is_said_to_a_zeek_that_has_ended_behind_that(before: bytes, end: bytes) -> None:
-    """Where the end came in the same read, it is known before it is reached: nothing is sent, and nothing fails."""
     talk = Conversation()
     assert talk.request is not None
     talk.server.send_response(talk.server.accept(talk.request))
@@ -124,7 +116,6 @@ def test_what_is_said_to_a_zeek_that_has_ended_behind_that(before: bytes, end: b
 
 
 def test_cut_anywhere_the_events_are_the_same() -> None:
-    """Also within fragments, with pings between them, which are answered."""
     stream = b"".join(
         (
             text(ACK),
@@ -160,7 +151,6 @@ def test_cut_anywhere_the_events_are_the_same() -> None:
     ],
 )
 def test_no_handshake(answer: bytes, reason: str) -> None:
-    """The end, and the reason is what the server said."""
     talk = Conversation()
     (closing,) = talk.say(answer)
     assert isinstance(closing, Closing)
@@ -187,7 +177,6 @@ def test_no_handshake(answer: bytes, reason: str) -> None:
     ],
 )
 def test_what_costs_one_message(payload: bytes, failure: Failure) -> None:
-    """The conversation goes on behind it."""
     talk = opened()
     found, after = talk.say(text(payload) + text(count("/a", 1)))
     assert found == failure
@@ -195,12 +184,10 @@ def test_what_costs_one_message(payload: bytes, failure: Failure) -> None:
 
 
 def test_a_second_ack_says_nothing() -> None:
-    """It is passed over."""
     assert opened().say(text(ACK)) == []
 
 
 def test_a_pretty_message() -> None:
-    """Whatever the order and the spaces, data are data."""
     (incoming,) = opened().say(text(b'{ "topic": "/a", "data": 1, "@data-type": "count" }'))
     assert isinstance(incoming, Incoming)
     assert incoming.routing_key.endswith(b"/a")
@@ -216,7 +203,6 @@ def test_a_pretty_message() -> None:
     ],
 )
 def test_what_ends_it(data: bytes, code: int) -> None:
-    """A server that does not keep to the rules is told so."""
     talk = opened()
     (closing,) = talk.say(data)
     assert isinstance(closing, Closing)
@@ -225,7 +211,6 @@ def test_what_ends_it(data: bytes, code: int) -> None:
 
 
 def test_closed_before_it_began() -> None:
-    """Nothing is written, not even the request."""
     session = BridgeSession("zeek.example", 27759, 1000)
     session.close(1001, "no")
     session.send([b"x"])
@@ -235,7 +220,6 @@ def test_closed_before_it_began() -> None:
 
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), max_size=5), st.binary(max_size=60))
 def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
-    """Each text is an event, or says nothing; any bytes behind them end it or wait for more."""
     talk = opened()
     kinds: tuple[Any, ...] = (Incoming, Failure)
     assert all(isinstance(event, kinds) for event in talk.say(b"".join(map(text, payloads))))
@@ -243,7 +227,6 @@ def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
 
 
 def test_nothing_is_held_behind_the_end() -> None:
-    """Neither the beginning of a message nor of a frame."""
     talk = opened()
     whole = frame(Opcode.TEXT, bytes(3000), fin=False, masked=False)
     talk.say(whole + frame(Opcode.CONT, bytes(3000), masked=False)[:2000])

@@ -40,7 +40,6 @@ LIMIT_PREFIXES = 100
 
 
 def split(stream: bytes) -> list[bytes]:
-    """The frames of a stream, without their lengths; the last one may be cut."""
     frames = []
     position = 0
     while position < len(stream):
@@ -51,45 +50,36 @@ def split(stream: bytes) -> list[bytes]:
 
 
 def framed(payload: bytes) -> bytes:
-    """A frame."""
     return LENGTH.pack(len(payload)) + payload
 
 
 @dataclass(frozen=True)
 class Direction:
-    """What one endpoint has sent."""
-
     stream: bytes
     handshake: list[bytes]
     envelopes: list[Envelope]
 
     @property
     def sender(self) -> bytes:
-        """Its id: behind the magic of its hello or version_select."""
         return next(frame[5:21] for frame in self.handshake if frame[0] in (6, 8))
 
     @property
     def filter(self) -> tuple[str, ...]:
-        """What it has subscribed to in the handshake."""
         raw = next(frame for frame in self.handshake if frame[0] in (10, 11))
         return decode_filter(raw, 1, LIMIT_PREFIXES)[0]
 
     def control(self) -> list[Envelope]:
-        """Its envelopes that are neither data nor commands."""
         return [each for each in self.envelopes if each.type not in (EnvelopeType.DATA, EnvelopeType.COMMAND)]
 
     def of_type(self, kind: EnvelopeType) -> list[Envelope]:
-        """Its envelopes of one type."""
         return [each for each in self.envelopes if each.type is kind]
 
     def filters(self) -> list[tuple[str, ...]]:
-        """Its routing updates."""
         updates = self.of_type(EnvelopeType.ROUTING_UPDATE)
         return [decode_filter(each.payload, 0, LIMIT_PREFIXES)[0] for each in updates]
 
 
 def connection(name: str) -> dict[Role, Direction]:
-    """Both directions of a recorded connection, by who has sent them."""
     streams: dict[Role, bytes] = {
         "connector": gzip.decompress((RECORDINGS / f"{name}.c2s.gz").read_bytes()),
         "acceptor": gzip.decompress((RECORDINGS / f"{name}.s2c.gz").read_bytes()),
@@ -106,7 +96,6 @@ def connection(name: str) -> dict[Role, Direction]:
 
 
 def errors() -> list[dict[str, Any]]:
-    """What an endpoint with the id `HIGH`, subscribed to /a, answers to all that is wrong."""
     loaded: list[dict[str, Any]] = json.loads((RECORDINGS / "n04-handshake-errors.json").read_text())
     return loaded
 
@@ -116,8 +105,6 @@ Reported = Run[Way] | Stretch[Way] | Event
 
 @dataclass
 class Side:
-    """One session, and what it has reported."""
-
     session: Session[Way]
     table: Table = field(default_factory=Table)
     events: list[Reported] = field(default_factory=list)
@@ -129,14 +116,12 @@ class Side:
     """Whether it goes on with the handshake."""
 
     def hear(self, pieces: Iterable[bytes]) -> None:
-        """Let the session read, and remember what it reports and says."""
         self.drain()
         for piece in pieces:
             self.session.feed(piece)
             self.drain()
 
     def drain(self) -> None:
-        """Act on all that the session reports now."""
         while (event := self.session.next_event()) is not NEED_DATA:
             if event is None:
                 continue
@@ -148,26 +133,21 @@ class Side:
         self.outgoing += self.session.take_outgoing()
 
     def frames(self) -> list[Frame]:
-        """All messages that came, as the hub's frames."""
         return [frame for event in self.events for run in runs_in(event) for frame in iterate_frames(run.frames)]
 
     def messages(self) -> list[tuple[bytes, bytes]]:
-        """Topics and bodies of all messages that came."""
         return [(frame.key, frame.body) for frame in self.frames()]
 
     def of_type(self, *kinds: type) -> list[Reported]:
-        """The events of these types."""
         return [event for event in self.events if isinstance(event, kinds)]
 
 
 def side_of(own_id: bytes = HIGH, role: Role = "acceptor", prefixes: tuple[str, ...] = ("/a",), **limits: int) -> Side:
-    """A session at its beginning."""
     table = Table()
     return Side(Session(own_id, role, table, prefixes, **limits), table)
 
 
 def carry(one: Side, other: Side, piece_bytes: int = 1 << 20) -> None:
-    """Carry bytes to and fro between two sessions until both are silent."""
     one.drain()
     other.drain()
     while one.outgoing or other.outgoing:

@@ -23,21 +23,18 @@ PREFIXES = st.lists(st.text("/ab", max_size=5), max_size=8)
     [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001"), (2**32 - 1, "ffffffff0f")],
 )
 def test_varbytes(number: int, raw: str) -> None:
-    """Seven bits a byte, least significant first."""
     assert encode_varbyte(number).hex() == raw
     assert read_varbyte(b"x" + bytes.fromhex(raw) + b"x", 1) == (number, 1 + len(raw) // 2)
 
 
 @pytest.mark.parametrize("raw", ["", "80", "ff" * 10, "80" * 10 + "01"])
 def test_varbytes_without_an_end(raw: str) -> None:
-    """A varbyte ends within the data and within ten bytes."""
     with pytest.raises(ValueError, match="has no end"):
         read_varbyte(bytes.fromhex(raw), 0)
 
 
 @given(PREFIXES, st.text("/ab", max_size=8))
 def test_minimal_prefixes_mean_the_same(prefixes: list[str], topic: str) -> None:
-    """The same topics match, no prefix covers another, and they are sorted."""
     minimal = minimal_prefixes(prefixes)
     assert any(map(topic.startswith, minimal)) == any(map(topic.startswith, prefixes))
     assert list(minimal) == sorted(set(minimal))
@@ -46,7 +43,6 @@ def test_minimal_prefixes_mean_the_same(prefixes: list[str], topic: str) -> None
 
 @given(PREFIXES, st.binary(max_size=3), st.binary(max_size=3))
 def test_filters_round_trip(prefixes: list[str], before: bytes, behind: bytes) -> None:
-    """What was written is read, wherever it stands."""
     minimal = minimal_prefixes(prefixes)
     raw = before + encode_filter(minimal)
     assert decode_filter(raw + behind, len(before), 10) == (minimal, len(raw))
@@ -54,7 +50,6 @@ def test_filters_round_trip(prefixes: list[str], before: bytes, behind: bytes) -
 
 @given(st.binary(max_size=40))
 def test_any_bytes_are_a_filter_or_not(raw: bytes) -> None:
-    """Bytes give a filter within them, or a ValueError."""
     try:
         found, end = decode_filter(raw, 0, 5)
     except ValueError as error:
@@ -66,13 +61,11 @@ def test_any_bytes_are_a_filter_or_not(raw: bytes) -> None:
 
 @pytest.mark.parametrize("prefix", [b"a\nb", b"\xff", b"x" * 1025, b"\x7f"])
 def test_prefixes_that_the_hub_refuses_are_left_out(prefix: bytes) -> None:
-    """Control characters, over 1024 bytes, not UTF-8: counted, and the rest is taken."""
     raw = b"\x03\x02/a" + encode_varbyte(len(prefix)) + prefix + b"\x02/b"
     assert decode_filter(raw, 0, 10)[0] == ("/a", "/b")
 
 
 def test_a_filter_of_the_limit_is_read() -> None:
-    """A hundred thousand prefixes are taken, one more is not."""
     prefixes = tuple(f"/topic/{number:06}" for number in range(FILTER_LIMIT_PREFIXES))
     raw = encode_filter(prefixes)
     assert decode_filter(raw, 0, FILTER_LIMIT_PREFIXES) == (prefixes, len(raw))
@@ -81,6 +74,5 @@ def test_a_filter_of_the_limit_is_read() -> None:
 
 
 def test_the_empty_filter_and_the_filter_of_everything() -> None:
-    """No prefix matches nothing, the empty prefix matches everything."""
     assert decode_filter(b"\x00", 0, 10)[0] == ()
     assert decode_filter(b"\x02\x00\x02/a", 0, 10)[0] == ("",)

@@ -70,7 +70,6 @@ def session_of(own_id: bytes, role: Role) -> Session[object]:
 @pytest.mark.parametrize("tag", Tag)
 @pytest.mark.parametrize("state", ACCEPTED)
 def test_every_message_in_every_state(state: State, tag: Tag) -> None:
-    """What the table has is taken; all else ends the connection without an answer."""
     session = session_of(HIGH, "acceptor")
     session.take_outgoing()
     session.state = state
@@ -121,7 +120,6 @@ def test_a_peer_keeps_its_id() -> None:
 
 @pytest.mark.parametrize(("raw", "message"), SPECIFIED)
 def test_messages_have_the_bytes_of_the_specification(raw: str, message: Message) -> None:
-    """Each is written and read as specified; bytes behind it are ignored, and one that is cut is named."""
     frame = bytes.fromhex(raw)
     assert FRAMES[message.tag] == frame
     assert decode_message(frame[4:], 10) == decode_message(frame[4:] + b"more", 10) == message

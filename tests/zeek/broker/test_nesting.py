@@ -15,12 +15,10 @@ EMPTY_VECTOR = b"\x0e\x00"
 
 
 def nested(levels: int, opener: bytes = b"\x0e\x01", inner: bytes = NONE) -> bytes:
-    """A value with so many containers around another one."""
     return opener * levels + inner
 
 
 def large(value: bytes) -> bytes:
-    """The value behind a string that alone is larger than what goes unread."""
     return b"\x0e\x02" + b"\x05\x80\x80\x04" + b"x" * 65536 + value
 
 
@@ -46,24 +44,20 @@ HARMLESS = {
 
 @pytest.mark.parametrize("case", DEEP)
 def test_too_deep(case: str) -> None:
-    """Whatever the containers are, and whatever stands between them."""
     assert nests_too_deep(DEEP[case])
 
 
 @pytest.mark.parametrize("case", HARMLESS)
 def test_not_too_deep(case: str) -> None:
-    """Bytes that only look like containers, and containers beside each other, are no depth."""
     assert len(HARMLESS[case]) > UNREAD_BYTES
     assert not nests_too_deep(HARMLESS[case])
 
 
 def test_what_is_small_cannot_be_deep() -> None:
-    """The largest body that goes unread has no more levels than may be."""
     assert not nests_too_deep(nested(UNREAD_BYTES // 2, inner=b""))
 
 
 def test_a_search_has_an_end() -> None:
-    """What would take too many steps to tell is not forwarded."""
     wide = b"\x0e\xc0\x9a\x0c" + EMPTY_VECTOR * (STEPS_LIMIT + 1)
     assert nests_too_deep(wide)
 
@@ -84,7 +78,6 @@ _values = st.recursive(
 
 
 def depth(body: bytes, position: int = 0) -> tuple[int, int]:
-    """Levels of the value at a position and where it ends, by recursion."""
     tag = body[position]
     if tag not in (12, 13, 14):
         if tag in (5, 11):
@@ -99,12 +92,10 @@ def depth(body: bytes, position: int = 0) -> tuple[int, int]:
 
 @given(body=_values, limit=st.integers(0, 6))
 def test_against_recursion(body: bytes, limit: int) -> None:
-    """The search finds what a recursive reader would; a container without elements is no level."""
     assert _reaches(body, limit) == (depth(body)[0] > limit)
 
 
 def test_it_is_lost_alone() -> None:
-    """A deep value among others is not forwarded and is counted; a large one that is not deep passes as it is."""
     bodies = [NONE, nested(500_000), HARMLESS["many of one"], NONE]
     frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=BROKER_FLAGS) for body in bodies)
     found, lost = written(frames, len(bodies))

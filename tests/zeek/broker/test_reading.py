@@ -50,19 +50,16 @@ STREAMS = st.lists(
 
 
 def envelope(topic: bytes = b"/a", payload: bytes = b"\x00", **fields: Any) -> bytes:
-    """A data envelope of the far side for everybody, unless `fields` say otherwise."""
     usual = Envelope(LOW, NIL_ID, EnvelopeType.DATA, topic, payload)
     return encode_envelope(usual._replace(**fields))
 
 
 def reader_of(table: Table, limit_bytes: int = LIMIT_BYTES) -> tuple[Reader[Way], Incoming]:
-    """A reader of the hub `HIGH` with the peer `LOW`, and what it reads."""
     incoming = Incoming(limit_bytes)
     return Reader(incoming, table, HIGH, LOW), incoming
 
 
 def read(pieces: list[bytes]) -> tuple[list[Any], Table]:
-    """All that a reader reports of a stream in pieces."""
     table = Table(WAYS)
     reader, incoming = reader_of(table)
     items: list[Any] = []
@@ -75,7 +72,6 @@ def read(pieces: list[bytes]) -> tuple[list[Any], Table]:
 
 
 def naive(stream: bytes, table: Table) -> list[Any]:
-    """What a reader should report, envelope by envelope."""
     out: list[Any] = []
     for frame in split(stream):
         if not frame:
@@ -101,14 +97,12 @@ def naive(stream: bytes, table: Table) -> list[Any]:
 
 @given(STREAMS, st.lists(st.integers(0, 1200), max_size=6))
 def test_a_naive_reader_agrees(stream: bytes, cuts: list[int]) -> None:
-    """However a stream is cut, what comes out is what one envelope at a time gives."""
     found, table = read(parts(stream, cuts))
     assert found == naive(stream, table)
 
 
 @given(st.binary(max_size=300), st.lists(st.integers(0, 300), max_size=6))
 def test_any_bytes_are_read_or_end_it(stream: bytes, cuts: list[int]) -> None:
-    """No bytes raise anything but a ProtocolError for their length."""
     try:
         found, _ = read(parts(stream, cuts))
     except ProtocolError as error:
@@ -134,7 +128,6 @@ def test_what_is_no_envelope(raw: bytes, reason: str) -> None:
 
 
 def test_one_route_is_one_run() -> None:
-    """Topics and sizes that differ make one run, if they go the same way."""
     table = Table(WAYS)
     reader, incoming = reader_of(table)
     incoming.feed(envelope(b"/a") + envelope(b"/a", b"longer") + envelope(b"/b") + envelope(b"/a"))
@@ -152,7 +145,6 @@ def test_one_route_is_one_run() -> None:
 
 
 def test_several_routes_are_one_stretch() -> None:
-    """Runs between which nothing else stands come together."""
     table = Table(WAYS)
     stream = (envelope(b"/a") * 3 + envelope(b"/c") * 2) * 2
     reader, incoming = reader_of(table)
@@ -168,7 +160,6 @@ def test_several_routes_are_one_stretch() -> None:
 
 
 def test_a_subscription_takes_effect_behind_it() -> None:
-    """Messages behind a routing_update are looked up when it was acted on."""
     table = Table(WAYS)
     reader, incoming = reader_of(table)
     update = envelope(b"<$>", type=EnvelopeType.ROUTING_UPDATE)
@@ -182,13 +173,11 @@ def test_a_subscription_takes_effect_behind_it() -> None:
 
 
 def test_a_topic_is_looked_up_once() -> None:
-    """Another sender or receiver does not look a known topic up again."""
     _, table = read([envelope() + envelope(ttl=1) + envelope(sender=STRANGER) + envelope(receiver=HIGH) + envelope()])
     assert table.misses == 1
 
 
 def test_an_envelope_over_the_limit_ends_it_behind_good_ones() -> None:
-    """What stands before it comes out, even if all of it was read."""
     table = Table(WAYS)
     reader, incoming = reader_of(table, 60)
     incoming.feed(envelope() * 3 + envelope(b"/a", b"x" * 40))
@@ -198,7 +187,6 @@ def test_an_envelope_over_the_limit_ends_it_behind_good_ones() -> None:
 
 
 def test_a_stretch_is_bounded() -> None:
-    """Routes that change with every message come in stretches of so many runs."""
     table = Table(WAYS)
     reader, incoming = reader_of(table)
     for key in (b"/a", b"/c"):

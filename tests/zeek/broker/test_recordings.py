@@ -19,7 +19,6 @@ ERRORS = errors()
 
 
 def in_place_of(ours: Direction, role: Role) -> Side:
-    """A session that does what the recorded endpoint did by itself, as soon as it may."""
     side = side_of(ours.sender, role, ours.filter)
 
     def act(event: Reported) -> None:
@@ -34,13 +33,11 @@ def in_place_of(ours: Direction, role: Role) -> Side:
 
 
 def said(ours: Direction) -> bytes:
-    """What the recorded endpoint has said in the handshake and in control envelopes."""
     handshake = b"".join(framed(frame) for frame in ours.handshake)
     return handshake + b"".join(encode_envelope(envelope) for envelope in ours.control())
 
 
 def check(side: Side, ours: Direction, theirs: Direction) -> None:
-    """The session has said what was recorded, and reported what came."""
     data = theirs.of_type(EnvelopeType.DATA)
     assert side.outgoing == said(ours)
     assert side.messages() == [(each.topic, each.payload) for each in data]
@@ -56,7 +53,6 @@ def check(side: Side, ours: Direction, theirs: Direction) -> None:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", CONNECTIONS)
 def test_in_place_of_either_endpoint_the_same_is_said(name: str, role: Role) -> None:
-    """Handshake and control envelopes are byte for byte those of Broker, and all data is taken, unread."""
     both = connection(name)
     side = in_place_of(both[role], role)
     side.hear([both[OTHER_ROLE[role]].stream])
@@ -67,7 +63,6 @@ def test_in_place_of_either_endpoint_the_same_is_said(name: str, role: Role) -> 
 @pytest.mark.parametrize("name", CONNECTIONS)
 @pytest.mark.parametrize("piece_bytes", [1, 3, 64, 4099])
 def test_small_reads_change_nothing(name: str, role: Role, piece_bytes: int) -> None:
-    """However little a read brings, the same is said and reported."""
     both = connection(name)
     side = in_place_of(both[role], role)
     stream = both[OTHER_ROLE[role]].stream
@@ -78,7 +73,6 @@ def test_small_reads_change_nothing(name: str, role: Role, piece_bytes: int) -> 
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", [name for name in CONNECTIONS if name.startswith(("n00", "n06"))])
 def test_every_cut_changes_nothing(name: str, role: Role) -> None:
-    """Wherever a stream is cut in two, the same is said and reported."""
     both = connection(name)
     stream = both[OTHER_ROLE[role]].stream
     for cut in range(len(stream) + 1):
@@ -90,7 +84,6 @@ def test_every_cut_changes_nothing(name: str, role: Role) -> None:
 @pytest.mark.parametrize("role", ROLES)
 @pytest.mark.parametrize("name", CONNECTIONS)
 def test_the_end_of_the_stream_is_graceful_after_a_goodbye(name: str, role: Role) -> None:
-    """An end behind BYE, of either side, has the code 0; without it, the connection was lost."""
     both = connection(name)
     side = in_place_of(both[role], role)
     side.hear([both[OTHER_ROLE[role]].stream])
@@ -111,7 +104,6 @@ CLOSED_THOUGH_OPEN = {
 
 
 def error_side(error: dict[str, Any]) -> Side:
-    """The session after all that the recorded client has sent."""
     side = side_of(HIGH, "acceptor", ("/a",))
     side.hear([bytes.fromhex(error["c2s"])])
     return side
@@ -119,7 +111,6 @@ def error_side(error: dict[str, Any]) -> Side:
 
 @pytest.mark.parametrize("error", ERRORS, ids=[error["what"] for error in ERRORS])
 def test_errors_are_answered_as_recorded(error: dict[str, Any]) -> None:
-    """What is wrong gets the recorded answer, and the connection is closed or stays open as recorded."""
     side = error_side(error)
     assert side.outgoing.hex() == error["s2c"]
     if error["stream"] == 39:  # the client has ended its direction
@@ -133,7 +124,6 @@ def test_errors_are_answered_as_recorded(error: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("error", ERRORS, ids=[error["what"] for error in ERRORS])
 def test_errors_cut_into_bytes_are_answered_the_same(error: dict[str, Any]) -> None:
-    """Bytes that come one by one get the same answer and are reported the same."""
     whole = error_side(error)
     stream = bytes.fromhex(error["c2s"])
     side = side_of(HIGH, "acceptor", ("/a",))
@@ -148,7 +138,6 @@ def test_errors_cut_into_bytes_are_answered_the_same(error: dict[str, Any]) -> N
     "error", [each for each in ERRORS if "/a/x, after" in each["received"]], ids=lambda error: str(error["what"])
 )
 def test_what_stands_behind_an_error_is_taken(error: dict[str, Any]) -> None:
-    """After a frame that cannot be read, the next one is taken, as recorded."""
     assert error_side(error).messages()[-1] == (b"/a/x", b"\x05\x05after")
 
 
@@ -181,7 +170,6 @@ def test_receivers_and_senders_are_told_apart_as_recorded() -> None:
     ],
 )
 def test_the_owner_is_told_why(stream: int, code: BrokerCode, *, by_far_side: bool) -> None:
-    """The code of the end is the one that was sent or came, or what comes closest."""
     (ended,) = error_side(ERRORS[stream]).of_type(Ended)
     assert isinstance(ended, Ended)
     assert (ended.code, ended.by_far_side) == (code, by_far_side)
@@ -189,7 +177,6 @@ def test_the_owner_is_told_why(stream: int, code: BrokerCode, *, by_far_side: bo
 
 
 def test_recorded_envelopes_are_written_as_they_were_read() -> None:
-    """Every recorded envelope, taken apart and put together, is the same again."""
     for name in CONNECTIONS:
         for direction in connection(name).values():
             envelopes: list[Envelope] = direction.envelopes

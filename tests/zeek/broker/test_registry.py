@@ -8,22 +8,17 @@ ID, OTHER = bytes(16), bytes(range(16))
 
 
 class Connection:
-    """Notes what it is told."""
-
     def __init__(self) -> None:
         self.told: list[str] = []
 
     def proceed(self) -> None:
-        """Its turn."""
         self.told.append("proceed")
 
     def give_way(self) -> None:
-        """Too late."""
         self.told.append("give way")
 
 
 def test_the_first_goes_on_and_later_ones_wait_or_are_redundant() -> None:
-    """They wait while the handshake of the first lasts, and give way when it is done; then they are redundant."""
     registry = Registry()
     first, second, third, elsewhere = (Connection() for _ in range(4))
     assert registry.claim(ID, first) is Verdict.PROCEED
@@ -40,7 +35,6 @@ def test_the_first_goes_on_and_later_ones_wait_or_are_redundant() -> None:
 
 
 def test_who_waits_takes_the_place_of_one_that_failed() -> None:
-    """In the order in which they came; one that has left is not asked."""
     registry = Registry()
     first, gone, second, third = (Connection() for _ in range(4))
     for connection in (first, gone, second, third):
@@ -53,7 +47,6 @@ def test_who_waits_takes_the_place_of_one_that_failed() -> None:
 
 
 def test_nothing_is_left_behind() -> None:
-    """Releasing is harmless for whoever holds nothing, and frees the place for whoever held it."""
     registry = Registry()
     first, second = Connection(), Connection()
     registry.release(ID, first)

@@ -22,30 +22,25 @@ from tests.zeek.broker.recorded import HIGH, LOW, split
 
 
 def convert(body: bytes) -> bytes:
-    """In place of the real conversion: everything but nil has a form."""
     if body == b"\xc0":
         raise ValueError("nil has none here")
     return b"converted " + body
 
 
 def broker(topic: bytes, body: bytes) -> bytes:
-    """A frame that is spelled as Broker does."""
     return encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)
 
 
 def plain(topic: bytes, value: Any) -> bytes:
-    """A frame of one msgpack value."""
     return encode_frame(KIND_MESSAGES, msgpack.packb(value), key=topic)
 
 
 def several(topic: bytes, values: list[Any]) -> bytes:
-    """A BATCH frame of msgpack values."""
     body = BATCH_COUNT.pack(len(values)) + b"".join(map(msgpack.packb, values))
     return encode_frame(KIND_MESSAGES, body, key=topic, flags=FLAG_BATCH)
 
 
 def written(frames: bytes, messages: int) -> tuple[list[tuple[bytes, bytes]], int]:
-    """Topics and payloads of the envelopes of a batch, and how many messages are lost."""
     envelopes, lost = data_envelopes(Batch(frames, messages), HIGH, convert)
     found = [decode_envelope(frame) for frame in split(envelopes)]
     for envelope in found:
@@ -62,7 +57,6 @@ FRAMES = st.one_of(
 
 
 def naive(frames: bytes) -> tuple[list[tuple[bytes, bytes]], int]:
-    """What should be written, value by value."""
     out: list[tuple[bytes, bytes]] = []
     lost = 0
     for frame in iterate_frames(frames):
@@ -79,7 +73,6 @@ def naive(frames: bytes) -> tuple[list[tuple[bytes, bytes]], int]:
 
 @given(st.lists(FRAMES, min_size=1, max_size=12).map(b"".join))
 def test_value_by_value_gives_the_same(frames: bytes) -> None:
-    """Whatever a batch mixes, each value becomes one envelope, or is counted."""
     messages = sum(frame.messages for frame in iterate_frames(frames))
     found, lost = written(frames, messages)
     assert (found, lost) == naive(frames)
@@ -88,7 +81,6 @@ def test_value_by_value_gives_the_same(frames: bytes) -> None:
 
 @given(st.lists(st.tuples(TOPICS, st.binary(min_size=1, max_size=9)), min_size=1, max_size=20))
 def test_what_is_written_is_read_again(values: list[tuple[bytes, bytes]]) -> None:
-    """The envelopes of Broker's own frames are the same frames again at the other hub."""
     frames = b"".join(broker(topic, body) for topic, body in values)
     incoming = Incoming(1 << 20)
     reader = Reader(incoming, Table(), LOW, HIGH)
@@ -111,13 +103,11 @@ def test_what_is_written_is_read_again(values: list[tuple[bytes, bytes]]) -> Non
     ids=["malformed BATCH", "BATCH of Broker values", "unknown encoding", "empty body"],
 )
 def test_what_has_no_form_is_lost_alone(frame: bytes, messages: int) -> None:
-    """The messages before and behind it are written."""
     around = broker(b"/a", b"\x00")
     assert written(around + frame + around, messages + 2) == ([(b"/a", b"\x00")] * 2, messages)
 
 
 def test_labels_are_left_out() -> None:
-    """Whether the body is a Zeek's own or a client's."""
     key = tagged("/a", ["x"], "s.s").encode()
     frames = encode_frame(KIND_MESSAGES, b"\x00", key=key, flags=BROKER_FLAGS | FLAG_TAGGED)
     assert written(frames, 1) == ([(b"/a", b"\x00")], 0)

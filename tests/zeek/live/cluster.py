@@ -55,7 +55,6 @@ class Cluster:
         self.folder.mkdir(parents=True)
 
     def write_layout(self) -> None:
-        """Write `cluster-layout.zeek`; nodes send logs to `log_port`, where it is not the hub that gets them."""
         rows = [
             f'["{name}"] = [$node_type=Cluster::{NODES[name]}, $ip=127.0.0.1'
             + (f", $p={self.log_port}/tcp]" if name == "logger-1" else "]")
@@ -66,16 +65,13 @@ class Cluster:
 
     @property
     def nodes(self) -> list[str]:
-        """The names of the layout."""
         return [name for name in NODES if self.with_logger or name != "logger-1"]
 
     @property
     def url(self) -> str:
-        """Where clients find the hub."""
         return f"tcp://127.0.0.1:{self.tcp}"
 
     def encrypt(self) -> None:
-        """Make keys for CURVE, and give them to the hub and the nodes."""
         keys = {}
         for name in ("broker", "node"):
             subprocess.run([*HUB, "curve", "new", name], cwd=self.folder, check=True, stdout=subprocess.DEVNULL)
@@ -92,7 +88,6 @@ class Cluster:
         }
 
     def start_hub(self) -> None:
-        """Start the hub: as the central broker, and as a logger where the layout has none."""
         listen = [self.url, f"ws://127.0.0.1:{self.web}"]
         if not self.with_logger:
             listen.append(f"zeek+log://127.0.0.1:{self.log}")
@@ -103,7 +98,6 @@ class Cluster:
         self._start("hub", [*HUB, "run", *given, *self.hub_arguments], environment)
 
     def start_node(self, name: str) -> None:
-        """Start a node, anew where it was stopped."""
         xpub, xsub = self.fronts.get(name, (self.xpub, self.xsub))
         environment = self.environment | {
             "CLUSTER_NODE": name,
@@ -130,11 +124,9 @@ class Cluster:
             )
 
     def send(self, name: str, number: signal.Signals) -> None:
-        """Send a signal to a process."""
         self.running[name].send_signal(number)
 
     def stop(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
-        """End a process, and wait for that."""
         process = self.running.pop(name)
         process.send_signal(number)
         try:
@@ -144,12 +136,10 @@ class Cluster:
             process.wait()
 
     def stop_all(self) -> None:
-        """End all that runs, the hub last."""
         for name in sorted(self.running, key=lambda name: name == "hub"):
             self.stop(name)
 
     def complaints(self) -> Counter[str]:
-        """Warnings and errors of the nodes, without times and ids."""
         found: Counter[str] = Counter()
         for path in self.folder.glob("*/out"):
             for line in path.read_text(errors="replace").splitlines():

@@ -10,13 +10,9 @@ __all__ = ["Line", "Watcher"]
 
 
 class Watcher(Protocol):
-    """Looks at what one side of a connection sends."""
+    def take(self, data: bytes) -> None: ...
 
-    def take(self, data: bytes) -> None:
-        """The side has sent something, which is not passed on yet."""
-
-    def end(self) -> None:
-        """The side sends nothing more; the other side does not know that yet."""
+    def end(self) -> None: ...
 
 
 class Line:
@@ -35,7 +31,6 @@ class Line:
         self._writers: set[asyncio.StreamWriter] = set()
 
     async def open(self) -> int:
-        """Listen; returns the port."""
         server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
         return int(server.sockets[0].getsockname()[1])
 
@@ -66,7 +61,6 @@ class Line:
             sink.close()
 
     def reset(self) -> None:
-        """Reset all connections."""
         for writer in self._writers:
             writer.transport.abort()
         self._writers.clear()

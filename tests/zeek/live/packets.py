@@ -15,26 +15,21 @@ SYN, ACK, PSH_ACK, SYN_ACK, FIN_ACK = 0x02, 0x10, 0x18, 0x12, 0x11
 
 @dataclass(slots=True)
 class Capture:
-    """Ethernet frames."""
-
     packets: list[bytes] = field(default_factory=list)
 
     def add(self, source: str, destination: str, protocol: int, segment: bytes) -> None:
-        """Append one IPv4 packet."""
         addresses = b"".join(bytes(map(int, host.split("."))) for host in (source, destination))
         header = struct.pack(">BBHHHBBH", 0x45, 0, 20 + len(segment), 0, 0, 64, protocol, 0) + addresses
         self.packets.append(b"\2\0\0\0\0\1\2\0\0\0\0\2\x08\x00" + header + segment)
 
 
 def udp(capture: Capture, client: tuple[str, int], server: tuple[str, int], question: bytes, answer: bytes) -> None:
-    """A datagram and its answer."""
     for (source, source_port), (destination, port), payload in ((client, server, question), (server, client, answer)):
         header = struct.pack(">HHHH", source_port, port, 8 + len(payload), 0)
         capture.add(source, destination, 17, header + payload)
 
 
 def tcp(capture: Capture, client: tuple[str, int], server: tuple[str, int], *turns: bytes) -> None:
-    """A TCP connection: client and server send `turns` alternately, the client first, then both close."""
     sent = {client: 1_000, server: 9_000}
 
     def segment(source: tuple[str, int], destination: tuple[str, int], flags: int, payload: bytes = b"") -> None:
@@ -58,7 +53,6 @@ def tcp(capture: Capture, client: tuple[str, int], server: tuple[str, int], *tur
 
 
 def dns(number: int, name: str, address: bytes) -> tuple[bytes, bytes]:
-    """A question for an A record, and the answer (RFC 1035)."""
     question = b"".join(bytes([len(part)]) + part.encode() for part in name.split(".")) + b"\0\0\1\0\1"
     asked = struct.pack(">HHHHHH", number, 0x0100, 1, 0, 0, 0) + question
     answered = struct.pack(">HHHHHH", number, 0x8180, 1, 1, 0, 0) + question
@@ -66,15 +60,12 @@ def dns(number: int, name: str, address: bytes) -> tuple[bytes, bytes]:
 
 
 def http(path: bytes, host: bytes, agent: bytes, body: bytes) -> tuple[bytes, bytes]:
-    """A GET request and its response."""
     request = b"GET " + path + b" HTTP/1.1\r\nHost: " + host + b"\r\nUser-Agent: " + agent + b"\r\n\r\n"
     response = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % len(body) + body
     return request, response
 
 
 def tls(name: bytes, chance: random.Random) -> tuple[bytes, bytes]:
-    """A ClientHello with a server name, and a ServerHello (RFC 5246)."""
-
     def record(kind: int, body: bytes) -> bytes:
         message = bytes([kind]) + len(body).to_bytes(3, "big") + body
         return b"\x16\3\3" + struct.pack(">H", len(message)) + message
@@ -95,7 +86,6 @@ def tls(name: bytes, chance: random.Random) -> tuple[bytes, bytes]:
 
 
 def capture(seed: int = 1, conversations: int = 60) -> Capture:
-    """DNS, HTTP and TLS conversations in turn; every tenth HTTP agent is not UTF-8."""
     chance = random.Random(seed)  # noqa: S311 -- no secret
     made = Capture()
     for number in range(conversations):

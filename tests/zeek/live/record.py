@@ -27,15 +27,12 @@ RECORDINGS = Path(__file__).parents[1] / "zmtp" / "recordings"
 
 
 class Tap:
-    """Takes down the messages that one side of a socket of one node sends."""
-
     def __init__(self, node: str, kind: str, taken: list[Step], is_sent: bool) -> None:  # noqa: FBT001 -- see `Line`
         self._node, self._kind, self._taken, self._is_sent = node, kind, taken, is_sent
         self._incoming = Incoming(1 << 24)
         self._greeting = b""
 
     def take(self, data: bytes) -> None:
-        """It has sent something."""
         if len(self._greeting) < GREETING_BYTES:
             read = self._greeting + data
             self._greeting, data = read[:GREETING_BYTES], read[GREETING_BYTES:]
@@ -47,7 +44,6 @@ class Tap:
                 self._note([bytes([found.name == b"SUBSCRIBE"]) + found.data])
 
     def end(self) -> None:
-        """It has gone, and the broker will tell the other nodes at once."""
         if self._is_sent and self._kind == "XSUB":
             self._note([b"\0", b""], "gone")
 
@@ -56,7 +52,6 @@ class Tap:
 
 
 async def main() -> int:
-    """Record."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zeek", required=True)
     parser.add_argument("--seconds", type=float, default=15, help="until workers read packets")
@@ -89,7 +84,6 @@ async def main() -> int:
 
 
 def without_own(steps: list[Step]) -> list[Step]:
-    """Leave out what nodes have published and got themselves: libzmq drops it, by the id in the second part."""
     start = b"\1" + NODE_ID
     own = {
         step.node: step.parts[0][len(start) : -1]
@@ -100,7 +94,6 @@ def without_own(steps: list[Step]) -> list[Step]:
 
 
 def write(name: str, steps: list[Step]) -> None:
-    """Write a recording, a line for each message."""
     with (RECORDINGS / name).open("w") as file:
         for step in steps:
             way = "send" if step.is_sent else "recv"

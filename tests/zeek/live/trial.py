@@ -34,8 +34,6 @@ UP_S = 40.0
 
 
 class Watch:
-    """What a client of the hub sees of the cluster: answers, ticks and log records."""
-
     def __init__(self, client: Client) -> None:
         self._client = client
         self._up: dict[int, dict[str, set[str]]] = defaultdict(dict)
@@ -44,7 +42,6 @@ class Watch:
         self.logs: dict[str, list[Any]] = defaultdict(list)
 
     async def follow(self) -> None:
-        """Read until cancelled."""
         async with self._client.subscribe("/live/", LOGS, buffer_bytes=1 << 28) as messages:
             async for message in messages:
                 self._take(message.topic, message.value)
@@ -64,14 +61,12 @@ class Watch:
             self.ticks[str(arguments[0])] += 1
 
     async def _who(self, nodes: list[str]) -> dict[str, set[str]]:
-        """Ask each node whom it has up."""
         self._asked += 1
         await self._client.publish(CONTROL, Event("Live::who", Count(self._asked)))
         await until(lambda: len(self._up[self._asked]) == len(nodes), 2)
         return self._up.pop(self._asked)
 
     async def all_up(self, nodes: list[str], seconds: float = UP_S) -> tuple[float, list[str]]:
-        """Wait until each node has all others up; how long it took, and what is missing in the end."""
         begun = time.monotonic()
         while True:
             seen = await self._who(nodes)
@@ -83,21 +78,17 @@ class Watch:
 
 
 class Trial:
-    """One cluster, and what was found."""
-
     def __init__(self, title: str, cluster: Cluster) -> None:
         self.cluster = cluster
         self._title = title
         self.failed = 0
 
     def say(self, text: str, *, holds: bool) -> None:
-        """Print a line."""
         self.failed += not holds
         print(f"{time.strftime('%H:%M:%S')} {'ok  ' if holds else 'FAIL'} {self._title}: {text}", flush=True)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[Watch]:
-        """A client of the hub that follows the cluster."""
         async with connect(self.cluster.url) as client:
             watch = Watch(client)
             following = asyncio.ensure_future(watch.follow())
@@ -108,12 +99,10 @@ class Trial:
                 await asyncio.gather(following, return_exceptions=True)
 
     async def start_hub(self) -> None:
-        """Start the hub, and wait until it listens."""
         self.cluster.start_hub()
         await until(lambda: is_listening(self.cluster.tcp), 30)
 
     async def ordinary(self) -> None:
-        """All nodes see each other, logs are complete and in order."""
         cluster = self.cluster
         await self.start_hub()
         for name in cluster.nodes:
@@ -136,7 +125,6 @@ class Trial:
             self.say(f"events of {dict(watch.ticks)}", holds=watch.ticks.keys() == set(cluster.nodes))
 
     async def faults(self, minutes: float, pause_s: float) -> None:
-        """Stop, kill and restart nodes and the hub; all must have each other up again."""
         chance = random.Random(1)  # noqa: S311 -- the same each time
         end = time.monotonic() + 60 * minutes
         nodes = [name for name in self.cluster.nodes if name != "manager"]
@@ -164,7 +152,6 @@ class Trial:
             self.cluster.start_node(victim)
 
     async def cuts(self, lines: list[Line], pause_s: float) -> None:
-        """The network between one node and the hub is away, then reset."""
         async with self.watching() as watch:
             for kind, away_s in (("away", pause_s), ("reset", 0), ("reset", 3), ("reset", pause_s), ("reset", 0)):
                 for line in lines:
@@ -185,20 +172,17 @@ class Trial:
 
 
 async def until(holds: Callable[[], bool], seconds: float) -> None:
-    """Wait until it holds, or the time is over."""
     end = time.monotonic() + seconds
     while not holds() and time.monotonic() < end:  # noqa: ASYNC110 -- other processes have no events
         await asyncio.sleep(0.05)
 
 
 def is_listening(port: int) -> bool:
-    """Whether a port of loopback takes connections."""
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def replay(interface: str, conversations: int = 60) -> None:
-    """Send the packets of the capture, 500 a second."""
     with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as raw:
         raw.bind((interface, 0))
         for packet in capture(conversations=conversations).packets:
@@ -207,13 +191,11 @@ def replay(interface: str, conversations: int = 60) -> None:
 
 
 def lines_of(cluster: Cluster, log: str) -> int:
-    """The records in a log of Zeek's logger."""
     path = cluster.folder / "logger-1" / f"{log}.log"
     return sum(not line.startswith(b"#") for line in path.read_bytes().splitlines()) if path.exists() else 0
 
 
 def in_order(records: list[Any]) -> tuple[int, int]:
-    """The records, and how many of them stand behind a later one of their writer."""
     last: dict[str, int] = {}
     late = 0
     for record in records:
@@ -224,7 +206,6 @@ def in_order(records: list[Any]) -> tuple[int, int]:
 
 
 async def run(title: str, cluster: Cluster, minutes: float, pause_s: float) -> int:
-    """Run one trial; returns how many steps failed."""
     trial = Trial(title, cluster)
     try:
         lines = [Line(cluster.xpub), Line(cluster.xsub)] if title == "cut" else []
@@ -244,7 +225,6 @@ async def run(title: str, cluster: Cluster, minutes: float, pause_s: float) -> i
 
 
 async def main() -> int:
-    """Run the trials."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zeek", required=True)
     parser.add_argument("--folder", type=Path, default=Path("build/zeek-live"))

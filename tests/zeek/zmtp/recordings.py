@@ -30,7 +30,6 @@ _FOLDER = Path(__file__).with_name("recordings")
 
 
 def wire(name: str) -> dict[tuple[str, str], list[bytes]]:
-    """Return the reads of a recording, by connection and direction."""
     reads: dict[tuple[str, str], list[bytes]] = {}
     for line in (_FOLDER / name).read_text().splitlines():
         read = json.loads(line)
@@ -40,8 +39,6 @@ def wire(name: str) -> dict[tuple[str, str], list[bytes]]:
 
 
 class Step(NamedTuple):
-    """A message of a story, as a node sees it."""
-
     t_s: float
     node: str
     socket: str
@@ -50,12 +47,10 @@ class Step(NamedTuple):
 
     @property
     def topic(self) -> bytes:
-        """What it is about: of a subscription, without the byte in front of it."""
         return self.parts[0] if len(self.parts) > 1 else self.parts[0][1:]
 
 
 def story(name: str) -> list[Step]:
-    """Return what the nodes of a recording have sent and received, in order."""
     steps = []
     for line in (_FOLDER / name).read_text().splitlines():
         one = json.loads(line)

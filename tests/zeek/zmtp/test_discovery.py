@@ -18,22 +18,18 @@ ANSWER = "Cluster::hello"
 
 
 def topic(node_id: str) -> bytes:
-    """The topic of a node."""
     return NODE_ID + node_id.encode() + b"."
 
 
 def said(changes: list[Any]) -> list[tuple[str, bytes]]:
-    """Which words were said, and to which topic."""
     return [(Event.decode(change.payload).name, change.topic) for change in changes if isinstance(change, Say)]
 
 
 def word(name: str, *args: Any) -> bytes:
-    """An event as a node sends it."""
     return Event(name, *args).encode()
 
 
 def heard() -> Discovery:
-    """One whose own subscription has come back."""
     own = Discovery("hub", "own")
     own.subscribing()
     own.subscribed(topic("own"))
@@ -42,7 +38,6 @@ def heard() -> Discovery:
 
 
 def with_one() -> Discovery:
-    """One that knows a node, `worker-1` with the id `w`."""
     own = heard()
     own.subscribed(topic("w"))
     own.hear(word(GREETING, "worker-1", "w"))
@@ -54,7 +49,6 @@ def with_one() -> Discovery:
 
 @pytest.mark.parametrize("order", list(itertools.permutations(["subscription", "greeting", "answer"])))
 def test_a_greeting_in_any_order(order: tuple[str, ...]) -> None:
-    """Each word is said once: the greeting to whoever has subscribed, the answer to whoever has greeted, too."""
     own, changes = heard(), []
     for step in order:
         if step == "subscription":
@@ -68,7 +62,6 @@ def test_a_greeting_in_any_order(order: tuple[str, ...]) -> None:
 
 
 def test_nothing_is_said_before_others_can_answer() -> None:
-    """Not before the broker has told this node's own subscription, as others would wait for it in vain."""
     own = Discovery("hub", "own")
     own.subscribing()
     own.subscribed(topic("w"))
@@ -82,7 +75,6 @@ def test_nothing_is_said_before_others_can_answer() -> None:
 
 
 def test_a_node_goes() -> None:
-    """That is told by the end of its subscription; a new one of its name has another id."""
     own = with_one()
     own.unsubscribed(topic("w"))
     own.unsubscribed(topic("w"))
@@ -92,7 +84,6 @@ def test_a_node_goes() -> None:
 
 
 def test_a_node_comes_again_whose_end_was_not_told() -> None:
-    """Its name is enough: the one before it is down first."""
     own = with_one()
     own.hear(word(ANSWER, "worker-1", "w2"))
     assert own.changes() == [Down("w", "worker-1", "w2 has its name now"), Up("w2", "worker-1")]
@@ -100,7 +91,6 @@ def test_a_node_comes_again_whose_end_was_not_told() -> None:
 
 
 def test_the_broker_is_restarted() -> None:
-    """Nobody is greeted again, as nobody has seen anybody go; who is not there again in time is down, till he is."""
     own = with_one()
     own.subscribed(topic("x"))
     own.hear(word(GREETING, "worker-2", "x"))
@@ -121,7 +111,6 @@ def test_the_broker_is_restarted() -> None:
 
 
 def test_only_the_own_connection_was_broken() -> None:
-    """Others have seen this node go, and greet it again: it greets them again, once."""
     own = with_one()
     own.unsubscribed(topic("own"))
     own.subscribing()
@@ -135,7 +124,6 @@ def test_only_the_own_connection_was_broken() -> None:
 
 
 def test_what_is_waited_for_in_vain_is_told_once() -> None:
-    """A subscription without a greeting, and a greeting without a subscription."""
     own = heard()
     own.subscribed(topic("mute"))
     own.hear(word(GREETING, "deaf", "d"))
@@ -152,7 +140,6 @@ def test_what_is_waited_for_in_vain_is_told_once() -> None:
 
 
 def test_names_are_unique() -> None:
-    """Another node that is called as this one is told of."""
     own = heard()
     own.hear(word(ANSWER, "hub", "w"))
     odd, up = own.changes()
@@ -173,7 +160,6 @@ def test_names_are_unique() -> None:
     ],
 )
 def test_what_is_no_greeting(payload: bytes) -> None:
-    """It raises nobody; one with other arguments is told of, and one of this node itself is not."""
     own = heard()
     own.hear(payload)
     is_wrong = b"ello" in payload and b"Demo" not in payload and b"own" not in payload
@@ -182,7 +168,6 @@ def test_what_is_no_greeting(payload: bytes) -> None:
 
 
 def test_subscriptions_that_mean_nobody() -> None:
-    """A listener's, and one that is no text."""
     own = heard()
     for one in (NODE_ID, NODE_ID + b".", NODE_ID + b"\xff."):
         own.subscribed(one)
@@ -191,7 +176,6 @@ def test_subscriptions_that_mean_nobody() -> None:
 
 
 def test_nodes_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Further ones are not greeted, which is told once; those that are away make room."""
     monkeypatch.setattr(discovery, "NODES_LIMIT", 3)
     own = with_one()
     for node_id in ("x", "y", "z"):
@@ -211,15 +195,12 @@ def test_nodes_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Net:
-    """A broker and nodes: what is said arrives in any order between nodes, and in order from one to another."""
-
     def __init__(self, names: list[str]) -> None:
         self.nodes = {f"id-{name}": Discovery(name, f"id-{name}") for name in names}
         self.there: dict[str, None] = {}
         self.ways: dict[tuple[str, str, str], list[Any]] = {}
 
     def join(self, node_id: str) -> None:
-        """A node comes: it is told of all, and all are told of it."""
         self.nodes[node_id].subscribing()
         for other in self.there:
             self._send("broker", node_id, "subscribed", topic(other))
@@ -228,7 +209,6 @@ class Net:
             self._send("broker", other, "subscribed", topic(node_id))
 
     def leave(self, node_id: str) -> None:
-        """Its connections break, and it forgets what was on its way."""
         del self.there[node_id]
         for way in self.ways:
             if node_id in way[:2]:
@@ -238,7 +218,6 @@ class Net:
             self._send("broker", other, "unsubscribed", topic(node_id))
 
     def step(self, choice: int) -> bool:
-        """Let one thing arrive; return whether there was any."""
         ways = [way for way, waiting in self.ways.items() if waiting]
         if not ways:
             return False
@@ -259,7 +238,6 @@ class Net:
 @settings(max_examples=300)
 @given(st.data())
 def test_simulated_clusters(data: st.DataObject) -> None:
-    """Whoever comes and goes, and in whichever order it is heard: in the end each knows all who are there."""
     names = ["a", "b", "c", "d"][: data.draw(st.integers(2, 4))]
     net = Net(names)
     for _ in range(data.draw(st.integers(1, 8))):

@@ -26,19 +26,15 @@ BINARY = b"broker-bin-v1"
 
 
 class Table:
-    """Routes that are the keys themselves."""
-
     def __init__(self) -> None:
         self.table: dict[bytes, bytes] = {}
 
     def miss(self, key: bytes) -> bytes:
-        """Know a key from now on."""
         self.table[key] = key
         return key
 
 
 def opened(limit_bytes: int = 1 << 20, keep: Keep = lambda *_: None) -> EventSession[bytes]:
-    """A session whose handshake is done."""
     session = EventSession(limit_bytes, Table(), keep)
     session.feed(HANDSHAKE)
     assert session.next_event() is None
@@ -47,7 +43,6 @@ def opened(limit_bytes: int = 1 << 20, keep: Keep = lambda *_: None) -> EventSes
 
 
 def drain(session: EventSession[bytes]) -> list[Any]:
-    """What a session says, runs one by one."""
     found: list[Any] = []
     while (event := session.next_event()) is not NEED_DATA:
         found += list(event) if isinstance(event, Stretch) else [event]
@@ -55,7 +50,6 @@ def drain(session: EventSession[bytes]) -> list[Any]:
 
 
 def message(topic: bytes, sender: bytes, payload: bytes) -> bytes:
-    """An event as a node writes it."""
     return encode_message([topic, sender, BINARY, payload])
 
 
@@ -76,7 +70,6 @@ events = st.tuples(topics, senders, payloads)
 
 @given(st.lists(events | bad, max_size=30), st.lists(st.integers(1, 5000)))
 def test_however_reads_are_cut(parts: list[Any], cuts: list[int]) -> None:
-    """Each event is one frame, in order, with its topic, its sender and its payload; whatever is none is counted."""
     wire = b"".join(part if isinstance(part, bytes) else message(*part) for part in parts)
     session, found = opened(), []
     for size in [*cuts, len(wire)]:
@@ -105,7 +98,6 @@ def _node(key: bytes) -> bytes:
 
 @given(st.lists(events, min_size=1, max_size=20))
 def test_what_nodes_send_to_each_other_is_the_same_bytes(sent: list[tuple[bytes, bytes, bytes]]) -> None:
-    """Once through the hub, and as it was; what was kept is what would be written."""
     wire = b"".join(message(*one) for one in sent)
     kept: list[tuple[Batch, bytes]] = []
     session = opened(keep=lambda *one: kept.append(one))
@@ -119,7 +111,6 @@ def test_what_nodes_send_to_each_other_is_the_same_bytes(sent: list[tuple[bytes,
 
 @given(st.binary(max_size=300), st.lists(st.integers(1, 50)))
 def test_garbage_ends_the_session_or_is_no_event(garbage: bytes, cuts: list[int]) -> None:
-    """Nothing is raised."""
     session = opened(10_000)
     for size in [*cuts, len(garbage)]:
         session.feed(garbage[:size])
@@ -128,7 +119,6 @@ def test_garbage_ends_the_session_or_is_no_event(garbage: bytes, cuts: list[int]
 
 
 def test_a_message_that_is_too_long_ends_the_session() -> None:
-    """It is found out by its header."""
     session = opened(1000)
     session.feed(message(b"zeek.a", b"x", Event("Demo::e", "x" * 2000).encode())[:60])
     (ended,) = drain(session)
@@ -137,7 +127,6 @@ def test_a_message_that_is_too_long_ends_the_session() -> None:
 
 
 def test_what_the_hub_sends_of_others() -> None:
-    """Values of its own clients are converted; what is no event is counted, and all comes in the name of the hub."""
     event = Event("Demo::hello", Count(1))
     packed, other = to_msgpack(event.encode()), to_msgpack(encode("text"))
     body = BATCH_COUNT.pack(3) + packed + other + packed
@@ -150,7 +139,6 @@ def test_what_the_hub_sends_of_others() -> None:
     "sender", [b"", b"x" * 118, bytes(range(97, 123)) * 5, "é".encode() * 60, b"x" + "€".encode() * 84, b"xy=" * 85]
 )
 def test_ids_of_any_length(sender: bytes) -> None:
-    """They go out as they came, whatever labels hold them."""
     head = EventHead(b"zeek.a", sender, b"broker-json-v1")
     assert EventHead.of(head.routing_key, b"hub") == head
     assert is_of_node(head.routing_key)
@@ -158,14 +146,12 @@ def test_ids_of_any_length(sender: bytes) -> None:
 
 @pytest.mark.parametrize("sender", [b"\n", b"x" * 400])
 def test_senders_that_the_hub_has_no_label_for(sender: bytes) -> None:
-    """A control character and one that is no id of ZeroMQ are refused."""
     head = EventHead(b"zeek.a", sender)
     with pytest.raises(RejectedError):
         assert head.routing_key
 
 
 def test_the_serializer_of_the_cluster() -> None:
-    """All is written in it, whatever it came in; what is too long for JSON is lost and counted."""
     event = Event("Demo::hello", Count(1))
     key = EventHead(b"zeek.a", b"worker-1", b"broker-json-v1").routing_key
     of_node = len(event.encode()).to_bytes(4, "big") + key + event.encode()
@@ -194,7 +180,6 @@ def test_the_serializer_of_the_cluster() -> None:
 
 @pytest.mark.parametrize("serializer", [b"", BINARY, b"broker-json-v1"])
 def test_garbage_of_clients_reaches_no_node(serializer: bytes) -> None:
-    """What begins as an event and is none is lost and counted; what stands around it is not."""
     event = Event("Demo::hello", Count(1)).encode()
     writer = EventWriter(b"hub")
     writer.serializer = serializer
@@ -208,7 +193,6 @@ def test_garbage_of_clients_reaches_no_node(serializer: bytes) -> None:
 
 
 def test_the_first_event_teaches_the_serializer() -> None:
-    """Not what is none, nor one of another hub, and no later one."""
     learnt: list[bytes] = []
     session: EventSession[bytes] = EventSession(1 << 20, Table(), lambda *_: None, learn=learnt.append)
     session.feed(HANDSHAKE)
@@ -225,7 +209,6 @@ def test_the_first_event_teaches_the_serializer() -> None:
 
 
 def test_serializers_that_a_url_may_name() -> None:
-    """They are those that the hub can read."""
     for serializer in SERIALIZERS:
         endpoint = Endpoint.parse(f"zeek+zmq://h:1?serializer={serializer.decode()}")
         assert endpoint.serializer.encode() == serializer

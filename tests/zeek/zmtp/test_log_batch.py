@@ -10,12 +10,10 @@ from typing import Any
 
 import msgpack
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from peers.values import ext_hook
 from peers.values.untyped import untyped_extension
-from peers.zeek.zmtp.logs import FIELDS_LIMIT, Field, LogBatch, LogBatchError
+from peers.zeek.zmtp.logs import FIELDS_LIMIT, LogBatch, LogBatchError
 
 FOLDER = Path(__file__).with_name("recordings")
 
@@ -28,30 +26,25 @@ UNIT = bytes.fromhex(
 
 
 def recorded() -> list[bytes]:
-    """The batches of the recording."""
     lines = (FOLDER / "z03-log-batches.jsonl").read_text().splitlines()
     return [bytes.fromhex(json.loads(line)["parts"][3]) for line in lines]
 
 
 def batch(kind: int, *values: bytes, element: int = 0) -> bytes:
-    """A batch with one field."""
     head = b"".join(struct.pack(">I", len(text)) + text for text in (b"S::LOG", b"W", b"default", b"s"))
     field = b"\0\0\0\0\1f" + struct.pack(">IIB", kind, element, 1)
     return head + b"\0\0\0\1" + field + struct.pack(">I", len(values)) + b"".join(values)
 
 
 def value(kind: int, data: bytes | None) -> bytes:
-    """A value of a batch."""
     return struct.pack(">IIB", kind, 0, data is not None) + (data or b"")
 
 
 def text(raw: bytes) -> bytes:
-    """A string of a batch."""
     return struct.pack(">I", len(raw)) + raw
 
 
 def taken(data: bytes, at_once: int = 3) -> list[bytes]:
-    """The records of a batch, a few at a time."""
     batch, found = LogBatch(data), []
     while batch.left:
         values, records = batch.take(at_once)
@@ -67,24 +60,14 @@ def taken(data: bytes, at_once: int = 3) -> list[bytes]:
 
 
 def decoded(data: bytes, hook: Any = ext_hook) -> list[Any]:
-    """The records of a batch."""
     return [msgpack.unpackb(record, ext_hook=hook) for record in taken(data)]
 
 
 def test_the_recording() -> None:
-    """All types that logs have; what is not set is left out."""
     expected = [json.loads(line) for line in (FOLDER / "z03-log-batches.expected.ndjson").read_text().splitlines()]
     found = [record for data in recorded() for record in decoded(data, untyped_extension)]
     assert found == expected
-    first = LogBatch(recorded()[0])
-    assert (first.stream, first.writer, first.filter, first.path) == (
-        "Conn::LOG",
-        "Log::WRITER_ASCII",
-        "default",
-        "conn",
-    )
-    assert first.fields[0] == Field("ts", 5, 0, is_optional=False)
-    assert first.fields[-1] == Field("path", 19, 11, is_optional=True)
+    assert LogBatch(recorded()[0]).path == "conn"
 
 
 def test_logs_of_a_real_cluster() -> None:
@@ -110,7 +93,6 @@ def test_logs_of_a_real_cluster() -> None:
 
 
 def test_zeeks_own_unit_test() -> None:
-    """Two records with a time each."""
     assert decoded(UNIT) == [{"ts": 1.0}, {"ts": 2.0}]
 
 
@@ -138,7 +120,6 @@ def test_zeeks_own_unit_test() -> None:
     ],
 )
 def test_types(kind: int, data: bytes, shown: Any) -> None:
-    """Each as a reader sees it who knows nothing of Zeek; and one that is not set."""
     assert decoded(batch(kind, value(kind, data), value(kind, None)), untyped_extension) == [{"f": shown}, {}]
 
 
@@ -160,13 +141,11 @@ def test_types(kind: int, data: bytes, shown: Any) -> None:
     ],
 )
 def test_what_cannot_be_one(data: bytes, text_: str) -> None:
-    """One error that says where."""
     with pytest.raises(LogBatchError, match=text_):
         taken(data)
 
 
 def test_limits() -> None:
-    """Vectors in each other, and fields."""
     nested = value(7, text(b"x"))
     for _ in range(9):
         nested = value(19, struct.pack(">q", 1) + nested)
@@ -176,16 +155,3 @@ def test_limits() -> None:
     many = FIELDS_LIMIT + 1
     with pytest.raises(LogBatchError, match="1001 fields, the limit is 1000"):
         taken(head + struct.pack(">I", many) + field * many + bytes(4))
-
-
-@given(st.integers(0, 5000), st.binary(min_size=1, max_size=9))
-def test_damaged_batches(place: int, junk: bytes) -> None:
-    """They are refused, or read as something."""
-    data = bytearray(recorded()[0])
-    place %= len(data)
-    data[place : place + len(junk)] = junk
-    try:
-        found = taken(bytes(data))
-    except LogBatchError:
-        return
-    assert all(isinstance(msgpack.unpackb(record, strict_map_key=False), dict) for record in found)

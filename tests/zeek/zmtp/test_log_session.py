@@ -30,7 +30,6 @@ HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_
 
 
 def opened() -> LogSession[bytes]:
-    """A session whose handshake is done."""
     session = LogSession(1 << 20, Table())
     session.feed(HANDSHAKE)
     assert session.next_event() is None
@@ -39,7 +38,6 @@ def opened() -> LogSession[bytes]:
 
 
 def drain(session: LogSession[bytes]) -> list[Any]:
-    """What a session says."""
     found = []
     while (event := session.next_event()) is not NEED_DATA:
         if event is not None:
@@ -48,12 +46,10 @@ def drain(session: LogSession[bytes]) -> list[Any]:
 
 
 def written(data: bytes, node: bytes = b"worker-1") -> bytes:
-    """A log batch as a node sends it."""
     return encode_message([b"log-write", node, b"zeek-bin-serializer", data])
 
 
 def values(run: Run[bytes]) -> list[bytes]:
-    """The records of a run."""
     (frame,) = iterate_frames(run.frames)
     ends = value_ends(frame)
     assert ends is not None
@@ -62,7 +58,6 @@ def values(run: Run[bytes]) -> list[bytes]:
 
 @given(st.lists(st.integers(1, 3000), max_size=10))
 def test_records_are_what_zeeks_json_writer_writes(cuts: list[int]) -> None:
-    """However reads are cut."""
     wire, session, runs = b"".join(map(written, recorded())), opened(), []
     for size in [*cuts, len(wire)]:
         session.feed(wire[:size])
@@ -73,7 +68,6 @@ def test_records_are_what_zeeks_json_writer_writes(cuts: list[int]) -> None:
 
 
 def test_a_large_batch_is_read_in_steps() -> None:
-    """Each is one event, under one key."""
     records = 2 * RECORDS_AT_ONCE + 1
     session = opened()
     session.feed(written(batch(7, *[value(7, text(b"%d" % number)) for number in range(records)])))
@@ -101,7 +95,6 @@ def test_a_large_batch_is_read_in_steps() -> None:
     ],
 )
 def test_what_is_none(message: bytes, reason: str) -> None:
-    """It is counted; the session goes on."""
     session = opened()
     session.feed(message + written(batch(7, value(7, text(b"x")))))
     refused, run = drain(session)
@@ -112,7 +105,6 @@ def test_what_is_none(message: bytes, reason: str) -> None:
 
 @given(st.binary(max_size=200))
 def test_garbage(garbage: bytes) -> None:
-    """Nothing is raised."""
     session = opened()
     session.feed(garbage)
     assert all(isinstance(event, NoEvent | Ended) for event in drain(session))
@@ -120,7 +112,6 @@ def test_garbage(garbage: bytes) -> None:
 
 @given(st.integers(0, 5000), st.binary(min_size=1, max_size=9))
 def test_damaged_batches(place: int, junk: bytes) -> None:
-    """They are refused, or read as something."""
     data = bytearray(recorded()[0])
     place %= len(data)
     data[place : place + len(junk)] = junk

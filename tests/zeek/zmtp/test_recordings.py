@@ -23,7 +23,6 @@ THREE = "z04-node-joins-late-and-broker-restarts-parts.jsonl"
 
 
 def ids(steps: list[Step]) -> dict[str, bytes]:
-    """The ids of the nodes of a story, by their names."""
     found = {}
     for step in steps:
         if step.topic.startswith(NODE_ID):
@@ -67,7 +66,6 @@ def played(steps: list[Step], name: str, own: bytes, away_s: float) -> tuple[lis
 
 
 def is_told(step: Step, own: bytes) -> bool:
-    """Whether a node needs to know a message to find others."""
     if step.is_sent or not step.topic.startswith(NODE_ID):
         return False
     return step.socket == "XPUB" or step.topic == NODE_ID + own + b"."
@@ -77,7 +75,6 @@ def is_told(step: Step, own: bytes) -> bool:
 @pytest.mark.parametrize("name", ["manager", "worker-1"])
 @pytest.mark.parametrize("recording", STORIES)
 def test_a_node_that_was_recorded(recording: str, name: str, is_interrupted: bool) -> None:  # noqa: FBT001
-    """It greets as it has greeted, in that order, nobody again after a restart, and sees who is up and who goes."""
     steps = story(recording)
     own = ids(steps)[name]
     told = [step for step in steps if step.node == name and is_told(step, own)]
@@ -95,7 +92,6 @@ def test_a_node_that_was_recorded(recording: str, name: str, is_interrupted: boo
 
 
 def test_the_node_that_stands_for_a_hub() -> None:
-    """It joins after one node and before another one; what the two have heard of it is what this one says."""
     steps = story(THREE)
     known = ids(steps)
     own = known["proxy"]

@@ -32,12 +32,10 @@ GREETING = Greeting("NULL").encode()
 
 
 def ready(kind: str) -> bytes:
-    """A READY command."""
     return encode_command(Command(b"READY", encode_properties({"Socket-Type": kind.encode()})))
 
 
 def events(session: Session) -> list[Any]:
-    """All that a session says of what it was fed."""
     found = []
     while (event := session.next_event()) is not NEED_DATA:
         if event is not None:
@@ -46,7 +44,6 @@ def events(session: Session) -> list[Any]:
 
 
 def opened(own: SocketType, far: str, limit_bytes: int = LIMIT) -> Session:
-    """A session whose handshake is done."""
     session = Session(own, limit_bytes)
     session.feed(GREETING + ready(far))
     assert events(session) == [Ready(far, 1)]
@@ -63,7 +60,6 @@ CONNECTIONS = sorted({connection for connection, _ in WIRE})
 @pytest.mark.parametrize("connection", CONNECTIONS)
 @pytest.mark.parametrize("piece", [1, 7, 1 << 20])
 def test_what_was_recorded_is_understood_by_either_side(connection: str, piece: int) -> None:
-    """All bytes of libzmq become events, however they are cut; what is said first is the same as libzmq says."""
     node_is_xsub = "worker-1 XSUB" in connection
     for direction in (TO_BROKER, TO_NODE):
         own_is_xpub = node_is_xsub == (direction == TO_BROKER)
@@ -85,7 +81,6 @@ def test_what_was_recorded_is_understood_by_either_side(connection: str, piece: 
 
 
 def test_messages_of_a_recording_are_made_again() -> None:
-    """Each message that came is the same bytes as its parts make."""
     session = Session(SocketType.XSUB, LIMIT)
     session.feed(b"".join(WIRE["worker-1 XPUB to broker XSUB#1", TO_BROKER]))
     messages = [event for event in events(session) if isinstance(event, Message)]
@@ -96,7 +91,6 @@ def test_messages_of_a_recording_are_made_again() -> None:
 
 
 def test_both_forms_of_subscriptions() -> None:
-    """Libzmq uses commands for what it repeats by itself at a reconnect, and messages else."""
     session = opened(SocketType.XPUB, "SUB")
     session.feed(
         encode_subscription(b"a", is_wanted=True)
@@ -115,7 +109,6 @@ def test_both_forms_of_subscriptions() -> None:
 
 
 def test_what_is_no_subscription_is_counted() -> None:
-    """Whoever publishes gets nothing else that it could take."""
     session = opened(SocketType.PUB, "XSUB")
     long = b"x" * (TOPIC_LIMIT_BYTES + 1)
     session.feed(encode_message([b"\x01a", b""]) + encode_frame(b"") + encode_frame(b"\x02a"))
@@ -130,7 +123,6 @@ def test_what_is_no_subscription_is_counted() -> None:
 
 
 def test_pings_are_answered_and_other_commands_ignored() -> None:
-    """A pong repeats what the ping says, up to 16 bytes of it."""
     session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_command(Command(b"PING", b"\0\x07" + b"c" * 20)) + encode_command(Command(b"WHAT", b"ever")))
     session.feed(encode_command(Command(b"SUBSCRIBE", b"a")))
@@ -139,7 +131,6 @@ def test_pings_are_answered_and_other_commands_ignored() -> None:
 
 
 def test_each_talks_with_its_counterparts_only() -> None:
-    """All others are refused."""
     for own in SocketType:
         for far in ("PUB", "SUB", "XPUB", "XSUB", "PUSH", "PULL", "REQ", ""):
             session = Session(own, LIMIT)
@@ -154,14 +145,12 @@ def test_each_talks_with_its_counterparts_only() -> None:
 
 
 def test_the_older_version_is_what_both_speak() -> None:
-    """The far side says 3.0, this one 3.1."""
     session = Session(SocketType.XPUB, LIMIT)
     session.feed(Greeting("NULL", minor=0).encode() + ready("XSUB"))
     assert events(session) == [Ready("XSUB", 0)]
 
 
 def test_a_side_that_waits_does_not_tell_its_mechanism_first() -> None:
-    """Zeek ends itself where it is answered by another one: the first 11 bytes have it tell its own."""
     session = Session(SocketType.XPUB, LIMIT, waits=True)
     assert session.take_outgoing() == GREETING[:11]
     session.feed(GREETING + ready("XSUB"))
@@ -197,7 +186,6 @@ def test_a_side_that_waits_does_not_tell_its_mechanism_first() -> None:
     ],
 )
 def test_a_handshake_that_does_not_fit(stream: bytes, text: str) -> None:
-    """It ends without a word: Zeek ends itself where a handshake is answered by an error."""
     session = Session(SocketType.XPUB, LIMIT)
     session.feed(stream)
     (event,) = events(session)
@@ -209,7 +197,6 @@ def test_a_handshake_that_does_not_fit(stream: bytes, text: str) -> None:
 
 
 def test_a_stranger_is_not_listened_to_for_long() -> None:
-    """Its commands have a limit of their own."""
     session = Session(SocketType.XPUB, LIMIT)
     session.feed(GREETING + b"\x06" + (HANDSHAKE_LIMIT_BYTES + 1).to_bytes(8, "big"))
     (event,) = events(session)
@@ -220,7 +207,6 @@ def test_a_stranger_is_not_listened_to_for_long() -> None:
     "large", [encode_message([bytes(LIMIT // 2)]), encode_command(Command(b"X", bytes(LIMIT // 2)))]
 )
 def test_a_large_message_is_let_go_of_once_it_was_taken(large: bytes) -> None:
-    """The far side may send nothing more for hours."""
     incoming = Incoming(LIMIT)
     incoming.feed(large + b"\x00")
     assert incoming.next_message() is not None
@@ -230,7 +216,6 @@ def test_a_large_message_is_let_go_of_once_it_was_taken(large: bytes) -> None:
 
 
 def test_a_message_that_is_too_long_is_refused_before_it_comes() -> None:
-    """All its parts count, and their headers."""
     session = opened(SocketType.PULL, "PUSH", 1000)
     session.feed(encode_message([b"a" * 400, b"b" * 582]))
     assert [len(event.frames) for event in events(session)] == [1000]
@@ -242,7 +227,6 @@ def test_a_message_that_is_too_long_is_refused_before_it_comes() -> None:
 
 
 def test_parts_without_end_are_a_message_that_is_too_long() -> None:
-    """Empty ones count, as they have headers."""
     session = opened(SocketType.PULL, "PUSH", 1000)
     ended = []
     for _ in range(600):
@@ -254,7 +238,6 @@ def test_parts_without_end_are_a_message_that_is_too_long() -> None:
 
 
 def test_a_message_of_very_many_parts() -> None:
-    """It ends the session: what is kept of each part takes more than an empty part does."""
     session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_message([b""] * PARTS_LIMIT) + b"\x01\x00" * PARTS_LIMIT)
     (message,) = events(session)
@@ -265,7 +248,6 @@ def test_a_message_of_very_many_parts() -> None:
 
 
 def test_a_command_between_the_parts_of_a_message() -> None:
-    """ZMTP allows it in front of a message only."""
     session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_frame(b"a", 1) + encode_command(Command(b"PING", b"\0\0")))
     (event,) = events(session)
@@ -273,7 +255,6 @@ def test_a_command_between_the_parts_of_a_message() -> None:
 
 
 def test_the_end_of_a_stream_behind_its_last_message() -> None:
-    """What was whole is taken; the beginning of a further one is not."""
     session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_message([b"a"]) + b"\x00")
     session.feed_eof()
@@ -292,7 +273,6 @@ def test_the_end_of_a_stream_behind_its_last_message() -> None:
 
 @given(st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=6), max_size=8), st.integers(1, 600))
 def test_messages_come_as_they_were_sent_however_the_stream_is_cut(messages: list[list[bytes]], piece: int) -> None:
-    """Parts of any length, empty ones too."""
     session = opened(SocketType.XSUB, "PUB")
     stream = b"".join(map(encode_message, messages))
     found = []
@@ -305,7 +285,6 @@ def test_messages_come_as_they_were_sent_however_the_stream_is_cut(messages: lis
 
 @given(st.sampled_from(list(SocketType)), st.lists(st.binary(max_size=80), max_size=20), st.booleans())
 def test_any_bytes_end_a_session_at_most(own: SocketType, reads: list[bytes], is_open: bool) -> None:  # noqa: FBT001
-    """Nothing is raised, and nothing is held that has no end."""
     session = opened(own, own.counterparts[0], 500) if is_open else Session(own, 500)
     for read in reads:
         session.feed(read)

@@ -9,7 +9,6 @@ from peers.connections.zeek_cluster.cluster import Wanted
 
 
 def test_an_unsubscribe_is_told_when_the_last_one_goes() -> None:
-    """Repeated ones count once, both ways."""
     wanted: Wanted[str] = Wanted()
     assert wanted.add("a", b"t")
     assert wanted.add("b", b"t")
@@ -22,7 +21,6 @@ def test_an_unsubscribe_is_told_when_the_last_one_goes() -> None:
 
 
 def test_whoever_goes_unsubscribes_from_all() -> None:
-    """But not from what others want still."""
     wanted: Wanted[str] = Wanted()
     for topic in (b"x", b"y", b"z"):
         wanted.add("a", topic)
@@ -34,7 +32,6 @@ def test_whoever_goes_unsubscribes_from_all() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("arl"), st.integers(0, 3), st.integers(0, 4)), max_size=60))
 def test_publishers_know_what_is_wanted(steps: list[tuple[str, int, int]]) -> None:
-    """A publisher with one entry a topic, which does what it is told, has exactly what somebody wants."""
     wanted: Wanted[int] = Wanted()
     truth: dict[int, set[bytes]] = {number: set() for number in range(4)}
     told: set[bytes] = set()

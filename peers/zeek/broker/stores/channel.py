@@ -65,21 +65,6 @@ class Consumer:
         counters: Updated.
     """
 
-    __slots__ = (
-        "_counters",
-        "_early",
-        "_early_bytes",
-        "_idle_ticks",
-        "_last",
-        "_limits",
-        "_lose",
-        "_next_at_tick",
-        "_say",
-        "_take",
-        "_ticks",
-        "next",
-    )
-
     def __init__(
         self,
         take: Callable[[Action], object],

@@ -28,6 +28,7 @@ from hub.stores.command import Command
 from peers.values import InvalidDataError, encode, from_msgpack, to_msgpack
 from peers.values.layout import Tag
 from peers.zeek.broker.messages import NIL_ID
+from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (
     FIRST_NUMBER,
     HEARTBEAT_TICKS,
@@ -37,28 +38,6 @@ from peers.zeek.broker.stores.channel import (
     ChannelLimits,
     Consumer,
 )
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    AckClone,
-    Action,
-    Add,
-    AttachWriter,
-    Clear,
-    Content,
-    CumulativeAck,
-    Erase,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    RetransmitFailed,
-    Subtract,
-    encode_command,
-    node_of,
-)
-from peers.zeek.broker.stores.command import Command as StoreCommand
 from peers.zeek.broker.stores.master import Outcome, StoreOwner, Then, Wish, publisher_of
 
 _PLAIN: Final = frozenset({"put", "put_unique", "erase", "clear"})
@@ -166,10 +145,10 @@ class Clone:
         self._on_state(reason)
         self._consumer.ask()
 
-    def hear(self, command: StoreCommand, size_bytes: int) -> None:
+    def hear(self, command: wire.Command, size_bytes: int) -> None:
         """Take a command from the topic of clones; its sender must be of the node that has sent it."""
         seq, sender, receiver, content = command
-        if isinstance(content, AckClone):
+        if isinstance(content, wire.AckClone):
             if receiver == self._own and not self._consumer.is_attached:
                 self._master = sender
                 self._silent_ticks = 0
@@ -182,18 +161,18 @@ class Clone:
             while self._fences and self._consumer.next > self._fences[0][1]:
                 self._settle(self._fences.popleft()[0])
 
-    def _hear_master(self, seq: int, receiver: bytes, content: Content, size_bytes: int) -> None:
+    def _hear_master(self, seq: int, receiver: bytes, content: wire.Content, size_bytes: int) -> None:
         match content:
-            case CumulativeAck() | Nack():
+            case wire.CumulativeAck() | wire.Nack():
                 if receiver == self._own and self._is_writer:
                     self._hear_of_wishes(content)
-            case Keepalive():
+            case wire.Keepalive():
                 self._consumer.hear_end(content.number)
                 self._fence(content.number)
-            case RetransmitFailed():
+            case wire.RetransmitFailed():
                 if receiver == self._own:
                     self._consumer.hear_lost(content.number)
-            case Put() | Erase() | Expire() | Clear() | PutUniqueResult():
+            case wire.Put() | wire.Erase() | wire.Expire() | wire.Clear() | wire.PutUniqueResult():
                 self._consumer.hear(seq, content, size_bytes)
                 if seq > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
                     self._fence(seq)
@@ -205,7 +184,7 @@ class Clone:
             self._ticks += 1
             if self._last_write_tick + HEARTBEAT_TICKS == self._ticks:
                 self._last_write_tick = self._ticks
-                self._control(NIL_ENTITY, Keepalive(self._number))
+                self._control(wire.NIL_ENTITY, wire.Keepalive(self._number))
             if self._ticks % HEARTBEAT_TICKS == 0 and not self._is_known_writer:
                 self._shake_hands()
         self._silent_ticks += 1
@@ -214,9 +193,9 @@ class Clone:
         if self._written and not self._is_announced():
             self._answer_all("the Zeek that has the master has gone")
 
-    def _say(self, content: CumulativeAck | Nack) -> None:
-        receiver = self._master or NIL_ENTITY
-        self._send(node_of(receiver), encode_command(StoreCommand(0, self._own, receiver, content)))
+    def _say(self, content: wire.CumulativeAck | wire.Nack) -> None:
+        receiver = self._master or wire.NIL_ENTITY
+        self._send(wire.node_of(receiver), wire.encode_command(wire.Command(0, self._own, receiver, content)))
 
     # The copy.
 
@@ -237,21 +216,21 @@ class Clone:
             self._owner.apply(commands, self._count)
         self._on_state("")
 
-    def _take(self, action: Action) -> None:
+    def _take(self, action: wire.Action) -> None:
         match action:
-            case PutUniqueResult():
+            case wire.PutUniqueResult():
                 who = self._unique.pop(action.request, None) if action.who == self._asker else None
                 if who is not None and who in self._written:  # or the change was told, and has answered it
                     self._pop(who).done(self._not_done("put_unique") if action.inserted else None)
-            case Put() | Erase() | Expire() | Clear():
+            case wire.Put() | wire.Erase() | wire.Expire() | wire.Clear():
                 self._change(action)
 
-    def _change(self, change: Put | Erase | Expire | Clear) -> None:
+    def _change(self, change: wire.Put | wire.Erase | wire.Expire | wire.Clear) -> None:
         written = self._pop(change.publisher) if change.publisher in self._written else None
         try:
-            if isinstance(change, Clear):
+            if isinstance(change, wire.Clear):
                 command = Command("clear")
-            elif isinstance(change, Put):
+            elif isinstance(change, wire.Put):
                 command = Command("put", to_msgpack(change.key), to_msgpack(change.value))
             else:
                 command = Command("erase", to_msgpack(change.key))
@@ -327,7 +306,7 @@ class Clone:
             self._charge(user, command.key, size)
         else:
             user = None
-        if isinstance(wish, PutUnique):
+        if isinstance(wish, wire.PutUnique):
             self._unique[wish.request] = who
         written = self._written[who] = _Written(command, publisher, done, user)
         self._keys[command.key] += 1
@@ -357,26 +336,26 @@ class Clone:
     def _wish_of(self, command: Command, who: bytes) -> Wish:  # noqa: PLR0911 -- a table of kinds
         kind, expiry_ns = command.kind, command.expiry_ns
         if kind == "clear":
-            return Clear(who)
+            return wire.Clear(who)
         try:
             key = from_msgpack(command.key)
             value = _NONE if command.value is None else from_msgpack(command.value)
         except InvalidDataError as error:
             raise StoreError(f"a Zeek cannot have it: {error}") from error
         if kind == "erase":
-            return Erase(key, who)
+            return wire.Erase(key, who)
         if command.value is None and kind != "pop":
             raise StoreError(f"{kind} needs a value")
         if kind == "put":
-            return Put(key, value, expiry_ns, who)
+            return wire.Put(key, value, expiry_ns, who)
         if kind == "put_unique":
-            return PutUnique(key, value, expiry_ns, self._asker, self._requests, who)
+            return wire.PutUnique(key, value, expiry_ns, self._asker, self._requests, who)
         if kind in _SUBTRACTING:
-            return Subtract(key, value, expiry_ns, who)
+            return wire.Subtract(key, value, expiry_ns, who)
         if kind == "increment":
-            return Add(key, value, Tag(value[0]), expiry_ns, who)
+            return wire.Add(key, value, Tag(value[0]), expiry_ns, who)
         if kind in _ADDING:
-            return Add(key, value, _ADDING[kind], expiry_ns, who)
+            return wire.Add(key, value, _ADDING[kind], expiry_ns, who)
         raise StoreError(f"a store of a Zeek cannot be asked for {kind!r}")
 
     def _charge(self, user: str, key: bytes, size: int) -> None:
@@ -437,7 +416,7 @@ class Clone:
         if not self._is_writer:
             self.attach_writer()
         self._number += 1
-        command = encode_command(StoreCommand(self._number, self._own, self._master, wish))
+        command = wire.encode_command(wire.Command(self._number, self._own, self._master, wish))
         self._sent[self._number] = command
         self._sent_bytes += len(command)
         self._last_write_tick = self._ticks
@@ -450,13 +429,13 @@ class Clone:
         self._shake_hands()
 
     def _shake_hands(self) -> None:
-        self._control(self._master, AttachWriter(self._acked, HEARTBEAT_TICKS))
+        self._control(self._master, wire.AttachWriter(self._acked, HEARTBEAT_TICKS))
 
-    def _control(self, receiver: bytes, content: Content) -> None:
-        self._send(NIL_ID, encode_command(StoreCommand(0, self._own, receiver, content)))
+    def _control(self, receiver: bytes, content: wire.Content) -> None:
+        self._send(NIL_ID, wire.encode_command(wire.Command(0, self._own, receiver, content)))
 
-    def _hear_of_wishes(self, content: CumulativeAck | Nack) -> None:
-        if isinstance(content, CumulativeAck):
+    def _hear_of_wishes(self, content: wire.CumulativeAck | wire.Nack) -> None:
+        if isinstance(content, wire.CumulativeAck):
             self._confirm(content.number)
         elif content.numbers == (0,):
             self._shake_hands()
@@ -468,7 +447,7 @@ class Clone:
                     self._send(NIL_ID, self._sent[number])
                 elif number <= self._number:
                     self._counters.failed += 1
-                    self._control(self._master, RetransmitFailed(number))
+                    self._control(self._master, wire.RetransmitFailed(number))
 
     def _confirm(self, number: int) -> None:
         if self._acked <= number <= self._number:

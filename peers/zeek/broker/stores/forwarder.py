@@ -26,27 +26,7 @@ from peers.values import InvalidDataError
 from peers.values.binary import value_end
 from peers.values.layout import Budget
 from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope, read_varbyte
-from peers.zeek.broker.stores.command import (
-    KIND_OFFSET,
-    NIL_ENTITY,
-    RECEIVER_OFFSET,
-    SENDER_OFFSET,
-    AckClone,
-    Add,
-    AttachWriter,
-    Clear,
-    Erase,
-    Expire,
-    Put,
-    PutUnique,
-    Subtract,
-    entity,
-    is_store_topic,
-    kind_of,
-    node_of,
-    object_of,
-    store_of,
-)
+from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.writing import UNREAD_BYTES
 
 FORGET_TICKS = 600
@@ -54,12 +34,12 @@ FORGET_TICKS = 600
 
 _HASH_BYTES = 8
 
-_SNAPSHOT = kind_of(AckClone)
-_CHANGING = frozenset(map(kind_of, (Put, PutUnique, Erase, Expire, Add, Subtract, Clear, AttachWriter)))
-_VALUES = {kind_of(each): 2 for each in (Put, PutUnique, Add, Subtract)}
-_VALUES.update({kind_of(each): 1 for each in (Erase, Expire)})
+_SNAPSHOT = wire.kind_of(wire.AckClone)
+_VALUES = {wire.kind_of(each): 2 for each in (wire.Put, wire.PutUnique, wire.Add, wire.Subtract)}
+_VALUES.update({wire.kind_of(each): 1 for each in (wire.Erase, wire.Expire)})
 """Number of values that commands of a kind begin with."""
-_ENTRIES_OFFSET = KIND_OFFSET + 1 + 8 + 2
+_CHANGING = {*_VALUES, wire.kind_of(wire.Clear), wire.kind_of(wire.AttachWriter)}
+_ENTRIES_OFFSET = wire.KIND_OFFSET + 1 + 8 + 2
 
 
 class ForwarderLimits(NamedTuple):
@@ -125,8 +105,6 @@ class _Peer:
 class Forwarder:
     """Forwards between all peers of one hub; or, without `between_peers`, between each of them and the hub only."""
 
-    __slots__ = ("_between_peers", "_limits", "_peers", "_targets", "_tick", "counters", "on_topics", "own_id")
-
     def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
         self.own_id = own_id
         """Endpoint id of the hub; it may change before any peer has come."""
@@ -149,7 +127,7 @@ class Forwarder:
     def stores(self) -> int:
         """Number of stores that are announced."""
         topics = {topic for peer in self._peers.values() for topic in peer.topics}
-        return len({store_of(topic) for topic in topics if topic.endswith("master")})
+        return len({wire.store_of(topic) for topic in topics if topic.endswith("master")})
 
     # Peers.
 
@@ -169,7 +147,7 @@ class Forwarder:
         """A peer has another filter."""
         peer = self._peers[peer_id]
         peer.prefixes = tuple(prefixes)
-        topics = [prefix for prefix in peer.prefixes if is_store_topic(prefix)]
+        topics = [prefix for prefix in peer.prefixes if wire.is_store_topic(prefix)]
         self.counters.too_many += max(0, len(topics) - self._limits.topics)
         self._set_topics(peer, frozenset(topics[: self._limits.topics]))
 
@@ -192,7 +170,7 @@ class Forwarder:
 
     def user_of(self, alias: bytes) -> str | None:
         """Return the user who is charged for the entries of an alias."""
-        peer_id, _ = self._targets.get(object_of(alias), (NIL_ID, NIL_ENTITY))
+        peer_id, _ = self._targets.get(wire.object_of(alias), (NIL_ID, wire.NIL_ENTITY))
         peer = self._peers.get(peer_id)
         return None if peer is None or peer.end is None else peer.end.user
 
@@ -233,15 +211,15 @@ class Forwarder:
             self.counters.invalid += 1
             return
         name, to_master = store
-        if not peer.end.may_say(name, writes=not to_master or payload[KIND_OFFSET] in _CHANGING):
+        if not peer.end.may_say(name, writes=not to_master or payload[wire.KIND_OFFSET] in _CHANGING):
             self.counters.refused += 1
             return
-        sender = payload[SENDER_OFFSET:RECEIVER_OFFSET]
+        sender = payload[wire.SENDER_OFFSET : wire.RECEIVER_OFFSET]
         alias = self._alias(peer_id, sender)
         if alias is None:
             return
-        receiver = payload[RECEIVER_OFFSET:KIND_OFFSET]
-        if receiver == NIL_ENTITY:
+        receiver = payload[wire.RECEIVER_OFFSET : wire.KIND_OFFSET]
+        if receiver == wire.NIL_ENTITY:
             self._broadcast(peer_id, envelope, name, alias)
         else:
             self._pass_on(peer_id, envelope, name, alias, receiver)
@@ -250,16 +228,16 @@ class Forwarder:
         """Return the store of a command, and whether it is for the master; None if it cannot be passed on."""
         payload = envelope.payload
         try:
-            store = store_of(envelope.topic.decode())
+            store = wire.store_of(envelope.topic.decode())
             if len(payload) > UNREAD_BYTES:
                 self._look_over(payload)
         except (ValueError, IndexError):  # UnicodeDecodeError and InvalidDataError are ValueErrors
             return None
-        return store if len(payload) > KIND_OFFSET else None
+        return store if len(payload) > wire.KIND_OFFSET else None
 
     def _look_over(self, payload: bytes) -> None:
         """Raise a `ValueError` or an `IndexError` for invalid values, too many, or too deep ones."""
-        kind, position = payload[KIND_OFFSET], KIND_OFFSET + 1
+        kind, position = payload[wire.KIND_OFFSET], wire.KIND_OFFSET + 1
         budget = Budget(self._limits.snapshot_values)
         if kind == _SNAPSHOT:
             count, position = read_varbyte(payload, _ENTRIES_OFFSET)
@@ -273,7 +251,7 @@ class Forwarder:
 
     def _alias(self, peer_id: bytes, sender: bytes) -> bytes | None:
         """Return the alias of an entity; None if it is of another peer, or one too many."""
-        if node_of(sender) != peer_id:
+        if wire.node_of(sender) != peer_id:
             self.counters.unknown += 1
             return None
         digest = hashlib.blake2b(sender, digest_size=_HASH_BYTES, key=self.own_id).digest()
@@ -289,11 +267,11 @@ class Forwarder:
         elif known[1] != sender:  # two of the same hash
             self.counters.too_many += 1
             return None
-        return entity(self.own_id, number)
+        return wire.entity(self.own_id, number)
 
     def _broadcast(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes) -> None:
         topic = envelope.topic.decode()
-        frame = self._frame(envelope, NIL_ID, alias, NIL_ENTITY)
+        frame = self._frame(envelope, NIL_ID, alias, wire.NIL_ENTITY)
         heard = [
             peer.end
             for peer in self._others(peer_id)
@@ -303,8 +281,8 @@ class Forwarder:
         self.counters.forwarded += sum([self._deliver(end, name, frame) for end in heard]) > 0
 
     def _pass_on(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes, receiver: bytes) -> None:
-        target = self._targets.get(object_of(receiver)) if node_of(receiver) == self.own_id else None
-        node, found = target or (NIL_ID, NIL_ENTITY)
+        target = self._targets.get(wire.object_of(receiver)) if wire.node_of(receiver) == self.own_id else None
+        node, found = target or (NIL_ID, wire.NIL_ENTITY)
         end = self._peers[node].end if node in self._peers and self._meet(peer_id, node) else None
         if end is None:
             self.counters.unknown += 1
@@ -323,5 +301,5 @@ class Forwarder:
 
     def _frame(self, envelope: Envelope, to: bytes, alias: bytes, receiver: bytes) -> bytes:
         payload = envelope.payload
-        rewritten = payload[:SENDER_OFFSET] + alias + receiver + payload[KIND_OFFSET:]
+        rewritten = payload[: wire.SENDER_OFFSET] + alias + receiver + payload[wire.KIND_OFFSET :]
         return encode_envelope(Envelope(self.own_id, to, EnvelopeType.COMMAND, envelope.topic, rewritten))

@@ -42,6 +42,7 @@ from peers.values import (
     to_msgpack,
 )
 from peers.values.layout import Tag
+from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (
     FIRST_NUMBER,
     HEARTBEAT_TICKS,
@@ -51,37 +52,11 @@ from peers.zeek.broker.stores.channel import (
     ChannelLimits,
     Consumer,
 )
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    RECEIVER_OFFSET,
-    SENDER_OFFSET,
-    AckClone,
-    Action,
-    Add,
-    AttachWriter,
-    Clear,
-    Content,
-    CumulativeAck,
-    Erase,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    RetransmitFailed,
-    Subtract,
-    encode_command,
-    entity,
-    node_of,
-    object_of,
-)
-from peers.zeek.broker.stores.command import Command as StoreCommand
 
 Outcome: TypeAlias = Change | StoreError | None
 Then: TypeAlias = Callable[[list[Outcome], HubError | None], object]
 Notes: TypeAlias = Mapping[str, bytes | None]
-Wish: TypeAlias = Put | PutUnique | Erase | Add | Subtract | Clear
+Wish: TypeAlias = wire.Put | wire.PutUnique | wire.Erase | wire.Add | wire.Subtract | wire.Clear
 
 REPEATED: Final = 2 * NACK_NUMBERS  # most actions that are sent again to one clone in one tick
 _SNAPSHOT_OVERHEAD_BYTES = 256 + 1024  # more than envelope, command and topic take beside the entries
@@ -90,7 +65,7 @@ _LONG_TICKS = SILENT_TICKS // 2
 """After so much silence a writer is asked for its handshake: C++ clones drop their writes to a master that was silent
 for `SILENT_TICKS`, and write nothing more until they are asked."""
 
-_HANDSHAKE = Nack((0,))
+_HANDSHAKE = wire.Nack((0,))
 _STATE = Struct(">QQQ")  # numbers of the master's entity, of the last action, and of the store's last change
 _POSITION = Struct(">QQ")  # numbers of a writer's last wish, and of the last action then
 _NUMBER = Struct(">Q")
@@ -203,7 +178,7 @@ class _Writer:
 
 def publisher_of(of: bytes) -> str:
     """Return an entity as the publisher of changes."""
-    return f"{_ZEEK}{uuid.UUID(bytes=node_of(of))}#{object_of(of)}"
+    return f"{_ZEEK}{uuid.UUID(bytes=wire.node_of(of))}#{wire.object_of(of)}"
 
 
 def entity_of(publisher: object, other: bytes) -> bytes:
@@ -211,7 +186,7 @@ def entity_of(publisher: object, other: bytes) -> bytes:
     if isinstance(publisher, str) and publisher.startswith(_ZEEK):
         node, _, number = publisher.removeprefix(_ZEEK).partition("#")
         with suppress(ValueError, StructError):  # a client may call itself anything
-            return entity(uuid.UUID(node).bytes, int(number))
+            return wire.entity(uuid.UUID(node).bytes, int(number))
     return other
 
 
@@ -274,7 +249,7 @@ class Master:
         """Wishes that were not granted: a clash of types, a full store, an invalid value."""
         self.unwritable = 0
         """Entries and changes that were left out, as they have no Broker form."""
-        self.own = entity(node_id, new_object)
+        self.own = wire.entity(node_id, new_object)
         if self._is_kept:
             notes = self._restore(owner.notes or {}, node_id)
             owner.apply([], lambda _, __: None, note=lambda _: notes)
@@ -316,24 +291,24 @@ class Master:
             except InvalidDataError:
                 self.unwritable += 1
 
-    def hear(self, command: StoreCommand, size_bytes: int) -> None:
+    def hear(self, command: wire.Command, size_bytes: int) -> None:
         """Take a command from the topic of masters; its sender must be of the node that has sent it."""
         seq, sender, receiver, content = command
-        if receiver not in (self.own, NIL_ENTITY):
+        if receiver not in (self.own, wire.NIL_ENTITY):
             self._counters.unexpected += 1
             return
         match content:
-            case Nack():
+            case wire.Nack():
                 self._hear_nack(sender, content.numbers)
-            case CumulativeAck():
+            case wire.CumulativeAck():
                 self._hear_ack(sender, content.number)
-            case AttachWriter():
+            case wire.AttachWriter():
                 writer = self._find_writer(sender) or self._add_writer(sender)
                 if writer is not None:
                     self._begin_at(writer, content.offset)
-            case Keepalive() | RetransmitFailed():
+            case wire.Keepalive() | wire.RetransmitFailed():
                 self._hear_writer(sender, content)
-            case Put() | PutUnique() | Erase() | Add() | Subtract() | Clear():
+            case wire.Put() | wire.PutUnique() | wire.Erase() | wire.Add() | wire.Subtract() | wire.Clear():
                 writer = self._find_writer(sender)
                 if writer is None:
                     self._say(sender, _HANDSHAKE)
@@ -358,14 +333,14 @@ class Master:
 
     def _keep_alive(self) -> None:
         # C++ clones take no keepalive that does not name them: one that lacks the last action gets its own.
-        self._say(NIL_ENTITY, Keepalive(self._told))
+        self._say(wire.NIL_ENTITY, wire.Keepalive(self._told))
         for entity_, clone in self._clones.items():
             if clone.lagged and clone.acked < self._told:
-                self._say(entity_, Keepalive(self._told))
+                self._say(entity_, wire.Keepalive(self._told))
             clone.lagged = clone.acked < self._told
 
-    def _say(self, to: bytes, content: Content, seq: int = 0) -> None:
-        self._send(node_of(to), encode_command(StoreCommand(seq, self.own, to, content)))
+    def _say(self, to: bytes, content: wire.Content, seq: int = 0) -> None:
+        self._send(wire.node_of(to), wire.encode_command(wire.Command(seq, self.own, to, content)))
 
     # The log, and what is noted of it.
 
@@ -375,7 +350,7 @@ class Master:
         known, last, change = (0, 0, 0) if state is None else _STATE.unpack(state)
         if state is None or not self._owner.is_certain:
             return {**dict.fromkeys(name for name in notes if name.startswith(self._prefix)), **self._state()}
-        self.own = entity(node_id, known)
+        self.own = wire.entity(node_id, known)
         self.number = self._told = last
         self._may_be_known = True
         gone: Notes = {}
@@ -394,7 +369,7 @@ class Master:
         records = {}
         for name in [each for each in notes if each.startswith(self._prefix + "told ")]:
             commands = _cut(notes.pop(name))
-            if commands and commands[0][SENDER_OFFSET:RECEIVER_OFFSET] == self.own:
+            if commands and commands[0][wire.SENDER_OFFSET : wire.RECEIVER_OFFSET] == self.own:
                 (first,) = _NUMBER.unpack_from(commands[0])
                 records[first + len(commands) - 1] = first, commands, name
         number = self.number
@@ -409,15 +384,15 @@ class Master:
         return dict.fromkeys(name for _, _, name in records.values())
 
     def _state(self) -> Notes:
-        return {self._prefix + "state": _STATE.pack(object_of(self.own), self.number, self._store.number)}
+        return {self._prefix + "state": _STATE.pack(wire.object_of(self.own), self.number, self._store.number)}
 
-    def _add(self, action: Action) -> None:
+    def _add(self, action: wire.Action) -> None:
         """Give an action the next number."""
         if not self._is_kept and not self._clones:
             self._forget_all()
             return
         self.number += 1
-        command = encode_command(StoreCommand(self.number, self.own, NIL_ENTITY, action))
+        command = wire.encode_command(wire.Command(self.number, self.own, wire.NIL_ENTITY, action))
         self._log[self.number] = command
         self.log_bytes += len(command)
         while len(self._log) > self._limits.log_actions or self.log_bytes > self._limits.log_bytes:
@@ -471,25 +446,25 @@ class Master:
             command = self._log.get(each)
             if command is not None and self._clones:
                 self._last_broadcast = self._tick
-                self._send(node_of(NIL_ENTITY), command)
+                self._send(wire.node_of(wire.NIL_ENTITY), command)
         self._told = max(self._told, number)
 
-    def _action_of(self, change: Change) -> Action:
+    def _action_of(self, change: Change) -> wire.Action:
         """Return a change as an action; raises `InvalidDataError` if its key has no Broker form."""
         publisher = entity_of(change.publisher, self.own)
         if change.kind == ChangeKind.CLEAR:
-            return Clear(publisher)
+            return wire.Clear(publisher)
         key = from_msgpack(change.key)
         if change.kind == ChangeKind.ERASE:
-            return Erase(key, publisher)
+            return wire.Erase(key, publisher)
         if change.kind == ChangeKind.EXPIRE or change.value is None:
-            return Expire(key, self.own)
+            return wire.Expire(key, self.own)
         expiry_ns = None if change.expires_ns is None else max(1, change.expires_ns - self._now_ns())
         try:
-            return Put(key, from_msgpack(change.value), expiry_ns, publisher)
+            return wire.Put(key, from_msgpack(change.value), expiry_ns, publisher)
         except InvalidDataError:
             self.unwritable += 1
-            return Erase(key, publisher)  # or clones would keep the value before
+            return wire.Erase(key, publisher)  # or clones would keep the value before
 
     # Clones that read.
 
@@ -501,7 +476,7 @@ class Master:
             elif clone.handshake:
                 clone.last_seen = self._tick
                 if not clone.is_held:
-                    self._send(node_of(sender), clone.handshake)
+                    self._send(wire.node_of(sender), clone.handshake)
             else:  # it has lost what it knew
                 del self._clones[sender]
                 self._attach(sender)
@@ -548,11 +523,11 @@ class Master:
             self._fail(sender, number)
         else:
             self._counters.channel.repeated += 1
-            self._send(node_of(sender), command)
+            self._send(wire.node_of(sender), command)
 
     def _fail(self, sender: bytes, number: int) -> None:
         self._counters.channel.failed += 1
-        self._say(sender, RetransmitFailed(number))
+        self._say(sender, wire.RetransmitFailed(number))
 
     def _adopt(self, sender: bytes, number: int) -> _Clone | None:
         """Let an unknown clone go on behind a number, or tell it that its next action is lost for good."""
@@ -579,8 +554,8 @@ class Master:
         if entries is not None:
             clone = self._clones[sender] = _Clone(self._told, self._tick)
             self._may_be_known = True
-            content = AckClone(self._told, HEARTBEAT_TICKS, entries)
-            clone.handshake = encode_command(StoreCommand(self._told, self.own, sender, content))
+            content = wire.AckClone(self._told, HEARTBEAT_TICKS, entries)
+            clone.handshake = wire.encode_command(wire.Command(self._told, self.own, sender, content))
             self._hold(sender, clone, clone.handshake)
 
     def _snapshot(self) -> tuple[tuple[bytes, bytes], ...] | None:
@@ -609,7 +584,7 @@ class Master:
                 self._hold(sender, clone, handshake)
                 return
             clone.is_held = False
-            self._send(node_of(sender), handshake)
+            self._send(wire.node_of(sender), handshake)
 
         clone.is_held = True
         self._owner.when_kept(then)
@@ -658,24 +633,28 @@ class Master:
         del self._writers[sender]
         return True
 
-    def _hear_writer(self, sender: bytes, content: Keepalive | RetransmitFailed) -> None:
+    def _hear_writer(self, sender: bytes, content: wire.Keepalive | wire.RetransmitFailed) -> None:
         writer = self._find_writer(sender)
         if writer is None:
-            if isinstance(content, Keepalive) and self._is_kept:
+            if isinstance(content, wire.Keepalive) and self._is_kept:
                 self._say(sender, _HANDSHAKE)
-        elif isinstance(content, Keepalive):
+        elif isinstance(content, wire.Keepalive):
             writer.consumer.hear_end(content.number)
         else:
             writer.consumer.hear_lost(content.number)
 
-    def _answer_writer(self, sender: bytes, writer: _Writer, content: CumulativeAck | Nack) -> None:
+    def _answer_writer(self, sender: bytes, writer: _Writer, content: wire.CumulativeAck | wire.Nack) -> None:
         """Answer a writer; only wishes that are kept are acknowledged, as it forgets them."""
         if writer.kept < writer.taken:
             kept = writer.kept
-            content = CumulativeAck(kept) if isinstance(content, CumulativeAck) else Nack((kept + 1, *content.numbers))
+            content = (
+                wire.CumulativeAck(kept)
+                if isinstance(content, wire.CumulativeAck)
+                else wire.Nack((kept + 1, *content.numbers))
+            )
         self._say(sender, content)
 
-    def _grant(self, sender: bytes, writer: _Writer, wish: Action) -> None:
+    def _grant(self, sender: bytes, writer: _Writer, wish: wire.Action) -> None:
         command: Command | StoreError
         try:
             command = _command_of(wish)
@@ -688,9 +667,9 @@ class Master:
         def note(outcomes: list[Outcome]) -> Notes:
             nonlocal answer
             before = self.number
-            if isinstance(wish, PutUnique):
+            if isinstance(wish, wire.PutUnique):
                 is_new = isinstance(outcomes[0], Change)
-                self._add(PutUniqueResult(is_new, wish.who, wish.request, self.own))
+                self._add(wire.PutUniqueResult(is_new, wish.who, wish.request, self.own))
                 answer = self.number
             return {**self._note_position(sender, taken), **self._record(before)}
 
@@ -729,19 +708,19 @@ def _cut(record: bytes) -> list[bytes]:
     return commands
 
 
-def _command_of(wish: Action) -> Command:
+def _command_of(wish: wire.Action) -> Command:
     """Return a wish as a command of the store; raises `InvalidDataError` and `StoreError`."""
-    if isinstance(wish, Clear):
+    if isinstance(wish, wire.Clear):
         return Command("clear")
-    if isinstance(wish, Erase):
+    if isinstance(wish, wire.Erase):
         return Command("erase", to_msgpack(wish.key))
-    if not isinstance(wish, Put | PutUnique | Subtract | Add):
+    if not isinstance(wish, wire.Put | wire.PutUnique | wire.Subtract | wire.Add):
         raise StoreError("that is no wish")  # `hear` lets nothing else pass
-    empty = _EMPTIES.get(wish.initial) if isinstance(wish, Add) else None
-    if isinstance(wish, Add) and empty is None:
+    empty = _EMPTIES.get(wish.initial) if isinstance(wish, wire.Add) else None
+    if isinstance(wish, wire.Add) and empty is None:
         raise StoreError(f"nothing can be added to a value of type {wish.initial.name.lower()}")
     key, value = to_msgpack(wish.key), to_msgpack(wish.value)
     return Command(_KINDS[type(wish)], key, value, wish.expiry_ns, empty=empty)
 
 
-_KINDS: dict[type, str] = {Put: "put", PutUnique: "put_unique", Subtract: "subtract", Add: "add"}
+_KINDS: dict[type, str] = {wire.Put: "put", wire.PutUnique: "put_unique", wire.Subtract: "subtract", wire.Add: "add"}

@@ -6,24 +6,7 @@ from hypothesis import strategies as st
 
 from peers.values import encode
 from peers.values.layout import Tag
-from peers.zeek.broker.stores.command import (
-    AckClone,
-    Add,
-    AttachWriter,
-    Clear,
-    Command,
-    Content,
-    CumulativeAck,
-    Erase,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    RetransmitFailed,
-    Subtract,
-)
+from peers.zeek.broker.stores import command as wire
 from tests.values.generated import VALUES
 
 _BODIES = VALUES.map(encode)
@@ -33,21 +16,21 @@ _EXPIRIES = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)
 _TICKS = st.integers(0, (1 << 16) - 1)
 _ENTRIES = st.dictionaries(_BODIES, _BODIES, max_size=5).map(lambda entries: tuple(entries.items()))
 
-CONTENTS: st.SearchStrategy[Content] = st.one_of(
-    st.builds(Put, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
-    st.builds(PutUnique, _BODIES, _BODIES, _EXPIRIES, _ENTITIES, _NUMBERS, _ENTITIES),
-    st.builds(PutUniqueResult, st.booleans(), _ENTITIES, _NUMBERS, _ENTITIES),
-    st.builds(Erase, _BODIES, _ENTITIES),
-    st.builds(Expire, _BODIES, _ENTITIES),
-    st.builds(Add, _BODIES, _BODIES, st.sampled_from(Tag), _EXPIRIES, _ENTITIES),
-    st.builds(Subtract, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
-    st.builds(Clear, _ENTITIES),
-    st.builds(AttachWriter, _NUMBERS, _TICKS),
-    st.builds(Keepalive, _NUMBERS),
-    st.builds(CumulativeAck, _NUMBERS),
-    st.builds(Nack, st.lists(_NUMBERS, max_size=200).map(tuple)),
-    st.builds(AckClone, _NUMBERS, _TICKS, _ENTRIES),
-    st.builds(RetransmitFailed, _NUMBERS),
+CONTENTS: st.SearchStrategy[wire.Content] = st.one_of(
+    st.builds(wire.Put, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
+    st.builds(wire.PutUnique, _BODIES, _BODIES, _EXPIRIES, _ENTITIES, _NUMBERS, _ENTITIES),
+    st.builds(wire.PutUniqueResult, st.booleans(), _ENTITIES, _NUMBERS, _ENTITIES),
+    st.builds(wire.Erase, _BODIES, _ENTITIES),
+    st.builds(wire.Expire, _BODIES, _ENTITIES),
+    st.builds(wire.Add, _BODIES, _BODIES, st.sampled_from(Tag), _EXPIRIES, _ENTITIES),
+    st.builds(wire.Subtract, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
+    st.builds(wire.Clear, _ENTITIES),
+    st.builds(wire.AttachWriter, _NUMBERS, _TICKS),
+    st.builds(wire.Keepalive, _NUMBERS),
+    st.builds(wire.CumulativeAck, _NUMBERS),
+    st.builds(wire.Nack, st.lists(_NUMBERS, max_size=200).map(tuple)),
+    st.builds(wire.AckClone, _NUMBERS, _TICKS, _ENTRIES),
+    st.builds(wire.RetransmitFailed, _NUMBERS),
 )
 
-COMMANDS: st.SearchStrategy[Command] = st.builds(Command, _NUMBERS, _ENTITIES, _ENTITIES, CONTENTS)
+COMMANDS: st.SearchStrategy[wire.Command] = st.builds(wire.Command, _NUMBERS, _ENTITIES, _ENTITIES, CONTENTS)

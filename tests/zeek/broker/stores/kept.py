@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from itertools import count
 
-from hub.errors import HubError, StoreError
-from hub.stores.command import Change, Command
+from hub.errors import HubError
+from hub.stores.command import Change
 from hub.stores.store import Kept, Store
 from peers.stores.operations import TypedOperations
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.command import decode_command, entity, node_of
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
+from tests.zeek.broker.stores.memory import MemoryOwner, Notes
 from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import node_id
 from tests.zeek.broker.stores.strict import StrictClone
@@ -20,19 +21,14 @@ __all__ = ["KeptHub"]
 
 HUB = node_id(0xFF)
 
-Outcomes = list[Change | StoreError | None]
-Notes = Mapping[str, bytes | None]
 
-
-class KeptHub:
-    """What a hub does with a store in a file, and what is left of it when it is killed."""
-
+class KeptHub(MemoryOwner):
     def __init__(self, seed: int = 0, master_limits: MasterLimits | None = None) -> None:
+        super().__init__()
         self.network = Network(seed)
         self.clones: list[StrictClone] = []
         self.objects = count(100)
         self.master_limits = master_limits
-        self.now_ns = 10**18
         self.counters = MasterCounters()
         self.is_certain = True
         self.is_noting = True
@@ -47,13 +43,11 @@ class KeptHub:
     # The hub.
 
     def start(self) -> None:
-        """Begin with what is in the file."""
         self.waiting = []
         self.notes = dict(self.kept)
         self.store = Store("db", TypedOperations(), number=self.number)
         self.store.restore(list(self.rows.values()), self.number)
-        self.listeners: list[Callable[[Sequence[Change]], object]] = []
-        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
+        self.listeners, self.noters = [], []
         self.master = Master(
             "db",
             HUB,
@@ -68,55 +62,25 @@ class KeptHub:
         self.network.cut.discard("hub")
 
     def kill(self) -> None:
-        """Lose what is not in the file."""
         self.network.cut.add("hub")
         self.waiting = []
 
-    def apply(
-        self,
-        commands: Iterable[Command | StoreError],
-        then: Callable[[Outcomes, HubError | None], object] = lambda *_: None,
-        publisher: object = None,
-        user: str | None = None,
-        note: Callable[[Outcomes], Notes] | None = None,
-    ) -> None:
-        """As the owner of a store."""
-        outcomes: Outcomes = []
-        for command in commands:
-            try:
-                outcomes.append(
-                    command
-                    if isinstance(command, StoreError)
-                    else self.store.apply(command, self.now_ns, publisher, user)
-                )
-            except StoreError as error:
-                outcomes.append(error)
-        changes = [outcome for outcome in outcomes if isinstance(outcome, Change)]
-        notes = {**self._noted(changes), **(note(outcomes) if note is not None else {})}
-        if changes or notes:
-            self._keep(changes, lambda error: then(outcomes, error), notes)
-        else:
-            then(outcomes, None)
-
     def _noted(self, changes: list[Change]) -> Notes:
-        return (
-            {name: each for noter in self.noters for name, each in noter(changes).items()}
-            if changes and self.is_noting
-            else {}
-        )
+        return super()._noted(changes) if changes and self.is_noting else {}
 
-    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], notes: Notes) -> None:
-        self.waiting.append((changes, then, notes))
+    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], _notes: Notes) -> None:
+        if changes or _notes:
+            self.waiting.append((changes, then, _notes))
+        else:
+            then(None)
 
     def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """As the owner of a store."""
         if self.waiting:
-            self._keep([], then, {})
+            self.waiting.append(([], then, {}))
         else:
             then(None)
 
     def commit(self) -> None:
-        """Write what waits into the file, and tell it."""
         waiting, self.waiting = self.waiting, []
         for changes, _, notes in waiting:
             for change in changes:
@@ -140,7 +104,6 @@ class KeptHub:
     # Clones.
 
     def attach(self) -> StrictClone:
-        """One more clone, at a node of its own."""
         number = len(self.clones) + 1
         name = f"clone {number}"
         clone = StrictClone(entity(node_id(number), 7), lambda _, command: self.network.send(name, "hub", command))
@@ -157,7 +120,6 @@ class KeptHub:
     # Time.
 
     def tick(self, ticks: int = 1, *, commits: bool = True) -> None:
-        """Let time pass for everybody."""
         for _ in range(ticks):
             self.now_ns += 100_000_000
             if "hub" not in self.network.cut:
@@ -172,15 +134,12 @@ class KeptHub:
             self.network.deliver()
 
     def settle(self, ticks: int = 100) -> None:
-        """Let nothing be lost any more."""
         self.network.faults = CALM
         self.tick(ticks)
 
     @property
     def content(self) -> dict[bytes, bytes]:
-        """What clones should have."""
         return dict(self.master.entries())
 
     def is_equal(self) -> bool:
-        """Whether all copies are as the store, and nobody has given up."""
         return all(clone.content == self.content and not clone.is_broken for clone in self.clones)

@@ -17,8 +17,6 @@ Notes = Mapping[str, bytes | None]
 
 
 class MemoryOwner:
-    """As `StoreOwner`, with a clock of its own."""
-
     notes: dict[str, bytes] | None = None
     is_certain = False
 
@@ -39,7 +37,6 @@ class MemoryOwner:
         user: str | None = None,
         note: Callable[[Outcomes], Notes] | None = None,
     ) -> None:
-        """As `StoreOwner`."""
         outcomes: Outcomes = []
         for command in commands:
             try:
@@ -49,16 +46,16 @@ class MemoryOwner:
             except StoreError as error:
                 outcomes.append(error)
         changes = [outcome for outcome in outcomes if isinstance(outcome, Change)]
-        self._note(changes)
-        if note is not None:
-            note(outcomes)
+        notes = {**self._noted(changes), **(note(outcomes) if note is not None else {})}
+        self._keep(changes, lambda error: then(outcomes, error), notes)
+
+    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], _notes: Notes) -> None:
         if self.error is None:
             self._tell(changes)
-        then(outcomes, self.error)
+        then(self.error)
 
-    def _note(self, changes: list[Change]) -> None:
-        for noter in self.noters:
-            noter(changes)
+    def _noted(self, changes: list[Change]) -> Notes:
+        return {name: each for noter in self.noters for name, each in noter(changes).items()}
 
     def _tell(self, changes: list[Change]) -> None:
         self.changes += changes
@@ -66,18 +63,15 @@ class MemoryOwner:
             listener(changes)
 
     def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """As `StoreOwner`."""
         then(self.error)
 
     def expire(self, key: bytes) -> None:
-        """Let time go on until an entry expires."""
         self.now_ns += 10**12
         changes = self.store.expire(self.now_ns)
         assert [change.key for change in changes] == [to_msgpack(key)]
-        self._note(changes)
+        self._noted(changes)
         self._tell(changes)
 
     @property
     def content(self) -> dict[bytes, bytes]:
-        """What the store holds, in Broker's format."""
         return {from_msgpack(key): from_msgpack(value) for key, (value, _, _) in self.store.entries.items()}

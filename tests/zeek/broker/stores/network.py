@@ -11,8 +11,6 @@ __all__ = ["Faults", "Network"]
 
 @dataclass(frozen=True)
 class Faults:
-    """How likely each is, of 1."""
-
     lost: float = 0.0
     doubled: float = 0.0
     delayed: float = 0.0
@@ -44,11 +42,9 @@ class Network:
         self._tick = 0
 
     def join(self, name: str, hear: Callable[[str, bytes], object]) -> None:
-        """An end hears what is sent to its name from now on, with who has sent it."""
         self._ends[name] = hear
 
     def send(self, source: str, target: str, data: bytes) -> None:
-        """Send, or not."""
         if source in self.cut or target in self.cut:
             self.spoiled += 1
             return
@@ -62,7 +58,6 @@ class Network:
             self._due.setdefault(self._tick + delay, []).append((source, target, data))
 
     def deliver(self) -> None:
-        """Carry all that is due now, and what is said in answer to it without delay; then a tick is over."""
         due = self._due.get(self._tick, [])
         while due:
             source, target, data = due.pop(0)

@@ -37,12 +37,9 @@ class Node:
 
     @property
     def filter(self) -> tuple[str, ...]:
-        """What it subscribes to."""
         return tuple(sorted([*map(master_topic, self.masters), *map(clone_topic, self.clones)]))
 
     def sender(self, topic: str) -> Callable[[bytes, bytes], None]:
-        """What sends commands under a topic."""
-
         def send(to: bytes, command: bytes) -> None:
             is_asked = any(topic.startswith(prefix) for prefix in self.hub.forwarder.topics_for(self.id))
             if to == HUB or (to == NIL_ID and is_asked):
@@ -52,13 +49,11 @@ class Node:
         return send
 
     def serve(self, name: str) -> ServedStore:
-        """Attach a master."""
         served = self.masters[name] = ServedStore(self.id, self.sender(clone_topic(name)), number=next(self.objects))
         self.hub.forwarder.announced(self.id, self.filter)
         return served
 
     def copy(self, name: str) -> ClonedStore:
-        """Attach a clone."""
         cloned = self.clones[name] = ClonedStore(
             self.id, self.sender(master_topic(name)), first=1000 * next(self.objects)
         )
@@ -67,7 +62,6 @@ class Node:
         return cloned
 
     def hear(self, envelope: Envelope) -> None:
-        """From the hub."""
         assert envelope.sender == HUB
         self.heard.append(envelope)
         if envelope.receiver not in (NIL_ID, self.id):
@@ -82,7 +76,6 @@ class Node:
                 cloned.clone.hear(command, len(envelope.payload))
 
     def tick(self) -> None:
-        """100 ms pass."""
         for served in self.masters.values():
             served.master.tick()
         for cloned in self.clones.values():
@@ -91,28 +84,22 @@ class Node:
     # As the hub sees it.
 
     def deliver(self, frame: bytes) -> bool:
-        """See `End`."""
         if self.reads:
             self.hub.network.send("hub", self.name, frame)
         return self.reads
 
     def may_say(self, _: str, *, writes: bool) -> bool:
-        """See `End`."""
         return self.writes if writes else self.says
 
     @property
     def user(self) -> str | None:
-        """As `End`."""
         return None
 
     def may_hear(self, _: str) -> bool:
-        """See `End`."""
         return self.hears
 
 
 class Hub:
-    """A forwarder, and the nodes that are peered with it."""
-
     def __init__(self, seed: int = 0, limits: ForwarderLimits | None = None) -> None:
         self.network = Network(seed)
         self.limits = limits
@@ -122,7 +109,6 @@ class Hub:
         self.network.join("hub", lambda _, data: self.hear(decode_envelope(data[LENGTH.size :])))
 
     def start(self) -> Forwarder:
-        """Begin with nothing known, but the peers that there are."""
         self.forwarder = Forwarder(HUB, limits=self.limits)
         self.forwarder.on_topics = self.tell
         for node in self.nodes.values():
@@ -130,33 +116,27 @@ class Hub:
         return self.forwarder
 
     def tell(self) -> None:
-        """Topics have changed."""
         self.told += 1
 
     def hear(self, envelope: Envelope) -> None:
-        """From a node."""
         if envelope.sender in self.nodes:
             self.forwarder.hear(envelope.sender, envelope)
 
     def peer(self, number: int) -> Node:
-        """A node comes."""
         node = Node(number, self)
         self.nodes[node.id] = node
         self.forwarder.join(node.id, node, ())
         return node
 
     def cut(self, node: Node) -> None:
-        """Lose the connection to a node."""
         self.network.cut.add(node.name)
         self.forwarder.leave(node.id)
 
     def mend(self, node: Node) -> None:
-        """Peer with it again."""
         self.network.cut.discard(node.name)
         self.forwarder.join(node.id, node, node.filter)
 
     def tick(self, ticks: int = 1) -> None:
-        """Let time pass for everybody."""
         for _ in range(ticks):
             self.forwarder.tick()
             for node in self.nodes.values():
@@ -164,6 +144,5 @@ class Hub:
             self.network.deliver()
 
     def settle(self, ticks: int = 100) -> None:
-        """Let nothing be lost any more."""
         self.network.faults = CALM
         self.tick(ticks)

@@ -16,20 +16,7 @@ from dataclasses import dataclass, field
 from peers.values import decode
 from peers.zeek.broker.messages import Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.session import Role
-from peers.zeek.broker.stores.command import (
-    AckClone,
-    AttachWriter,
-    Command,
-    CumulativeAck,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    decode_command,
-    entity,
-)
+from peers.zeek.broker.stores import command as wire
 from tests.zeek.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
@@ -42,7 +29,6 @@ _MASTER_TOPIC, _CLONE_TOPIC = b"db/<$>/data/master", b"db/<$>/data/clone"
 
 
 def exchange(name: str) -> Iterator[tuple[Role, Envelope]]:
-    """All envelopes with commands of a recording, with who has sent them, in the order in which they passed."""
     orders: list[tuple[float | None, Role]] = json.loads((RECORDINGS / "store-orders.json").read_text())[name]
     sides = connection(name)
     frames = {role: iter(split(side.stream)) for role, side in sides.items()}
@@ -59,22 +45,17 @@ def exchange(name: str) -> Iterator[tuple[Role, Envelope]]:
 
 @dataclass
 class _Replay:
-    """One end in place of a recorded one."""
-
     node: bytes
     topic: bytes
     said: list[bytes] = field(default_factory=list)
 
     def send(self, to: bytes, command: bytes) -> None:
-        """Write what the end says as the connection would."""
         self.said.append(encode_envelope(Envelope(self.node, to, EnvelopeType.COMMAND, self.topic, command)))
 
 
 class MasterRole(_Replay):
-    """A master of this hub."""
-
     role: Role = "acceptor"
-    ours = (Keepalive, CumulativeAck, AckClone, PutUniqueResult)
+    ours = (wire.Keepalive, wire.CumulativeAck, wire.AckClone, wire.PutUniqueResult)
     """What a master says by itself."""
 
     def __init__(self, content: dict[bytes, bytes]) -> None:
@@ -82,25 +63,21 @@ class MasterRole(_Replay):
         self.served = ServedStore(HIGH, self.send, number=8)
         self.master = self.served.master
         for key, value in content.items():
-            self.served.wish(Put(key, value, None, self.served.own))
+            self.served.wish(wire.Put(key, value, None, self.served.own))
 
-    def begin(self) -> None:
-        """Nothing."""
+    def begin(self) -> None: ...
 
-    def hear(self, command: Command) -> None:
-        """From the clone."""
+    def hear(self, command: wire.Command) -> None:
         self.master.hear(command, 0)
 
     def tick(self) -> None:
-        """100 ms pass."""
         self.master.tick()
 
-    def do(self, command: Command) -> None:
-        """Do what the recorded master did by itself when it said this."""
+    def do(self, command: wire.Command) -> None:
         content = command.content
         if isinstance(content, self.ours):
             return
-        if isinstance(content, Expire):
+        if isinstance(content, wire.Expire):
             self.tick()
             self.served.store.expire(content.key)
         else:
@@ -109,8 +86,6 @@ class MasterRole(_Replay):
 
 
 class CloneRole(_Replay):
-    """A clone of this hub."""
-
     role: Role = "connector"
 
     def __init__(self, number: int) -> None:
@@ -120,29 +95,25 @@ class CloneRole(_Replay):
         self.clone = self.cloned.clone
         # A clone of this hub wishes each thing under a publisher of its own, and says that it writes when it does.
         self.clone._entities = lambda: self.clone._own
-        self.clone._own, self.clone._asker = (entity(LOW, each) for each in numbers)
+        self.clone._own, self.clone._asker = (wire.entity(LOW, each) for each in numbers)
         self.results: list[bool | None] = []
 
     def begin(self) -> None:
-        """Attach."""
         self.clone.begin()
 
-    def hear(self, command: Command) -> None:
-        """From the master."""
+    def hear(self, command: wire.Command) -> None:
         self.clone.hear(command, 0)
 
     def tick(self) -> None:
-        """100 ms pass."""
         self.clone.tick()
         if self.clone.is_attached and not self.clone._is_writer:
             self.clone.attach_writer()
 
-    def do(self, command: Command) -> None:
-        """Do what the recorded clone's user did when it said this."""
+    def do(self, command: wire.Command) -> None:
         match command.content:
-            case PutUnique(key, value):
+            case wire.PutUnique(key, value):
                 self.cloned.put_unique(decode(key), decode(value), self.results)  # type: ignore[arg-type]
-            case Nack() | CumulativeAck() | AttachWriter() | Keepalive():
+            case wire.Nack() | wire.CumulativeAck() | wire.AttachWriter() | wire.Keepalive():
                 pass
             case wish:
                 self.cloned.wish(wish)  # type: ignore[arg-type]
@@ -164,7 +135,7 @@ def replay(name: str, end: MasterRole | CloneRole, extra: dict[int, int]) -> lis
     for number, (role, envelope) in enumerate(exchange(name)):
         for _ in range(extra.get(number, 0)):
             end.tick()
-        command = decode_command(envelope.payload)
+        command = wire.decode_command(envelope.payload)
         if role != end.role:
             end.hear(command)
             continue

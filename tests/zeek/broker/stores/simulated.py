@@ -22,7 +22,6 @@ __all__ = ["ClonedStore", "ServedStore", "Simulation", "any_wish", "node_id"]
 
 
 def node_id(number: int) -> bytes:
-    """The id of a node."""
     return number.to_bytes(16, "big")
 
 
@@ -30,8 +29,6 @@ Send = Callable[[bytes, bytes], None]
 
 
 class ServedStore:
-    """A store with its master."""
-
     def __init__(self, node: bytes, send: Send, limits: MasterLimits | None = None, number: int = 1) -> None:
         self.node = node
         self.store = MemoryOwner()
@@ -49,17 +46,13 @@ class ServedStore:
         self.own = self.master.own
 
     def put(self, key: str, value: int) -> None:
-        """A change by the master's own user."""
         self.wish(Put(encode(key), encode(Count(value)), None, self.own))
 
     def wish(self, wish: Wish) -> None:
-        """Another one."""
         self.store.apply([_command_of(wish)])
 
 
 class ClonedStore:
-    """A copy with its clone."""
-
     def __init__(self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, first: int = 1) -> None:
         self.node = node
         numbers = count(first)
@@ -78,21 +71,16 @@ class ClonedStore:
 
     @property
     def lost(self) -> list[str]:
-        """Why it has begun anew, each time."""
         return list(filter(None, self.states))
 
     def wish(self, wish: Wish) -> None:
-        """Have the master do something, without an answer."""
         if self.clone.is_attached:
             self.clone._write(wish)
 
     def add(self, key: str, number: int) -> None:
-        """Add to a count."""
         self.wish(Add(encode(key), encode(Count(number)), Tag.COUNT, None, self.clone._own))
 
     def put_unique(self, key: str, value: object, results: list[bool | None]) -> None:
-        """Put what is not there, and note whether it was."""
-
         def then(outcomes: list[Change | StoreError | None], _: object) -> None:
             (outcome,) = outcomes
             results.append(None if isinstance(outcome, StoreError) else outcome is not None)
@@ -102,8 +90,6 @@ class ClonedStore:
 
 
 class Simulation:
-    """One master, and clones that are peered with it directly."""
-
     def __init__(self, seed: int, clones: int = 3, limits: MasterLimits | None = None) -> None:
         self.network = Network(seed)
         self.clones: list[ClonedStore] = []
@@ -112,14 +98,12 @@ class Simulation:
             self.add_clone(number)
 
     def make_master(self, limits: MasterLimits | None = None, number: int = 1) -> ServedStore:
-        """A master at the node 0xff."""
         served = ServedStore(node_id(0xFF), self._to_clones, limits, number)
         self.network.join("master", lambda _, data: served.master.hear(decode_command(data), len(data)))
         self.served = served
         return served
 
     def add_clone(self, number: int, limits: ChannelLimits | None = None) -> ClonedStore:
-        """One more."""
         name = f"clone {number}"
         cloned = ClonedStore(node_id(number), lambda _, command: self.network.send(name, "master", command), limits)
         self.network.join(name, lambda _, data: cloned.clone.hear(decode_command(data), len(data)))
@@ -133,7 +117,6 @@ class Simulation:
                 self.network.send("master", f"clone {int.from_bytes(cloned.node, 'big')}", command)
 
     def tick(self, ticks: int = 1) -> None:
-        """Let time pass for everybody."""
         for _ in range(ticks):
             self.served.master.tick()
             for cloned in self.clones:
@@ -141,17 +124,14 @@ class Simulation:
             self.network.deliver()
 
     def settle(self, ticks: int = 100) -> None:
-        """Let nothing be lost any more."""
         self.network.faults = CALM
         self.network.cut.clear()
         self.tick(ticks)
 
     def is_equal(self) -> bool:
-        """Whether all copies are as the store."""
         return all(cloned.replica.content == self.served.store.content for cloned in self.clones)
 
     def is_idle(self) -> bool:
-        """Whether everybody says that all is done."""
         return self.served.master.is_idle and all(cloned.clone.is_idle for cloned in self.clones)
 
 
@@ -159,7 +139,6 @@ _KEYS = [encode(f"k{number}") for number in range(30)]
 
 
 def any_wish(chance: random.Random, publisher: bytes) -> Wish:
-    """A wish as chance has it."""
     key = chance.choice(_KEYS)
     value = encode(Count(chance.randrange(100)))
     kind = chance.randrange(12)

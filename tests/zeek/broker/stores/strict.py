@@ -11,26 +11,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from peers.zeek.broker.messages import NIL_ID
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    AckClone,
-    Action,
-    AttachWriter,
-    Clear,
-    Command,
-    Content,
-    CumulativeAck,
-    Erase,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    RetransmitFailed,
-    encode_command,
-    node_of,
-)
+from peers.zeek.broker.stores import command as wire
 
 __all__ = ["StrictClone"]
 
@@ -56,7 +37,7 @@ class StrictClone:
         """What has become of `put_unique`, by request."""
         self.is_broken = False
         self.next = self.last = 0
-        self._early: dict[int, Action | None] = {}
+        self._early: dict[int, wire.Action | None] = {}
         self._ticks = self._idle = self._next_at_tick = 0
         # Its own channel to the master.
         self.number = 1
@@ -68,60 +49,56 @@ class StrictClone:
     # What it says.
 
     def begin(self) -> None:
-        """Ask for a master."""
-        self._control(Nack((0,)))
+        self._control(wire.Nack((0,)))
 
-    def write(self, wish: Action) -> None:
-        """Wish something; without a master that is listening, nothing happens."""
+    def write(self, wish: wire.Action) -> None:
         if not self._is_known:
             return
         self.number += 1
-        command = encode_command(Command(self.number, self.own, self.master, wish))
+        command = wire.encode_command(wire.Command(self.number, self.own, self.master, wish))
         self._buffer[self.number] = command
         self._send(NIL_ID, command)
 
     def put_unique(self, key: bytes, value: bytes) -> int:
-        """Put what is not there; return the number of the request."""
         self._requests += 1
-        self.write(PutUnique(key, value, None, self.own, self._requests, self.own))
+        self.write(wire.PutUnique(key, value, None, self.own, self._requests, self.own))
         return self._requests
 
-    def _control(self, content: Content, receiver: bytes | None = None, to: bytes = NIL_ID) -> None:
-        receiver = (self.master or NIL_ENTITY) if receiver is None else receiver
-        self._send(to, encode_command(Command(0, self.own, receiver, content)))
+    def _control(self, content: wire.Content, receiver: bytes | None = None, to: bytes = NIL_ID) -> None:
+        receiver = (self.master or wire.NIL_ENTITY) if receiver is None else receiver
+        self._send(to, wire.encode_command(wire.Command(0, self.own, receiver, content)))
 
     def _acknowledge(self) -> None:
-        self._control(CumulativeAck(self.next - 1), to=node_of(self.master))
+        self._control(wire.CumulativeAck(self.next - 1), to=wire.node_of(self.master))
 
     def _shake_hands(self) -> None:
-        self._control(AttachWriter(self._offset, _HEARTBEAT))
+        self._control(wire.AttachWriter(self._offset, _HEARTBEAT))
 
     # What it hears.
 
-    def hear(self, command: Command, _: int = 0) -> None:
-        """Take a command from under the topic of clones."""
+    def hear(self, command: wire.Command, _: int = 0) -> None:
         seq, sender, receiver, content = command
         if self.next and sender != self.master:
             return
-        if isinstance(content, Put | Erase | Expire | Clear | PutUniqueResult):
+        if isinstance(content, wire.Put | wire.Erase | wire.Expire | wire.Clear | wire.PutUniqueResult):
             self._hear_action(seq, content)
         elif receiver == self.own:
             self._hear_control(sender, content)
 
-    def _hear_control(self, sender: bytes, content: Content) -> None:
+    def _hear_control(self, sender: bytes, content: wire.Content) -> None:
         match content:
-            case AckClone():
+            case wire.AckClone():
                 self._attach(sender, content)
-            case Keepalive() if self.next:
+            case wire.Keepalive() if self.next:
                 self.last = max(self.last, content.number + 1)
-            case RetransmitFailed() if self.next:
+            case wire.RetransmitFailed() if self.next:
                 self._hear_action(content.number, None)
-            case CumulativeAck() if self._is_known:
+            case wire.CumulativeAck() if self._is_known:
                 self._confirm(content.number)
-            case Nack():
+            case wire.Nack():
                 self._repeat(content.numbers)
 
-    def _attach(self, sender: bytes, content: AckClone) -> None:
+    def _attach(self, sender: bytes, content: wire.AckClone) -> None:
         if self.master:
             return
         self.master = sender
@@ -134,7 +111,7 @@ class StrictClone:
         self._acknowledge()
         self._add_master()
 
-    def _hear_action(self, number: int, action: Action | None) -> None:
+    def _hear_action(self, number: int, action: wire.Action | None) -> None:
         if number < self.next:
             return
         if action is not None:
@@ -153,18 +130,18 @@ class StrictClone:
             self.last = max(self.last, self.next)
             self._take(action)
 
-    def _take(self, action: Action) -> None:
+    def _take(self, action: wire.Action) -> None:
         match action:
-            case Put():
+            case wire.Put():
                 self.events.append(("update" if action.key in self.content else "insert", action.key, action.value))
                 self.content[action.key] = action.value
-            case Erase() | Expire():
+            case wire.Erase() | wire.Expire():
                 if self.content.pop(action.key, None) is not None:
                     self.events.append((type(action).__name__.lower(), action.key, b""))
-            case Clear():
+            case wire.Clear():
                 self.events += [("erase", key, b"") for key in self.content]
                 self.content.clear()
-            case PutUniqueResult() if action.who == self.own:
+            case wire.PutUniqueResult() if action.who == self.own:
                 assert action.request not in self.answers
                 self.answers[action.request] = action.inserted
 
@@ -196,21 +173,19 @@ class StrictClone:
                 if number in self._buffer:
                     self._send(NIL_ID, self._buffer[number])
                 else:
-                    self._control(RetransmitFailed(number))
+                    self._control(wire.RetransmitFailed(number))
 
     @property
     def unconfirmed(self) -> int:
-        """How many of its wishes nobody has confirmed."""
         return len(self._buffer)
 
     def tick(self) -> None:
-        """100 ms pass."""
         self._ticks += 1
         self._tick_reading()
         if self.master and self._ticks % _HEARTBEAT == 0:
             if self._is_known and not self._acked:
                 self._shake_hands()
-            self._control(Keepalive(self.number), NIL_ENTITY)
+            self._control(wire.Keepalive(self.number), wire.NIL_ENTITY)
             if self._is_known and self._ticks - self._seen >= _SILENT:
                 self._is_known = False
                 self._buffer.clear()
@@ -221,10 +196,10 @@ class StrictClone:
         if not self.next:
             if self._idle >= _NACK:
                 self._idle = 0
-                self._control(Nack((0,)))
+                self._control(wire.Nack((0,)))
         elif self.next < self.last and self._idle >= _NACK:
             self._idle = 0
             missing = tuple(number for number in range(self.next, self.last) if number not in self._early)
-            self._control(Nack(missing), to=node_of(self.master))
+            self._control(wire.Nack(missing), to=wire.node_of(self.master))
         elif self._ticks % _HEARTBEAT == 0:
             self._acknowledge()

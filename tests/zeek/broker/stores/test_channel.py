@@ -19,14 +19,11 @@ MASTER = entity(HIGH, 8)
 
 
 def action(number: int) -> Erase:
-    """One that can be told from others."""
     return Erase(encode(Count(number)), MASTER)
 
 
 @dataclass
 class Sink:
-    """A consumer, and what it does."""
-
     limits: ChannelLimits = field(default_factory=ChannelLimits)
     taken: list[Action] = field(default_factory=list)
     lost: list[int] = field(default_factory=list)
@@ -37,40 +34,13 @@ class Sink:
         self.consumer = Consumer(self.taken.append, self.lost.append, self.said.append, self.limits, self.counters)
 
     def ticks(self, count: int) -> list[Content]:
-        """What it says in so many ticks."""
         self.said.clear()
         for _ in range(count):
             self.consumer.tick()
         return self.said[:]
 
 
-def test_a_handshake_is_asked_for_until_it_comes() -> None:
-    """Every two ticks; a second handshake changes nothing."""
-    sink = Sink()
-    assert sink.ticks(4) == [Nack((0,)), Nack((0,))]
-    assert not sink.consumer.is_attached
-    sink.consumer.attach(7)
-    sink.consumer.attach(9)
-    assert sink.said[2:] == [CumulativeAck(7)]
-    assert sink.consumer.next == 8
-    assert sink.consumer.is_idle
-    assert sink.ticks(10) == [CumulativeAck(7)] * 2
-
-
-def test_actions_are_taken_in_their_order() -> None:
-    """Whatever order they come in, and how often."""
-    sink = Sink()
-    for number in (4, 2):
-        sink.consumer.hear(number, action(number), 10)  # before the handshake
-    sink.consumer.attach(2)
-    for number in (6, 5, 6, 3, 3, 7):
-        sink.consumer.hear(number, action(number), 10)
-    assert sink.taken == [action(number) for number in range(3, 8)]
-    assert len(sink.consumer._early) == 0
-
-
 def test_what_is_missing_is_asked_for() -> None:
-    """Exactly that, after two ticks without progress; the end of the stream is known by a keepalive."""
     sink = Sink()
     sink.consumer.attach(1)
     for number in (3, 6):
@@ -88,7 +58,6 @@ def test_what_is_missing_is_asked_for() -> None:
 
 
 def test_what_waits_is_bounded() -> None:
-    """What finds no room is asked for again, and what is next is always taken."""
     sink = Sink(ChannelLimits(actions=2, bytes=100))
     sink.consumer.attach(1)
     for number in (3, 4, 5):
@@ -102,7 +71,6 @@ def test_what_waits_is_bounded() -> None:
 
 
 def test_an_end_far_away_costs_little() -> None:
-    """Whoever says that all numbers were used is asked for a thousand of them."""
     sink = Sink()
     sink.consumer.attach(1)
     sink.consumer.hear_end((1 << 64) - 1)
@@ -110,7 +78,6 @@ def test_an_end_far_away_costs_little() -> None:
 
 
 def test_a_consumer_that_was_stopped_takes_nothing_more() -> None:
-    """Though the owner stops it amid a call."""
     taken: list[Action] = []
     consumer: Consumer
     consumer = Consumer(taken.append, lambda _: consumer.stop(), lambda _: None, ChannelLimits(), ChannelCounters())

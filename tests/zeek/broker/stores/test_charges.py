@@ -16,7 +16,6 @@ USER_BYTES = 3 * (ENTRY_BYTES + 100)
 
 
 def follow(limits: StoreLimits, channel: ChannelLimits | None = None) -> Followed:
-    """A store that has found its master."""
     simulation = HubSimulation(1, clones=1)
     made = Followed(simulation, channel, limits)
     simulation.tick(5)
@@ -26,19 +25,16 @@ def follow(limits: StoreLimits, channel: ChannelLimits | None = None) -> Followe
 
 @pytest.fixture
 def followed() -> Followed:
-    """One in which each user may have three entries of 100 bytes."""
     return follow(StoreLimits(user_entries=3, user_bytes=USER_BYTES))
 
 
 def refusal(followed: Followed, number: int) -> str:
-    """Why something was refused, at once."""
     error = followed.answers[number]
     assert isinstance(error, StoreError)
     return error.text
 
 
 def test_a_user_is_charged_for_what_is_there(followed: Followed) -> None:
-    """As in every store; whoever writes over an entry takes it over, and so does the Zeek."""
     for key in "ab":
         assert isinstance(followed.answer(asked("put", key, 1), "ada"), Change)
     assert followed.copy.store.charged("ada")[0] == 2
@@ -52,7 +48,6 @@ def test_a_user_is_charged_for_what_is_there(followed: Followed) -> None:
 
 
 def test_a_user_who_has_as_much_as_he_may(followed: Followed) -> None:
-    """He is refused before anything is sent, by what is there and what is on its way; others are not."""
     followed.answer(asked("put", "a", 1), "ada")
     first = [followed.ask(asked("put", key, 1), user="ada") for key in "bcd"]
     assert "3 entries of user 'ada'" in refusal(followed, first[2])
@@ -70,7 +65,6 @@ def test_a_user_who_has_as_much_as_he_may(followed: Followed) -> None:
 
 
 def test_one_key_counts_once_while_it_is_on_its_way(followed: Followed) -> None:
-    """Many commands for one entry are one entry; with as many bytes as the largest."""
     first = followed.ask(*(asked("put", "k", "x" * (100 - number)) for number in range(50)), user="ada")
     followed.ask(asked("put", "l", 1), user="ada")
     followed.simulation.tick(20)
@@ -79,7 +73,6 @@ def test_one_key_counts_once_while_it_is_on_its_way(followed: Followed) -> None:
 
 
 def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
-    """A text that grows at the master: the copy is what the master has, and the user is charged no more for it."""
     followed = follow(StoreLimits(user_bytes=USER_BYTES))
     followed.answer(asked("put", "t", "x"), "ada")
     followed.simulation.served.put("other", 1)
@@ -91,7 +84,6 @@ def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
 
 
 def test_what_is_refused_or_lost_is_charged_no_more(followed: Followed) -> None:
-    """A busy master, a clash of types, a put_unique that finds an entry, a master that goes."""
     followed.answer(asked("put", "a", "text"), "ada")
     followed.answer(asked("increment", "a", Count(1)), "ada")
     followed.answer(asked("put_unique", "a", 1), "bob")
@@ -112,7 +104,6 @@ def test_what_is_refused_or_lost_is_charged_no_more(followed: Followed) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_charges_are_as_the_entries_say(seed: int) -> None:
-    """After anything at random, each user is charged for the entries that are his, and nothing is on its way."""
     followed = follow(StoreLimits(user_entries=4, user_bytes=USER_BYTES))
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
     for _ in range(300):

@@ -8,22 +8,8 @@ import pytest
 
 from peers.values import Count, encode
 from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
+from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import SILENT_TICKS
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    AckClone,
-    Command,
-    Content,
-    Keepalive,
-    Nack,
-    Put,
-    clone_topic,
-    decode_command,
-    encode_command,
-    entity,
-    master_topic,
-    node_of,
-)
 from peers.zeek.broker.stores.forwarder import FORGET_TICKS, Forwarder, ForwarderLimits
 from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.nodes import HUB, Hub, Node
@@ -34,8 +20,6 @@ STORES = ("db", "zeek/known/hosts")
 
 
 class Cluster:
-    """Two nodes with a master each, and a clone of the other's, and a third one with a clone of both."""
-
     def __init__(self, seed: int = 0) -> None:
         self.hub = Hub(seed)
         self.nodes = [self.hub.peer(number) for number in (1, 2, 3)]
@@ -46,7 +30,6 @@ class Cluster:
             self.cloned[name] = [node.copy(name) for node in self.nodes if node is not self.nodes[place]]
 
     def disturb(self, seed: int, ticks: int) -> None:
-        """Let everybody write at random."""
         chance = random.Random(seed)  # noqa: S311 -- to be repeatable
         for _ in range(ticks):
             for name in STORES:
@@ -57,27 +40,24 @@ class Cluster:
             self.hub.tick()
 
     def is_equal(self) -> bool:
-        """Whether all copies are as their stores."""
         return all(
             cloned.replica.content == self.served[name].store.content for name in STORES for cloned in self.cloned[name]
         )
 
     def is_idle(self) -> bool:
-        """Whether everybody says that all is done."""
         return all(served.master.is_idle for served in self.served.values()) and all(
             cloned.clone.is_idle for name in STORES for cloned in self.cloned[name]
         )
 
 
 def test_a_clone_finds_a_master_through_the_hub() -> None:
-    """Both believe that they talk to the hub, and a wish comes back as what has become of it."""
     hub = Hub()
     one, two = hub.peer(1), hub.peer(2)
     served, cloned = one.serve("db"), two.copy("db")
     served.put("a", 1)
     hub.tick(5)
     assert cloned.replica.content == {encode("a"): encode(Count(1))}
-    assert node_of(cloned.clone._master) == HUB
+    assert wire.node_of(cloned.clone._master) == HUB
     cloned.add("a", 2)
     results: list[bool | None] = []
     cloned.put_unique("a", "no", results)
@@ -91,7 +71,6 @@ def test_a_clone_finds_a_master_through_the_hub() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_all_is_equal_in_the_end(seed: int) -> None:
-    """Two masters, four clones, and a network that loses and doubles."""
     cluster = Cluster(seed)
     cluster.hub.network.faults = BAD
     cluster.disturb(seed, 100)
@@ -108,7 +87,6 @@ def test_all_is_equal_in_the_end(seed: int) -> None:
 @pytest.mark.parametrize("ticks", [SILENT_TICKS // 2, SILENT_TICKS + 100])
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_peer_that_is_lost_for_a_while(place: int, ticks: int) -> None:
-    """For less than 50 s, its entities go on where they were; for more, all begins anew; equal in the end."""
     cluster = Cluster()
     cluster.hub.tick(10)
     lost = cluster.nodes[place]
@@ -124,7 +102,6 @@ def test_a_peer_that_is_lost_for_a_while(place: int, ticks: int) -> None:
 
 
 def test_a_hub_that_is_restarted() -> None:
-    """Aliases are the same as before, so that everybody goes on without noticing."""
     cluster = Cluster()
     cluster.disturb(1, 20)
     cluster.hub.start()
@@ -136,65 +113,67 @@ def test_a_hub_that_is_restarted() -> None:
 
 
 def test_who_is_told_of_which_topics() -> None:
-    """Of those of others, never of its own: a restarted master would take itself for another one."""
     cluster = Cluster()
     one, two, three = cluster.nodes
     topics = cluster.hub.forwarder.topics_for
     db, known = STORES
-    assert topics(one.id) == {clone_topic(db), master_topic(known), clone_topic(known)}
-    assert topics(two.id) == {master_topic(db), clone_topic(db), clone_topic(known)}
-    assert topics(three.id) == {master_topic(db), master_topic(known), clone_topic(known), clone_topic(db)}
+    assert topics(one.id) == {wire.clone_topic(db), wire.master_topic(known), wire.clone_topic(known)}
+    assert topics(two.id) == {wire.master_topic(db), wire.clone_topic(db), wire.clone_topic(known)}
+    assert topics(three.id) == {
+        wire.master_topic(db),
+        wire.master_topic(known),
+        wire.clone_topic(known),
+        wire.clone_topic(db),
+    }
     told = cluster.hub.told
     cluster.hub.forwarder.announced(one.id, one.filter)
     assert cluster.hub.told == told
     cluster.hub.cut(two)
     assert cluster.hub.told == told + 1
-    assert topics(three.id) == {master_topic(db), clone_topic(known)}
+    assert topics(three.id) == {wire.master_topic(db), wire.clone_topic(known)}
 
 
 # One command at a time.
 
 
-def said(node: Node, content: Content, receiver: bytes = NIL_ENTITY, to: bytes = NIL_ID, **fields: bytes) -> None:
-    """Let a node say something in `db`."""
-    sender = fields.get("sender", entity(node.id, 7))
-    topic = fields.get("topic", clone_topic("db").encode())
-    payload = fields.get("payload") or encode_command(Command(1, sender, receiver, content))
+def said(
+    node: Node, content: wire.Content, receiver: bytes = wire.NIL_ENTITY, to: bytes = NIL_ID, **fields: bytes
+) -> None:
+    sender = fields.get("sender", wire.entity(node.id, 7))
+    topic = fields.get("topic", wire.clone_topic("db").encode())
+    payload = fields.get("payload") or wire.encode_command(wire.Command(1, sender, receiver, content))
     node.hub.hear(Envelope(node.id, to, EnvelopeType.COMMAND, topic, payload))
     node.hub.network.deliver()
 
 
 def peers(count: int, limits: ForwarderLimits | None = None) -> tuple[Hub, list[Node]]:
-    """A hub with nodes that have clones of `db`, which say nothing by themselves."""
     hub = Hub(limits=limits)
     nodes = [hub.peer(number) for number in range(1, count + 1)]
     for node in nodes:
-        hub.forwarder.announced(node.id, (clone_topic("db"),))
+        hub.forwarder.announced(node.id, (wire.clone_topic("db"),))
     return hub, nodes
 
 
-PUT = Put(encode("k"), encode("v"), None, NIL_ENTITY)
+PUT = wire.Put(encode("k"), encode("v"), None, wire.NIL_ENTITY)
 
 
 def test_what_is_rewritten() -> None:
-    """Sender and receivers, and nothing else."""
     _, (one, two) = peers(2)
     said(one, PUT)
     (heard,) = two.heard
-    alias = decode_command(heard.payload).sender
-    assert heard[:4] == (HUB, NIL_ID, EnvelopeType.COMMAND, clone_topic("db").encode())
-    assert node_of(alias) == HUB
-    assert decode_command(heard.payload) == Command(1, alias, NIL_ENTITY, PUT)
-    said(two, Nack((3,)), receiver=alias, to=HUB)
+    alias = wire.decode_command(heard.payload).sender
+    assert heard[:4] == (HUB, NIL_ID, EnvelopeType.COMMAND, wire.clone_topic("db").encode())
+    assert wire.node_of(alias) == HUB
+    assert wire.decode_command(heard.payload) == wire.Command(1, alias, wire.NIL_ENTITY, PUT)
+    said(two, wire.Nack((3,)), receiver=alias, to=HUB)
     (answer,) = one.heard
     assert answer.receiver == one.id
-    assert decode_command(answer.payload).receiver == entity(one.id, 7)
-    said(two, Nack((3,)), receiver=alias)
+    assert wire.decode_command(answer.payload).receiver == wire.entity(one.id, 7)
+    said(two, wire.Nack((3,)), receiver=alias)
     assert one.heard[1].receiver == NIL_ID
 
 
 def test_an_action_that_is_sent_again() -> None:
-    """It names no clone: all get it."""
     _, (one, two, three) = peers(3)
     said(one, PUT, to=HUB)
     assert [envelope.receiver for envelope in (*two.heard, *three.heard)] == [NIL_ID, NIL_ID]
@@ -202,7 +181,6 @@ def test_an_action_that_is_sent_again() -> None:
 
 
 def test_prefixes_that_cover_topics() -> None:
-    """Whoever asks for more than the topic gets it; whoever asks for others does not."""
     hub, (one, two, three) = peers(3)
     hub.forwarder.announced(two.id, ("d",))
     hub.forwarder.announced(three.id, ("db/x",))
@@ -210,47 +188,45 @@ def test_prefixes_that_cover_topics() -> None:
     assert (len(two.heard), len(three.heard)) == (1, 0)
 
 
-@pytest.mark.parametrize("receiver", [entity(HUB, 5), entity(b"x" * 16, 5)], ids=["no such alias", "not of this hub"])
+@pytest.mark.parametrize(
+    "receiver", [wire.entity(HUB, 5), wire.entity(b"x" * 16, 5)], ids=["no such alias", "not of this hub"]
+)
 def test_who_is_not_known(receiver: bytes) -> None:
-    """It is dropped and counted."""
     hub, (one, two) = peers(2)
     said(one, PUT, receiver=receiver, to=HUB)
     assert (two.heard, hub.forwarder.counters.unknown) == ([], 1)
 
 
 def test_nobody_speaks_for_others() -> None:
-    """A sender must be of the node that has sent it; its own alias leads nowhere."""
     hub, (one, two) = peers(2)
-    said(one, PUT, sender=entity(two.id, 7))
+    said(one, PUT, sender=wire.entity(two.id, 7))
     assert (two.heard, hub.forwarder.counters.unknown) == ([], 1)
     said(one, PUT)
-    alias = decode_command(two.heard[0].payload).sender
+    alias = wire.decode_command(two.heard[0].payload).sender
     said(one, PUT, receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 2
 
 
 def test_where_peers_do_not_hear_of_each_other() -> None:
-    """They are peered themselves; the hub they hear, and it hears them."""
     hub, (one, two, own) = peers(3)
     hub.forwarder = Forwarder(HUB, between_peers=False)
     for node in (one, two, own):
-        hub.forwarder.join(node.id, node, (clone_topic("db"),), is_own=node is own)
-    assert hub.forwarder.topics_for(one.id) == hub.forwarder.topics_for(own.id) == {clone_topic("db")}
+        hub.forwarder.join(node.id, node, (wire.clone_topic("db"),), is_own=node is own)
+    assert hub.forwarder.topics_for(one.id) == hub.forwarder.topics_for(own.id) == {wire.clone_topic("db")}
     hub.forwarder.announced(own.id, ())
     assert hub.forwarder.topics_for(one.id) == frozenset()
     said(one, PUT)
     assert (two.heard, own.heard, hub.forwarder.counters.unheard) == ([], [], 1)
-    hub.forwarder.announced(own.id, (clone_topic("db"),))
+    hub.forwarder.announced(own.id, (wire.clone_topic("db"),))
     said(one, PUT)
-    alias = decode_command(own.heard[0].payload).sender
-    said(two, Nack((2,)), receiver=alias, to=HUB)
+    alias = wire.decode_command(own.heard[0].payload).sender
+    said(two, wire.Nack((2,)), receiver=alias, to=HUB)
     assert (one.heard, hub.forwarder.counters.unknown) == ([], 1)
-    said(own, Nack((2,)), receiver=alias, to=HUB)
+    said(own, wire.Nack((2,)), receiver=alias, to=HUB)
     assert len(one.heard) == 1
 
 
 def test_who_takes_no_part() -> None:
-    """What comes from a peer that another hub forwards for is counted."""
     hub, (one, two) = peers(2)
     hub.forwarder.leave(one.id)
     said(one, PUT)
@@ -259,42 +235,38 @@ def test_who_takes_no_part() -> None:
 
 
 def test_entities_are_bounded() -> None:
-    """A peer cannot invent more; those that it has go on."""
     hub, (one, two) = peers(2, ForwarderLimits(entities=2))
     for number in (1, 2, 3, 1):
-        said(one, PUT, sender=entity(one.id, number))
+        said(one, PUT, sender=wire.entity(one.id, number))
     assert (len(two.heard), hub.forwarder.entities, hub.forwarder.counters.too_many) == (3, 2, 1)
 
 
 def test_topics_are_bounded() -> None:
-    """Of one peer, so many are told to others."""
     hub, (one, two) = peers(2, ForwarderLimits(topics=3))
-    hub.forwarder.announced(one.id, tuple(master_topic(f"s{number}") for number in range(5)))
+    hub.forwarder.announced(one.id, tuple(wire.master_topic(f"s{number}") for number in range(5)))
     assert len(hub.forwarder.topics_for(two.id)) == 3
     assert hub.forwarder.counters.too_many == 2
 
 
 def test_who_is_lost_is_forgotten() -> None:
-    """After 60 s, and not before."""
     hub, (one, two) = peers(2)
     said(one, PUT)
-    alias = decode_command(two.heard[0].payload).sender
+    alias = wire.decode_command(two.heard[0].payload).sender
     hub.forwarder.leave(one.id)
     hub.forwarder.leave(b"nobody")
     for _ in range(FORGET_TICKS - 1):
         hub.forwarder.tick()
     assert hub.forwarder.entities == 1
-    said(two, Nack((1,)), receiver=alias, to=HUB)
+    said(two, wire.Nack((1,)), receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 1
     hub.forwarder.tick()
     assert hub.forwarder.entities == 1  # that of the other one, which has spoken
     hub.forwarder.join(one.id, one, ())
-    said(two, Nack((1,)), receiver=alias, to=HUB)
+    said(two, wire.Nack((1,)), receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 2
 
 
 def test_who_does_not_read() -> None:
-    """What is not taken is counted."""
     hub, (one, two, three) = peers(3)
     two.reads = False
     said(one, PUT)
@@ -302,50 +274,50 @@ def test_who_does_not_read() -> None:
 
 
 def test_who_may_say_and_hear_what() -> None:
-    """Whoever may not write may still copy; who may not hear gets nothing."""
     hub, (one, two) = peers(2)
     one.writes = False
     said(one, PUT)
-    said(one, Keepalive(1))  # all that comes from a master may change copies
-    hub.forwarder.announced(two.id, (master_topic("db"),))
-    said(one, PUT, topic=master_topic("db").encode())
+    said(one, wire.Keepalive(1))  # all that comes from a master may change copies
+    hub.forwarder.announced(two.id, (wire.master_topic("db"),))
+    said(one, PUT, topic=wire.master_topic("db").encode())
     assert (two.heard, hub.forwarder.counters.refused) == ([], 3)
-    said(one, Nack((0,)), topic=master_topic("db").encode())
+    said(one, wire.Nack((0,)), topic=wire.master_topic("db").encode())
     assert len(two.heard) == 1
     two.hears = False
-    said(one, Nack((0,)), topic=master_topic("db").encode())
+    said(one, wire.Nack((0,)), topic=wire.master_topic("db").encode())
     one.says = False
-    said(one, Nack((0,)), topic=master_topic("db").encode())
+    said(one, wire.Nack((0,)), topic=wire.master_topic("db").encode())
     assert (len(two.heard), hub.forwarder.counters.refused) == (1, 5)
 
 
 @pytest.mark.parametrize("topic", [b"db", b"db/<$>/data/other", b"\xff/<$>/data/master"])
 def test_other_topics(topic: bytes) -> None:
-    """Commands stand under the topics of stores only."""
     hub, (one, two) = peers(2)
     said(one, PUT, topic=topic)
     assert (two.heard, hub.forwarder.counters.invalid) == ([], 1)
 
 
 def deep(levels: int) -> bytes:
-    """A vector in a vector in a vector ..."""
     return b"\x0e\x01" * levels + b"\x00"
 
 
 def test_long_commands_are_looked_over() -> None:
-    """What would end a C++ Broker does not reach it, and what is too much work is not done."""
     hub, (one, two) = peers(2, ForwarderLimits(snapshot_values=5_000))
     long = encode("x" * 40_000)
     entries = tuple((encode(Count(number)), encode("x" * 20)) for number in range(2_000))
-    for content in (PUT._replace(value=long), AckClone(1, 5, entries), AckClone(1, 5, ((long, long),))):
+    for content in (PUT._replace(value=long), wire.AckClone(1, 5, entries), wire.AckClone(1, 5, ((long, long),))):
         said(one, content)
     assert len(two.heard) == 3
-    sound = encode_command(Command(1, entity(one.id, 7), NIL_ENTITY, PUT._replace(value=encode("x"))))
+    sound = wire.encode_command(
+        wire.Command(1, wire.entity(one.id, 7), wire.NIL_ENTITY, PUT._replace(value=encode("x")))
+    )
     for value in (deep(20_000), b"\x0e\xff\xff\x03" + bytes(40_000), b"\x0f" + bytes(40_000)):
         said(one, PUT, payload=sound.replace(encode("x"), value))
     many = tuple((encode(Count(number)), encode("x" * 20)) for number in range(3_000))
-    said(one, AckClone(1, 5, many))
-    snapshot = encode_command(Command(1, entity(one.id, 7), NIL_ENTITY, AckClone(1, 5, entries)))
+    said(one, wire.AckClone(1, 5, many))
+    snapshot = wire.encode_command(
+        wire.Command(1, wire.entity(one.id, 7), wire.NIL_ENTITY, wire.AckClone(1, 5, entries))
+    )
     said(one, PUT, payload=snapshot[:-1])
     said(one, PUT, payload=snapshot + b"\0")
     said(one, PUT, payload=bytes(57))

@@ -12,27 +12,8 @@ from hub.stores.command import Command as StoreCommand
 from peers.values import Count, Set, Table, Timespan, Timestamp, encode, to_msgpack
 from peers.values.layout import Tag
 from peers.zeek.broker.messages import NIL_ID
+from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    AckClone,
-    Add,
-    AttachWriter,
-    Command,
-    Content,
-    CumulativeAck,
-    Erase,
-    Expire,
-    Keepalive,
-    Nack,
-    Put,
-    PutUnique,
-    PutUniqueResult,
-    RetransmitFailed,
-    Subtract,
-    decode_command,
-    entity,
-)
 from peers.zeek.broker.stores.master import (
     Master,
     MasterCounters,
@@ -45,15 +26,13 @@ from peers.zeek.broker.stores.master import (
 from tests.zeek.broker.recorded import HIGH, LOW
 from tests.zeek.broker.stores.memory import MemoryOwner
 
-OWN, CLONE, OTHER = entity(HIGH, 8), entity(LOW, 7), entity(LOW, 9)
+OWN, CLONE, OTHER = wire.entity(HIGH, 8), wire.entity(LOW, 7), wire.entity(LOW, 9)
 KEY, ONE, TWO = encode("k"), encode(Count(1)), encode(Count(2))
 
 
 class Served:
-    """A master, and what it says to whom."""
-
     def __init__(self, **limits: Any) -> None:
-        self.said: list[tuple[bytes, Command]] = []
+        self.said: list[tuple[bytes, wire.Command]] = []
         self.store = MemoryOwner()
         self.counters = MasterCounters()
         self.refusals: list[str] = []
@@ -62,7 +41,7 @@ class Served:
             HIGH,
             8,
             self.store,
-            lambda to, command: self.said.append((to, decode_command(command))),
+            lambda to, command: self.said.append((to, wire.decode_command(command))),
             now_ns=lambda: self.store.now_ns,
             limits=MasterLimits(**limits),
             counters=self.counters,
@@ -70,161 +49,150 @@ class Served:
         )
 
     def wish(self, wish: Wish) -> None:
-        """A change by the master's own user."""
         self.store.apply([_command_of(wish)])
 
-    def hear(self, content: Content, sender: bytes = CLONE, seq: int = 0, receiver: bytes = OWN) -> list[Content]:
-        """Let it hear a command; return what it says."""
+    def hear(
+        self, content: wire.Content, sender: bytes = CLONE, seq: int = 0, receiver: bytes = OWN
+    ) -> list[wire.Content]:
         self.said.clear()
-        self.master.hear(Command(seq, sender, receiver, content), 100)
+        self.master.hear(wire.Command(seq, sender, receiver, content), 100)
         return [command.content for _, command in self.said]
 
     def attach(self, clone: bytes = CLONE) -> None:
-        """Take a clone in, that writes."""
-        self.hear(Nack((0,)), clone, receiver=NIL_ENTITY)
-        self.hear(CumulativeAck(1), clone)
-        self.hear(AttachWriter(1, 5), clone)
+        self.hear(wire.Nack((0,)), clone, receiver=wire.NIL_ENTITY)
+        self.hear(wire.CumulativeAck(1), clone)
+        self.hear(wire.AttachWriter(1, 5), clone)
 
 
 def test_wishes_and_what_becomes_of_them() -> None:
-    """An addition is told as the new whole value, a put as it came; what changes nothing is not told."""
     served = Served()
     served.attach()
-    assert served.hear(Put(KEY, ONE, 5, CLONE), seq=2) == [Put(KEY, ONE, 5, CLONE)]
-    assert served.hear(Add(KEY, ONE, Tag.COUNT, None, CLONE), seq=3) == [Put(KEY, TWO, 5, CLONE)]
-    assert served.hear(Erase(TWO, CLONE), seq=4) == []
-    unique = PutUnique(KEY, ONE, None, OTHER, 6, CLONE)
-    assert served.hear(unique, seq=5) == [PutUniqueResult(False, OTHER, 6, OWN)]
+    assert served.hear(wire.Put(KEY, ONE, 5, CLONE), seq=2) == [wire.Put(KEY, ONE, 5, CLONE)]
+    assert served.hear(wire.Add(KEY, ONE, Tag.COUNT, None, CLONE), seq=3) == [wire.Put(KEY, TWO, 5, CLONE)]
+    assert served.hear(wire.Erase(TWO, CLONE), seq=4) == []
+    unique = wire.PutUnique(KEY, ONE, None, OTHER, 6, CLONE)
+    assert served.hear(unique, seq=5) == [wire.PutUniqueResult(False, OTHER, 6, OWN)]
     assert served.hear(unique._replace(key=ONE), seq=6) == [
-        Put(ONE, ONE, None, CLONE),
-        PutUniqueResult(True, OTHER, 6, OWN),
+        wire.Put(ONE, ONE, None, CLONE),
+        wire.PutUniqueResult(True, OTHER, 6, OWN),
     ]
     assert served.said[0][0] == NIL_ID
-    assert served.said[0][1][:3] == (5, OWN, NIL_ENTITY)
+    assert served.said[0][1][:3] == (5, OWN, wire.NIL_ENTITY)
     assert served.store.content == {KEY: TWO, ONE: ONE}
 
 
 def test_changes_by_others_are_told() -> None:
-    """Whoever changes the store, clones hear of it."""
     served = Served()
     served.attach()
     served.said.clear()
-    served.wish(Put(KEY, ONE, 10**9, OWN))
+    served.wish(wire.Put(KEY, ONE, 10**9, OWN))
     served.store.expire(KEY)
-    assert [command.content for _, command in served.said] == [Put(KEY, ONE, 10**9, OWN), Expire(KEY, OWN)]
+    assert [command.content for _, command in served.said] == [wire.Put(KEY, ONE, 10**9, OWN), wire.Expire(KEY, OWN)]
     assert not served.master.is_idle
-    served.hear(CumulativeAck(3))
+    served.hear(wire.CumulativeAck(3))
     assert served.master.is_idle
 
 
 @pytest.mark.parametrize(
     "content",
-    [CumulativeAck(3), Nack((4, 5)), Nack((4,))],
+    [wire.CumulativeAck(3), wire.Nack((4, 5)), wire.Nack((4,))],
 )
-def test_a_stranger_is_told_that_it_is_none(content: Content) -> None:
-    """A clone that was removed hears that what it waits for will never come."""
+def test_a_stranger_is_told_that_it_is_none(content: wire.Content) -> None:
     served = Served()
-    assert served.hear(content) == [RetransmitFailed(4)]
+    assert served.hear(content) == [wire.RetransmitFailed(4)]
     assert served.said[0][0] == LOW
-    assert served.hear(CumulativeAck((1 << 64) - 1)) == served.hear(Nack(())) == []
+    assert served.hear(wire.CumulativeAck((1 << 64) - 1)) == served.hear(wire.Nack(())) == []
 
 
 def test_what_is_for_another_master_is_not_heard() -> None:
-    """After a restart, clones of the former master name that one."""
     served = Served()
-    assert served.hear(CumulativeAck(3), receiver=OTHER) == []
-    assert served.hear(AckClone(1, 5, ())) == served.hear(PutUniqueResult(True, OWN, 1, OWN)) == []
+    assert served.hear(wire.CumulativeAck(3), receiver=OTHER) == []
+    assert served.hear(wire.AckClone(1, 5, ())) == served.hear(wire.PutUniqueResult(True, OWN, 1, OWN)) == []
     assert served.counters.unexpected == 3
 
 
 def test_a_writer_that_is_not_known_is_asked_who_it_is() -> None:
-    """Its handshake was lost, or it was forgotten; signs of life are not answered."""
     served = Served()
-    assert served.hear(Put(KEY, ONE, None, CLONE), seq=2) == [Nack((0,))]
-    assert served.hear(Keepalive(2), receiver=NIL_ENTITY) == served.hear(RetransmitFailed(2)) == []
-    served.hear(AttachWriter(1, 5))
-    served.hear(Put(KEY, ONE, None, CLONE), seq=2)
+    assert served.hear(wire.Put(KEY, ONE, None, CLONE), seq=2) == [wire.Nack((0,))]
+    assert served.hear(wire.Keepalive(2), receiver=wire.NIL_ENTITY) == served.hear(wire.RetransmitFailed(2)) == []
+    served.hear(wire.AttachWriter(1, 5))
+    served.hear(wire.Put(KEY, ONE, None, CLONE), seq=2)
     assert served.store.content == {KEY: ONE}
 
 
 def test_a_wish_that_is_lost_holds_nothing_up() -> None:
-    """It is counted, and the next one is granted."""
     served = Served()
     served.attach()
-    served.hear(Put(KEY, TWO, None, CLONE), seq=3)
-    served.hear(Keepalive(3))
+    served.hear(wire.Put(KEY, TWO, None, CLONE), seq=3)
+    served.hear(wire.Keepalive(3))
     assert not served.master.is_idle
-    served.hear(RetransmitFailed(2))
+    served.hear(wire.RetransmitFailed(2))
     assert served.store.content == {KEY: TWO}
     assert served.counters.channel.lost == 1
-    served.hear(CumulativeAck(2))
+    served.hear(wire.CumulativeAck(2))
     assert served.master.is_idle
 
 
 def test_too_many_clones() -> None:
-    """They are refused and counted, and taken when there is room."""
     served = Served(clones=1)
     served.attach()
-    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == []
+    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == []
     assert (served.master.clones, served.counters.refused) == (1, 1)
 
 
 def test_too_many_writers() -> None:
-    """Only one that was silent for 50 s gives way."""
     served = Served(writers=1)
     served.attach()
-    assert served.hear(AttachWriter(1, 5), OTHER) == []
+    assert served.hear(wire.AttachWriter(1, 5), OTHER) == []
     assert (served.master.writers, served.counters.refused) == (1, 1)
     for _ in range(SILENT_TICKS + 1):
         served.master.tick()
-    assert served.hear(AttachWriter(1, 5), OTHER) == [CumulativeAck(1)]
+    assert served.hear(wire.AttachWriter(1, 5), OTHER) == [wire.CumulativeAck(1)]
     assert served.master.writers == 1
-    assert served.hear(Put(KEY, ONE, None, CLONE), seq=2) == [Nack((0,))]
+    assert served.hear(wire.Put(KEY, ONE, None, CLONE), seq=2) == [wire.Nack((0,))]
 
 
 def test_a_content_that_fits_into_no_frame() -> None:
-    """Clones wait until there is less; it is counted each time."""
     served = Served(snapshot_bytes=5_000)
-    served.wish(Put(KEY, encode("x" * 5_000), None, OWN))
-    assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
+    served.wish(wire.Put(KEY, encode("x" * 5_000), None, OWN))
+    assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == []
     assert (served.master.clones, served.counters.snapshots_too_large) == (0, 1)
-    served.wish(Put(KEY, ONE, None, OWN))
-    assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
+    served.wish(wire.Put(KEY, ONE, None, OWN))
+    assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == [wire.AckClone(1, 5, ((KEY, ONE),))]
 
 
 def test_a_content_of_too_many_entries() -> None:
-    """It would take too long to be written in one go."""
     served = Served(snapshot_entries=1)
     for key in (KEY, ONE):
-        served.wish(Put(key, ONE, None, OWN))
-    assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
+        served.wish(wire.Put(key, ONE, None, OWN))
+    assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == []
     assert served.counters.snapshots_too_large == 1
 
 
 def test_clones_that_come_together() -> None:
-    """The content is written once for them, and anew once it has changed."""
     served = Served()
-    served.wish(Put(KEY, ONE, None, OWN))
-    served.hear(Nack((0,)), receiver=NIL_ENTITY)
+    served.wish(wire.Put(KEY, ONE, None, OWN))
+    served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY)
     made = served.master._content
-    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
+    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == [wire.AckClone(1, 5, ((KEY, ONE),))]
     assert served.master._content is made
-    served.wish(Put(KEY, TWO, None, OWN))
-    assert served.hear(Nack((0,)), entity(LOW, 11), receiver=NIL_ENTITY) == [AckClone(2, 5, ((KEY, TWO),))]
+    served.wish(wire.Put(KEY, TWO, None, OWN))
+    assert served.hear(wire.Nack((0,)), wire.entity(LOW, 11), receiver=wire.NIL_ENTITY) == [
+        wire.AckClone(2, 5, ((KEY, TWO),))
+    ]
     for _ in range(HEARTBEAT_TICKS):
         served.master.tick()
     assert served.master._content is None
 
 
 def test_open_snapshots_are_bounded() -> None:
-    """Until one is acknowledged, the next clone waits."""
     served = Served(open_snapshot_bytes=12_000)
-    served.wish(Put(KEY, encode("x" * 8_000), None, OWN))
-    assert len(served.hear(Nack((0,)), receiver=NIL_ENTITY)) == 1
-    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == []
+    served.wish(wire.Put(KEY, encode("x" * 8_000), None, OWN))
+    assert len(served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY)) == 1
+    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == []
     assert served.counters.refused == 1
-    served.hear(CumulativeAck(1))
-    assert len(served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY)) == 1
+    served.hear(wire.CumulativeAck(1))
+    assert len(served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY)) == 1
 
 
 @pytest.mark.parametrize(
@@ -242,24 +210,24 @@ def test_open_snapshots_are_bounded() -> None:
     ],
 )
 def test_what_is_added_to_nothing(tag: Tag, value: object, sum_: object) -> None:
-    """It begins with the zero of the type that the clone names."""
     served = Served()
     served.attach()
-    assert served.hear(Add(KEY, encode(value), tag, None, CLONE), seq=2) == [Put(KEY, encode(sum_), None, CLONE)]
+    assert served.hear(wire.Add(KEY, encode(value), tag, None, CLONE), seq=2) == [
+        wire.Put(KEY, encode(sum_), None, CLONE)
+    ]
 
 
 @pytest.mark.parametrize(
     "wish",
     [
-        Subtract(KEY, encode(1), None, CLONE),
-        Add(KEY, encode(1), Tag.PORT, None, CLONE),
-        Add(KEY, encode("x"), Tag.COUNT, None, CLONE),
-        Put(KEY, ONE, -1, CLONE),
-        Put(b"\x0f", ONE, None, CLONE),
+        wire.Subtract(KEY, encode(1), None, CLONE),
+        wire.Add(KEY, encode(1), Tag.PORT, None, CLONE),
+        wire.Add(KEY, encode("x"), Tag.COUNT, None, CLONE),
+        wire.Put(KEY, ONE, -1, CLONE),
+        wire.Put(b"\x0f", ONE, None, CLONE),
     ],
 )
 def test_what_cannot_be_granted(wish: Wish) -> None:
-    """It is counted; nothing is changed or told."""
     served = Served()
     served.attach()
     assert served.hear(wish, seq=2) == []
@@ -267,24 +235,22 @@ def test_what_cannot_be_granted(wish: Wish) -> None:
 
 
 def test_what_cannot_be_kept() -> None:
-    """It is told once something is kept behind it."""
     served = Served()
     served.attach()
     served.store.error = StoreError("the disk is full")
-    unique = PutUnique(KEY, ONE, None, OTHER, 1, CLONE)
+    unique = wire.PutUnique(KEY, ONE, None, OTHER, 1, CLONE)
     assert served.hear(unique, seq=2) == []
     assert served.master.refused == 1
     served.store.error = None
-    assert served.hear(Erase(TWO, CLONE), seq=3) == []
-    assert served.hear(Put(TWO, ONE, None, CLONE), seq=4) == [
-        Put(KEY, ONE, None, CLONE),
-        PutUniqueResult(True, OTHER, 1, OWN),
-        Put(TWO, ONE, None, CLONE),
+    assert served.hear(wire.Erase(TWO, CLONE), seq=3) == []
+    assert served.hear(wire.Put(TWO, ONE, None, CLONE), seq=4) == [
+        wire.Put(KEY, ONE, None, CLONE),
+        wire.PutUniqueResult(True, OTHER, 1, OWN),
+        wire.Put(TWO, ONE, None, CLONE),
     ]
 
 
 def test_what_has_no_broker_form() -> None:
-    """Such an entry is left out, and counted each time."""
     served = Served()
     served.attach()
     served.said.clear()
@@ -297,28 +263,26 @@ def test_what_has_no_broker_form() -> None:
     assert served.master.unwritable == 1
     assert list(served.master.entries()) == [(TWO, TWO)]
     # An erasure, or a clone would keep what was there before.
-    assert [each.content for _, each in served.said] == [Erase(KEY, OWN), Put(TWO, TWO, None, OWN)]
+    assert [each.content for _, each in served.said] == [wire.Erase(KEY, OWN), wire.Put(TWO, TWO, None, OWN)]
     assert served.master.unwritable == 2
 
 
 def test_a_store_in_memory_that_changes_while_no_clone_is_there() -> None:
-    """A clone that was removed, and comes back, hears that something will never come."""
     served = Served()
     served.attach()
     for _ in range(SILENT_TICKS + 10):
         served.master.tick()
     assert served.master.clones == 0
-    assert served.hear(CumulativeAck(1)) == []
+    assert served.hear(wire.CumulativeAck(1)) == []
     assert served.counters.adopted == 1
     for _ in range(SILENT_TICKS + 10):
         served.master.tick()
-    served.wish(Put(KEY, ONE, None, OWN))
-    assert served.hear(CumulativeAck(1)) == [RetransmitFailed(2)]
-    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == [AckClone(2, 5, ((KEY, ONE),))]
+    served.wish(wire.Put(KEY, ONE, None, OWN))
+    assert served.hear(wire.CumulativeAck(1)) == [wire.RetransmitFailed(2)]
+    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == [wire.AckClone(2, 5, ((KEY, ONE),))]
 
 
 def test_publishers() -> None:
-    """An entity is named so that people can read it, and Broker gets it back."""
     assert publisher_of(CLONE) == "zeek 11111111-1111-4111-8111-111111111111#7"
     assert entity_of(publisher_of(CLONE), OWN) == CLONE
     for publisher in (None, "alice", "zeek ", "zeek x#1", f"zeek {'0' * 32}#-1", f"zeek {'0' * 32}#{1 << 64}", 7):

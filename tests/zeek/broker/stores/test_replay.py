@@ -15,7 +15,6 @@ CLONES = {"n05-data-store": {}, "t01-clone-attach": {15: 1, 19: 1}, "t02-clone-b
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_place_of_the_master(name: str) -> None:
-    """Snapshot, changes, results, acknowledgements and keepalives are those of Broker."""
     end = MasterRole({encode("a"): encode("one")} if name.startswith("t01") else {})
     recorded = replay(name, end, MASTERS[name])
     assert end.said == recorded
@@ -25,7 +24,6 @@ def test_in_place_of_the_master(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_in_place_of_the_clone(name: str) -> None:
-    """So are the questions for a master, the wishes, and the signs of life."""
     end = CloneRole(9 if name.startswith("n05") else 7)
     recorded = replay(name, end, CLONES[name])
     assert end.said == recorded
@@ -35,7 +33,6 @@ def test_in_place_of_the_clone(name: str) -> None:
 
 
 def test_what_the_copy_holds_in_the_end() -> None:
-    """What the recorded master had, and what it has answered."""
     end = CloneRole(7)
     replay("t01-clone-attach", end, CLONES["t01-clone-attach"])
     assert end.cloned.replica.content == {encode("b"): encode("two"), encode("n"): encode(Count(5))}
@@ -46,7 +43,6 @@ def test_what_the_copy_holds_in_the_end() -> None:
 
 
 def test_what_the_master_holds_in_the_end() -> None:
-    """The wishes of the recorded clone are granted."""
     end = MasterRole({encode("a"): encode("one")})
     replay("t01-clone-attach", end, MASTERS["t01-clone-attach"])
     assert dict(end.master.entries()) == {encode("b"): encode("two"), encode("n"): encode(Count(5))}

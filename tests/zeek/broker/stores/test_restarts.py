@@ -24,22 +24,18 @@ SUM = encode("sum")
 
 
 def put(hub: KeptHub, key: str, number: int, expiry_ns: int | None = None) -> None:
-    """A change by a client of the hub."""
     hub.apply([Command("put", to_msgpack(encode(key)), to_msgpack(encode(Count(number))), expiry_ns)])
 
 
 def erase(hub: KeptHub, key: str) -> None:
-    """Another one."""
     hub.apply([Command("erase", to_msgpack(encode(key)))])
 
 
 def add(clone: StrictClone) -> None:
-    """A wish that shows whether it was granted twice."""
     clone.write(Add(SUM, encode(Count(1)), Tag.COUNT, None, clone.own))
 
 
 def hub_with(clones: int, master_limits: MasterLimits | None = None) -> KeptHub:
-    """A hub with some entries, and clones that have them."""
     hub = KeptHub(master_limits=master_limits)
     for number in range(5):
         put(hub, f"k{number}", number)
@@ -52,14 +48,12 @@ def hub_with(clones: int, master_limits: MasterLimits | None = None) -> KeptHub:
 
 
 def restart(hub: KeptHub, ticks: int = 20) -> None:
-    """The hub is killed, is away for a while, and starts again."""
     hub.kill()
     hub.tick(ticks)
     hub.start()
 
 
 def test_clones_go_on_behind_a_restart() -> None:
-    """They keep what they have, and hear of what comes: each once."""
     hub = hub_with(2)
     restart(hub)
     hub.tick(10)
@@ -78,7 +72,6 @@ def test_clones_go_on_behind_a_restart() -> None:
 
 
 def test_what_was_kept_and_not_told() -> None:
-    """Changes of the last moment, of which the file knows and nobody else: they are told behind the restart."""
     hub = hub_with(2)
     hub.network.cut.update({"clone 1", "clone 2"})
     put(hub, "k1", 100)
@@ -102,7 +95,6 @@ def test_what_was_kept_and_not_told() -> None:
 
 
 def test_what_was_not_kept_was_not_told() -> None:
-    """A kill before it is in the file: nobody has ever heard of it, and its number is used by what comes instead."""
     hub = hub_with(1)
     put(hub, "k1", 100)
     hub.tick(5, commits=False)
@@ -114,7 +106,6 @@ def test_what_was_not_kept_was_not_told() -> None:
 
 
 def test_a_content_is_given_once_it_is_kept() -> None:
-    """A clone that comes meanwhile waits for that, and for no more: others may write all the time."""
     hub = hub_with(1)
     put(hub, "k1", 100)
     new = hub.attach()
@@ -134,7 +125,6 @@ def test_a_content_is_given_once_it_is_kept() -> None:
 
 
 def test_a_clone_never_has_what_the_master_has_lost() -> None:
-    """Killed before a content is kept, the hub has given it to nobody: behind the restart, all are as the file is."""
     hub = hub_with(1)
     put(hub, "k1", 100)
     put(hub, "new", 1)
@@ -148,7 +138,6 @@ def test_a_clone_never_has_what_the_master_has_lost() -> None:
 
 
 def test_a_content_that_cannot_be_kept_at_once() -> None:
-    """It is waited for until it can be, however often that fails."""
     hub = hub_with(0)
     put(hub, "k1", 100)
     clone = hub.attach()
@@ -163,12 +152,10 @@ def test_a_content_that_cannot_be_kept_at_once() -> None:
     assert hub.is_equal()
 
 
-def _nobody(_: HubError | None) -> None:
-    """Nobody waits for it any more."""
+def _nobody(_: HubError | None) -> None: ...
 
 
 def test_what_is_void_by_a_change_that_is_lost() -> None:
-    """A clone lacks a change from before a restart that another one has overwritten, which the next kill loses."""
     hub = hub_with(1)
     hub.network.cut.add("clone 1")
     put(hub, "k1", 100)
@@ -184,7 +171,6 @@ def test_what_is_void_by_a_change_that_is_lost() -> None:
 
 
 def test_what_is_void_by_a_change_that_comes_to_be_kept() -> None:
-    """Nobody waits for ever, although something is always on its way to the file."""
     hub = hub_with(1)
     hub.network.cut.add("clone 1")
     put(hub, "k1", 100)
@@ -205,7 +191,6 @@ def test_what_is_void_by_a_change_that_comes_to_be_kept() -> None:
 
 
 def test_a_wish_that_was_granted_is_not_granted_again() -> None:
-    """The hub is killed behind having granted it, and before it could say so."""
     hub = hub_with(1)
     (clone,) = hub.clones
     add(clone)
@@ -220,7 +205,6 @@ def test_a_wish_that_was_granted_is_not_granted_again() -> None:
 
 
 def test_a_wish_that_was_not_kept_is_granted_behind_the_restart() -> None:
-    """It was not acknowledged, so the clone still has it."""
     hub = hub_with(1)
     (clone,) = hub.clones
     add(clone)
@@ -235,7 +219,6 @@ def test_a_wish_that_was_not_kept_is_granted_behind_the_restart() -> None:
 
 
 def test_answers_of_put_unique_survive() -> None:
-    """Each clone hears once what has become of it, also of one that was answered at the last moment."""
     hub = hub_with(2)
     one, other = hub.clones
     for clone in hub.clones:
@@ -287,7 +270,6 @@ def test_many_kills(seed: int) -> None:
 
 
 def _write(hub: KeptHub, chance: random.Random, uniques: float = 0.05) -> int:
-    """Clones that have a master wish something, or not; return by how much the sum grows."""
     sums = 0
     for clone in hub.clones:
         if not clone.master:
@@ -306,7 +288,6 @@ def _write(hub: KeptHub, chance: random.Random, uniques: float = 0.05) -> int:
 
 @pytest.mark.parametrize("has_restarted", [False, True])
 def test_a_clone_that_was_away_for_long(has_restarted: bool) -> None:  # noqa: FBT001 -- a parameter
-    """It was forgotten long ago, and goes on; what it writes is granted again."""
     hub = hub_with(2)
     away, quiet = hub.clones
     hub.network.cut.add("clone 1")
@@ -332,7 +313,6 @@ def test_a_clone_that_was_away_for_long(has_restarted: bool) -> None:  # noqa: F
 
 
 def test_a_clone_that_lacks_more_than_one_nack_brings() -> None:
-    """It gets it piece by piece."""
     hub = hub_with(1)
     hub.network.cut.add("clone 1")
     for number in range(5 * NACK_NUMBERS):
@@ -345,7 +325,6 @@ def test_a_clone_that_lacks_more_than_one_nack_brings() -> None:
 
 
 def test_a_clone_that_lacks_what_is_forgotten() -> None:
-    """Changes are known for so long: it is told that something will never come, and nothing wrong."""
     hub = hub_with(2, MasterLimits(log_actions=10))
     hub.network.cut.add("clone 1")
     for number in range(12):
@@ -364,7 +343,6 @@ def test_a_clone_that_lacks_what_is_forgotten() -> None:
 
 
 def test_notes_are_written_over() -> None:
-    """However much is changed, there are as many notes as actions are held, and a clone goes on by them."""
     hub = hub_with(1, MasterLimits(log_actions=40))
     for number in range(100):
         for part in range(number % 7 + 1):
@@ -384,7 +362,6 @@ def test_notes_are_written_over() -> None:
 
 
 def test_a_store_that_was_changed_while_nobody_noted_it() -> None:
-    """A hub that serves no clones opens the file, and erases something: the clones of before cannot know."""
     hub = hub_with(1)
     hub.is_noting = False
     erase(hub, "k1")
@@ -403,7 +380,6 @@ def test_a_store_that_was_changed_while_nobody_noted_it() -> None:
 
 
 def test_a_file_that_may_lack_what_was_told() -> None:
-    """The machine has lost power: the master is another one, as a number may mean another change now."""
     hub = hub_with(1)
     entity_before = hub.master.own
     hub.is_certain = False
@@ -424,7 +400,6 @@ def test_a_file_that_may_lack_what_was_told() -> None:
 
 
 def test_a_hostile_clone_beside_a_quiet_pair() -> None:
-    """It makes up numbers, asks for all of them without end, and comes under ever new names; others do not notice."""
     hub = hub_with(2, master_limits=MasterLimits(clones=20, channel=ChannelLimits(actions=5_000)))
     evil = hub.attach()
     hub.tick(5)
@@ -455,7 +430,6 @@ def test_a_hostile_clone_beside_a_quiet_pair() -> None:
 
 
 def test_a_storm_of_nacks_brings_so_much_a_tick() -> None:
-    """However often one clone asks in a tick, it gets a bounded number of actions."""
     hub = hub_with(1)
     hub.network.cut.add("clone 1")
     for number in range(2 * NACK_NUMBERS):
@@ -470,7 +444,6 @@ def test_a_storm_of_nacks_brings_so_much_a_tick() -> None:
 
 
 def test_the_notes_forget_the_oldest_writer() -> None:
-    """As many as it may know; the notes of others go."""
     hub = KeptHub(master_limits=MasterLimits(writers=2))
     for _ in range(3):
         clone = hub.attach()

@@ -16,7 +16,6 @@ BAD = Faults(lost=0.2, doubled=0.2, delayed=0.3)
 
 
 def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
-    """Let everybody write at random for so long; return how many wishes there were."""
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
     wishes = 0
     for _ in range(ticks):
@@ -33,7 +32,6 @@ def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_all_is_equal_in_the_end(seed: int) -> None:
-    """Puts, sums, erasures and clears of a master and three clones."""
     simulation = Simulation(seed)
     simulation.network.faults = BAD
     assert disturb(simulation, seed, 200) > 150
@@ -46,7 +44,6 @@ def test_all_is_equal_in_the_end(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_each_wish_is_granted_once(seed: int) -> None:
-    """Sums show it: nothing is added twice, and nothing is lost."""
     simulation = Simulation(seed)
     simulation.tick(10)
     simulation.network.faults = BAD
@@ -62,7 +59,6 @@ def test_each_wish_is_granted_once(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("ticks", [SILENT_TICKS // 2, SILENT_TICKS - 2 * HEARTBEAT_TICKS])
 def test_a_cut_of_less_than_50_s(seed: int, ticks: int) -> None:
-    """The clone goes on where it was, and so do its wishes."""
     simulation = Simulation(seed)
     simulation.tick(10)
     simulation.network.cut.add("clone 1")
@@ -79,7 +75,6 @@ def test_a_cut_of_less_than_50_s(seed: int, ticks: int) -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_cut_of_more_than_50_s(seed: int) -> None:
-    """The master forgets the clone, which begins anew; its wishes from meanwhile are not sent again."""
     simulation = Simulation(seed)
     simulation.tick(10)
     simulation.network.cut.add("clone 1")
@@ -100,7 +95,6 @@ def test_a_cut_of_more_than_50_s(seed: int) -> None:
 
 
 def test_a_clone_that_was_forgotten_is_told() -> None:
-    """Where only what the clone says was lost, it hears that something will never come, and begins anew."""
     simulation = Simulation(1, clones=1)
     simulation.tick(10)
     cloned = simulation.clones[0]
@@ -113,7 +107,6 @@ def test_a_clone_that_was_forgotten_is_told() -> None:
 
 
 def test_a_clone_that_lags_too_far_behind() -> None:
-    """The master's log is bounded: the clone hears that something is lost, and begins anew with the whole content."""
     simulation = Simulation(1, clones=2, limits=MasterLimits(log_actions=50))
     simulation.tick(10)
     simulation.network.cut.add("clone 1")
@@ -127,7 +120,6 @@ def test_a_clone_that_lags_too_far_behind() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_put_unique_by_two_at_once(seed: int) -> None:
-    """Exactly one is told that its value was set."""
     simulation = Simulation(seed)
     simulation.tick(10)
     simulation.network.faults = BAD
@@ -143,7 +135,6 @@ def test_put_unique_by_two_at_once(seed: int) -> None:
 
 
 def test_another_master() -> None:
-    """A master that was restarted is found; it does not get what the old one has not confirmed."""
     simulation = Simulation(1)
     simulation.tick(10)
     results: list[bool | None] = []
@@ -161,7 +152,6 @@ def test_another_master() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_clones_come_and_masters_come_later(seed: int) -> None:
-    """Whoever comes at any time gets everything."""
     simulation = Simulation(seed, clones=1)
     simulation.network.cut.add("master")
     simulation.tick(20)

@@ -22,25 +22,21 @@ NAMES = ZeekSettings().stores
     ["", "<", "<$>", "<$>/local/", "z", "zeek/", "zeek/known/", "zeek/known/hosts", "___", "db/<$>/data/master"],
 )
 def test_a_prefix_that_covers_a_store(prefix: str) -> None:
-    """Wider than the name of a store, or within its topics."""
     assert covers_stores(prefix, NAMES)
 
 
 @pytest.mark.parametrize("prefix", ["/", "/zeek/", "zeek/cluster/", "zeek/knows", "db", "$", "a<"])
 def test_other_prefixes(prefix: str) -> None:
-    """Are asked for, as long as no store of such a name is known."""
     assert not covers_stores(prefix, NAMES)
 
 
 def test_stores_of_a_site() -> None:
-    """A store with a name of its own is known by the settings."""
     assert covers_stores("d", ["db"])
     assert covers_stores("db", ["db"])
     assert not covers_stores("da", ["db"])
 
 
 def test_the_topics_of_a_store() -> None:
-    """As recorded; exactly one slash stands behind the name."""
     assert (master_topic("db"), clone_topic("db")) == ("db/<$>/data/master", "db/<$>/data/clone")
     assert master_topic("zeek/known/") == "zeek/known/<$>/data/master"
     assert store_of("a/b/<$>/data/master") == ("a/b", True)
@@ -52,6 +48,5 @@ def test_the_topics_of_a_store() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "d", "db", "db/<$>/data/master"])
 def test_who_announces_a_master(prefix: str) -> None:
-    """Whoever asks for the topic of masters, or more: it cannot be told apart from a master."""
     assert announces_master([prefix, "x"], "db")
     assert not announces_master([clone_topic("db"), "dc"], "db")

@@ -22,18 +22,14 @@ HUB = node_id(0xAA)
 
 
 def pack(value: Any) -> bytes:
-    """As stores have it."""
     return to_msgpack(encode(value))
 
 
 def asked(kind: str, key: Any, *operand: Any, **terms: Any) -> Command:
-    """A command."""
     return Command(kind, pack(key), pack(operand[0]) if operand else None, **terms)
 
 
 class Followed:
-    """A store of the hub that follows the master of a simulation, and what its clients are answered."""
-
     def __init__(
         self, simulation: Simulation, limits: ChannelLimits | None = None, store: StoreLimits | None = None
     ) -> None:
@@ -56,7 +52,6 @@ class Followed:
         self.clone.begin()
 
     def ask(self, *commands: Command, publisher: str = "alice", user: str | None = None) -> int:
-        """Let a client ask; return the number of the first answer."""
         first = self.asked
         self.asked += len(commands)
         self.clone.apply(commands, partial(self._answer, first), publisher, user)
@@ -69,7 +64,6 @@ class Followed:
             self.answers[number] = outcome
 
     def answer(self, command: Command, user: str | None = None) -> Change | StoreError | None:
-        """Ask, and wait for the answer."""
         number = self.ask(command, user=user)
         for _ in range(100):
             if number in self.answers:
@@ -78,20 +72,16 @@ class Followed:
         raise AssertionError(command)
 
     def value(self, command: Command) -> Any:
-        """The new value that a command has led to."""
         outcome = self.answer(command)
         assert isinstance(outcome, Change), outcome
         assert outcome.value is not None
         return decode(from_msgpack(outcome.value))
 
     def content(self) -> dict[bytes, bytes]:
-        """What the copy holds, as the master has it."""
         return self.copy.content
 
 
 class HubSimulation(Simulation):
-    """One master, with the hub's clone at its own node."""
-
     def _to_clones(self, to: bytes, command: bytes) -> None:
         for cloned in self.clones:
             if to in (bytes(16), cloned.node):
@@ -101,7 +91,6 @@ class HubSimulation(Simulation):
 
 @pytest.fixture
 def followed() -> Followed:
-    """One that has found its master, beside another clone."""
     simulation = HubSimulation(1, clones=1)
     made = Followed(simulation)
     simulation.tick(5)
@@ -110,7 +99,6 @@ def followed() -> Followed:
 
 
 def test_each_kind(followed: Followed) -> None:
-    """The master carries it out; the answer is the change of the copy, made by the client."""
     outcome = followed.answer(asked("put", "n", Count(1)))
     assert isinstance(outcome, Change)
     assert (outcome.kind, outcome.value, outcome.publisher) == (ChangeKind.PUT, pack(Count(1)), "alice")
@@ -132,7 +120,6 @@ def test_each_kind(followed: Followed) -> None:
 
 
 def test_what_changes_nothing(followed: Followed) -> None:
-    """The master says nothing of it: it is known once it has confirmed it, and all from before that has come."""
     assert followed.answer(asked("erase", "missing")) is None
     outcome = followed.answer(asked("decrement", "missing", 1))
     assert isinstance(outcome, StoreError)
@@ -140,7 +127,6 @@ def test_what_changes_nothing(followed: Followed) -> None:
 
 
 def test_what_the_master_is_not_asked(followed: Followed) -> None:
-    """Conditions on versions, clashes of types, what has no Broker form, and what is too large."""
     assert followed.value(asked("put", "n", 1)) == 1
     said = followed.simulation.network.carried
     for command, reason in (
@@ -160,7 +146,6 @@ def test_what_the_master_is_not_asked(followed: Followed) -> None:
 
 
 def test_a_frame_of_commands(followed: Followed) -> None:
-    """All are answered together, each by itself; later ones see what the ones before have made."""
     first = followed.ask(
         asked("put", "s", ""),
         asked("append", "s", "a"),
@@ -182,7 +167,6 @@ def test_a_frame_of_commands(followed: Followed) -> None:
 
 
 def test_without_a_master() -> None:
-    """Refused at once: it would not be known when it is carried out."""
     followed = Followed(HubSimulation(1, clones=0))
     outcome = followed.answers[followed.ask(asked("put", "k", 1))]
     assert isinstance(outcome, StoreError)
@@ -190,7 +174,6 @@ def test_without_a_master() -> None:
 
 
 def test_too_many_at_once() -> None:
-    """What the channel has no room for is refused, and may be asked for again later."""
     simulation = HubSimulation(1, clones=0)
     followed = Followed(simulation, ChannelLimits(actions=3))
     simulation.tick(5)
@@ -204,7 +187,6 @@ def test_too_many_at_once() -> None:
 
 
 def test_a_master_that_is_lost(followed: Followed) -> None:
-    """Whoever waits is told that nobody knows; another master does not get the wish."""
     followed.simulation.network.cut.add("hub")
     number = followed.ask(asked("increment", "n", 1))
     followed.simulation.tick(SILENT_TICKS + 2)
@@ -220,7 +202,6 @@ def test_a_master_that_is_lost(followed: Followed) -> None:
 
 
 def any_command(chance: random.Random) -> Command:
-    """Whatever a client may ask for."""
     key = chance.choice("abc")
     return chance.choice([
         asked("put", key, chance.randrange(5)),
@@ -234,7 +215,6 @@ def any_command(chance: random.Random) -> Command:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_answers_are_true(seed: int) -> None:
-    """Over a network that loses and doubles: what is answered as done was done once, in its order, and nothing else."""
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
     simulation = HubSimulation(seed, clones=1)
     followed = Followed(simulation)
