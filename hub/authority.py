@@ -60,19 +60,7 @@ class Kind(NamedTuple):
 
 
 class Authority:
-    """The policy, and the rights of handlers.
-
-    Args:
-        turn: Gives the steps in which things are taken away.
-        attached: Numbers of the handlers that have not left.
-        routes: Remember what the policy decides.
-        quotas: Have the policy's limits, and the roles of users.
-        prefixes: The prefixes of handlers.
-        rules: Their rules.
-        names: Their names.
-        requests: What they serve.
-        on_link: Called with a link of the mesh that has other rights: what it has brought is judged again.
-    """
+    """The policy, and the rights of handlers."""
 
     __slots__ = (
         "_attached",
@@ -228,13 +216,7 @@ class Authority:
         return granted
 
     def granted_of(self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf) -> HandlersOf:
-        """Reject what `source` may not publish of a stretch, by what its routes say; return who gets the rest.
-
-        Args:
-            source: The publisher. What is rejected no longer counts as published by it.
-            stretch: What it publishes.
-            handlers_of: Who gets what comes on each route, as far as it is granted.
-        """
+        """Reject what `source` may not publish of a stretch, by what its routes say; return who gets the rest."""
         refused: set[Route] = set()
         for route, numbers in stretch.places.items():
             if not route.may_bring(source):

@@ -261,14 +261,7 @@ class Core:
             self._turn.request()
 
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
-        """Make an attached link part of the mesh.
-
-        Args:
-            handler: The link.
-            hub: Id of the hub at its far side, to which there is no other link.
-            on_mesh: Called when `mesh.take` has something for the far side.
-            cost: Cost of the link as this side sees it; the larger one of both sides counts.
-        """
+        """Make an attached link part of the mesh."""
         self._mesh_links.add(handler, hub, on_mesh, cost)
 
     def detach(self, handler: Handler, reason: str) -> None:
@@ -291,11 +284,7 @@ class Core:
             self.own_events.announce(left(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
-        """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one.
-
-        Args:
-            give_back: Called exactly once, in the order of departures; must not raise.
-        """
+        """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one."""
         if self._departing or not self._turn.step(_STEPS_PER_DEPARTURE):
             self._departing.append(give_back)
         else:
@@ -455,12 +444,7 @@ class Core:
         return False
 
     def _note_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
-        """Tell subscribers of messages that were not taken of a link, where no other link can bring them.
-
-        Args:
-            link: The link.
-            runs: Routes, each with how many messages.
-        """
+        """Tell subscribers of messages that were not taken of a link, where no other link can bring them."""
         if link.origin is None or not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in

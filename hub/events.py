@@ -101,30 +101,14 @@ def left(handler: Handler, reason: str) -> Event:
 
 
 def peer_status(what: str, endpoint: str, address: str, reason: str, codes: PeerCodes) -> Event:
-    """Return the event: a peering with a Zeek was "added", "removed", "lost" or is "unavailable".
-
-    Args:
-        what: One of these.
-        endpoint: Id of the far side as a UUID, empty if it is not known.
-        address: Where it is.
-        reason: Why, for people.
-        codes: The cause, for programs.
-    """
+    """Return the event: a peering with a Zeek was "added", "removed", "lost" or is "unavailable"."""
     return Event(
         f"{RESERVED}peers/{what}", {"endpoint": endpoint, "address": address, "reason": reason} | codes._asdict()
     )
 
 
 def zeek_node(what: str, cluster: str, node_id: str, name: str, reason: str = "") -> Event:
-    """Return the event: a node of a Zeek cluster is "up", or "down".
-
-    Args:
-        what: One of these.
-        cluster: Where its central broker is.
-        node_id: Its id.
-        name: Its name in the cluster's layout.
-        reason: Why it is down, for people.
-    """
+    """Return the event: a node of a Zeek cluster is "up", or "down"."""
     value = {"cluster": cluster, "id": node_id, "name": name}
     return Event(f"{RESERVED}nodes/{what}", value | ({"reason": reason} if reason else {}))
 

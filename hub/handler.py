@@ -81,18 +81,7 @@ _OF_OTHERS = Acts(Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
 
 
 class Handler:
-    """One data sink.
-
-    Args:
-        outlet: Where it writes batches.
-        role: What stands behind it.
-        limits: Of its queue, and what happens when that is full.
-        name: Text for people.
-        address: Text for people.
-        poster: Where it writes requests and replies, None for one that takes none.
-        frame_limit_bytes: Largest body that the far side takes.
-        rights: What it may do; None: everything.
-    """
+    """One data sink."""
 
     __slots__ = (
         "_direct",

@@ -75,10 +75,6 @@ class Ring:
 
     A point is the mean of the seconds in it where the figure is a rate, and the largest of them where it is a height.
     Seconds that were not looked at are left out, and a point without any is not known.
-
-    Args:
-        figures: Their names, some of `FIGURES`.
-        step_s: Length of a point.
     """
 
     __slots__ = ("_columns", "_figures", "_newest", "_points", "_seconds", "_step_s")
@@ -159,13 +155,7 @@ class Rings(Generic[K]):
     def add(
         self, second: int, found: Iterable[tuple[float, K, T]], values: Callable[[T], Sequence[float]]
     ) -> Iterator[None]:
-        """Take in one point of all, in steps; those that did least lose their rings, if there are too many.
-
-        Args:
-            second: Of the point.
-            found: How much each did, by which they are compared, its key, and the source of its values.
-            values: Makes the values of the figures.
-        """
+        """Take in one point of all, in steps; those that did least lose their rings, if there are too many."""
         busiest: list[tuple[float, K, T]] = []
         rest = iter(found)
         while part := list(islice(rest, PART)):
@@ -212,12 +202,6 @@ class Recent:
 
     def rates(self, key: int, since_s: float, now: Counters, now_s: float) -> dict[str, float] | None:
         """Return what a connection does a second.
-
-        Args:
-            key: Its id.
-            since_s: When it began.
-            now: Its counters.
-            now_s: The time.
 
         Returns:
             By the names of `COUNTED`, without what waits; `offered_messages` came for it, whatever became of them. None

@@ -28,16 +28,7 @@ _TEXTS = 2  # How often the text of an item is kept: as it was asked for, and in
 
 
 class Allowance(Generic[K]):
-    """How many different items of one kind a handler may hold; subscribers in this process may hold any number.
-
-    Args:
-        what: Name of the items for people, such as "prefixes".
-        resource: Charged to users for them.
-        per_client: Most items of a client.
-        per_peer: Most items of a peer hub, or of an endpoint of a foreign network.
-        memory: Must have room for them.
-        characters: Returns the length of an item's text.
-    """
+    """How many different items of one kind a handler may hold; subscribers in this process may hold any number."""
 
     __slots__ = ("_account", "_characters", "_limits", "_memory", "_resource", "_what", "refused_total")
 

@@ -62,11 +62,6 @@ class Leaves:
     def claim(self, endpoint: bytes, now_us: int, on_gateway: OnGateway) -> bytes:
         """Claim a leaf, which this hub has or will have soon, and none of that endpoint yet.
 
-        Args:
-            endpoint: Its id.
-            now_us: The time, µs since 1970.
-            on_gateway: Called when its gateway has changed.
-
         Returns:
             The hub that is its gateway now.
         """

@@ -60,12 +60,7 @@ def _nothing_to_drop(_: int) -> int:
 
 
 class Memory:
-    """The budget.
-
-    Args:
-        limit_bytes: How much memory may be resident.
-        resident: Returns how much is.
-    """
+    """The budget."""
 
     def __init__(self, limit_bytes: int = NO_LIMIT_BYTES, resident: Callable[[], int] = _nothing_resident) -> None:
         self.limit_bytes = limit_bytes

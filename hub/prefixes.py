@@ -49,11 +49,7 @@ class Asked:
         return len(self.minimal)
 
     def begin(self, handlers: Iterable[Handler | FarHub]) -> None:
-        """Keep the filter from now on, if it is not kept already.
-
-        Args:
-            handlers: All in the multimap, with their prefixes there.
-        """
+        """Keep the filter from now on, if it is not kept already."""
         if self._filters is not None:
             return
         self._filters = filters = (Filter(), Filter())
@@ -101,15 +97,7 @@ _CHARACTERS_PER_STEP = 256
 
 
 class PrefixSubscriptions:
-    """The prefixes to which handlers have subscribed.
-
-    Args:
-        multimap: Finds the handlers that want a topic; it is filled here.
-        forget: Forgets the routes beneath a prefix.
-        allowed: How many different prefixes one handler may have.
-        attached: Numbers of the handlers that have not left.
-        asked_of_leaves: What leaves are asked for; it begins with the first of them.
-    """
+    """The prefixes to which handlers have subscribed."""
 
     __slots__ = ("_asked", "_asked_of_leaves", "_attached", "_forget", "_multimap", "allowed", "asked_of_links")
 

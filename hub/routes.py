@@ -233,17 +233,7 @@ class _Audience:
 
 
 class Routes:
-    """The route cache in front of a multimap of handlers.
-
-    Args:
-        multimap: Handlers by prefix.
-        limits: How many keys are remembered, and how much memory they may take.
-        rules: Handlers by rule.
-        owner_of: Returns the owner of a name.
-        account: Is charged for what is remembered.
-        mesh: Says which links lead to other hubs.
-        uncarried: Counts messages that do not go on to a hub that wants them.
-    """
+    """The route cache in front of a multimap of handlers."""
 
     __slots__ = (
         "_abandoned",

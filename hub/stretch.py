@@ -47,13 +47,7 @@ class Run(Batch, Generic[R]):
 
 
 class Stretch(Generic[R]):
-    """Several runs of one read that stand behind one another.
-
-    Args:
-        data: The bytes that were read.
-        start: Place at which the first run begins.
-        runs: Routes, ends and numbers of messages, as `find_runs` returns them.
-    """
+    """Several runs of one read that stand behind one another."""
 
     __slots__ = ("_data", "_places", "_start", "ends", "messages", "routes")
 

@@ -60,12 +60,7 @@ class Counter:
 
 
 class TopicRates:
-    """A counter for each of the busiest topics.
-
-    Args:
-        account: Is charged the memory of all of it.
-        draw: Returns a random number from 0 up to 1.
-    """
+    """A counter for each of the busiest topics."""
 
     def __init__(self, account: Account | None = None, draw: Callable[[], float] = random.random) -> None:
         self._account = Memory().account("topics") if account is None else account

@@ -113,13 +113,7 @@ class WaitingMemory(NamedTuple):
 
 
 class Waiting:
-    """Two queues of one handler.
-
-    Args:
-        limits: Of each of the two, and what happens when that of messages is full.
-        memory: It is charged for what waits.
-        usage: What waits for all handlers of the same user; it is charged, too. None without a user.
-    """
+    """Two queues of one handler."""
 
     __slots__ = ("_limits", "_memory", "_queue", "_requests", "_usage")
 

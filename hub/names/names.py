@@ -52,17 +52,7 @@ class NamesStatistics(NamedTuple):
 
 
 class Names:
-    """The names of one hub, and those who have something to do with them.
-
-    Args:
-        hub: Id of this hub.
-        register: Where they stand, empty.
-        turn: Gives the steps in which names of handlers that have left go.
-        limits: How many there may be.
-        memory: Must have room for them.
-        announce: Called when a name has got an owner, or lost it.
-        on_owner: Called with a name whose owner has changed, for caches of owners.
-    """
+    """The names of one hub, and those who have something to do with them."""
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,
@@ -248,13 +238,7 @@ class Names:
     # Peer hubs.
 
     def link(self, handler: Handler, hub: bytes, on_names: OnNames) -> None:
-        """Exchange names with a peer hub that is no part of the mesh, whose link is up.
-
-        Args:
-            handler: Handler of the link.
-            hub: Id of the peer hub.
-            on_names: Called with each name, and what is to be announced of it.
-        """
+        """Exchange names with a peer hub that is no part of the mesh, whose link is up."""
         self.know(handler, hub)
         self.tell(handler, on_names)
 
@@ -482,11 +466,7 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Register:
-    """The names of one hub.
-
-    Args:
-        account: It is charged for them.
-    """
+    """The names of one hub."""
 
     __slots__ = ("_account", "_contests")
 

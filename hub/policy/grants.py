@@ -138,11 +138,7 @@ Domain = tuple[Level, ...]  # The nodes with grants that a topic has met, the mo
 
 
 class Grants:
-    """The grants of one action.
-
-    Args:
-        separator: Of components: `TOPICS` or `NAMES`.
-    """
+    """The grants of one action."""
 
     __slots__ = ("_alone", "_depth", "_own", "_root", "_separator")
 

@@ -93,13 +93,7 @@ class Domains:
 
 
 class Policy:
-    """Roles and users, compiled.
-
-    Args:
-        roles: Permissions of each role, by its name.
-        users: Roles of each user; each of these roles is among `roles`.
-        limits: How much users may hold, and how fast they may publish.
-    """
+    """Roles and users, compiled."""
 
     __slots__ = (
         "__weakref__",
@@ -177,14 +171,7 @@ class Policy:
 
 
 class Rights:
-    """What one user may do.
-
-    Args:
-        user: The user.
-        policy: From which it follows.
-        grants: Of the policy, by action.
-        is_admin: Whether the user may administer the hub.
-    """
+    """What one user may do."""
 
     __slots__ = (
         "__weakref__",

@@ -94,15 +94,7 @@ def withheld(deed: Deed, topic: str) -> str:
 
 
 def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic: str) -> Verdict:
-    """Return what a policy says.
-
-    Args:
-        policy: The policy.
-        user: The name; `ANYBODY` for any user with the roles.
-        roles: Roles that a token vouches for, beside those that the policy gives.
-        deed: The action.
-        topic: A topic, a prefix, a name, or the name of a store.
-    """
+    """Return what a policy says."""
     why = withheld(deed, topic)
     if why:
         return Verdict(False, why)

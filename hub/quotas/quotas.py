@@ -187,15 +187,7 @@ class ShareStatistics(NamedTuple):
 
 
 class Share:
-    """What one user has.
-
-    Args:
-        user: The name.
-        wholes: What it is taken from.
-        limits: The user's limits.
-        on_left: Called once the user has neither connections nor anything else.
-        rate: What is left of the rate since the user was here last, or None.
-    """
+    """What one user has."""
 
     __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
 
@@ -263,12 +255,7 @@ class Share:
 
 
 class Quotas:
-    """The whole.
-
-    Args:
-        totals: How much there is of each resource; of others there is no end.
-        limits: Limits of users and roles.
-    """
+    """The whole."""
 
     __slots__ = ("_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
 
@@ -290,10 +277,6 @@ class Quotas:
 
     def join(self, user: str, roles: frozenset[str]) -> Share:
         """Give a user one more connection.
-
-        Args:
-            user: The name.
-            roles: The user's roles now; they decide about all connections.
 
         Returns:
             The user's share; call `leave` with it once the connection is over.

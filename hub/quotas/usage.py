@@ -42,14 +42,7 @@ class Whole:
 
 
 class Usage:
-    """What one user holds of one resource, over all connections.
-
-    Args:
-        whole: What it is taken from.
-        user: The name.
-        limit: Most that may be held; None for a fair part.
-        on_empty: Called whenever nothing is held any more.
-    """
+    """What one user holds of one resource, over all connections."""
 
     __slots__ = ("_on_empty", "held", "limit", "refused_total", "user", "whole")
 

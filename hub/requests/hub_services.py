@@ -71,11 +71,7 @@ class _Service(NamedTuple):
 
 
 class HubServices:
-    """Functions of the hub, by the target that they answer.
-
-    Args:
-        on_asked: Called when something was asked, so that a turn comes that begins a new share.
-    """
+    """Functions of the hub, by the target that they answer."""
 
     __slots__ = ("_left", "_on_asked", "_services", "_when_gone")
 

@@ -57,14 +57,7 @@ class AnswerRuns:
         self.requests = 0
 
     def add(self, asker: Participant, first: int, count: int, place: int = 0) -> None:
-        """Add requests: to the last run, if they go on from it.
-
-        Args:
-            asker: The requester.
-            first: Transaction id of the first.
-            count: How many.
-            place: Of the first, in the reply that they are cut from; 0 for answers that all say the same.
-        """
+        """Add requests: to the last run, if they go on from it."""
         self.requests += count
         last = self.runs[-1] if self.runs else None
         if (

@@ -114,19 +114,7 @@ class Refused(NamedTuple):
 
 
 class Requests:
-    """What is asked, by whom and of whom.
-
-    Args:
-        turn: Gives the steps in which requests of handlers that have left are settled (`go_on`).
-        wake_at: Called with a time, ms, at which `expire` is due; it replaces the time of the call before.
-        limits: How much may be pending, and for how long.
-        services_allowed: How many different prefixes one handler may serve.
-        memory: Is charged for pending requests.
-        owner_of: Returns the owner of a service name as it stands on the wire.
-        hub_services: What the hub itself answers.
-        hub: The id of this hub.
-        way_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
-    """
+    """What is asked, by whom and of whom."""
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,

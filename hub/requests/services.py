@@ -91,12 +91,7 @@ class _Served:
 
 
 class Services:
-    """The prefixes that are served.
-
-    Args:
-        allowed: How many different prefixes one handler may serve.
-        link_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
-    """
+    """The prefixes that are served."""
 
     __slots__ = ("_allowed", "_link_to", "_multimap", "_on_change", "_prefixes", "_targets")
 

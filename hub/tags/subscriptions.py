@@ -18,13 +18,7 @@ OnRule = Callable[[Rule, bool], object]  # Called with a rule, and whether subsc
 
 
 class RuleSubscriptions:
-    """The rules by which handlers have subscribed.
-
-    Args:
-        index: Finds the handlers whose rules match; it is filled here.
-        forget: Forgets the routes that a rule matches.
-        allowed: How many different rules one handler may have.
-    """
+    """The rules by which handlers have subscribed."""
 
     __slots__ = ("_forget", "_held", "_here", "_index", "_links", "allowed")
 

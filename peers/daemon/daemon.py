@@ -104,13 +104,7 @@ class Prepared(NamedTuple):
 
 
 class Daemon:
-    """A running hub: its listeners, its diallers, its journal and its clock.
-
-    Args:
-        loaded: The settings, and where they came from.
-        name: The name of the hub.
-        part: Whether this process is all of the hub.
-    """
+    """A running hub: its listeners, its diallers, its journal and its clock."""
 
     def __init__(self, loaded: Loaded, name: str, part: Part = Part.WHOLE) -> None:
         loaded, self.has_new_admin = guarded(loaded, os.environ)
@@ -334,9 +328,6 @@ class Daemon:
     async def review(self, *, was_open: bool) -> int:
         """Give all connections the rights that they have now, and close those whose users are gone.
 
-        Args:
-            was_open: Whether there were no users before.
-
         Returns:
             How many were closed.
         """
@@ -391,21 +382,12 @@ class Daemon:
         return lambda: tcp_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
 
     async def take(self, sock: socket.socket) -> None:
-        """Serve the other end of a pair of connected Unix sockets, which is in this process.
-
-        Args:
-            sock: Does not block; owned by the hub from now on.
-        """
+        """Serve the other end of a pair of connected Unix sockets, which is in this process."""
         make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
         await self.node.loop.connect_accepted_socket(make, sock)
 
     async def link(self, sock: socket.socket, address: str, *, dialled: bool) -> Connection:
         """Link with another process of this hub, which holds the other end of a pair of connected Unix sockets.
-
-        Args:
-            sock: Does not block; owned by the hub from now on.
-            address: Of the far side, for people.
-            dialled: Whether this side says HELLO first; the other one must not.
 
         Returns:
             The connection; its `lost` is done once the link is gone.

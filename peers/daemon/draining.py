@@ -34,14 +34,7 @@ _ANSWERED_S: Final = 2.0  # How long a client is kept, from its turn on, for pen
 
 
 class Draining:
-    """The end of a hub, at leisure.
-
-    Args:
-        node: Whose clients are moved off.
-        stop: Called once they have gone, or their time is over.
-        settle: Waits until messages of clients are recorded, so that they are confirmed before the close.
-        random_source: Where the times to wait are drawn from.
-    """
+    """The end of a hub, at leisure."""
 
     def __init__(
         self,

@@ -69,11 +69,6 @@ class RateLimit:
     """Admits so many lines a second of each event; the others are counted instead of logged.
 
     Times are arguments, in seconds of a monotonic clock.
-
-    Args:
-        lines_per_s: Lines of one event in the long run, above 0.
-        burst_lines: Lines of one event at once after silence, 1 or more.
-        names: Events told apart; all further ones share one allowance.
     """
 
     __slots__ = ("_buckets", "_burst_lines", "_lines_per_s", "_names", "_suppressed_lines")

@@ -45,13 +45,7 @@ class GarbageWatch:
         gc.freeze()
 
     def tick(self, open_connections: int, closed_connections: int, *, is_memory_short: bool = False) -> None:
-        """Freeze what has survived; once a second.
-
-        Args:
-            open_connections: How many there are.
-            closed_connections: How many were closed since the start.
-            is_memory_short: Then everything is walked over after any closed connection.
-        """
+        """Freeze what has survived; once a second."""
         if not gc.isenabled():
             return
         closed = closed_connections - self._closed_before

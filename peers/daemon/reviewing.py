@@ -108,13 +108,7 @@ def judge_certificate(connection: Connected, vouching: Vouching) -> bool:
 
 
 async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> int:
-    """Judge all connections that are there now; return how many were closed.
-
-    Args:
-        node: Whose users have changed.
-        vouching: Which certificates are good now.
-        was_open: Whether there were no users before: connections from then were not asked, and come again.
-    """
+    """Judge all connections that are there now; return how many were closed."""
     closed = 0
     for place, connection in enumerate(list(node.connections), 1):
         closed += judge_certificate(connection, vouching) or _judge(node, connection, was_open=was_open)
@@ -131,13 +125,7 @@ def identities(node: Node) -> list[list[Any]]:
 
 
 def would_close(node: Node, users: Users, parts: Iterable[Iterable[list[Any]]]) -> tuple[int, int]:
-    """Return how many connections would be closed as their users are gone, and how many were recognised.
-
-    Args:
-        node: Of this process.
-        users: Those to come.
-        parts: The `identities` of each process of the hub.
-    """
+    """Return how many connections would be closed as their users are gone, and how many were recognised."""
     access = Access(users, node.loop.time, time.time)
     closed = connected = 0
     for user, roles, *proof, count in (row for part in parts for row in part):

@@ -80,12 +80,7 @@ class Remembered:
 
 
 class Accounts:
-    """Losses with links, and the ended links that may still be settled.
-
-    Args:
-        keepalive: Where deadlines are watched.
-        tell: Called with each loss, and with what has become of one that was told as "at most".
-    """
+    """Losses with links, and the ended links that may still be settled."""
 
     def __init__(self, keepalive: Keepalive, tell: Callable[[Loss], object]) -> None:
         self._keepalive = keepalive

@@ -176,12 +176,7 @@ STEPS_PER_TURN = 8  # Steps of TLS handshakes in one turn: about 4 ms with a key
 
 
 class Handshakes:
-    """The TLS handshakes that go on at one time, at all listeners of a hub.
-
-    Args:
-        limits: How many there may be, and how long one may take.
-        loop: For timers, and for the next turn.
-    """
+    """The TLS handshakes that go on at one time, at all listeners of a hub."""
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

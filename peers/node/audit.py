@@ -51,12 +51,7 @@ class _Counted:
 
 
 class Audit:
-    """The audit of one hub.
-
-    Args:
-        announce: Takes an event of the hub's own.
-        now_s: Returns the time, s since 1970.
-    """
+    """The audit of one hub."""
 
     def __init__(self, announce: Callable[[Event], object], now_s: Callable[[], float]) -> None:
         self._announce = announce
@@ -80,14 +75,7 @@ class Audit:
     # What somebody asks for.
 
     def refused(self, handler: Handler, what: str, error: RejectedError, count: int = 1) -> None:
-        """Note that a user may not do something; handlers without rights are not told of.
-
-        Args:
-            handler: Of the user.
-            what: The kind of thing: "publish", "subscribe", "request" ...
-            error: As the client gets it.
-            count: How many messages or requests it is about.
-        """
+        """Note that a user may not do something; handlers without rights are not told of."""
         if handler.rights is None:
             return
         self.refused_total += count

@@ -33,12 +33,7 @@ class Waiting(Protocol):
 
 
 class CommonShare:
-    """One share of all connections together.
-
-    Args:
-        limit: How much of it there is in a turn, events.
-        after_turn: Calls a function once this turn of the loop is over.
-    """
+    """One share of all connections together."""
 
     __slots__ = ("_after_turn", "_limit", "_line", "_refill_is_due", "left", "put_off_total", "refill_below")
 

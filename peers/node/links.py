@@ -72,13 +72,7 @@ class _Trial:
 
 
 class Links:
-    """Links by the id of the far hub.
-
-    Args:
-        own_id: The id of this hub.
-        keepalive: Where deadlines are watched.
-        later: Calls a function after this turn of the loop.
-    """
+    """Links by the id of the far hub."""
 
     __slots__ = ("_keepalive", "_later", "_links", "_own_id", "_sweeps", "_tokens", "_trials")
 

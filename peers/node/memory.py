@@ -42,12 +42,7 @@ _ROOT = Path("/")
 
 
 def memory_limit_bytes(set_bytes: int, workers: int = 1) -> int:
-    """Return the budget of a process: the setting, or a part of the available memory if that is 0.
-
-    Args:
-        set_bytes: For the hub.
-        workers: If there are several, they and their core divide it.
-    """
+    """Return the budget of a process: the setting, or a part of the available memory if that is 0."""
     processes = workers + 1 if workers > 1 else 1
     return (set_bytes or int(available_bytes() * MEMORY_PART)) // processes
 

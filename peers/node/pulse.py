@@ -68,12 +68,7 @@ class _Sums:
 
 
 class Pulse:
-    """The pulse of one node.
-
-    Args:
-        source: What is looked at.
-        after_turn: Calls something once this turn of the loop is over.
-    """
+    """The pulse of one node."""
 
     __slots__ = (
         "_after_turn",
@@ -133,12 +128,7 @@ class Pulse:
         self.losses.add(Loss(second, event["id"], label, event["lost"], why))
 
     def beat(self, now_s: float, lag_s: float) -> None:
-        """Look at everything, in this turn and the next ones; not while the last look is still under way.
-
-        Args:
-            now_s: The time of the loop's clock.
-            lag_s: How late this call is.
-        """
+        """Look at everything, in this turn and the next ones; not while the last look is still under way."""
         if self._looking is None:
             self._looking = self._look(now_s, lag_s)
             self._step()

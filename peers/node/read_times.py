@@ -37,11 +37,7 @@ READ_BYTES_BOUNDS: Final = (64, 256, 1024, 4096, 16_384, 65_536, 262_144)
 
 
 class ReadTimes:
-    """Reads of one hub.
-
-    Args:
-        clock_s: A steady clock that is finer than the loop's, seconds.
-    """
+    """Reads of one hub."""
 
     __slots__ = ("_began_s", "_clock_s", "_put_off_by", "bytes", "due_s", "seconds")
 
@@ -88,11 +84,7 @@ QUEUE_S_BOUNDS: Final = (0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.
 
 
 class WaitingTime:
-    """How long messages wait in one queue.
-
-    Args:
-        now_s: When the transport took no more bytes.
-    """
+    """How long messages wait in one queue."""
 
     __slots__ = ("_goes_at", "_since_s")
 
@@ -103,14 +95,7 @@ class WaitingTime:
         self._goes_at = 0
 
     def look(self, handler: Handler, waited: int, now_s: float, times: Histogram) -> bool:
-        """Observe messages that have gone; return whether any wait still.
-
-        Args:
-            handler: It was resumed just now.
-            waited: How many messages stood in its queue before that.
-            now_s: The time.
-            times: Where it is observed.
-        """
+        """Observe messages that have gone; return whether any wait still."""
         gone, left = _gone(handler), handler.queued_messages
         if gone >= self._goes_at:
             if waited:

@@ -11,11 +11,6 @@ from hub.settings.config import ConfigError
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
     """Return the content of a file.
 
-    Args:
-        path: Where it is.
-        largest_bytes: A larger one is an error.
-        what: For that error: "a file of settings".
-
     Raises:
         ConfigError: There is none, it cannot be read, or it is too large.
     """

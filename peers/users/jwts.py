@@ -62,12 +62,7 @@ class Key(NamedTuple):
 
 
 class Jwts:
-    """Recognises users by JWTs.
-
-    Args:
-        keys: At least one; if there are several, each has a `kid` of its own.
-        settings: What a token must say.
-    """
+    """Recognises users by JWTs."""
 
     def __init__(self, keys: Iterable[Key], settings: AccessSettings) -> None:
         self._keys = {key.kid: key for key in keys}

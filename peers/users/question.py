@@ -59,11 +59,6 @@ def is_stranger(policy: Policy, question: Question, own: Mapping[str, str]) -> b
 def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdict:
     """Return what a policy says.
 
-    Args:
-        policy: The policy.
-        question: The question.
-        own: As `own_roles` gives it.
-
     Raises:
         UsageError: There is no such role or action, or that is no user or topic.
     """

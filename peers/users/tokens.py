@@ -220,13 +220,6 @@ class TokenFile:
     ) -> tuple[str, Token]:
         """Make a token, and the file if there is none.
 
-        Args:
-            user: A name as `check_user` takes it.
-            created: Now.
-            ends: None for never.
-            roles: That it vouches for.
-            label: For people.
-
         Returns:
             Its text, which is nowhere else, and its line.
 
