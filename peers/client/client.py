@@ -29,7 +29,7 @@ from hub.names.grammar import check_name
 from hub.tags.rules import check_rule
 from peers.client.dial import Destination, Remote
 from peers.client.exchange import ClientStatistics, Exchange
-from peers.client.journal import Committed, JournalState, time_us
+from peers.client.journal import Committed, History, JournalState, time_us
 from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.publications import target
 from peers.client.requests import TIMEOUT_S, unfailed
@@ -46,7 +46,6 @@ from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 
 if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumerStream
-    from peers.client.history import History
     from peers.client.store import Store
     from peers.client.writer import Writer
 
@@ -444,8 +443,6 @@ class Client:
             InvalidTopicError: One of the prefixes is invalid.
             UsageError: There is no such column.
         """
-        from peers.client.history import History  # noqa: PLC0415 -- loaded late
-
         return History(
             self._journal,
             prefixes,

@@ -158,8 +158,6 @@ class Connection(asyncio.Protocol):
         if not self.lost.done():
             self.lost.set_result(cast("Ending", self._ending))
 
-    # What the client calls.
-
     def publish(self, frames: list[bytes]) -> None:
         self.conversation.publish(frames)
         self.write_outgoing()
@@ -214,8 +212,6 @@ class Connection(asyncio.Protocol):
     def abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
-
-    # Inside.
 
     @property
     def _is_renewable(self) -> bool:

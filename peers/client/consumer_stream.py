@@ -120,15 +120,7 @@ class ConsumerTerms(NamedTuple):
 
 
 class ConsumerStream(Items[ConsumedMessage]):
-    """Messages of a named consumer, each to be acknowledged. Made by `Client.consume`.
-
-    Args:
-        requests: Of the client.
-        reports: Of the client.
-        terms: The consumer.
-        ended: Returns whether the client has ended.
-        close_timeout_s: How long closing may take, seconds.
-    """
+    """Messages of a named consumer, each to be acknowledged. Made by `Client.consume`."""
 
     def __init__(
         self,
@@ -169,8 +161,6 @@ class ConsumerStream(Items[ConsumedMessage]):
     def ended(self) -> bool:
         """Whether nothing more comes, and all is read."""
         return self._end is not None and not self._ready
-
-    # For programs.
 
     async def open(self) -> None:
         """Become a member; a consumer of that name is made if there is none. Calling it again does nothing.
@@ -263,8 +253,6 @@ class ConsumerStream(Items[ConsumedMessage]):
                 if self._member:
                     member, self._member = self._member, 0
                     await self._ask("leave", {"member": member, "seen": list(self._seen)})
-
-    # The way.
 
     async def _wait(self) -> None:
         if self._task is None and self._end is None:
@@ -415,12 +403,7 @@ class ConsumerStream(Items[ConsumedMessage]):
             _settle(self._words.popleft())
 
     async def _ask(self, what: str, value: Any) -> Any:
-        """Ask the hub, again after `RequestOverflowError`.
-
-        Raises:
-            RejectedError: It keeps no consumers.
-            RequestError, ClosedError, PeerError: As `Requests.ask`.
-        """
+        """Ask the hub, again after `RequestOverflowError`."""
         packed = encode_value(value)
         while True:
             try:

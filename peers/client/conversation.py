@@ -140,12 +140,7 @@ class Change(NamedTuple, Generic[T]):
 
 
 class Changes(Generic[T]):
-    """The changes that one part of a client has asked the hub for: each stays until its answer.
-
-    Args:
-        numbers: The request numbers of the part.
-        on_waiting: Called when an answer is awaited, or has come.
-    """
+    """The changes that one part of a client has asked the hub for: each stays until its answer."""
 
     def __init__(self, numbers: range, on_waiting: Callable[[], None]) -> None:
         self.connection: Connection | None = None

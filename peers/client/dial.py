@@ -47,15 +47,7 @@ class Destination(Protocol):
         """Make the protocol state of one connection without shared memory."""
 
     async def connect(self, make: Make) -> Connection:
-        """Make one connection.
-
-        Args:
-            make: Makes the protocol of a transport.
-
-        Raises:
-            OSError: There is no connection; another attempt may succeed.
-            PeerError: The same, with a text of its own; only after a `ConnectionLostError` another attempt may succeed.
-        """
+        """Make one connection; after an OSError or `ConnectionLostError` another attempt may succeed."""
 
     def advice(self, error: OSError) -> str:
         """Return one line on what to do about an error of `connect`."""
@@ -139,11 +131,7 @@ class Remote:
 
 
 async def adopt(sock: socket.socket, make: Make) -> Connection:
-    """Make a connection of a connected Unix socket, which it owns from now on.
-
-    Raises:
-        OSError: The socket cannot be used.
-    """
+    """Make a connection of a connected Unix socket, which it owns from now on."""
     loop = asyncio.get_running_loop()
     connection = make()
     try:
@@ -161,12 +149,7 @@ async def adopt(sock: socket.socket, make: Make) -> Connection:
 
 
 async def dial(destination: Destination, make: Make, timeout_s: float) -> tuple[Connection, Hello]:
-    """Connect and wait until the hub has answered.
-
-    Args:
-        destination: The hub, and the way to it.
-        make: Makes the protocol.
-        timeout_s: Time for the connection, and as much for the answer.
+    """Connect and wait until the hub has answered, `timeout_s` for each.
 
     Raises:
         ConnectionLostError: No connection; another attempt may succeed.

@@ -77,12 +77,7 @@ class ClientStatistics(NamedTuple):
 
 
 class Exchange:
-    """One client and its hub.
-
-    Args:
-        destination: The hub, and the way to it.
-        settings: See `peers.client.settings.Options`.
-    """
+    """One client and its hub."""
 
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self.settings = settings
@@ -143,14 +138,8 @@ class Exchange:
             served_requests=self.services.requests,
         )
 
-    # The connection.
-
     async def open(self) -> None:
-        """Make the first connection.
-
-        Raises:
-            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
-        """
+        """Make the first connection; raises as `connect`."""
         connection, hello = await self._dial()
         self._connected(connection, hello)
         self._keeping = asyncio.create_task(self._keep(connection))
@@ -179,11 +168,7 @@ class Exchange:
             self.finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 
     async def _redial(self, retry_after_s: float | None) -> tuple[Connection, Hello]:
-        """Try until there is a connection; the first time after `retry_after_s`, where the hub has asked for that.
-
-        Raises:
-            RejectedError, ProtocolError: The hub does not accept this client.
-        """
+        """Try until there is a connection; the first time after `retry_after_s`, if the hub has asked for that."""
         last = ""
         while True:
             wait_s = self._backoff.next_s() if retry_after_s is None else retry_after_s
@@ -235,8 +220,6 @@ class Exchange:
         _log.warning("disconnected from %s: %s", self._destination.location, ending)
         self.reports.call(self.settings.on_disconnect, str(ending))
 
-    # The end.
-
     def finish(self, ended: HubError) -> None:
         """End each part: the client does nothing more."""
         if self.ended is None:
@@ -247,11 +230,7 @@ class Exchange:
             self.blocks.finish()
 
     async def wait_closed(self) -> None:
-        """Wait until the client has ended: closed, or with an error that no reconnecting cures.
-
-        Raises:
-            PeerError: That error.
-        """
+        """Wait until the client has ended; raise its error, if it has one."""
         if self._keeping is not None:
             await asyncio.wait([self._keeping])
         if self.ended is not None and not isinstance(self.ended, ClosedError):
@@ -275,8 +254,6 @@ class Exchange:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
         if self._keeping is not None:
             await asyncio.wait([self._keeping])
-
-    # What the connection calls.
 
     def write(self) -> None:
         """Write what waits, as the operating system takes bytes again."""

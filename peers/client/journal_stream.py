@@ -58,12 +58,7 @@ class RecordedBatch(Batch):
 
 
 def decoded(batch: Batch, decode: Callable[[Batch, type[Message]], list[Message]]) -> list[Message]:
-    """Decode a batch; messages of a journal get their offsets and times.
-
-    Args:
-        batch: A batch of a journal, or one that was delivered live.
-        decode: Makes messages of a class; leaves out, and reports by itself, those that cannot be read.
-    """
+    """Decode a batch; messages of a journal get their offsets and times."""
     if not isinstance(batch, RecordedBatch):
         return decode(batch, Message)
     messages = decode(batch, RecordedMessage)
@@ -88,11 +83,7 @@ def _readable(batch: RecordedBatch) -> Iterator[Message]:
 
 
 def recorded_batches(block: bytes) -> Iterator[RecordedBatch]:
-    """Yield the messages of a block, in order.
-
-    Raises:
-        JournalCorruptError: The bytes are no block.
-    """
+    """Yield the messages of a block, in order."""
     columns = Block.parse(block, verify=False)
     offsets = range(columns.first, columns.next) if columns.offsets is None else _copied(columns.offsets)
     times_us = _copied(columns.times)
@@ -129,13 +120,6 @@ class JournalStream:
                     ▼                 ▼
                  position 0 ──▶ 120 ──▶ ...                 moves on with the next call: then the reader is done with it
     ```
-
-    Args:
-        access: The requests of its client.
-        start: The place where it begins.
-        buffer_bytes: How much the stream holds.
-        backoff: Of this stream alone: for what the hub cannot give now.
-        reports: Of the client.
     """
 
     def __init__(
@@ -169,8 +153,6 @@ class JournalStream:
         self._put = self._decoded = self._taken = self._done = 0
         # Offsets that were reached, each with how many batches go before it, and its epoch.
         self._reached: deque[tuple[int, int, int]] = deque()
-
-    # For the stream.
 
     async def open(self, sink: MessageStream, wants: Iterable[Wanted]) -> list[Claim]:
         """Begin to read; raises as `MessageStream.open`. The journal keeps no labels: there are prefixes only."""
@@ -209,8 +191,6 @@ class JournalStream:
         while reached and reached[0][0] <= self._done:
             _, self.position, self.epoch = reached.popleft()
 
-    # For the client.
-
     def finish(self, error: HubError | None) -> None:
         """End the stream: nothing more comes."""
         if self._begun.done():
@@ -223,8 +203,6 @@ class JournalStream:
         self._access.streams.discard(self)
         if self._task is not None:
             self._task.cancel()
-
-    # Reading.
 
     async def _run(self) -> None:
         asking: asyncio.Task[Records] | None = None

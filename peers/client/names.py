@@ -127,8 +127,6 @@ class ServiceName:
         """Give the name up, or wait for it no longer. May be called twice, and when it is lost."""
         await self._names.release(self)
 
-    # For `Names`.
-
     @property
     def wish(self) -> Wish:
         return Wish(self.name, self.labels, self.queue)
@@ -159,9 +157,6 @@ class Names:
     """The service names of one client, which has one claim to each.
 
     They are given up with the connection, and claimed again over the next one: another client may own one by then.
-
-    Args:
-        on_waiting: Called when `waiting` may have changed.
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
@@ -174,8 +169,6 @@ class Names:
     @property
     def waiting(self) -> bool:
         return bool(self._changes)
-
-    # For the client's users.
 
     async def claim(self, name: str, labels: Iterable[str], *, queue: bool) -> ServiceName:
         """Claim a name; see `Client.claim`. Cancellation: takes it back."""
@@ -213,8 +206,6 @@ class Names:
         claimed.end(ClosedError(f"the name {claimed.name} was released"))
         if self._changes.connection is not None:
             await asyncio.wait([self._ask(claimed, claims=False)])
-
-    # For the client.
 
     def takes(self, notice: Notice) -> bool:
         """Take a notice of the hub if it is about names; return whether it is."""
@@ -265,8 +256,6 @@ class Names:
             claimed.end(ended)
         self._claimed.clear()
         self._granted.clear()
-
-    # Inside.
 
     def _lose(self, claimed: ServiceName, error: RejectedError) -> None:
         self._drop(claimed)

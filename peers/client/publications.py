@@ -74,12 +74,7 @@ def _settle(receipt: Receipt, outcome: int | HubError) -> None:
 
 
 def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
-    """Return the target of a message.
-
-    Raises:
-        InvalidTopicError: No client may publish to this topic.
-        InvalidNameError: A label or a name is invalid.
-    """
+    """Return the target of a message; raise InvalidTopicError or InvalidNameError for an invalid one."""
     if not (labels or sender or to):
         return topic
     return _envelope(topic, tuple(labels), sender, to)
@@ -123,13 +118,7 @@ class Publications:
         return sum(messages for _, messages, _ in self._frames) + len(self._open)
 
     def append(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Take a value that is msgpack already; `receipt` gets its offset in the hub's journal.
-
-        Raises:
-            InvalidTopicError: No client may publish to this topic.
-            RejectedError: The value is larger than what the hub takes, or than the whole buffer.
-            BusyError: The buffer is full.
-        """
+        """Take a value that is msgpack already; `receipt` gets its offset. Raises as `Client.publish_nowait`."""
         if topic != self._topic:
             self._turn_to(topic)
         if (receipt is None) is bool(self._receipts):
@@ -152,11 +141,7 @@ class Publications:
             self._receipts.append(receipt)
 
     def check_size(self, topic: Target, size_bytes: int) -> None:
-        """Check whether a value fits into the hub's frames, and alone into this buffer. Thread-safe.
-
-        Raises:
-            RejectedError: It does not.
-        """
+        """Check whether a value fits into the hub's frames, and alone into this buffer. Thread-safe."""
         if size_bytes > self._frame_limit:
             text = f"a value of {size_bytes} bytes, the hub takes at most {self._frame_limit} bytes"
             raise RejectedError(CloseCode.TOO_BIG, text)
@@ -258,11 +243,7 @@ def _confirmable(frame: bytes) -> bytes:
 
 @lru_cache(_TOPICS_LIMIT)
 def checked_head(topic: Target) -> bytes:
-    """Return the bytes between length and body of a frame with one value of this topic. Thread-safe.
-
-    Raises:
-        InvalidTopicError: No client may publish to it.
-    """
+    """Return the bytes between length and body of a frame with one value of this topic. Thread-safe."""
     if isinstance(topic, Envelope):
         return topic.routing_key
     if check_topic(topic).startswith(RESERVED):
@@ -280,13 +261,7 @@ _log = logging.getLogger("peers.client")
 
 
 class Publishing:
-    """The outbound side of one client.
-
-    Args:
-        buffer_bytes: Most that waits.
-        on_refused: Called with the reason and the number of values that are too large for a new hub.
-        on_waiting: Called when `waiting` has changed.
-    """
+    """The outbound side of one client."""
 
     def __init__(
         self, buffer_bytes: int, on_refused: Callable[[RejectedError, int], None], on_waiting: Callable[[], None]
@@ -368,8 +343,6 @@ class Publishing:
         self._tell_waiting()
         if publications.buffered_bytes <= publications.limit_bytes // 2:
             wake(self._progress)
-
-    # As a part of the client.
 
     def answer(self, notice: Notice) -> None:
         """Take the hub's answer to one frame that was to be confirmed."""

@@ -48,14 +48,7 @@ HELD_CHANGES = 65_536
 
 
 class _Copy(Opened):
-    """A copy in the making.
-
-    Args:
-        read: Asks the master, and returns the answer.
-        stream: Of its changes, not open.
-        prefix: Only entries whose keys are strings that begin like this are copied; empty: all.
-        tells_loaded: Whether `_take` gets entries that came with a snapshot.
-    """
+    """A copy in the making: of all entries, or of those whose keys are strings with a prefix."""
 
     _ONCE: ClassVar[str]
 
@@ -85,12 +78,7 @@ class _Copy(Opened):
 
     @abstractmethod
     def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- yes or no
-        """Take changes that were applied, none at the end.
-
-        Args:
-            changes: In order.
-            are_loaded: Whether only all of them together make a state that the store had, as they were read as entries.
-        """
+        """Take changes, none at the end; `are_loaded` if only all together make a state that the store had."""
 
     async def open(self) -> None:
         """Copy the store, and wait until that is done.

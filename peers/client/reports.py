@@ -71,11 +71,7 @@ _log = logging.getLogger("peers.client")
 
 
 class Reports(Sink):
-    """The reports of one client. As a sink it gets messages whose routing key is no topic that this version reads.
-
-    Args:
-        settings: Settings of the client, with the functions of its program.
-    """
+    """The reports of one client. As a sink it gets messages whose routing key is no topic that this version reads."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings

@@ -135,16 +135,7 @@ A = TypeVar("A", Asked, Many)
 
 
 class Block(Generic[A]):
-    """The requests of one frame, from the first one that is made to the last answer.
-
-    Args:
-        target: Topic or service name, as the key of a frame has it.
-        flags: NAMED.
-        timeout_s: Timeout of all of them.
-        deadline_s: Time at which that of the first is up.
-        askers: Gets the answers.
-        start: Place of the first of them in `askers`.
-    """
+    """The requests of one frame, from the first one that is made to the last answer."""
 
     __slots__ = ("askers", "deadline_s", "first", "flags", "left", "packed", "requests", "size", "start", "target",
                  "timeout_s")  # fmt: skip
@@ -308,13 +299,7 @@ def readable(answer: Any) -> Any:
 
 
 class Requests:
-    """The asking side of one client.
-
-    Args:
-        buffer_bytes: Most that waits to be sent.
-        before_write: Called before requests are written, so that what was published before them goes first.
-        on_waiting: Called when `waiting` may have changed.
-    """
+    """The asking side of one client."""
 
     def __init__(self, buffer_bytes: int, before_write: Callable[[], None], on_waiting: Callable[[], None]) -> None:
         self._buffer_bytes = buffer_bytes
@@ -352,8 +337,6 @@ class Requests:
     @property
     def late_replies(self) -> int:
         return self._pending.late
-
-    # For the client's users.
 
     def ask_nowait(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> asyncio.Future[Any]:
         """Ask; the request leaves at the end of this turn of the loop, or when there is a connection.
@@ -425,8 +408,6 @@ class Requests:
                 self._loop.call_soon(self._flush)
         return await many.future
 
-    # For the client.
-
     def receive(self, reply: Reply) -> None:
         if reply.status == Status.OK:
             answers = read_values(reply.flags, reply.values)
@@ -493,8 +474,6 @@ class Requests:
                 self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
         if self._buffered_bytes <= self._buffer_bytes // 2:
             wake(self._room)
-
-    # Inside.
 
     def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block[Asked]:
         if size + _HEAD_BYTES > self._frame_limit:

@@ -73,11 +73,7 @@ class Route:
 
 
 class LocalRoutes:
-    """Prefixes, rules and sinks of one client, with a cache in front.
-
-    Args:
-        unreadable: Gets messages whose routing key holds no topic that this version can read.
-    """
+    """Prefixes, rules and sinks of one client, with a cache in front."""
 
     def __init__(self, unreadable: Sink) -> None:
         self.table: dict[bytes, Route] = {}

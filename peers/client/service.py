@@ -162,16 +162,7 @@ class _Run(NamedTuple):
 
 
 class Service(Opened):
-    """A function that answers requests; use it in an `async with` statement.
-
-    Args:
-        services: Those of the client.
-        prefixes: Prefixes of the topics whose requests it answers.
-        function: Gets a `ServiceRequest`, or with `batches` the values of a frame.
-        concurrency: Most calls that are awaited at once.
-        close_timeout_s: How long `close` waits for calls that run.
-        batches: Whether the function gets several requests at once, and returns as many replies.
-    """
+    """A function that answers requests; use it in an `async with` statement. Made by `Client.serve`."""
 
     def __init__(  # noqa: PLR0913 -- as `Client.serve` has it
         self,
@@ -242,8 +233,6 @@ class Service(Opened):
         finally:
             self.cancel()
 
-    # For `Services`.
-
     def receive(self, topic: str, first: int, values: list[Any], replies: Replies) -> None:
         """Answer the requests of one frame; a `ValueError` stands for each value that cannot be read."""
         self.requests += len(values)
@@ -271,8 +260,6 @@ class Service(Opened):
                 run.replies.fail(run.first, run.requests, _CLOSED)
             task.cancel()
         self._services.flush_soon()
-
-    # Inside.
 
     def _answer_each(self, topic: str, first: int, values: list[Any], replies: Replies) -> None:
         function, begun = self._function, 0
@@ -372,11 +359,7 @@ class Service(Opened):
 
 
 class Services:
-    """The services of one client; a prefix is served by one of them.
-
-    Args:
-        on_waiting: Called when `waiting` may have changed.
-    """
+    """The services of one client; a prefix is served by one of them."""
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self._changes: Changes[Service] = Changes(SERVICES, on_waiting)
@@ -396,8 +379,6 @@ class Services:
     @property
     def waiting(self) -> bool:
         return bool(self._changes)
-
-    # For services.
 
     async def open(self, service: Service) -> None:
         """Serve; see `Service.open`. Cancellation: takes it back."""
@@ -433,8 +414,6 @@ class Services:
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
-
-    # For the client.
 
     def receive(self, request: Request) -> None:
         topic, service = self._targets.get(request.target) or self._find(request.target)
@@ -479,8 +458,6 @@ class Services:
         self._changes.finish(ended)
         for service in dict.fromkeys(self._services.values()):
             service.cancel()
-
-    # Inside.
 
     def _find(self, target: bytes) -> tuple[str, Service | None]:
         """Find, and remember, who answers under a topic: the longest prefix wins, as in the hub."""

@@ -65,15 +65,7 @@ _TELL_S = 0.01
 
 
 class SharingConversation(WireConversation):
-    """The state of the protocol over one Unix socket.
-
-    Args:
-        introduction: As of `WireConversation`.
-        routes: As of `WireConversation`.
-        ring: The ring of the client, if it has one.
-        on_room: Called when blocks of it were released.
-        views: Whether bytes that come in shared memory are a `View`.
-    """
+    """The state of the protocol over one Unix socket."""
 
     def __init__(
         self,
@@ -109,8 +101,6 @@ class SharingConversation(WireConversation):
 
     def _hello(self, shared: int = 1) -> Hello:
         return super()._hello(shared)
-
-    # What is said.
 
     def publish(self, frames: list[bytes]) -> None:
         over = self._over_bytes + HEADER_BYTES if self._over_bytes else 0
@@ -199,8 +189,6 @@ class SharingConversation(WireConversation):
         if outgoing:
             pieces.append((outgoing, None))
         return pieces
-
-    # What is heard.
 
     def receive(self, data: bytes) -> Iterator[Event]:
         taken = self._taken
@@ -299,12 +287,7 @@ class SharingConversation(WireConversation):
         return item._replace(values=values, flags=item.flags & ~FLAG_SHARED)
 
     def _take(self, handle: Handle) -> Received:
-        """Return the memory of a handle.
-
-        Raises:
-            RejectedError, ValueError: The handle is wrong.
-            ProtocolError: There is no descriptor.
-        """
+        """Return the memory of a handle; raise RejectedError or ValueError if the handle is wrong."""
         if not handle.segment:
             self._taken += 1
             self._untold_bytes += handle.size_bytes
@@ -395,12 +378,7 @@ _LOOK_AGAIN_S = 0.05
 
 
 class Blocks:
-    """The blocks of one client.
-
-    Args:
-        settings: Settings of the client.
-        shares: Whether memory can be handed over to the hub; if not, blocks travel as bytes.
-    """
+    """The blocks of one client."""
 
     def __init__(self, settings: ClientSettings, *, shares: bool) -> None:
         self.shares = shares

@@ -39,14 +39,6 @@ class StoreChangeKind(Enum):
     """All entries are gone."""
 
 
-_KINDS = {
-    ChangeKind.PUT: StoreChangeKind.PUT,
-    ChangeKind.ERASE: StoreChangeKind.ERASE,
-    ChangeKind.EXPIRE: StoreChangeKind.EXPIRE,
-    ChangeKind.CLEAR: StoreChangeKind.CLEAR,
-}
-
-
 class StoreEntry(NamedTuple):
     """One entry."""
 
@@ -98,7 +90,7 @@ def value_of(packed: bytes | None) -> Any:
 def change_of(change: Change, *, present: bool, partial: bool) -> StoreChange:
     is_clear = change.kind == ChangeKind.CLEAR
     return StoreChange(
-        _KINDS[ChangeKind(change.kind)],
+        StoreChangeKind[ChangeKind(change.kind).name],
         None if is_clear else value_of(change.key),
         value_of(change.value),
         value_of(change.old),
@@ -120,13 +112,6 @@ class Store:
     (`NotAllowedError`) or refuses (`RequestFailedError`: the text says why, and nothing was changed); after
     `ConnectionLostError`, `ResponderGoneError` or `RequestTimeoutError` it is unknown whether a command was carried
     out: a store that cannot write its file answers with the last one.
-
-    Args:
-        name: Name of the store.
-        requests: Those of the client.
-        subscribe: Makes a stream of a topic's messages, not open.
-        publish: Publishes a packed value.
-        timeout_s: How long an answer may take.
     """
 
     def __init__(
@@ -146,8 +131,6 @@ class Store:
         self._changes_topic = changes_topic(name)
         self.written = 0
         """The highest number of a change that this object has made, for `StoreReplica.at_least`."""
-
-    # Commands.
 
     async def put(
         self, key: Any, value: Any, *, expires_s: float | None = None, if_version: int | None = None
@@ -238,8 +221,6 @@ class Store:
         """Remove the last element of a vector; return the new vector."""
         return await self._calculate("pop", key, None, expires_s)
 
-    # Reads.
-
     async def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key, `default` if there is none."""
         found = await self._read(["get", encode_value(key)])
@@ -275,8 +256,6 @@ class Store:
         """Return the state of the store."""
         return StoreState(*await self._read(["state"]))
 
-    # Copies.
-
     def watch(self, prefix: str = "") -> StoreWatch:
         """Watch all entries, or those of keys that are strings and begin with a prefix: what is there, then changes."""
         from peers.client.replica import StoreWatch  # noqa: PLC0415 -- loaded late
@@ -288,8 +267,6 @@ class Store:
         from peers.client.replica import StoreReplica  # noqa: PLC0415 -- loaded late
 
         return StoreReplica(self._read, self._subscribe(self._changes_topic))
-
-    # Inside.
 
     async def _write(self, command: list[Any]) -> Any:
         return await self._ask(self._write_topic, command)

@@ -97,13 +97,6 @@ class MessageStream(Opened, Sink):
 
     Made by `Client.subscribe`; use it with `async with`, or call `open` and `close`. One message is given to one
     reader; several readers share a stream.
-
-    Args:
-        source: The source of its messages.
-        prefixes: What to subscribe to: prefixes, or a rule, or a name.
-        decode: From a batch to messages.
-        buffer_bytes: Most bytes that it holds, unread, before the client stops reading from the hub.
-        journal: The source, if it reads the journal.
     """
 
     lost_messages: int
@@ -315,8 +308,6 @@ class MessageStream(Opened, Sink):
         if self._held and self.buffered_bytes <= self._buffer_bytes // 2:
             self._held = False
             self._source.let_go(self)
-
-    # As a sink.
 
     def put(self, batch: Batch) -> None:
         if self._finished:

@@ -48,12 +48,7 @@ _PORTION_BYTES = 256 * 1024
 
 
 class Subscriptions:
-    """The receiving half of a client.
-
-    Args:
-        unreadable: Gets messages whose topic cannot be read.
-        awaiting: Returns whether any part of the client waits for an answer.
-    """
+    """The receiving half of a client."""
 
     def __init__(self, unreadable: Sink, awaiting: Callable[[], bool]) -> None:
         self._awaiting = awaiting
@@ -82,20 +77,10 @@ class Subscriptions:
     def holding(self) -> bool:
         return bool(self._full)
 
-    # For streams and callbacks.
-
     async def open(self, sink: Sink, wants: Iterable[Wanted]) -> list[Claim]:
-        """Subscribe, and wait until the hub has confirmed. Without a connection that takes until there is one.
+        """Subscribe, and wait until the hub has confirmed; return the claims, to be given to `release`.
 
-        Cancellation: takes the subscription back.
-
-        Returns:
-            The claims, to be given to `release`.
-
-        Raises:
-            InvalidTopicError, InvalidNameError: A prefix, rule or name is invalid.
-            RejectedError: The hub refuses, or the prefixes are too many for one request.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
+        Without a connection it waits for one. Cancellation takes it back. Raises as `MessageStream.open`.
         """
         self._changes.check_open()
         wanted = list(dict.fromkeys(_checked(want) for want in wants))
@@ -155,8 +140,6 @@ class Subscriptions:
         self._full.discard(sink)
         self.regulate()
 
-    # For the client.
-
     def receive(self, run: Run[Route]) -> None:
         self.received_messages += run.messages
         self.received_bytes += run.frames_bytes
@@ -204,8 +187,6 @@ class Subscriptions:
         for sink in self._sinks:
             sink.finish(error)
         self._changes.finish(ended)
-
-    # Inside.
 
     def _ask(self, claims: list[Claim], *, again: bool) -> asyncio.Future[HubError | None]:
         def verb(number: int) -> Verb:  # claims that are void by then are left out
@@ -312,8 +293,6 @@ class CallbackSubscription(Sink):
         answer = self._subscriptions.release(self, self._claims)
         if answer is not None:
             await asyncio.wait([answer])
-
-    # As a sink.
 
     def put(self, batch: Batch) -> None:
         function = self._function

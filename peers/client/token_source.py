@@ -16,7 +16,6 @@ import inspect
 import logging
 import random
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hub.errors import ConnectionLostError, HubError, PeerError, RejectedError, UsageError
@@ -43,12 +42,7 @@ _log = logging.getLogger("peers.client")
 
 
 class TokenSource:
-    """Gives the token for the next connection.
-
-    Args:
-        token: The option.
-        timeout_s: How long an async function may take.
-    """
+    """Gives the token for the next connection."""
 
     def __init__(self, token: Token, timeout_s: float) -> None:
         self._token = token
@@ -59,12 +53,7 @@ class TokenSource:
         return callable(self._token)
 
     async def fresh(self) -> str:
-        """Return a token.
-
-        Raises:
-            ConnectionLostError: The function has failed, as a hub may that is down for a while; its own error is the
-                cause.
-        """
+        """Return a token; a function that fails is like a hub that is down: `ConnectionLostError`."""
         if not callable(self._token):
             return self._token
         try:
@@ -82,11 +71,7 @@ class TokenSource:
 
 
 def checked(token: object) -> str:
-    """Return `token` if it is a text that can be said.
-
-    Raises:
-        UsageError: It is none, has no UTF-8 form, or is longer than any token. The text does not hold it.
-    """
+    """Return `token` if it can be said; the text of the `UsageError` for others does not hold it."""
     if not isinstance(token, str):
         raise UsageError(f"the client's token is a {type(token).__name__}, not a text")
     try:
@@ -110,7 +95,7 @@ def read_token(path: str) -> str:
         UsageError: The file cannot be read, or holds no such line. The text names the file, and shows nothing of it.
     """
     try:
-        with Path(path).open("rb") as file:
+        with open(path, "rb") as file:  # noqa: PTH123 -- clients load no pathlib
             content = file.read(TOKEN_LIMIT_BYTES + 1)
     except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
         reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
@@ -129,11 +114,6 @@ class TokenRenewal:
 
     One attempt at a time, and none without a connection. Failures are reported and logged, and raised nowhere: the
     connection is good until its proof ends.
-
-    Args:
-        source: Gives the tokens.
-        on_waiting: Called when `waiting` may have changed.
-        report: Called with failures.
     """
 
     def __init__(

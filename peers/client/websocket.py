@@ -427,8 +427,6 @@ class WebSocketConversation:
     def take_outgoing(self) -> bytes:
         return b"".join(self._protocol.data_to_send())
 
-    # What came.
-
     def _messages(self) -> Iterator[HubMessage]:
         """Yield the hub's messages, put together from their frames."""
         for event in self._protocol.events_received():

@@ -52,14 +52,7 @@ class _Message(NamedTuple):
 
 
 class Writer:
-    """Publishes messages that are recorded once each. Made by `Client.writer`.
-
-    Args:
-        journal: The requests of the client.
-        name: Its name at the hub; empty draws one.
-        hub: Returns HELLO of the hub that is connected.
-        ended: Returns whether the client has ended.
-    """
+    """Publishes messages that are recorded once each. Made by `Client.writer`."""
 
     def __init__(
         self, journal: JournalAccess, name: str, hub: Callable[[], Hello | None], ended: Callable[[], bool]

@@ -20,12 +20,18 @@ import threading
 from array import array
 from collections.abc import Iterable
 from struct import Struct
+from typing import TYPE_CHECKING
 
 from hub.errors import CloseCode, RejectedError
-from hub.quotas.usage import Usage
+
+if TYPE_CHECKING:  # clients have no quotas
+    from hub.quotas.usage import Usage
 
 AVAILABLE = sys.platform == "linux" and hasattr(os, "memfd_create")
 """Whether this system has memfds. Without them plain bytes travel."""
+
+BLOCK_ALIGNMENT = 64
+"""Blocks begin at multiples of a cache line, bytes."""
 
 VALUES_AT = 59
 """Offset of the values in a block or memfd, bytes: 64 - 5."""

@@ -20,8 +20,7 @@ from typing import Final
 
 from hub.errors import BusyError, UsageError
 from peers.shm import memory
-from peers.shm.memory import Descriptor
-from peers.shm.sharing import BLOCK_ALIGNMENT
+from peers.shm.memory import BLOCK_ALIGNMENT, Descriptor
 from peers.wire.shared import Handle
 
 BLOCKS_LIMIT = 4096

@@ -22,16 +22,12 @@ from hub.errors import CloseCode, InternalError, ProtocolError, RejectedError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
 from hub.quotas.usage import Usage
 from peers.shm import memory
-from peers.shm.memory import Account, Descriptor
+from peers.shm.memory import BLOCK_ALIGNMENT, Account, Descriptor
 from peers.shm.transport import UnixTransport
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plain_bytes
 
 if TYPE_CHECKING:  # clients share memory, too, and load no settings of hubs
     from hub.settings.sections import SharedMemorySettings
-
-
-BLOCK_ALIGNMENT = 64
-"""Blocks begin at multiples of a cache line, bytes."""
 
 
 class Reader(Protocol):

@@ -45,7 +45,6 @@ NOT_FOR_EVERYBODY = (
     "json",
     "peers.client.consumer_stream",
     "peers.client.journal_stream",  # only for streams that begin in the journal
-    "peers.client.history",
     "peers.client.replica",
     "peers.client.store",
     "peers.client.writer",

@@ -14,7 +14,7 @@ from hub.batch import encode_value, encode_values
 from hub.errors import ClosedError
 from peers.client import BadMessage
 from peers.client.blocking import BlockingClient, connect
-from peers.client.history import Record
+from peers.client.journal import Record
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.backoff import Backoff

@@ -266,24 +266,6 @@ async def test_a_hub_that_closes_at_once() -> None:
         assert "no such token (1008)" in str(results[0])
 
 
-async def test_an_answer_in_http() -> None:
-    async with ScriptedHub() as hub:
-        hub.answers = False
-        connecting = asyncio.ensure_future(_connect(hub.url))
-        await hub.next(Kind.HELLO)
-        hub.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
-        results = await asyncio.gather(connecting, return_exceptions=True)
-        assert isinstance(results[0], ProtocolError)
-        assert "that looks like HTTP, try ws://" in str(results[0])
-
-
-async def test_the_token_is_said() -> None:
-    queue = QueueWish(messages=7, bytes=None, overflow=Overflow.DISCONNECT)
-    async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue):
-        hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)
-        assert (hello.role, hello.name, hello.token, hello.queue) == ("client", "me", "secret", queue)
-
-
 async def test_publishing_behind_a_close() -> None:
     """What is published in the very turn that brings the hub's CLOSE waits for the next connection."""
     told = Told()

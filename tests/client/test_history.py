@@ -14,8 +14,7 @@ from hub.batch import Batch
 from hub.errors import GoneError, JournalCorruptError, RejectedError, UsageError
 from hub.journal.block import pack
 from peers.client import Client, connect
-from peers.client.history import History, Record
-from peers.client.journal import time_us
+from peers.client.journal import History, Record, time_us
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

@@ -11,7 +11,7 @@ import pytest
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, ProtocolError, RejectedError
 from peers.client import conversation as numbering
 from peers.client import journal as journal_module
-from peers.client.journal import Committed, JournalAccess
+from peers.client.journal import JournalAccess
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.records import Commit, Fetch, Records, Stage
@@ -70,21 +70,6 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 # FETCH.
 
 
-async def test_fetching(bench: Bench) -> None:
-    asking = [await bench.begin(bench.access.fetch(Fetch(1, start, wait_ms=5))) for start in (3, 4)]
-    assert bench.connection.sent == [
-        Fetch(numbering.JOURNAL.start + 1, 3, wait_ms=5),
-        Fetch(numbering.JOURNAL.start + 2, 4, wait_ms=5),
-    ]
-    assert bench.connection.writes == 2
-    assert bench.access.waiting
-    for at in (1, 0):
-        bench.access.receive(bench.records(at, start=at))
-    assert [(await task).start for task in asking] == [0, 1]
-    assert not bench.access.waiting
-    assert bench.waiting[-1] is False
-
-
 def test_parts_share_no_number() -> None:
     parts = [numbering.SUBSCRIPTIONS, numbering.NAMES, numbering.TOKENS, numbering.SERVICES, numbering.JOURNAL]
     assert all(one.stop == following.start for one, following in pairwise(parts))
@@ -131,16 +116,6 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: in
     assert {(fetch.start, type(fetch)) for fetch in bench.connection.sent if isinstance(fetch, Fetch)} == {(7, Fetch)}
 
 
-async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
-    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.disconnected(again=True)
-    assert not asking.done()
-    connection = bench.connect()
-    assert [one.request for one in connection.sent] == [numbering.JOURNAL.start + 1]
-    bench.access.receive(bench.records(start=7))
-    assert (await asking).start == 7
-
-
 async def test_a_fetch_of_another_journal(bench: Bench) -> None:
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
     bench.access.disconnected(again=True)
@@ -166,31 +141,6 @@ async def test_a_fetch_of_the_journal_of_another_hub(bench: Bench) -> None:
 
 
 # STAGE and COMMIT.
-
-
-async def test_staging(bench: Bench) -> None:
-    asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
-    request = numbering.JOURNAL.start + 1
-    assert bench.connection.sent == [Stage(request, "t", 3, b"frames")]
-    bench.access.receive(Notice("confirmed", request=request))
-    await asking
-    asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
-    bench.access.receive(bench.error(CloseCode.NOT_ALLOWED))
-    with pytest.raises(RejectedError):
-        await asking
-
-
-async def test_committing(bench: Bench) -> None:
-    commit = Commit(1, "t", "q", 4, [2, 1])
-    asking = await bench.begin(bench.access.commit(commit))
-    request = numbering.JOURNAL.start + 1
-    assert bench.connection.sent == [Commit(request, "t", "q", 4, [2, 1])]
-    bench.access.receive(Notice("confirmed", request=request, offset=7, count=3, again=True))
-    assert await asking == Committed(7, 3, again=True)
-    asking = await bench.begin(bench.access.commit(Commit(1, "t", abort=True)))
-    assert bench.connection.sent[1] == Commit(request + 1, "t", abort=True)
-    bench.access.receive(Notice("confirmed", request=request + 1))
-    assert await asking == Committed(0, 0, again=False)
 
 
 @pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE])

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.errors import CloseCode, ConnectionLostError, ProtocolError, RejectedError, UsageError
+from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError, UsageError
 from peers.client import Client, connect
+from peers.client.connection import Ending
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
@@ -226,25 +227,6 @@ async def test_closing_while_disconnected(hub: Hub) -> None:
     await client.wait_closed()
 
 
-@pytest.mark.parametrize(
-    ("code", "kind"),
-    [
-        (CloseCode.NOT_ALLOWED, RejectedError),
-        (CloseCode.PROTOCOL_ERROR, ProtocolError),
-        (CloseCode.BAD_DATA, ProtocolError),
-        (CloseCode.TOO_BIG, ProtocolError),
-    ],
-)
-async def test_final_codes(hub: Hub, code: CloseCode, kind: type[Exception]) -> None:
-    async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
-        hub.handler("me").close(code, "so it is")
-        with pytest.raises(kind, match="so it is") as caught:
-            await anext(messages)
-        assert caught.value.code == code  # type: ignore[attr-defined]
-        with pytest.raises(kind):
-            await client.wait_closed()
-
-
 async def test_refused_when_dialling_again() -> None:
     told = Told()
     async with ScriptedHub() as hub, told.connect(hub.url) as client:
@@ -273,3 +255,45 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     assert client.ended
     connection.transport.resume_reading()  # type: ignore[attr-defined]
     await hub.node.wait_released()
+
+
+FINAL = {
+    CloseCode.NOT_ALLOWED: RejectedError,
+    CloseCode.NOT_RECOGNISED: RejectedError,
+    CloseCode.FORBIDDEN: RejectedError,
+    CloseCode.PROTOCOL_ERROR: ProtocolError,
+    CloseCode.WRONG_KIND: ProtocolError,
+    CloseCode.BAD_DATA: ProtocolError,
+    CloseCode.TOO_BIG: ProtocolError,
+}
+
+
+@pytest.mark.parametrize("code", list(CloseCode))
+def test_codes(code: CloseCode) -> None:
+    """Codes that another attempt would meet again are final and have their own error; all others are tried again."""
+    ending = Ending(code, "because")
+    assert ending.final == (code in FINAL)
+    error = ending.error()
+    expected: type[PeerError] = FINAL.get(code, ConnectionLostError)
+    assert type(error) is expected
+    assert (error.code, error.text) == (int(code), "because")
+    assert str(ending) == f"because ({int(code)})"
+
+
+def test_no_code() -> None:
+    assert Ending().code == 1006
+    assert not Ending().final
+
+
+def test_overslept() -> None:
+    ending = Ending(CloseCode.PROTOCOL_ERROR, "no answer to PING", overslept=True)
+    assert not ending.final
+    assert type(ending.error()) is ConnectionLostError
+
+
+@pytest.mark.parametrize("code", FINAL.keys() - {CloseCode.PROTOCOL_ERROR})
+def test_sent_away_while_asleep(code: CloseCode) -> None:
+    """A sleep excuses nothing else: whose user is gone, or who was kicked, does not try again, and is told why."""
+    ending = Ending(code, "you are gone", overslept=True)
+    assert ending.final
+    assert type(ending.error()) is FINAL[code]

@@ -9,6 +9,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH
@@ -16,8 +18,12 @@ from hub.request_frame import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
 from peers.client.conversation import SERVICES
+from peers.client.requests import Asked, Block, Pending
+from peers.client.service import Replies
+from peers.client.values import InvalidValueError, read_values
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.kinds import Kind
+from peers.wire.reasons import reason_of
 from tests.client.scripted import ScriptedHub
 from tests.client.told import quick_backoff
 from tests.hubs.eventually import eventually
@@ -221,3 +227,124 @@ async def test_failures_are_logged_once_for_each_kind(scripted: ScriptedHub, cap
             scripted.send(Request(b"/a", 5, 0, values, FLAG_BATCH).encode())
             await eventually(lambda: service.failures == 10)
     assert len([message for message in caplog.messages if "has failed" in message]) == 2
+
+
+def taken(replies: Replies) -> list[tuple[int, list[object]]]:
+    return [
+        (one.first, [f"{one.requests}: {reason_of(one)}"] if one.status else read_values(one.flags, one.values))
+        for one in replies.take()
+    ]
+
+
+def test_frames_are_bounded() -> None:
+    replies = Replies()
+    for number in range(5000):
+        replies.put_one(number, 0)
+    assert [(first, len(values)) for first, values in taken(replies)] == [(0, 4096), (4096, 904)]
+    for number in range(4):
+        replies.put_one(number, bytes(30_000))
+    replies.put_one(4, bytes(100_000))
+    assert [(first, len(values)) for first, values in taken(replies)] == [(0, 2), (2, 2), (4, 1)]
+
+
+def test_what_the_hub_does_not_take() -> None:
+    """A value that is too large, or has no form, is not answered; a frame that is too large is cut."""
+    replies = Replies()
+    replies.frame_limit_bytes = 1000
+    for values in ([1, bytes(2000)], [bytes(2000)], [object()]):
+        with pytest.raises(InvalidValueError):
+            replies.put(1, values)
+    with pytest.raises(InvalidValueError, match="takes at most 991"):
+        replies.put_one(1, bytes(2000))
+    assert not replies
+    replies.put(1, [bytes(300)] * 7)
+    frames = list(replies.take())
+    assert sum(frame.requests for frame in frames) == 7
+    assert all(frame.size_bytes <= 1000 for frame in frames)
+    assert [frame.first for frame in frames] == [1, 4, 6]
+
+
+def test_reasons() -> None:
+    """A reason is cut, and is Unicode whatever the exception said; what is no text is told as Python writes it."""
+    replies = Replies()
+    replies.fail(1, 1, "x" * 10_000)
+    replies.fail(2, 1, "\ud800")
+    reasons = [reason_of(reply) for reply in replies.take()]
+    assert reasons == ["x" * 4096, "?"]
+    assert reason_of(Reply(1, Status.FAILED, msgspec.msgpack.encode({"a": 1}))) == "{'a': 1}"
+    assert reason_of(Reply(1, Status.FAILED, b"\xc1")) == "the reason that was given cannot be read"
+
+
+def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list[asyncio.Future[Any]]]:
+    loop = asyncio.get_running_loop()
+    futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in range(requests)]
+    asked = Asked()
+    asked.futures.extend(futures)
+    block = Block(b"/a", 0, 1.0, deadline_s, asked)
+    block.requests = requests
+    return block, futures
+
+
+def values(futures: list[asyncio.Future[Any]]) -> list[Any]:
+    return [future.result() if future.done() else None for future in futures]
+
+
+async def test_a_frame_is_answered_at_once_or_in_parts() -> None:
+    pending = Pending()
+    first, one = block_of(3)
+    second, two = block_of(4)
+    assert (pending.add(first), pending.add(second), pending.requests) == (1, 4, 7)
+    pending.answer(2, ["b"])
+    pending.answer(3, ["c", "d", "e"])
+    assert (values(one), values(two)) == ([None, "b", "c"], ["d", "e", None, None])
+    pending.answer(3, ["again", "again"])
+    assert (pending.late, pending.requests) == (2, 3)
+    pending.answer(1, ["a"])
+    pending.answer(6, ["f", "g", "nobody's"])
+    assert (values(one), values(two)) == (["a", "b", "c"], ["d", "e", "f", "g"])
+    pending.answer(1, ["late"])
+    assert (pending.late, pending.requests, bool(pending)) == (4, 0, False)
+
+
+async def test_numbers_begin_anew() -> None:
+    pending = Pending()
+    pending._next = 2**32 - 2
+    last, _ = block_of(2)
+    first, futures = block_of(3)
+    assert (pending.add(last), pending.add(first)) == (2**32 - 2, 1)
+    pending.answer(2, ["b"])
+    pending.answer(0, ["nobody's", "a"])
+    assert values(futures) == ["a", "b", None]
+    pending.answer(2**32 - 2, ["y", "z"])
+    pending.answer(3, ["c"])
+    assert not pending
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=8),
+    st.lists(st.tuples(st.integers(0, 50), st.integers(1, 8)), max_size=40),
+)
+def test_as_a_dictionary_would(frames: list[int], replies: list[tuple[int, int]]) -> None:
+    """Whatever comes in whatever pieces, each request gets the first answer to its number, and no other."""
+
+    async def run() -> None:
+        pending = Pending()
+        futures: dict[int, asyncio.Future[Any]] = {}
+        for requests in frames:
+            block, some = block_of(requests)
+            first = pending.add(block)
+            futures.update(zip(range(first, first + requests), some, strict=True))
+        expected: dict[int, str] = {}
+        late = 0
+        for number, (first, count) in enumerate(replies):
+            answers = [f"{number} {place}" for place in range(count)]
+            pending.answer(first, answers)
+            for place, answer in enumerate(answers):
+                if first + place in futures and first + place not in expected:
+                    expected[first + place] = answer
+                else:
+                    late += 1
+        assert {number: future.result() for number, future in futures.items() if future.done()} == expected
+        assert (pending.requests, pending.late) == (len(futures) - len(expected), late)
+
+    asyncio.run(run())

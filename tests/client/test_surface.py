@@ -40,7 +40,7 @@ from peers.client.blocking import (
     BlockingSubscription,
     BlockingWriter,
 )
-from peers.client.history import History
+from peers.client.journal import History
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in (

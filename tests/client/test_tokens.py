@@ -6,6 +6,7 @@ import asyncio
 import math
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,7 +14,7 @@ import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.client import Client, Hello, connect
-from peers.client.token_source import Token, TokenSource
+from peers.client.token_source import Token, TokenSource, read_token
 from peers.connections.connection import Connection as HubConnection
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.kinds import Kind
@@ -283,3 +284,37 @@ async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -
         assert (await anext(messages)).value == 1
         assert client.statistics().connections == 1
     assert len(given) == 2
+
+
+@pytest.mark.parametrize("content", [SECRET, f"{SECRET}\n", f"  {SECRET} \r\n\n"])
+def test_one_line(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    assert read_token(str(file)) == SECRET
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\n",
+        f"{SECRET}\n{SECRET}".encode(),
+        SECRET.encode() + b"\xff",
+        SECRET.encode() + b"\0",
+        SECRET.encode() * TOKEN_LIMIT_BYTES,
+    ],
+    ids=["empty", "an empty line", "two lines", "not UTF-8", "a NUL", "huge"],
+)
+def test_no_token(tmp_path: Path, content: bytes) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    with pytest.raises(UsageError, match="holds no token: one line of text is expected") as refused:
+        read_token(str(file))
+    assert str(file) in str(refused.value)
+    assert SECRET not in str(refused.value)
+
+
+@pytest.mark.parametrize("path", ["/nowhere/token", "/", "a\0b"])
+def test_no_file(path: str) -> None:
+    with pytest.raises(UsageError, match="cannot be read: "):
+        read_token(path)

@@ -17,7 +17,7 @@ import peers.client
 import peers.embedding
 from peers.cli.commands import app
 from peers.client import blocking
-from peers.client.history import History
+from peers.client.journal import History
 from tests.cli.programs import hub
 from tests.console.node import node_command, start_node
 from tests.contracts.golden import check

@@ -15,7 +15,7 @@ from hub.errors import CloseCode, GoneError, NotAllowedError, RejectedError, Usa
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
 from peers.client import Client, connect
-from peers.client.history import History, Record
+from peers.client.journal import History, Record
 from peers.journal import far_journals
 from peers.journal.far_journals import PIECE_BYTES
 from peers.transport.backoff import Backoff

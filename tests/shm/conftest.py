@@ -21,7 +21,6 @@ StartHub = Callable[..., Awaitable[SharingHub]]
 
 
 def memfds() -> int:
-    """How many descriptors of memory without a name this process has."""
     found = 0
     for entry in os.scandir("/proc/self/fd"):
         try:
@@ -33,13 +32,11 @@ def memfds() -> int:
 
 @pytest.fixture(scope="module", autouse=True)
 def nothing_else_is_walked_over() -> None:
-    """Set aside what tests before have left alive: each test here has the collector walk over the rest, twice."""
     set_aside()
 
 
 @pytest.fixture
 async def start_hub(tmp_path: Path, uncaught: None) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
-    """Start hubs on Unix sockets; when the test is over, all are stopped, and have left nothing behind."""
     gc.collect()
     before = memfds()
     async with kept_hubs() as hubs:
@@ -58,11 +55,9 @@ async def start_hub(tmp_path: Path, uncaught: None) -> AsyncIterator[StartHub]: 
 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> SharingHub:
-    """One hub with default settings."""
     return await start_hub()
 
 
 @pytest.fixture
 def tcp_endpoint() -> Endpoint:
-    """Where a listener on TCP is opened."""
     return Endpoint.parse("tcp://127.0.0.1:0")

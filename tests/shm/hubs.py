@@ -26,23 +26,18 @@ from tests.hubs.raw_socket import READ_BYTES
 
 
 def shared_settings(**limits: Any) -> Settings:
-    """Default settings with other limits of shared memory."""
     return Settings(shm=msgspec.structs.replace(SharedMemorySettings(), **limits))
 
 
 def memfd(values: bytes) -> Descriptor:
-    """Sealed memory with these values."""
     return Descriptor(memory.make_sealed([values], len(values)))
 
 
 def handle_frame(topic: str, handle: Handle, *, flags: int = 0, count: bytes = b"") -> bytes:
-    """A MESSAGES frame with a handle."""
     return encode_frame(KIND_MESSAGES, count + handle.encode(), key=topic.encode(), flags=flags | FLAG_SHARED)
 
 
 class Ring:
-    """A segment as a test fills it: by hand."""
-
     def __init__(self, size_bytes: int = 1 << 20) -> None:
         self.size_bytes = size_bytes
         self.descriptor = Descriptor(memory.make_segment(size_bytes))
@@ -51,25 +46,20 @@ class Ring:
         self.number = 0
 
     def fill(self, offset: int, generation: int, values: bytes) -> Handle:
-        """Put values into a block."""
         start = offset + memory.VALUES_AT
         self.memory[start : start + len(values)] = values
         memory.BLOCK_HEAD.pack_into(self.memory, offset, generation, len(values))
         return Handle(len(values), self.number, offset, generation)
 
     def take_back(self, offset: int) -> None:
-        """Let the block there be no more."""
         memory.BLOCK_HEAD.pack_into(self.memory, offset, 0, 0)
 
     def close(self) -> None:
-        """Unmap it."""
         self.memory.close()
         self.descriptor.close()
 
 
 class SharingClient(RawClient):
-    """A raw client that shares memory with the hub."""
-
     descriptors: deque[Descriptor]
     """Taken from the hub."""
 
@@ -78,16 +68,13 @@ class SharingClient(RawClient):
         self.descriptors = deque()
 
     async def hand_over(self, frame: bytes, *descriptors: Descriptor) -> None:
-        """Send a frame with descriptors."""
         numbers = [descriptor.number for descriptor in descriptors]
         assert socket.send_fds(self._sock, [frame], numbers) == len(frame)
 
     async def publish_shared(self, topic: str, values: bytes) -> None:
-        """Publish a value that is msgpack already, as a memfd."""
         await self.hand_over(handle_frame(topic, Handle(len(values))), memfd(values))
 
     async def open_segment(self, ring: Ring, request: int = 9) -> int:
-        """Bring a segment; return its number."""
         await self.hand_over(encode_segment(Segment(request, ring.size_bytes)), ring.descriptor)
         notice = await self.notice()
         assert (notice.kind, notice.request) == ("confirmed", request), notice
@@ -95,7 +82,6 @@ class SharingClient(RawClient):
         return notice.segment
 
     def close(self) -> None:
-        """Close the socket, and what came."""
         super().close()
         self.descriptors.clear()
 
@@ -119,7 +105,6 @@ class SharingClient(RawClient):
             loop.remove_reader(self._sock.fileno())
 
     async def shared_values(self) -> tuple[str, bytes]:
-        """Read a message whose values must come as a memfd; topic and bytes."""
         frame = await self.frame()
         assert (frame.kind, frame.flags & ~FLAG_BATCH) == (Kind.MESSAGES, FLAG_SHARED), frame
         handle = decode_handle(frame.body, frame.flags)
@@ -129,7 +114,6 @@ class SharingClient(RawClient):
         return frame.key.decode(), os.pread(descriptor.number, handle.size_bytes, memory.VALUES_AT)
 
     async def error(self) -> Notice:
-        """Read what must be a notice of something refused."""
         frame = await self.frame()
         assert frame.kind == Kind.NOTICE, frame
         notice = decode_notice(frame.body)
@@ -138,10 +122,7 @@ class SharingClient(RawClient):
 
 
 class SharingHub(Hub):
-    """A hub on a Unix socket, and perhaps on TCP."""
-
     async def sharing(self, *prefixes: str, **hello: Any) -> SharingClient:
-        """A client that was granted shared memory, and has subscribed."""
         client = await SharingClient.connect(self.endpoint)
         self._clients.append(client)
         granted: Hello = await client.greet(shared=1, **hello)
@@ -151,5 +132,4 @@ class SharingHub(Hub):
         return client
 
     async def over_tcp(self, *prefixes: str, **hello: Any) -> RawClient:
-        """A client over TCP, of the same hub."""
         return await self.client(*prefixes, endpoint=await self.listen(), **hello)

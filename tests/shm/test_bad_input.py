@@ -35,27 +35,23 @@ SEAL_WRITE, SEAL_SHRINK, SEAL_GROW = 0x8, 0x2, 0x4
 
 @pytest.fixture
 async def reader(hub: SharingHub) -> RawClient:
-    """Somebody who has nothing to do with it, and gets everything."""
     return await hub.client("/")
 
 
 @pytest.fixture
 def ring() -> Iterator[Ring]:
-    """A segment of a megabyte."""
     ring = Ring()
     yield ring
     ring.close()
 
 
 def a_file(tmp_path: Path) -> Descriptor:
-    """One that holds the values, but is no memory without a name."""
     path = tmp_path / "file"
     path.write_bytes(bytes(memory.VALUES_AT) + VALUES)
     return Descriptor(os.open(path, os.O_RDONLY))
 
 
 def unsealed(seals: int, size: int = memory.VALUES_AT + len(VALUES), *, fill: bool = True) -> Descriptor:
-    """Memory with the seals that a test wants; with holes unless it is filled."""
     number = os.memfd_create("test", os.MFD_ALLOW_SEALING)
     if fill:
         os.write(number, bytes(size))
@@ -81,7 +77,6 @@ MEMORY = {
 
 @pytest.mark.parametrize("name", MEMORY)
 async def test_memory_that_is_not_what_it_says(hub: SharingHub, reader: RawClient, tmp_path: Path, name: str) -> None:
-    """NOTICE names what is wrong; the connection goes on, and nobody else hears of it."""
     make, text = MEMORY[name]
     publisher = await hub.sharing()
     await publisher.hand_over(handle_frame("/a", Handle(len(VALUES))), make() if make else a_file(tmp_path))
@@ -104,7 +99,6 @@ HANDLES = {
 
 @pytest.mark.parametrize("name", HANDLES)
 async def test_handles_that_make_no_sense(hub: SharingHub, reader: RawClient, name: str) -> None:
-    """Refused; its descriptor is closed, and the next one belongs to the next frame."""
     handle, count, flags, code = HANDLES[name]
     publisher = await hub.sharing()
     await publisher.hand_over(handle_frame("/a", handle, flags=flags, count=count), memfd(VALUES))
@@ -115,7 +109,6 @@ async def test_handles_that_make_no_sense(hub: SharingHub, reader: RawClient, na
 
 @pytest.mark.parametrize(("topic", "code"), [("$hub/x", CloseCode.NOT_ALLOWED), ("/\x01", CloseCode.BAD_DATA)])
 async def test_topics_are_refused_as_ever(hub: SharingHub, reader: RawClient, topic: str, code: int) -> None:
-    """What is wrong with the topic is told as for other messages."""
     publisher = await hub.sharing()
     await publisher.publish_shared(topic, VALUES)
     assert (await publisher.error()).code == code
@@ -123,14 +116,12 @@ async def test_topics_are_refused_as_ever(hub: SharingHub, reader: RawClient, to
 
 
 async def fatal(publisher: SharingClient, text: str) -> None:
-    """The connection ends, and says why."""
     code, said = await publisher.end()
     assert code == CloseCode.PROTOCOL_ERROR
     assert text in said
 
 
 async def test_a_missing_descriptor(hub: SharingHub, reader: RawClient) -> None:
-    """Frames and descriptors are out of step: the connection ends."""
     publisher = await hub.sharing()
     await publisher.send(handle_frame("/a", Handle(len(VALUES))))
     await fatal(publisher, "no descriptor came with the frame")
@@ -138,7 +129,6 @@ async def test_a_missing_descriptor(hub: SharingHub, reader: RawClient) -> None:
 
 
 async def test_a_surplus_descriptor(hub: SharingHub, reader: RawClient) -> None:
-    """With a frame that takes none."""
     publisher = await hub.sharing()
     await publisher.hand_over(publication("/a", 1), memfd(VALUES))
     await fatal(publisher, "a descriptor came with a frame that takes none")
@@ -146,7 +136,6 @@ async def test_a_surplus_descriptor(hub: SharingHub, reader: RawClient) -> None:
 
 
 async def test_descriptors_in_a_bunch(hub: SharingHub, reader: RawClient) -> None:
-    """More than one with a frame: the connection ends at once, and none of them stays open."""
     publisher = await hub.sharing()
     await publisher.hand_over(handle_frame("/a", Handle(len(VALUES))), *(memfd(VALUES) for _ in range(200)))
     with pytest.raises((EOFError, ConnectionResetError)):
@@ -155,7 +144,6 @@ async def test_descriptors_in_a_bunch(hub: SharingHub, reader: RawClient) -> Non
 
 
 async def test_descriptors_byte_by_byte(hub: SharingHub, reader: RawClient) -> None:
-    """A frame that never ends, with a descriptor at each of its bytes."""
     publisher = await hub.sharing()
     for byte in handle_frame("/a", Handle(len(VALUES)))[:3]:
         await publisher.hand_over(bytes([byte]), memfd(VALUES))
@@ -167,7 +155,6 @@ async def test_descriptors_byte_by_byte(hub: SharingHub, reader: RawClient) -> N
     "body", [b"", b"\x00", b"\x02" + bytes(8), bytes(10), b"\x01" + bytes(28), b"\x01" * 40], ids=range(6)
 )
 async def test_no_handle_at_all(hub: SharingHub, reader: RawClient, body: bytes) -> None:
-    """Nobody knows whether a descriptor belongs to it: the connection ends."""
     publisher = await hub.sharing()
     await publisher.hand_over(encode_frame(Kind.MESSAGES, body, key=b"/a", flags=FLAG_SHARED), memfd(VALUES))
     await fatal(publisher, "no handle")
@@ -187,7 +174,6 @@ BLOCKS = {
 
 @pytest.mark.parametrize("name", BLOCKS)
 async def test_blocks_that_are_not_there(hub: SharingHub, reader: RawClient, ring: Ring, name: str) -> None:
-    """NOTICE names what is wrong; a good handle behind it works."""
     change, code, text = BLOCKS[name]
     publisher = await hub.sharing()
     await publisher.open_segment(ring)
@@ -201,7 +187,6 @@ async def test_blocks_that_are_not_there(hub: SharingHub, reader: RawClient, rin
 
 
 async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
-    """The same block once more is refused."""
     publisher = await hub.sharing()
     await publisher.open_segment(ring)
     handle = ring.fill(0, 7, VALUES)
@@ -213,7 +198,6 @@ async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: R
 
 
 async def test_more_descriptors_than_the_user_may_have(hub: SharingHub, ring: Ring) -> None:
-    """All clients of a user count together; a segment more is refused, until one is closed."""
     token = KnownTokens(hub).token("alice")
     hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.DESCRIPTORS: 1})}))
     first, second = await hub.sharing(token=token), await hub.sharing(token=token)
@@ -230,7 +214,6 @@ async def test_more_descriptors_than_the_user_may_have(hub: SharingHub, ring: Ri
 
 
 async def test_a_segment_of_somebody_else(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
-    """Who knows its number, and has its memory even, cannot publish from it."""
     owner, other = await hub.sharing(), await hub.sharing()
     await owner.open_segment(ring)
     await other.send(handle_frame("/a", ring.fill(0, 1, VALUES)))
@@ -254,7 +237,6 @@ SEGMENTS = {
 
 @pytest.mark.parametrize("name", SEGMENTS)
 async def test_segments_that_are_not_what_they_say(hub: SharingHub, reader: RawClient, name: str) -> None:
-    """NOTICE with the request's number names what is wrong."""
     make, size, code, text = SEGMENTS[name]
     publisher = await hub.sharing()
     await publisher.hand_over(encode_segment(Segment(5, size)), make())
@@ -266,7 +248,6 @@ async def test_segments_that_are_not_what_they_say(hub: SharingHub, reader: RawC
 
 
 async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
-    """One more than the limit is refused."""
     hub = await start_hub(settings=shared_settings(segments=2))
     publisher = await hub.sharing()
     await publisher.open_segment(ring)
@@ -276,14 +257,12 @@ async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
 
 
 async def test_a_segment_without_a_descriptor(hub: SharingHub) -> None:
-    """As with any frame that must have one."""
     publisher = await hub.sharing()
     await publisher.send(encode_segment(Segment(5, 4096)))
     await fatal(publisher, "no descriptor")
 
 
 async def test_releasing_what_was_never_given(hub: SharingHub) -> None:
-    """Of segments it is passed over, of descriptors it ends the connection."""
     client = await hub.sharing()
     await client.send(encode_released([(77, 5)]))
     assert await client.ping() == []
@@ -292,7 +271,6 @@ async def test_releasing_what_was_never_given(hub: SharingHub) -> None:
 
 
 async def test_a_request_whose_memory_is_wrong_is_answered(hub: SharingHub) -> None:
-    """NOT_ALLOWED, with the reason; nobody is asked."""
     service, requester = await hub.client(), await hub.sharing()
     await service.send(encode_subscription(Kind.SERVE, ["/s"], 1))
     await service.notice()
@@ -305,7 +283,6 @@ async def test_a_request_whose_memory_is_wrong_is_answered(hub: SharingHub) -> N
 
 
 async def test_a_reply_whose_memory_is_wrong_fails(hub: SharingHub) -> None:
-    """The requester is told FAILED, the service what it has done."""
     service, requester = await hub.sharing(), await hub.client()
     await service.send(encode_subscription(Kind.SERVE, ["/s"], 1))
     await service.notice()

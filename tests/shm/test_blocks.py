@@ -19,26 +19,22 @@ KIB = 1024
 
 
 def ring_of(size_bytes: int = 64 * KIB, lease_s: float = 1.0) -> Ring:
-    """A small ring."""
     return Ring(size_bytes, lease_s)
 
 
 def send(ring: Ring, block: Block, now_s: float = 0.0) -> Handle:
-    """Send a block; return where it is."""
     handle = block.send(ring, now_s)
     assert handle is not None
     return handle
 
 
 def reader_of(ring: Ring) -> tuple[KnownSegment, list[int]]:
-    """Somebody who has mapped the ring, and what it has released."""
     released: list[int] = []
     known = KnownSegment(1, ring.size_bytes, ring.descriptor, lambda segment: released.append(segment.released))
     return known, released
 
 
 def test_nobody_else_can_write() -> None:
-    """Once it is sealed, neither by mapping nor by writing; its publisher can."""
     ring = ring_of()
     with pytest.raises(PermissionError):
         mmap.mmap(ring.descriptor.number, 4096)
@@ -52,7 +48,6 @@ def test_nobody_else_can_write() -> None:
 
 
 def test_what_is_in_a_block_is_aligned() -> None:
-    """To 64 bytes, for arrays."""
     ring = ring_of()
     for size in (1, 63, 64, 1000):
         handle = send(ring, ring.allocate(size, 0.0))
@@ -60,7 +55,6 @@ def test_what_is_in_a_block_is_aligned() -> None:
 
 
 def test_blocks_are_taken_back_in_order() -> None:
-    """The oldest first: what is released behind one that is not has to wait."""
     ring = ring_of()
     blocks = [ring.allocate(15 * KIB, 0.0) for _ in range(4)]
     first, second, third, _ = (send(ring, block) for block in blocks)
@@ -79,7 +73,6 @@ def test_blocks_are_taken_back_in_order() -> None:
 
 
 def test_what_is_held_for_too_long_is_taken_back() -> None:
-    """When the room is needed, and not before; the reader learns of it at the end of its view."""
     ring = ring_of(lease_s=1.0)
     blocks = [ring.allocate(15 * KIB, 0.0) for _ in range(4)]
     handles = [send(ring, block) for block in blocks]
@@ -98,7 +91,6 @@ def test_what_is_held_for_too_long_is_taken_back() -> None:
 
 
 def test_a_block_that_is_let_go_without_being_sent_is_free() -> None:
-    """Also behind others, in its turn."""
     ring = ring_of()
     blocks = [ring.allocate(15 * KIB, 0.0) for _ in range(4)]
     with pytest.raises(BusyError):
@@ -112,13 +104,11 @@ def test_a_block_that_is_let_go_without_being_sent_is_free() -> None:
 
 @pytest.mark.parametrize("size", [-1, 64 * KIB, 1 << 40])
 def test_blocks_that_never_fit(size: int) -> None:
-    """Whatever is released."""
     with pytest.raises(UsageError):
         ring_of().allocate(size, 0.0)
 
 
 def test_a_reader_releases_up_to_the_oldest_that_it_has() -> None:
-    """Whatever the order in which it lets go."""
     ring = ring_of()
     handles = [send(ring, ring.allocate(100, 0.0)) for _ in range(4)]
     known, released = reader_of(ring)
@@ -159,7 +149,6 @@ def test_blocks_never_overlap(wanted: list[tuple[int, bool]]) -> None:
 
 
 def test_what_is_torn_is_not_given() -> None:
-    """A copy that was made while the block was taken back is no copy."""
     ring = ring_of(lease_s=0.0)
     handle = send(ring, ring.allocate(60 * KIB, 0.0))
     known, _ = reader_of(ring)
@@ -171,7 +160,6 @@ def test_what_is_torn_is_not_given() -> None:
 
 
 def test_a_descriptor_of_a_ring_is_closed_with_it() -> None:
-    """What is mapped stays for who has a block."""
     ring = ring_of()
     block = ring.allocate(10, 0.0)
     ring.close()

@@ -20,12 +20,10 @@ MIB = 1 << 20
 
 
 def url_of(hub: SharingHub) -> str:
-    """Where clients find it."""
     return hub.endpoint.location
 
 
 async def test_large_values_travel_as_memory(hub: SharingHub) -> None:
-    """In the order of all messages, and to all kinds of clients the same."""
     remote = await hub.over_tcp("/a")
     async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
         values = [1, LARGE, "small", [LARGE, {"x": LARGE}], None]
@@ -37,7 +35,6 @@ async def test_large_values_travel_as_memory(hub: SharingHub) -> None:
 
 
 async def test_who_does_not_want_it_gets_bytes(hub: SharingHub) -> None:
-    """With `shared_memory=False` both ways."""
     async with connect(url_of(hub), shared_memory=False) as client, client.subscribe("/a") as messages:
         client.publish_nowait("/a", LARGE)
         assert (await anext(messages)).value == LARGE
@@ -45,7 +42,6 @@ async def test_who_does_not_want_it_gets_bytes(hub: SharingHub) -> None:
 
 
 async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
-    """Everything works, as bytes; blocks too."""
     hub = await start_hub(settings=shared_settings(over_bytes=0))
     async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
         client.publish_nowait("/a", LARGE)
@@ -56,7 +52,6 @@ async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
 
 
 async def test_many_messages_are_more_than_may_be_in_flight(hub: SharingHub) -> None:
-    """The client says what it has taken: nothing is lost, whatever the number."""
     async with connect(url_of(hub)) as client, client.subscribe("/a") as messages:
         for number in range(300):
             await client.publish("/a", [number, LARGE])
@@ -84,7 +79,6 @@ async def test_views_are_not_copied(hub: SharingHub) -> None:
 
 
 async def test_blocks(hub: SharingHub) -> None:
-    """Filled in place, and read in place: the same bytes for views, for values, and over TCP."""
     remote = await hub.over_tcp("/a")
     async with (
         connect(url_of(hub)) as publisher,
@@ -109,14 +103,12 @@ async def test_blocks(hub: SharingHub) -> None:
 
 
 async def confirmed(hub: SharingHub, client: Client) -> None:
-    """Let a client's ring be known to the hub."""
     client.allocate_nowait(1)
     await eventually(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
     assert hub.node.shared.segments > 0
 
 
 async def test_a_block_is_free_when_its_readers_have_let_go(hub: SharingHub) -> None:
-    """A ring of four blocks carries any number of them."""
     async with (
         connect(url_of(hub), ring_bytes=4 * MIB + 4096, lease_s=3600.0) as publisher,
         connect(url_of(hub), views=True) as viewer,
@@ -158,7 +150,6 @@ async def test_a_reader_that_holds_on_is_told_that_the_block_is_gone(hub: Sharin
 
 
 async def test_without_room_there_is_no_block(hub: SharingHub) -> None:
-    """At once; `allocate` waits for the lease to be over."""
     async with (
         connect(url_of(hub), ring_bytes=2 * MIB, lease_s=3600.0) as publisher,
         connect(url_of(hub), views=True) as viewer,
@@ -179,7 +170,6 @@ async def test_without_room_there_is_no_block(hub: SharingHub) -> None:
 
 
 async def test_a_block_is_sent_once(hub: SharingHub) -> None:
-    """Then it belongs to its readers."""
     async with connect(url_of(hub)) as client:
         await confirmed(hub, client)
         block = await client.allocate(MIB)
@@ -192,7 +182,6 @@ async def test_a_block_is_sent_once(hub: SharingHub) -> None:
 
 
 async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
-    """Both sides read in place and answer in place."""
     async with connect(url_of(hub), views=True) as service, connect(url_of(hub), views=True) as asker:
         await confirmed(hub, service)
         await confirmed(hub, asker)
@@ -217,10 +206,7 @@ async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
 @pytest.mark.parametrize("size_bytes", [100, 30_000, 100_000])
 async def test_many_blocks_in_one_turn(hub: SharingHub, size_bytes: int) -> None:
     """Each request has its own answer, whether they travel in a frame of their own or with others; no room is lost."""
-    async with (
-        connect(url_of(hub), ring_bytes=8 * MIB) as service,
-        connect(url_of(hub), ring_bytes=8 * MIB) as asker,
-    ):
+    async with connect(url_of(hub), ring_bytes=8 * MIB) as service, connect(url_of(hub), ring_bytes=8 * MIB) as asker:
         await confirmed(hub, service)
         await confirmed(hub, asker)
 
@@ -241,12 +227,10 @@ async def test_many_blocks_in_one_turn(hub: SharingHub, size_bytes: int) -> None
 
 
 def echo(request: ServiceRequest) -> object:
-    """Answer what was asked."""
     return request.value
 
 
 async def test_requests_between_those_who_share_and_those_who_do_not(hub: SharingHub) -> None:
-    """Bytes in place of memory, in either direction."""
     async with (
         connect(url_of(hub)) as sharing,
         connect(url_of(hub), shared_memory=False) as plain,
@@ -259,7 +243,6 @@ async def test_requests_between_those_who_share_and_those_who_do_not(hub: Sharin
 
 
 async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
-    """Blocks go on after a reconnect; those that were sent before are free."""
     async with connect(url_of(hub), backoff=quick_backoff(), ring_bytes=4 * MIB) as publisher:
         await confirmed(hub, publisher)
         publisher.publish_nowait("/a", await publisher.allocate(MIB))
@@ -277,8 +260,6 @@ async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
 
 
 async def test_the_blocking_client_too(hub: SharingHub) -> None:
-    """It shares memory as the other does."""
-
     def run() -> bytes:
         with connect_blocking(url_of(hub)) as client, client.subscribe("/a") as messages:
             client.publish("/a", LARGE)
@@ -289,7 +270,6 @@ async def test_the_blocking_client_too(hub: SharingHub) -> None:
 
 
 async def test_what_waits_in_a_stream_keeps_few_descriptors(hub: SharingHub) -> None:
-    """The rest is copied when it comes."""
     async with (
         connect(url_of(hub)) as publisher,
         connect(url_of(hub)) as reader,

@@ -22,7 +22,6 @@ PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 @pytest.mark.parametrize("block", PYTHON, ids=range(len(PYTHON)))
 async def test_python(hub: SharingHub, block: str) -> None:
-    """To its end."""
     text = block.replace("unix:///run/hub.sock", hub.endpoint.location)
     code = compile(text, "docs/shared-memory.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
     names: dict[str, Any] = {"connect": connect}
@@ -33,7 +32,6 @@ async def test_python(hub: SharingHub, block: str) -> None:
 
 
 def test_limits() -> None:
-    """As the page says."""
     shm, client = SharedMemorySettings(), ClientSettings()
     assert (shm.over_bytes, shm.client_descriptors, shm.descriptors) == (64 << 10, 64, 1024)
     assert (shm.client_bytes, shm.segments, shm.segment_bytes) == (64 << 20, 4, 256 << 20)

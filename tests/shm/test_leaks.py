@@ -38,14 +38,12 @@ asyncio.run(main())
 
 
 def shared_names() -> set[str]:
-    """What is in /dev/shm."""
     folder = Path("/dev/shm")  # noqa: S108 -- it is what is looked at
     return {path.name for path in folder.iterdir()} if folder.is_dir() else set()
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 async def test_a_client_that_is_killed(hub: SharingHub, end: signal.Signals) -> None:
-    """In the midst of publishing, with views that it holds, while others read the same."""
     before = shared_names()
     reader = await hub.sharing("/")
     process = await asyncio.create_subprocess_exec(
@@ -69,7 +67,6 @@ async def test_a_client_that_is_killed(hub: SharingHub, end: signal.Signals) -> 
 
 
 async def test_a_reader_that_takes_nothing(hub: SharingHub) -> None:
-    """What waits for it is let go with it."""
     publisher, reader = await hub.sharing(), await hub.sharing("/a")
     for _ in range(100):
         await publisher.publish_shared("/a", b"\xc6\x00\x03\x0d\x40" + bytes(200_000))

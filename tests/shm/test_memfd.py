@@ -34,7 +34,6 @@ async def test_a_descriptor_goes_to_those_who_take_it_and_bytes_to_the_others(hu
 
 
 async def test_several_values_in_one_frame(hub: SharingHub) -> None:
-    """With BATCH the count stands in the frame, and the values behind one another in memory."""
     publisher, reader, plain = await hub.sharing(), await hub.sharing("/a"), await hub.client("/a")
     values = LARGE + msgpack.packb("second")
     frame = handle_frame("/a", Handle(len(values)), flags=FLAG_BATCH, count=BATCH_COUNT.pack(2))
@@ -45,7 +44,6 @@ async def test_several_values_in_one_frame(hub: SharingHub) -> None:
 
 @pytest.mark.parametrize(("flags", "count"), [(0, b""), (FLAG_BATCH, BATCH_COUNT.pack(1))])
 def test_it_is_known_how_much_it_is_as_bytes(flags: int, count: bytes) -> None:
-    """To the byte, without reading the memory."""
     handle = Handle(len(LARGE))
     batch = SharedBatch(Frame(KIND_MESSAGES, flags, b"/a", count + handle.encode()), Memfd(memfd(LARGE), handle))
     assert batch.frames_bytes == len(batch.frames)
@@ -65,7 +63,6 @@ async def test_nothing_is_lost_at_the_hand_over(hub: SharingHub) -> None:
 
 
 async def test_whoever_reads_no_descriptors_is_given_no_more_than_its_share(start_hub: StartHub) -> None:
-    """Then its queue fills; once it says what it has taken, it gets the rest in order."""
     hub = await start_hub(settings=shared_settings(client_descriptors=3))
     reader = await hub.sharing("/a", name="reader")
     values = [msgpack.packb([number, b"x" * 100_000]) for number in range(8)]
@@ -101,7 +98,6 @@ async def test_beyond_the_limit_of_descriptors_it_is_copied(start_hub: StartHub)
 
 
 async def test_what_nobody_wants_is_let_go(hub: SharingHub) -> None:
-    """Without a subscriber the descriptor is closed at once."""
     publisher = await hub.sharing()
     await publisher.publish_shared("/a", LARGE)
     await publisher.ping()
@@ -109,7 +105,6 @@ async def test_what_nobody_wants_is_let_go(hub: SharingHub) -> None:
 
 
 async def test_a_confirmation_comes_all_the_same(hub: SharingHub) -> None:
-    """A hub without a journal says so, in the order of such messages."""
     publisher = await hub.sharing()
     frame = handle_frame("/a", Handle(len(LARGE)), flags=FLAG_CONFIRM)
     await publisher.hand_over(frame, memfd(LARGE))
@@ -118,7 +113,6 @@ async def test_a_confirmation_comes_all_the_same(hub: SharingHub) -> None:
 
 
 async def test_a_client_that_asks_for_none_gets_none(hub: SharingHub) -> None:
-    """SHARED without having been granted it is refused, and the connection goes on."""
     client = await hub.client()
     await client.send(handle_frame("/a", Handle(100)))
     notice = await client.notice()
@@ -127,14 +121,12 @@ async def test_a_client_that_asks_for_none_gets_none(hub: SharingHub) -> None:
 
 
 async def test_a_hub_may_not_want_it(start_hub: StartHub) -> None:
-    """With `shm.over_bytes` 0, nothing is granted."""
     hub = await start_hub(settings=shared_settings(over_bytes=0))
     client = await hub.raw()
     assert (await client.greet(shared=1)).shared == 0
 
 
 async def test_a_notice_of_loss_counts_messages(hub: SharingHub) -> None:
-    """A reader whose frames are smaller than the message loses it, and is told."""
     publisher, reader = await hub.sharing(), await hub.sharing("/a", frame=100_000)
     await publisher.publish_shared("/a", LARGE)
     assert await reader.notice() == Notice("dropped", count=1)

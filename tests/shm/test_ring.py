@@ -29,21 +29,18 @@ LARGE = msgpack.packb(b"x" * 100_000)
 
 @pytest.fixture
 def ring() -> Iterator[Ring]:
-    """A segment of a megabyte."""
     ring = Ring()
     yield ring
     ring.close()
 
 
 async def released(client: SharingClient) -> Released:
-    """Read what must be RELEASED."""
     frame = await client.frame()
     assert frame.kind == Kind.RELEASED, frame
     return decode_released(frame.body)
 
 
 async def test_a_segment_is_handed_over_once(hub: SharingHub, ring: Ring) -> None:
-    """Before the first handle of it; then only handles come. Others get bytes."""
     publisher, reader = await hub.sharing(), await hub.sharing("/a")
     remote = await hub.over_tcp("/a")
     number = await publisher.open_segment(ring)
@@ -60,7 +57,6 @@ async def test_a_segment_is_handed_over_once(hub: SharingHub, ring: Ring) -> Non
 
 
 async def test_a_block_is_released_when_every_reader_has_released_it(hub: SharingHub, ring: Ring) -> None:
-    """Cumulative, in order; what nobody is sent is released at once."""
     publisher, one, two = await hub.sharing(), await hub.sharing("/a"), await hub.sharing("/a", "/b")
     number = await publisher.open_segment(ring)
     await publisher.send(handle_frame("/nobody", ring.fill(0, 1, LARGE)))
@@ -76,7 +72,6 @@ async def test_a_block_is_released_when_every_reader_has_released_it(hub: Sharin
 
 
 async def test_a_reader_that_leaves_releases_all(hub: SharingHub, ring: Ring) -> None:
-    """Whatever it was sent and what waited for it."""
     publisher, reader = await hub.sharing(), await hub.sharing("/a")
     number = await publisher.open_segment(ring)
     await publisher.send(handle_frame("/a", ring.fill(0, 1, LARGE)))
@@ -86,7 +81,6 @@ async def test_a_reader_that_leaves_releases_all(hub: SharingHub, ring: Ring) ->
 
 
 async def test_readers_are_told_when_the_publisher_goes(hub: SharingHub, ring: Ring) -> None:
-    """A SEGMENT of no size: nothing more comes from it, it can be unmapped."""
     publisher, reader = await hub.sharing(), await hub.sharing("/a")
     number = await publisher.open_segment(ring)
     await publisher.send(handle_frame("/a", ring.fill(0, 1, LARGE)))
@@ -99,7 +93,6 @@ async def test_readers_are_told_when_the_publisher_goes(hub: SharingHub, ring: R
 
 
 async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: Ring) -> None:
-    """Then it may bring another."""
     hub = await start_hub(settings=shared_settings(segments=1))
     publisher = await hub.sharing()
     number = await publisher.open_segment(ring)

@@ -19,8 +19,6 @@ from tests.shm.hubs import memfd
 
 
 class Recorder(asyncio.Protocol):
-    """What a transport has told."""
-
     def __init__(self, *, keep_open: bool = False) -> None:
         self.data = b""
         self.told: list[str] = []
@@ -28,33 +26,26 @@ class Recorder(asyncio.Protocol):
         self.keep_open = keep_open
 
     def data_received(self, data: bytes) -> None:
-        """Keep it."""
         self.data += data
         if data == b"raise":
             raise ValueError("a bug")
 
     def eof_received(self) -> bool:
-        """The far side has ended its direction."""
         self.told.append("eof")
         return self.keep_open
 
     def pause_writing(self) -> None:
-        """Too much waits."""
         self.told.append("pause")
 
     def resume_writing(self) -> None:
-        """It does not any more."""
         self.told.append("resume")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
         self.told.append("lost")
         self.error = exc
 
 
 class Pair:
-    """A transport, its protocol, and a plain socket at the other end."""
-
     def __init__(self, *, keep_open: bool = False) -> None:
         near, self.far = socket.socketpair(socket.AF_UNIX)
         self.far.setblocking(False)
@@ -63,7 +54,6 @@ class Pair:
         self.transport.start()
 
     def read(self) -> bytes:
-        """Read what the other end has."""
         found = b""
         try:
             while data := self.far.recv(1 << 20):
@@ -74,13 +64,11 @@ class Pair:
 
 
 def is_open(number: int) -> bool:
-    """Whether this process has that descriptor."""
     return Path(f"/proc/self/fd/{number}").is_symlink()
 
 
 @pytest.fixture
 async def pair() -> AsyncIterator[Pair]:
-    """One of them."""
     pair = Pair()
     yield pair
     pair.transport.abort()
@@ -89,7 +77,6 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def test_both_ways(pair: Pair) -> None:
-    """What is written arrives, in order."""
     pair.far.send(b"hello")
     await eventually(lambda: pair.protocol.data == b"hello")
     pair.transport.write(b"a")
@@ -118,7 +105,6 @@ async def test_what_the_socket_does_not_take_waits(pair: Pair) -> None:
 
 
 async def test_descriptors_stay_with_their_frames(pair: Pair) -> None:
-    """Also where they have to wait between bytes; each is closed here once it is handed over."""
     descriptors = [memfd(bytes([number])) for number in range(20)]
     numbers = [descriptor.number for descriptor in descriptors]
     sent = b""
@@ -144,7 +130,6 @@ async def test_descriptors_stay_with_their_frames(pair: Pair) -> None:
 
 
 async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
-    """A read ends behind the frame of one, so that they are in step."""
     pair.far.send(b"plain")
     for number in range(3):
         descriptor = memfd(bytes([number]))
@@ -156,7 +141,6 @@ async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
 
 
 async def test_reading_can_be_paused(pair: Pair) -> None:
-    """Nothing comes until it is resumed."""
     pair.transport.pause_reading()
     pair.transport.pause_reading()
     pair.far.send(b"later")
@@ -169,7 +153,6 @@ async def test_reading_can_be_paused(pair: Pair) -> None:
 
 
 async def test_closing_writes_what_waits(pair: Pair) -> None:
-    """Then the connection is lost, without an error; what is written after that is thrown away."""
     pair.transport.write(b"x" * 1_000_000)
     pair.transport.close()
     pair.transport.close()
@@ -185,7 +168,6 @@ async def test_closing_writes_what_waits(pair: Pair) -> None:
 
 
 async def test_aborting_does_not(pair: Pair) -> None:
-    """What waits is thrown away, descriptors too."""
     descriptor = memfd(b"x")
     number = descriptor.number
     pair.transport.write(b"x" * 1_000_000)
@@ -197,13 +179,11 @@ async def test_aborting_does_not(pair: Pair) -> None:
 
 
 async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
-    """Unless the protocol keeps it open."""
     pair.far.shutdown(socket.SHUT_WR)
     await eventually(lambda: pair.protocol.told == ["eof", "lost"])
 
 
 async def test_half_open() -> None:
-    """A protocol that keeps it open may write on, and end its own direction behind what waits."""
     pair = Pair(keep_open=True)
     pair.far.shutdown(socket.SHUT_WR)
     await eventually(lambda: pair.protocol.told == ["eof"])
@@ -223,7 +203,6 @@ async def test_half_open() -> None:
 
 
 async def test_a_far_side_that_has_gone(pair: Pair) -> None:
-    """Writing to it ends the connection with the error."""
     pair.transport.pause_reading()
     pair.far.close()
     pair.transport.write(b"x")
@@ -232,7 +211,6 @@ async def test_a_far_side_that_has_gone(pair: Pair) -> None:
 
 
 async def test_a_protocol_that_raises(pair: Pair) -> None:
-    """Its connection ends, and the loop is told why."""
     told: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
     pair.far.send(b"raise")
@@ -241,7 +219,6 @@ async def test_a_protocol_that_raises(pair: Pair) -> None:
 
 
 async def test_its_protocol_can_be_changed(pair: Pair) -> None:
-    """What comes goes to the new one."""
     other = Recorder()
     pair.transport.set_protocol(other)
     pair.far.send(b"x")
@@ -252,7 +229,6 @@ async def test_its_protocol_can_be_changed(pair: Pair) -> None:
 
 
 def test_who_pays_for_descriptors() -> None:
-    """Counted until they are closed, here and above; refusals too."""
     hub = Account(3)
     client = Account(2, hub)
     one, two = memfd(b"1"), memfd(b"2")
@@ -272,7 +248,6 @@ def test_who_pays_for_descriptors() -> None:
 
 
 def test_the_user_pays_for_descriptors_too() -> None:
-    """All clients of a user together have so many as he may have open."""
     whole = Whole(Resource.DESCRIPTORS, 10)
     usage = Usage(whole, "alice", 2, lambda: None)
     hub = Account(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from peers.client.history import Record
+from peers.client.journal import Record
 from tests.workers.conftest import SpreadClients, StartWorkers
 
 

@@ -70,12 +70,7 @@ _log = logging.getLogger("peers.client")
 
 
 class Mailbox(Generic[T]):
-    """A queue of items for a loop.
-
-    Args:
-        on_mail: Called in the loop when something has come; it must lead to `take`.
-        limit_bytes: Most bytes held, but for a single larger item.
-    """
+    """A queue of items for a loop, whose `on_mail` must lead to `take`."""
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, on_mail: Callable[[], object], limit_bytes: int = MAILBOX_BYTES
@@ -94,24 +89,14 @@ class Mailbox(Generic[T]):
         """Its lock guards all fields above."""
 
     def put_nowait(self, item: T, size_bytes: int) -> None:
-        """Add an item; any thread may call it.
-
-        Raises:
-            BusyError: There is no room.
-            Exception: The one that was given to `close`.
-        """
+        """Add an item; any thread may call it. Raises BusyError, or the error that was given to `close`."""
         with self._room:
             if not self._has_room(size_bytes):
                 raise BusyError(f"{self._size_bytes} bytes wait for the loop, the limit is {self._limit_bytes}")
             self._append(item, size_bytes)
 
     def put(self, item: T, size_bytes: int, timeout_s: float | None = None) -> None:
-        """Add an item, and wait for room. Not for the loop's own thread, which makes room.
-
-        Raises:
-            BusyError: There was no room within `timeout_s`.
-            Exception: The one that was given to `close`.
-        """
+        """Add an item, and wait for room. Not for the loop's own thread, which makes room."""
         with self._room:
             if not self._has_room(size_bytes):
                 self._waiting += 1
@@ -175,14 +160,8 @@ class LoopThread:
         self._forwarding: asyncio.Lock
         self._stop: asyncio.Event
 
-    # From any thread.
-
     def open(self) -> None:
-        """Start, and make the first connection.
-
-        Raises:
-            HubError: There is none; the thread has ended.
-        """
+        """Start, and make the first connection; raises as `connect`."""
         self._thread.start()
         try:
             self._ready.result()
@@ -200,12 +179,7 @@ class LoopThread:
                 self._thread.join()
 
     def put(self, where: Target, packed: bytes, timeout_s: float | None) -> None:
-        """Publish when there is room.
-
-        Raises:
-            BusyError: There was none within `timeout_s`.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
-        """
+        """Publish when there is room; raises as `BlockingClient.publish`."""
         self._check_outside("publish, which waits; use publish_nowait")
         self._mailbox.put((where, packed), len(packed), timeout_s)
 
@@ -247,8 +221,6 @@ class LoopThread:
         if threading.current_thread() is self._thread:
             raise UsageError(f"a function called by the client cannot call {what}: it would wait for itself")
 
-    # In the loop thread.
-
     async def forward(self) -> None:
         """Give the client all that was put before; raises the error with which the client has ended."""
         async with self._forwarding:
@@ -265,12 +237,7 @@ class LoopThread:
                 pending.popleft()
 
     async def forward_within(self, timeout_s: float) -> float:
-        """Forward what was put before a request; return what is left of the request's time.
-
-        Raises:
-            RequestTimeoutError: Nothing is left.
-            ClosedError, PeerError: As `forward`.
-        """
+        """Forward what was put before a request; return what is left of its time, or raise."""
         if (not self._pending and not self._mail.is_set()) or not timeout_s > 0:
             return timeout_s
         due_s = self.loop.time() + timeout_s
@@ -359,10 +326,6 @@ class BlockingClient:
     """A connection to a hub for threads. Made by `connect`.
 
     Methods are those of `Client`, and raise as these. `timeout_s` is the most to wait; then they raise `TimeoutError`.
-
-    Args:
-        destination: The hub, and the way to it.
-        settings: See `Options`.
     """
 
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
@@ -633,8 +596,6 @@ class BlockingClient:
         Streams end, also for readers in other threads. May be called twice.
         """
         self._thread.close()
-
-    # Inside.
 
     def _put(self, where: Target, packed: bytes, timeout_s: float | None) -> None:
         self._check(where, packed)

@@ -29,7 +29,7 @@ from hub.journal.excerpt import whole_of
 from hub.journal.layout import Column
 from hub.journal.message import RecordedMessage
 from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
-from peers.client.history import History, Record, records_of
+from peers.client.journal import History, Record, records_of
 from peers.client.names import ServiceName
 from peers.client.replica import StoreReplica, StoreWatch
 from peers.client.routes import Wanted
