@@ -38,18 +38,6 @@ def settings(node: Node, _: Handler, __: None) -> list[dict[str, Any]]:
     ]
 
 
-_OF_RECORDER: Final = (
-    "first",
-    "committed",
-    "size_bytes",
-    "recorded_messages_total",
-    "lost_messages_total",
-    "waiting_bytes",
-    "pauses_total",
-    "error",
-)
-
-
 @service("null")
 def journal(node: Node, _: Handler, __: None) -> dict[str, Any] | None:
     """Answer null with a map; with null where this hub records nothing."""
@@ -59,7 +47,7 @@ def journal(node: Node, _: Handler, __: None) -> dict[str, Any] | None:
 
 def _journal(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
     settings = node.settings.journal
-    counted = statistics.recorder._asdict()
+    recorder = statistics.recorder
     return {
         "id": node.journal.id.hex(),
         "epoch": statistics.epoch,
@@ -68,12 +56,19 @@ def _journal(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
         "keep_bytes": settings.keep_bytes,
         "keep_s": settings.keep_s,
         "buffer_bytes": settings.buffer_bytes,
-        **{name: counted[name] for name in _OF_RECORDER},
+        "first": recorder.at.first,
+        "committed": recorder.committed,
+        "size_bytes": recorder.at.size_bytes,
+        "recorded_messages_total": recorder.recorded_messages_total,
+        "lost_messages_total": recorder.lost_messages_total,
+        "waiting_bytes": recorder.waiting_bytes,
+        "pauses_total": recorder.pauses_total,
+        "error": str(recorder.error or ""),
         "cut_total": statistics.cuts_total,
         "readers": statistics.readers,
         "fetches": statistics.fetches,
-        "staged_transactions": statistics.staging.transactions,
-        "staged_bytes": statistics.staging.bytes,
+        "staged_transactions": len(statistics.staging),
+        "staged_bytes": statistics.staging.size_bytes,
         "tier": None if statistics.tier is None else _tier(statistics.tier),
     }
 

@@ -372,8 +372,8 @@ class Journal:
 
     def statistics(self) -> JournalStatistics | None:
         return JournalStatistics(
-            self._recorder.statistics(),
-            self._staging.statistics(),
+            self._recorder,
+            self._staging,
             len(self._readers),
             self._readers.pending + len(self._waiting),
             self.consumers.statistics(),

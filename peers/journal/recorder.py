@@ -33,7 +33,7 @@ from hub.handler import Handler
 from hub.journal.segment import Write
 from hub.origin import Origin
 from hub.overflow import QueueLimits
-from hub.statistics import Histogram, HistogramStatistics
+from hub.statistics import Histogram
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 
@@ -64,31 +64,6 @@ class _Ticket(NamedTuple):
     answer: Answer
 
 
-class RecorderStatistics(NamedTuple):
-    """The journal's writing side at one moment."""
-
-    first: int
-    """The oldest offset that is retained."""
-    next: int
-    """The offset that the next message gets."""
-    committed: int
-    """Everything before this offset is on the disk."""
-    size_bytes: int
-    """Size of all blocks on the disk, bytes."""
-    recorded_messages_total: int
-    """Since the hub has started."""
-    lost_messages_total: int
-    """Messages that were not recorded, because the folder could not be written."""
-    waiting_bytes: int
-    """How much is on its way to the disk, bytes."""
-    pauses_total: int
-    """How often reading of a publisher was paused for it."""
-    error: str
-    """Why nothing is written now; empty if it is."""
-    confirm_s: HistogramStatistics
-    """How long it took until what was taken was on the disk, seconds: of the first that came behind each commit."""
-
-
 class Recorder:
     """The handler of the journal, for topics with these prefixes.
 
@@ -111,21 +86,20 @@ class Recorder:
         self._submit = submit
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self._at = at  # where the journal stands, as the writer has told last
+        self.at = at  # where the journal stands, as the writer has told last
         self._next = at.next
         # How many failures there were: raised by each, so that what the writer tells of older entries is recognised.
         self._epoch = 0
         # How many entries of this epoch were submitted, and how many of them are done with. Both are 0 after a failure.
         self._submitted = self._done = 0
-        self._waiting_bytes = 0  # what the entries are charged that were submitted and are not done with, bytes
-        self._recorded = 0
-        # How many messages were not recorded, as the folder could not be written; a probe that finds some takes them
-        # away.
-        self._lost = 0
-        self._pauses = 0
-        # How long commits take, seconds, of some entries; and the one that is measured now: its number in this epoch
-        # and when it was submitted.
-        self._confirm_times = Histogram(CONFIRM_S_BOUNDS)
+        self.waiting_bytes = 0  # what the entries are charged that were submitted and are not done with, bytes
+        self.recorded_messages_total = 0
+        self.lost_messages_total = 0
+        """Messages that were not recorded; a probe that finds some takes them away."""
+        self.pauses_total = 0
+        self.confirm_times = Histogram(CONFIRM_S_BOUNDS)
+        """How long it took until what was taken was on the disk, s: of the first that came behind each commit."""
+        # The entry that is measured now: its number in this epoch and when it was submitted.
         self._timed: tuple[int, float] | None = None
         # Those who wait for a commit, in the order of the entries. Each is answered at the commit, or at the failure.
         self._tickets: deque[_Ticket] = deque()
@@ -158,7 +132,7 @@ class Recorder:
         messages = sum([batch.messages for batch in batches])
         self.taken += messages
         if self.error is not None:
-            self._lost += messages
+            self.lost_messages_total += messages
             if self.on_marked is not None:
                 self._tell_marked(batches, self.on_marked)
             return
@@ -170,7 +144,7 @@ class Recorder:
         self._next += messages
         if self._timed is None:
             self._timed = (self._submitted, time.monotonic())
-        self.is_behind = self._waiting_bytes > self._buffer_bytes
+        self.is_behind = self.waiting_bytes > self._buffer_bytes
 
     def _tell_marked(self, batches: list[Batch], on_marked: OnMarked) -> None:
         """Hand on batches that bear a mark, which were taken just now, the first of them at the next offset."""
@@ -191,7 +165,7 @@ class Recorder:
 
     def _put(self, entry: Entry) -> None:
         self._submitted += 1
-        self._waiting_bytes += entry.size_bytes
+        self.waiting_bytes += entry.size_bytes
         self._submit(entry)
 
     # Where messages stand.
@@ -203,7 +177,7 @@ class Recorder:
 
     @property
     def committed(self) -> int:
-        return self._at.next
+        return self.at.next
 
     def answer_at_commit(self, messages: int, answer: Answer) -> None:
         """Answer once so many messages, those that were offered last, and all before them are committed, or fail."""
@@ -244,7 +218,7 @@ class Recorder:
 
     def wait_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once there is room again."""
-        self._pauses += 1
+        self.pauses_total += 1
         self._room[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:
@@ -276,20 +250,20 @@ class Recorder:
     # The same, in the loop.
 
     def _committed_now(self, progress: Progress) -> None:
-        first = self._at.next
-        self._recorded += progress.next - first
-        self._at = progress._replace(topics=None)  # which may be many
+        first = self.at.next
+        self.recorded_messages_total += progress.next - first
+        self.at = progress._replace(topics=None)  # which may be many
         self._done += progress.entries
-        self._waiting_bytes -= progress.entries_bytes
+        self.waiting_bytes -= progress.entries_bytes
         if self._timed is not None and self._timed[0] <= self._done:
-            self._confirm_times.observe(time.monotonic() - self._timed[1])
+            self.confirm_times.observe(time.monotonic() - self._timed[1])
             self._timed = None
         tickets = self._tickets
         while tickets and tickets[0].entry <= self._done:
             ticket = tickets.popleft()
             ticket.answer(ticket.first)
         self.on_news(first, progress.next, progress.topics)
-        if self.is_behind and self._waiting_bytes <= self._buffer_bytes // 2:
+        if self.is_behind and self.waiting_bytes <= self._buffer_bytes // 2:
             self._give_room()
 
     def _failed_now(self, error: StorageError, next_offset: int) -> None:
@@ -297,9 +271,9 @@ class Recorder:
         news = self.error is None
         self._epoch += 1
         self.error, self._reason = error, str(error)
-        self._lost += self._next - next_offset
+        self.lost_messages_total += self._next - next_offset
         self._next = next_offset
-        self._at = self._at._replace(next=next_offset)
+        self.at = self.at._replace(next=next_offset)
         self._forget_entries()
         tickets, self._tickets = self._tickets, deque()
         for ticket in tickets:
@@ -320,22 +294,22 @@ class Recorder:
         self.handler.write_pending()
         self.error = None
         found = progress.next - self._next  # of a commit that had failed, and is there after all
-        self._recorded += found
-        self._lost -= found
+        self.recorded_messages_total += found
+        self.lost_messages_total -= found
         self._next = progress.next
-        self._at = progress
+        self.at = progress
         self._forget_entries()
         self.on_writes(writes)
         self.on_news(progress.next, progress.next, None)
-        self._log.warning("the journal is written again", offset=progress.next, lost_messages=self._lost)
-        value = {"state": "recovered", "offset": progress.next, "lost": self._lost}
+        self._log.warning("the journal is written again", offset=progress.next, lost_messages=self.lost_messages_total)
+        value = {"state": "recovered", "offset": progress.next, "lost": self.lost_messages_total}
         self._core.own_events.announce(Event(JOURNAL_TOPIC, value))
 
     def _forget_entries(self) -> None:
-        self._submitted = self._done = self._waiting_bytes = 0
+        self._submitted = self._done = self.waiting_bytes = 0
         self._timed = None
 
-    # The end, and statistics.
+    # The end.
 
     def stop(self) -> None:
         """Take nothing more; what was taken is on its way to the writer."""
@@ -344,17 +318,3 @@ class Recorder:
         if self._probing is not None:
             self._probing.cancel()
         self._core.detach(self.handler, "the hub stops")
-
-    def statistics(self) -> RecorderStatistics:
-        return RecorderStatistics(
-            first=self._at.first,
-            next=self._next,
-            committed=self._at.next,
-            size_bytes=self._at.size_bytes,
-            recorded_messages_total=self._recorded,
-            lost_messages_total=self._lost,
-            waiting_bytes=self._waiting_bytes,
-            pauses_total=self._pauses,
-            error=str(self.error or ""),
-            confirm_s=self._confirm_times.statistics(),
-        )

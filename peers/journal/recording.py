@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from peers.journal.far_confirmations import FarConfirmations
     from peers.journal.far_journals import FarJournals
     from peers.journal.journal import Journal
-    from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
-    from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
+    from peers.journal.recorder import Answer, OnMarked, Recorder
+    from peers.journal.staging import OnCommitted, OnStaged, Staging
     from peers.journal.tiering import TierStatistics
 
 Publish = Callable[[Batch], object]
@@ -44,8 +44,8 @@ def nothing() -> None:
 class JournalStatistics(NamedTuple):
     """What the parts of a journal have done, and what waits in them, at one moment."""
 
-    recorder: RecorderStatistics
-    staging: StagingStatistics
+    recorder: Recorder
+    staging: Staging
     readers: int
     """How many reader processes there are."""
     fetches: int

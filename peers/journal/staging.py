@@ -76,19 +76,6 @@ OnStaged = Callable[[RejectedError | None], None]
 Refuse = Callable[[RejectedError], None]
 
 
-class StagingStatistics(NamedTuple):
-    """What is staged, and what has become of transactions so far."""
-
-    transactions: int
-    bytes: int
-    """How much is staged or on its way to the disk."""
-    committed_total: int
-    repeated_total: int
-    """Batches that had been committed before."""
-    dropped_total: int
-    """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
-
-
 @dataclass(slots=True, eq=False)
 class _Transaction:
     rights: Rights | None
@@ -145,17 +132,22 @@ class Staging:
         self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
         self._orders: deque[_Order] = deque()
         self._is_routing = False  # true while the first order is in the middle of a batch: `finish` must end that one
-        self._size_bytes = 0  # what is charged for all that is staged or on its way to the disk, bytes
+        self.size_bytes = 0  # what is charged for all that is staged or on its way to the disk, bytes
         self._commits_bytes = 0  # what is charged for the COMMITs that wait, bytes
-        self._committed = 0  # what follows counts transactions since the start, as `StagingStatistics` names them
-        self._repeated = 0
-        self._dropped = 0
+        self.committed_total = 0
+        self.repeated_total = 0
+        """Batches that had been committed before."""
+        self.dropped_total = 0
+        """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
         self._take_writes(writes)
         recorder.on_writes = self._take_writes
 
     def _take_writes(self, writes: list[Write]) -> None:
         self._on_disk = OrderedDict((write.query, write) for write in writes)
         self._writes = OrderedDict(self._on_disk)
+
+    def __len__(self) -> int:
+        return len(self._transactions)
 
     # Orders.
 
@@ -169,9 +161,9 @@ class Staging:
         if self._core.memory.is_over:
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, self._core.memory.refusal()))
             return
-        if self._size_bytes + size > self._limit_bytes:
+        if self.size_bytes + size > self._limit_bytes:
             text = (
-                f"{self._size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
+                f"{self.size_bytes} bytes are staged, {size} more are over the limit of {self._limit_bytes}: "
                 "commit smaller batches, or raise journal.staged_bytes"
             )
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
@@ -190,13 +182,13 @@ class Staging:
         self._put(_Order(self._stage(source, stage, usage, now_s, answer, refuse), refuse))
 
     def _hold(self, size_bytes: int, usage: Usage | None) -> None:
-        self._size_bytes += size_bytes
+        self.size_bytes += size_bytes
         self._account.charge(size_bytes)
         if usage is not None:
             usage.add(size_bytes)
 
     def _let_go(self, size_bytes: int, usage: Usage | None) -> None:
-        self._size_bytes -= size_bytes
+        self.size_bytes -= size_bytes
         self._account.charge(-size_bytes)
         if usage is not None:
             usage.give_back(size_bytes)
@@ -316,7 +308,7 @@ class Staging:
         query = _query_of(source, commit)
         before = self._writes.get(query) if query else None
         if commit.abort:
-            self._dropped += transaction is not None
+            self.dropped_total += transaction is not None
             done(Committed(0, 0, again=False))
         elif before is not None and commit.batch <= before.batch:
             self._repeat(commit, before, done)
@@ -327,14 +319,14 @@ class Staging:
                     for chunk in chunks:  # they were staged with other rights than those that hold now
                         yield from self._check(source, chunk)
             except RejectedError as error:
-                self._dropped += transaction is not None
+                self.dropped_total += transaction is not None
                 done(error)
                 return
             yield from self._route(source, query, commit.batch, chunks, done)
 
     def _repeat(self, commit: Commit, before: Write, answer: OnCommitted) -> None:
         """Answer for a batch that was committed before, once that is on the disk."""
-        self._repeated += 1
+        self.repeated_total += 1
         first, messages = (before.first, before.next - before.first) if commit.batch == before.batch else (0, 0)
         committed = Committed(first, messages, again=True)
 
@@ -352,7 +344,7 @@ class Staging:
             yield from self._route_all(source, chunks, epoch)
         following = recorder.position()
         if first is None or following is None or recorder.epoch != epoch:
-            self._dropped += 1
+            self.dropped_total += 1
             answer(recorder.refusal())
             return
         write = Write(query, batch, first, following)
@@ -403,17 +395,17 @@ class Staging:
     def _settle(self, write: Write, *, is_on_disk: bool) -> None:
         """Remember a batch that was committed; or, where it could not be, forget all that was on its way."""
         if is_on_disk:
-            self._committed += 1
+            self.committed_total += 1
             _remember(self._on_disk, write)
             return
-        self._dropped += 1
+        self.dropped_total += 1
         before = self._on_disk.get(write.query)
         if before is not None:
             self._writes[write.query] = before
         else:
             self._writes.pop(write.query, None)
 
-    # The end, and statistics.
+    # The end.
 
     def finish(self) -> None:
         """Route the rest of the batch that is being routed, as the hub stops; refuse what has not begun."""
@@ -432,13 +424,8 @@ class Staging:
             del self._transactions[name]
             self._let_go(oldest.size_bytes, oldest.usage)
             dropped += 1
-        self._dropped += dropped
+        self.dropped_total += dropped
         return dropped
-
-    def statistics(self) -> StagingStatistics:
-        return StagingStatistics(
-            len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
-        )
 
 
 def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | None) -> None:

@@ -70,6 +70,11 @@ class Bench:
         self.commit("t", 0, query="q", batch=number)
         self.turns_pass()
 
+    def figures(self) -> tuple[int, ...]:
+        """Transactions, their bytes, and how many were committed, repeated and dropped."""
+        one = self.staging
+        return len(one), one.size_bytes, one.committed_total, one.repeated_total, one.dropped_total
+
     def one_turn(self) -> bool:
         turns, self.turns[:] = list(self.turns), []
         for act in turns:
@@ -116,7 +121,7 @@ async def test_what_is_staged_waits(bench: Bench) -> None:
     bench.turns_pass()
     assert bench.told == [None]
     assert (bench.outlet.values, bench.entries) == ([], [])
-    assert bench.staging.statistics()[:1] == (1,)
+    assert bench.figures()[:1] == (1,)
 
 
 async def test_a_commit(bench: Bench) -> None:
@@ -134,7 +139,7 @@ async def test_a_commit(bench: Bench) -> None:
     assert [entry.opens for entry in entries if entry.opens] == [1, -1]
     assert entries[0].opens == 1
     assert entries[-1].write == Write("q", 4, 0, 4)
-    assert bench.staging.statistics() == (0, 0, 1, 0, 0)
+    assert bench.figures() == (0, 0, 1, 0, 0)
 
 
 async def test_topics_that_alternate(bench: Bench) -> None:
@@ -192,7 +197,7 @@ async def test_a_batch_is_committed_once(bench: Bench) -> None:
         Committed(0, 2, again=True),
     ]
     assert bench.outlet.values == [1, 2]
-    assert bench.staging.statistics() == (0, 0, 1, 3, 0)
+    assert bench.figures() == (0, 0, 1, 3, 0)
 
 
 async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench) -> None:
@@ -246,7 +251,7 @@ async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
     bench.told.clear()
     await bench.fail()
     assert bench.refusals() == [(4012, "not recorded: full")] * 2
-    assert bench.staging.statistics() == (0, 0, 1, 0, 2)
+    assert bench.figures() == (0, 0, 1, 0, 2)
     await bench.recover(Write("q", 4, 0, 1))
     bench.told.clear()
     bench.batch(5, 5)
@@ -278,7 +283,7 @@ async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyP
     assert bench.outlet.values == [0, 1]
     assert bench.refusals() == [(4012, "not recorded: full")]
     assert bench.entries == []
-    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+    assert bench.figures() == (0, 0, 0, 0, 1)
 
 
 async def test_a_commit_while_nothing_is_recorded(bench: Bench) -> None:
@@ -286,7 +291,7 @@ async def test_a_commit_while_nothing_is_recorded(bench: Bench) -> None:
     bench.batch(0, 1)
     assert bench.refusals() == [(4012, "not recorded: full")]
     assert bench.outlet.values == []
-    assert bench.staging.statistics()[:2] == (0, 0)
+    assert bench.figures()[:2] == (0, 0)
 
 
 async def test_a_repetition_while_nothing_is_recorded(bench: Bench) -> None:
@@ -339,7 +344,7 @@ async def test_parts_that_cannot_be(bench: Bench, parts: tuple[int, ...], text: 
     ((code, said),) = bench.refusals()
     assert text in said
     assert code == (CloseCode.GONE if "staged" in text else CloseCode.BAD_DATA)
-    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+    assert bench.figures() == (0, 0, 0, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +368,7 @@ async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code
     ((said, reason),) = bench.refusals()
     assert said == code
     assert text in reason
-    assert bench.staging.statistics()[:2] == (0, 0)
+    assert bench.figures()[:2] == (0, 0)
 
 
 # Dropping.
@@ -375,7 +380,7 @@ async def test_aborting(bench: Bench) -> None:
     bench.commit("t", abort=True)
     bench.turns_pass()
     assert bench.told == [None, Committed(0, 0, again=False), Committed(0, 0, again=False)]
-    assert bench.staging.statistics() == (0, 0, 0, 0, 1)
+    assert bench.figures() == (0, 0, 0, 0, 1)
     assert bench.outlet.values == []
 
 
@@ -386,12 +391,12 @@ async def test_sweeping(bench: Bench) -> None:
     bench.turns_pass()
     assert bench.staging.sweep(10.0) == 0
     assert bench.staging.sweep(12.5) == 2
-    assert bench.staging.statistics()[0] == 1
+    assert bench.figures()[0] == 1
     bench.commit("b", 0)
     bench.turns_pass()
     assert bench.refusals()[0][0] == CloseCode.GONE
     assert bench.staging.sweep(100.0) == 1
-    assert bench.staging.statistics() == (0, 0, 0, 0, 3)
+    assert bench.figures() == (0, 0, 0, 0, 3)
 
 
 # Limits.
@@ -410,7 +415,7 @@ async def test_what_waits_is_limited(bench: Bench) -> None:
     bench.stage("u", 0, data)
     assert len(bench.refusals()) == 2
     await bench.write()
-    assert bench.staging.statistics()[:2] == (0, 0)
+    assert bench.figures()[:2] == (0, 0)
     bench.stage("u", 0, data)
     bench.stage("u", 1, data)
     assert len(bench.refusals()) == 2
@@ -460,7 +465,7 @@ async def test_a_piece_of_somebody_who_was_not_charged(bench: Bench) -> None:
     bench.commit("a", 0, 1)
     bench.turns_pass()
     await bench.write()
-    assert bench.staging.statistics().bytes == 0
+    assert bench.staging.size_bytes == 0
     assert share[Resource.STAGED_BYTES].held == 0
 
 
@@ -527,7 +532,7 @@ async def test_finishing(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     assert bench.refusals() == [(1001, "the hub stops")] * 2
     await bench.write()
     assert bench.told[-1] == Committed(0, 4, again=False)
-    assert bench.staging.statistics() == (0, 0, 1, 0, 0)
+    assert bench.figures() == (0, 0, 1, 0, 0)
     bench.turns_pass()
     bench.staging.finish()
 
@@ -590,7 +595,7 @@ async def test_what_was_staged_under_other_rights_is_checked_again(guarded: Benc
     guarded.turns_pass()
     assert [text for _, text in guarded.refusals()] == ["publish '/a/2': not granted to user 'alice'"]
     assert guarded.outlet.values == []
-    assert guarded.staging.statistics().bytes == 0
+    assert guarded.staging.size_bytes == 0
 
 
 async def test_a_transaction_belongs_to_its_user(guarded: Bench) -> None:

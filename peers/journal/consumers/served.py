@@ -15,13 +15,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from hub.batch import decode_values
 from hub.consumers.consumer import Consumer, Item, Member
-from hub.errors import CloseCode, HubError, JournalCorruptError, NotAllowedError, ProtocolError, RejectedError
+from hub.errors import (
+    CloseCode,
+    GoneError,
+    HubError,
+    JournalCorruptError,
+    NotAllowedError,
+    ProtocolError,
+    RejectedError,
+)
 from hub.frame import HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
 from hub.handler import Handler
 from hub.journal.block import Block, Record
@@ -33,10 +42,10 @@ from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel, nothing
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
-from peers.wire.records import FETCH_WAIT_LIMIT_MS, Fetch, decode_records
+from peers.wire.records import FETCH_WAIT_LIMIT_MS, Fetch, Records, decode_records
 
 if TYPE_CHECKING:
-    from peers.journal.consumers.service import ConsumerClient
+    from peers.journal.consumers.service import ConsumerClient, Consumers
 
 
 class LocalClient(NamedTuple):
@@ -130,29 +139,22 @@ class Reading:
     def _got(self, outcome: bytes | bytearray | RejectedError, start: int) -> None:
         self._is_asking = False
         try:
-            self._look_at(outcome, start)
+            found = records_of(outcome)
+            blocks = [Block.parse(data, verify=False) for data in found.blocks]
+        except GoneError as error:
+            if error.first <= start:
+                self._fail(error, start)
+                return
+            self.gone_before = error.first
         except (RejectedError, ProtocolError, JournalCorruptError) as error:
             self._fail(error, start)
+            return
         else:
-            self.error = ""
-
-    def _look_at(self, outcome: bytes | bytearray | RejectedError, start: int) -> None:
-        """Take an answer; raises what it is, where that is an error, or cannot be read."""
-        if isinstance(outcome, RejectedError):
-            raise outcome
-        body = bytes(outcome[HEADER_BYTES:])
-        if outcome[_KIND] == Kind.NOTICE:
-            notice = decode_notice(body)
-            if notice.code == CloseCode.GONE and notice.offset is not None and notice.offset > start:
-                self.gone_before = notice.offset
-                self._on_news()
-                return
-            raise RejectedError(notice.code, notice.text)
-        found = decode_records(body)
-        self._records = (record for data in found.blocks for record in Block.parse(data, verify=False).records())
-        self._next = found.next
-        if not found.blocks and found.next >= found.head:
-            self._rest(_PAUSE_S)
+            self._records = chain.from_iterable(block.records() for block in blocks)
+            self._next = found.next
+            if not blocks and found.next >= found.head:
+                self._rest(_PAUSE_S)
+        self.error = ""
         self._on_news()
 
     def _fail(self, error: HubError, start: int) -> None:
@@ -170,23 +172,26 @@ class Reading:
     def stop(self) -> None:
         self._cancel()
         self._is_asking = True  # what comes now is not looked at, and nothing else is asked for
-        self._on_news = _ignore
+        self._on_news = lambda: None
         if self._pause is not None:
             self._pause.cancel()
 
 
-def first_offset(outcome: bytes | bytearray | RejectedError) -> int:
-    """Return where the answer to a FETCH begins; raises what the answer is, where that is an error."""
+def records_of(outcome: bytes | bytearray | RejectedError) -> Records:
+    """Return the answer to a FETCH.
+
+    Raises:
+        GoneError, RejectedError, ProtocolError: It is an error, or none that could be.
+    """
     if isinstance(outcome, RejectedError):
         raise outcome
     body = bytes(outcome[HEADER_BYTES:])
     if outcome[_KIND] == Kind.NOTICE:
         notice = decode_notice(body)
+        if notice.code == CloseCode.GONE and notice.offset is not None:
+            raise GoneError(notice.text, notice.offset)
         raise RejectedError(notice.code, notice.text)
-    return decode_records(body).start
-
-
-def _ignore() -> None: ...
+    return decode_records(body)
 
 
 _FED = 256
@@ -198,19 +203,6 @@ _HEAD_BYTES = 4096
 Row = list[Any]
 """A message as a member gets it: offset, time in µs, how often it was delivered, topic, encoding, body; or in place of
 the last two whether the value can be read, and the value."""
-
-
-class Ground(NamedTuple):
-    """What all consumers of a hub use."""
-
-    fetch: Callable[[Fetch, Deliver], Cancel]
-    publish: Callable[[str, bytes, Callable[[int | RejectedError], None]], None]
-    """Publishes an encoded value under a topic, and answers once it is recorded."""
-    announce: Callable[[str, dict[str, Any]], None]
-    changed: Callable[[Served], None]
-    """Called when there is more to be kept on the disk, or other memory is held."""
-    is_short: Callable[[], bool]
-    frame_limit_bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -254,12 +246,12 @@ class Participant:
 class Served:
     """One consumer; its name has its user in front where there are users."""
 
-    def __init__(self, name: str, consumer: Consumer, ground: Ground) -> None:
+    def __init__(self, name: str, consumer: Consumer, owner: Consumers) -> None:
         self.name = name
         self.consumer = consumer
-        self._ground = ground
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
-        self._reading = Reading(ground.fetch, consumer.terms.prefixes, self._serve)
+        self._reading = Reading(owner.journal.fetch, consumer.terms.prefixes, self._serve)
         self.participants: dict[int, Participant] = {}
         """Those who share it, by their numbers."""
         # Those of them who wait, in their order: whoever was answered and asks again stands behind all others.
@@ -350,7 +342,7 @@ class Served:
             self._feed()
         self._bury()
         self._watch()
-        self._ground.changed(self)
+        self._owner.changed(self)
 
     def _hand_out(self) -> None:
         now_s = self._loop.time()
@@ -370,7 +362,7 @@ class Served:
 
     def _feed(self) -> None:
         consumer, reading = self.consumer, self._reading
-        if consumer.is_full or self._ground.is_short():
+        if consumer.is_full or self._owner.core.memory.is_over:
             return
         if reading.gone_before is not None:
             self._skip_to(reading.gone_before)
@@ -391,7 +383,7 @@ class Served:
         """Go on at the oldest record that there is, and announce that some were deleted."""
         before = self.consumer.read
         self.consumer.skip_to(offset)
-        self._ground.announce(self.name, {"state": "missed", "from": before, "to": offset})
+        self._owner.announce(self.name, {"state": "missed", "from": before, "to": offset})
 
     def _watch(self) -> None:
         due_s = self.consumer.due_s
@@ -416,7 +408,7 @@ class Served:
             item = dead.popleft()
             record = item.record
             told = {"offset": record.offset, "topic": record.topic, "failures": item.failures}
-            self._ground.announce(self.name, {"state": "dead", **told})
+            self._owner.announce(self.name, {"state": "dead", **told})
             if terms.dead_letters:
                 self._publish(item)
             else:
@@ -430,8 +422,8 @@ class Served:
             self.consumer.buried(item)  # also where its topic is not recorded: then it was delivered live
             self._plan()
 
-        letter = _letter(self.name, item, self._ground.frame_limit_bytes)
-        self._ground.publish(self.consumer.terms.dead_letters, letter, answer)
+        letter = _letter(self.name, item, self._owner.frame_limit_bytes)
+        self._owner.publish(self.consumer.terms.dead_letters, letter, answer)
 
     # Time, and the end.
 

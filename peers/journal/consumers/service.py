@@ -46,7 +46,7 @@ from hub.settings.sections import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
 from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC, FarClient, ForHubs
 from peers.journal.consumers.positions import Kept, Positions
-from peers.journal.consumers.served import Ground, LocalClient, Participant, Served, first_offset
+from peers.journal.consumers.served import LocalClient, Participant, Served, records_of
 from peers.journal.recorder import Answer
 from peers.wire.records import Fetch
 
@@ -305,12 +305,13 @@ class Consumers:
     def __init__(
         self, core: Core, journal: Journal, settings: JournalSettings, positions: Positions, frame_limit_bytes: int
     ) -> None:
-        self._core = core
-        self._journal = journal
+        self.core = core
+        self.journal = journal
         self._limit = settings.consumers
         self._user_limit = settings.user_consumers
         self._limits = ConsumerLimits(settings.consumer_messages, settings.consumer_bytes)
         self._positions = positions
+        self.frame_limit_bytes = frame_limit_bytes
         self._account = core.memory.account("consumers")
         # Numbers of members begin anywhere, so that one of before a restart is nobody's.
         self._numbers = count(1 + secrets.randbelow(1 << 40))
@@ -318,17 +319,9 @@ class Consumers:
         self._memberships: dict[ConsumerClient, dict[int, Participant]] = {}
         # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
         self._publisher = Handler(self, role=Role.LOCAL, limits=QueueLimits(), name="consumers", address="local")
-        self._ground = Ground(
-            journal.fetch,
-            self._publish,
-            self._announce,
-            self._changed,
-            lambda: core.memory.is_over,
-            frame_limit_bytes,
-        )
         self._served: dict[str, Served] = {}
         # Those that read by themselves, and only say how far they are.
-        self._queries = Queries(positions, self._announce)
+        self._queries = Queries(positions, self.announce)
         self.cuts_total = 0
         """How many were further than the journal at the start, and cut back."""
         self._restore()
@@ -343,9 +336,9 @@ class Consumers:
     def _restore(self) -> None:
         """Take those that were kept, without what they say of records that a power loss has taken."""
         cut: list[str] = []
-        head = self._journal.committed
+        head = self.journal.committed
         for name, kept in self._positions.kept.items():
-            end = self._journal.end_of(kept.epoch)
+            end = self.journal.end_of(kept.epoch)
             progress = kept.progress.before(head if end is None else min(head, end))
             if kept.heard_s is not None:
                 self._queries.kept[name] = msgspec.structs.replace(kept, progress=progress)
@@ -401,7 +394,7 @@ class Consumers:
         elif terms != served.consumer.terms:
             _check_same(join.name, terms, served.consumer.terms)
             served.consumer.agree(terms)
-            self._changed(served)
+            self.changed(served)
         if join.instead:
             self._leave(client, Leave(join.instead))
         if len(served.participants) >= MEMBERS_LIMIT:
@@ -437,7 +430,7 @@ class Consumers:
 
         def found(outcome: bytes | bytearray | RejectedError) -> None:
             try:
-                start = first_offset(outcome)
+                start = records_of(outcome).start
                 if client.is_gone:
                     raise UsageError("the client is gone")
                 joined = self._join(client, msgspec.structs.replace(join, start=start, time_us=None))
@@ -449,18 +442,18 @@ class Consumers:
             else:
                 later.give(joined)
 
-        self._journal.fetch(Fetch(1, time=join.time_us, bytes=0), found)
+        self.journal.fetch(Fetch(1, time=join.time_us, bytes=0), found)
         return later
 
     def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
         self._check_room(name)
         if start is None:
-            start = self._journal.position()
+            start = self.journal.position()
             if start is None:
                 raise UsageError("nothing is recorded now, so a new consumer has no place to begin; try again")
         served = self._served[name] = self._make(name, terms, Progress(start))
         served.kept_changes = served.consumer.changes
-        self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
+        self.announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
         return served, Later()
 
     def _check_room(self, name: str) -> None:
@@ -476,7 +469,7 @@ class Consumers:
             raise UsageError(f"there are {of_him} consumers of user {owner!r}, {limit}")
 
     def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
-        return Served(name, Consumer(terms, progress, self._limits), self._ground)
+        return Served(name, Consumer(terms, progress, self._limits), self)
 
     def _take(self, client: ConsumerClient, take: Take) -> Any:
         one = self._found(client, take.member)
@@ -532,7 +525,7 @@ class Consumers:
         served.stop(UsageError(f"consumer {name} was removed"))
         self._positions.put(name, None)
         self._charge(served, 0)
-        self._announce(name, {"state": "removed", "position": served.consumer.position})
+        self.announce(name, {"state": "removed", "position": served.consumer.position})
         return True
 
     def _commit(self, client: ConsumerClient, commit: Commit) -> None:
@@ -541,7 +534,7 @@ class Consumers:
         _check(client, terms)
         if name in self._served:
             raise UsageError(f"consumer {commit.name!r} is one that clients share; a query takes another name")
-        end = max(self._journal.committed, self._journal.position() or 0)
+        end = max(self.journal.committed, self.journal.position() or 0)
         if commit.position > end:
             raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
         if name not in self._queries:
@@ -550,22 +543,22 @@ class Consumers:
 
     # What the consumers stand on.
 
-    def _publish(self, topic: str, value: bytes, answer: Answer) -> None:
-        core = self._core
+    def publish(self, topic: str, value: bytes, answer: Answer) -> None:
+        core = self.core
         if not self._publisher.id:
             core.attach(self._publisher)
         route = core.routes.find(topic)
         core.write_is_due = True
         try:
             batch = Batch(encode_frame(KIND_MESSAGES, value, key=topic.encode()), 1)
-            self._journal.confirm(route, batch, partial(core.publish, self._publisher, route), answer)
+            self.journal.confirm(route, batch, partial(core.publish, self._publisher, route), answer)
         finally:
             core.end_read()
 
-    def _announce(self, name: str, fields: dict[str, Any]) -> None:
-        self._core.own_events.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
+    def announce(self, name: str, fields: dict[str, Any]) -> None:
+        self.core.own_events.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
 
-    def _changed(self, served: Served) -> None:
+    def changed(self, served: Served) -> None:
         self._charge(served, served.consumer.size_bytes)
         if served.kept_changes != served.consumer.changes and self._served.get(served.name) is served:
             self._positions.put(served.name, partial(_kept, served))
@@ -587,7 +580,7 @@ class Consumers:
 
     def statistics(self) -> ConsumersStatistics:
         each = [self._described(name, served) for name, served in self._served.items()]
-        each += self._queries.statistics(self._journal.committed)
+        each += self._queries.statistics(self.journal.committed)
         each.sort(key=lambda one: one.name)
         failures, forgotten = self._positions.failures_total, self._queries.forgotten_total
         return ConsumersStatistics(each, self._limit, failures, forgotten, self.for_hubs)
@@ -599,7 +592,7 @@ class Consumers:
             consumer.terms.prefixes,
             len(served.participants),
             consumer.position,
-            max(0, self._journal.committed - consumer.position),
+            max(0, self.journal.committed - consumer.position),
             consumer.held_messages,
             consumer.out_messages,
             consumer.size_bytes,
@@ -620,7 +613,7 @@ class Consumers:
         """Let all members go, and write how far each consumer has come."""
         for served in self._served.values():
             served.stop()
-            self._changed(served)
+            self.changed(served)
         self._queries.keep()
         await self._positions.stop()
 

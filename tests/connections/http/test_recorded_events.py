@@ -133,7 +133,7 @@ async def test_a_slow_reader_that_retention_overtakes(start_recording: StartReco
     hub.shrink_buffers()
     assert hub.journal is not None
     last = 0
-    while hub.journal.statistics().recorder.first <= AHEAD:
+    while hub.journal.statistics().recorder.at.first <= AHEAD:
         await record(hub, "/a", *([number, "x" * 10_000] for number in range(last, last + 10)))
         last += 10
     due, gaps = 0, 0
