@@ -12,7 +12,7 @@ import structlog
 import zmq
 
 from peers.client import Client, connect
-from peers.connections.zeek_cluster import member
+from peers.connections.zeek_cluster import cluster as module
 from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
@@ -163,7 +163,7 @@ async def test_a_name_that_the_layout_does_not_have(cluster: Endpoint, start_zee
 async def test_what_is_odd_is_told_in_a_line(
     cluster: Endpoint, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(member, "LOOK_S", 0.02)
+    monkeypatch.setattr(module, "LOOK_S", 0.02)
     with structlog.testing.capture_logs() as logs:
         async with member_of(cluster) as (hub, _):
             twin = start_zeek(cluster, "hub")
@@ -185,7 +185,7 @@ async def test_a_broker_that_stays_away(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setattr(member, "LOOK_S", 0.05)
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
     manager = start_zeek(broker.endpoint, "manager")
     async with member_of(broker.endpoint) as (hub, client), client.subscribe("$hub/nodes/") as told:
         await eventually(lambda: manager.run().up and names(hub) == ["manager"])

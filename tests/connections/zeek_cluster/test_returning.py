@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from peers.connections.connection import BARRED, Connection
-from peers.connections.zeek_cluster import cluster, returning
+from peers.connections.zeek_cluster import cluster
 from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 from peers.daemon.daemon import Daemon
 from peers.values.event import Event
@@ -70,7 +70,7 @@ async def zeeks(hub: Daemon, context: zmq.Context[zmq.Socket[bytes]]) -> AsyncIt
 
 @pytest.fixture(autouse=True)
 def _no_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returning, "WAIT_S", 3600.0)
+    monkeypatch.setattr(cluster, "WAIT_S", 3600.0)
 
 
 DOWN_AND_UP = ["up", "down", "up"]
@@ -142,7 +142,7 @@ async def test_a_hub_that_comes_back(
 
 
 async def test_a_node_that_does_not_greet_the_hub(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(returning, "WAIT_S", 0.0)
+    monkeypatch.setattr(cluster, "WAIT_S", 0.0)
     silent, other = await start_node("silent"), await start_node("other")
     topic = "zeek.cluster.nodeid.silent."
     silent.subscribe(topic)
