@@ -50,8 +50,6 @@ _AT_ONCE_PREFIXES = 10_000
 class FarSubscriptions:
     """The subscriptions of one peer; `later` calls a function after this turn of the loop."""
 
-    __slots__ = ("_core", "_due", "_handler", "_later", "_steps", "_targets", "_wanted")
-
     def __init__(self, core: Core, handler: Handler, later: Callable[[Callable[[], object]], object]) -> None:
         self._core = core
         self._handler = handler
@@ -143,22 +141,6 @@ def broker_connection(
 
 class BrokerConversation:
     """One endpoint. See `peers.connections.conversation.Conversation`; also a claimant of the registry."""
-
-    __slots__ = (
-        "_announcing",
-        "_asked",
-        "_closing_code",
-        "_connection",
-        "_dialled",
-        "_far_filter",
-        "_gateway",
-        "_node",
-        "_peerings",
-        "_queue",
-        "_stores",
-        "_subscriptions",
-        "session",
-    )
 
     changes: frozenset[type] = frozenset({PeerKnown, Peered, FilterChanged})
     scheme = "zeek"

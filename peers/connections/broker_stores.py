@@ -116,8 +116,6 @@ class _OwnEnd:
 class Stores:
     """Data stores between all Broker peers of one hub."""
 
-    __slots__ = ("_announce", "_clones", "_held_bytes", "_masters", "_objects", "_refused", "_timer", "_told", "node")
-
     def __init__(self, node: Node) -> None:
         self.node = node
         self._announce: set[Callable[[], object]] = set()
@@ -278,19 +276,6 @@ class StoreEnd:
         session: Of the same.
         announce: Called when other topics are to be announced to the far side.
     """
-
-    __slots__ = (
-        "_announce",
-        "_connection",
-        "_is_in",
-        "_node",
-        "_session",
-        "_stores",
-        "_told",
-        "_topics",
-        "_waiting",
-        "_waiting_bytes",
-    )
 
     def __init__(
         self, stores: Stores, connection: Connection, session: Session[Route], announce: Callable[[], object]

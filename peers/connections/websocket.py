@@ -33,9 +33,10 @@ from peers.verbs.publish import Publication
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
 from peers.websocket.http.head import Head as HttpHead
+from peers.websocket.http.session import Piece
 from peers.websocket.messages import ClientMessage, Dropped, Hello
-from peers.websocket.session import Event, Head, Phase, Piece, Session
-from peers.websocket.zeek.codec import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
+from peers.websocket.session import Event, Head, Phase, Session
+from peers.websocket.zeek.codec import INVALID_PATH, INVALID_PATH_TEXT, ZeekDialogue, client_name, is_astray, zeek_codec
 from peers.websocket.zeek.codec import PATH as ZEEK_PATH
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE_CHARACTERS
@@ -224,7 +225,7 @@ class WebSocketConversation:
             self._log_refusal(self._refusal)
         if self._refusal and not request.headers.get_all("Origin"):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
-        elif not self.session.accept(request, None if path == PATH else ZeekCodec(), is_known=is_known):
+        elif not self.session.accept(request, None if path == PATH else zeek_codec(), is_known=is_known):
             self._connection.reason = "no WebSocket handshake"
             self._connection.linger()
         elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Generic, NamedTuple
 
 import msgspec
 from websockets.frames import Opcode
@@ -43,8 +43,9 @@ from peers.values.forms import Form as BatchForm
 from peers.values.msgpack import array_header
 from peers.websocket.batches import (
     ITEMS_LIMIT,
-    JsonPublish,
-    RawPublish,
+    One,
+    Publish,
+    Several,
     array_head,
     json_form,
     msgpack_form,
@@ -58,9 +59,9 @@ from peers.websocket.messages import (
     Hello,
     HubMessage,
     Ping,
+    Prefixes,
     RefusedError,
     Release,
-    RequestNumber,
     Serve,
     Subscribe,
     SubscribeRules,
@@ -85,37 +86,19 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=BATCH_LIMIT_MESSAGES)]
 _Status = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
-class _JsonRequest(msgspec.Struct, frozen=True, tag="request"):
+class _Request(msgspec.Struct, Generic[One, Several], frozen=True, tag="request"):
     request: _Transaction
     topic: str = ""
     service: str = ""
     timeout_ms: _Transaction = 0
-    value: Any = msgspec.UNSET
-    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    value: One | msgspec.UnsetType = msgspec.UNSET
+    values: Several | msgspec.UnsetType = msgspec.UNSET
 
 
-class _RawRequest(msgspec.Struct, frozen=True, tag="request"):
+class _Reply(msgspec.Struct, Generic[One, Several], frozen=True, tag="reply"):
     request: _Transaction
-    topic: str = ""
-    service: str = ""
-    timeout_ms: _Transaction = 0
-    value: msgspec.Raw = msgspec.Raw()
-    values: msgspec.Raw = msgspec.Raw()
-
-
-class _JsonReply(msgspec.Struct, frozen=True, tag="reply"):
-    request: _Transaction
-    value: Any = msgspec.UNSET
-    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
-    status: _Status = 0
-    text: str = ""
-    count: _Count = 1
-
-
-class _RawReply(msgspec.Struct, frozen=True, tag="reply"):
-    request: _Transaction
-    value: msgspec.Raw = msgspec.Raw()
-    values: msgspec.Raw = msgspec.Raw()
+    value: One | msgspec.UnsetType = msgspec.UNSET
+    values: Several | msgspec.UnsetType = msgspec.UNSET
     status: _Status = 0
     text: str = ""
     count: _Count = 1
@@ -124,7 +107,7 @@ class _RawReply(msgspec.Struct, frozen=True, tag="reply"):
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def request_of(message: _JsonRequest | _RawRequest) -> Request:
+def request_of(message: _Request[Any, Any]) -> Request:
     """Return the hub's own request for a `request`.
 
     Raises:
@@ -139,7 +122,7 @@ def request_of(message: _JsonRequest | _RawRequest) -> Request:
     return Request(target, message.request, message.timeout_ms, values, flags | named)
 
 
-def reply_of(message: _JsonReply | _RawReply) -> Reply:
+def reply_of(message: _Reply[Any, Any]) -> Reply:
     """Return the hub's own reply for a `reply`; raises as `request_of`."""
     first = message.request
     if message.status == Status.OK:
@@ -151,7 +134,7 @@ def reply_of(message: _JsonReply | _RawReply) -> Reply:
     return Reply(first, message.status, BATCH_COUNT.pack(message.count) + reason, FLAG_BATCH)
 
 
-def _body_of(message: _JsonRequest | _RawRequest | _JsonReply | _RawReply, kind: str) -> tuple[int, bytes]:
+def _body_of(message: _Request[Any, Any] | _Reply[Any, Any], kind: str) -> tuple[int, bytes]:
     """Return the flags and the values as in the body of a frame."""
     single, packed, count = values_of(message, kind)
     return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
@@ -252,21 +235,8 @@ class EnvelopeReader(NamedTuple):
 
 
 _TYPES = (
-    "hello",
-    "subscribe",
-    "unsubscribe",
-    "publish",
-    "ping",
-    "fetch",
-    "request",
-    "reply",
-    "serve",
-    "unserve",
-    "claim",
-    "release",
-    "rule",
-    "unrule",
-    "token",
+    "hello, subscribe, unsubscribe, publish, ping, fetch, request, reply, serve, unserve, claim, release, rule, "
+    "unrule, token"
 )
 
 JSON_ENVELOPE = EnvelopeReader("JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode)
@@ -300,9 +270,8 @@ def refused(reader: EnvelopeReader, payload: bytes, code: int, text: str) -> Ref
     request = read.request if type(read.request) is int and read.request > 0 else 0
     if not isinstance(read.type, str):
         return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`, which is text", request)
-    if read.type not in _TYPES:
-        expected = ", ".join(_TYPES)
-        return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {expected}", request)
+    if read.type not in _TYPES.split(", "):
+        return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {_TYPES}", request)
     return RefusedError(code, f"{read.type}: {text}", request, about=read.type)
 
 
@@ -341,31 +310,11 @@ class Codec:
     encode: Callable[[HubMessage], bytes]
 
 
-class _RawSubscribe(msgspec.Struct, frozen=True, tag="subscribe"):
-    prefixes: msgspec.Raw
-    request: RequestNumber = 0
-
-
-class _RawUnsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
-    prefixes: msgspec.Raw
-    request: RequestNumber = 0
-
-
-class _RawServe(msgspec.Struct, frozen=True, tag="serve"):
-    prefixes: msgspec.Raw
-    request: RequestNumber = 0
-
-
-class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
-    prefixes: msgspec.Raw
-    request: RequestNumber = 0
-
-
 _Same = Hello | Token | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
-_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | JsonPublish | _JsonRequest | _JsonReply
-_RawMessage = (
-    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | RawPublish | _RawRequest | _RawReply
-)
+_Change = Subscribe[Prefixes] | Unsubscribe[Prefixes] | Serve[Prefixes] | Unserve[Prefixes]
+_WithValues = Publish[One, Several] | _Request[One, Several] | _Reply[One, Several]
+_JsonMessage = _Same | Fetch | _Change[list[str]] | _WithValues[Any, list[Any]]
+_RawMessage = _Same | Fetch | _Change[msgspec.Raw] | _WithValues[msgspec.Raw, msgspec.Raw]
 
 _from_json = msgspec.json.Decoder(_JsonMessage).decode
 _from_msgpack = msgspec.msgpack.Decoder(_RawMessage).decode
@@ -394,27 +343,7 @@ def _check_utf8(payload: bytes) -> None:
 def _decode_text(payload: bytes) -> ClientMessage:
     if is_nested_too_deep(payload):
         raise ProtocolError(CloseCode.BAD_DATA, _TOO_DEEP)
-    try:
-        message: _JsonMessage = _from_json(payload)
-    except msgspec.ValidationError as error:
-        raise refused(JSON_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
-    except MALFORMED as error:
-        raise malformed("JSON", error) from error
-    match message:
-        case JsonPublish():
-            return publication_of(message)
-        case _JsonRequest():
-            return request_of(message)
-        case _JsonReply():
-            return reply_of(message)
-        case Subscribe() | Unsubscribe() | Serve() | Unserve():
-            if len(message.prefixes) > ITEMS_LIMIT:
-                raise _too_many_prefixes(len(message.prefixes), message.request)
-            return _CHANGES[type(message)](message.prefixes, message.request)
-        case Fetch():
-            return _order(message, "json", JSON_BYTES, JSON_LIMIT_BYTES)
-        case _:
-            return _verb(message)
+    return _read(_from_json, JSON_ENVELOPE, payload, "json")
 
 
 def _decode_msgpack(payload: bytes) -> ClientMessage:
@@ -423,25 +352,7 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
         raise refused(MSGPACK_ENVELOPE, payload, CloseCode.TOO_BIG, text)
     if is_packed_too_deep(payload):
         raise ProtocolError(CloseCode.BAD_DATA, _TOO_DEEP)
-    try:
-        message: _RawMessage = _from_msgpack(payload)
-    except msgspec.ValidationError as error:
-        raise refused(MSGPACK_ENVELOPE, payload, CloseCode.BAD_DATA, str(error)) from error
-    except MALFORMED as error:
-        raise malformed("msgpack", error) from error
-    match message:
-        case RawPublish():
-            return publication_of(message)
-        case _RawRequest():
-            return request_of(message)
-        case _RawReply():
-            return reply_of(message)
-        case _RawSubscribe() | _RawUnsubscribe() | _RawServe() | _RawUnserve():
-            return _CHANGES[type(message)](_prefixes(message.prefixes, message.request), message.request)
-        case Fetch():
-            return _order(message, "msgpack", FETCH_BYTES, FETCH_LIMIT_BYTES)
-        case _:
-            return _verb(message)
+    return _read(_from_msgpack, MSGPACK_ENVELOPE, payload, "msgpack")
 
 
 _CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChange]] = {
@@ -449,15 +360,35 @@ _CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChan
     Unsubscribe: partial(SubscriptionChange, False),
     Serve: partial(ServiceChange, True),
     Unserve: partial(ServiceChange, False),
-    _RawSubscribe: partial(SubscriptionChange, True),
-    _RawUnsubscribe: partial(SubscriptionChange, False),
-    _RawServe: partial(ServiceChange, True),
-    _RawUnserve: partial(ServiceChange, False),
 }
 
 
+def _read(
+    decode: Callable[[bytes], _JsonMessage | _RawMessage], reader: EnvelopeReader, payload: bytes, form: Form
+) -> ClientMessage:
+    """Return a message as the verbs take it."""
+    try:
+        message = decode(payload)
+    except msgspec.ValidationError as error:
+        raise refused(reader, payload, CloseCode.BAD_DATA, str(error)) from error
+    except MALFORMED as error:
+        raise malformed(reader.encoding, error) from error
+    match message:
+        case Publish():
+            return publication_of(message)
+        case _Request():
+            return request_of(message)
+        case _Reply():
+            return reply_of(message)
+        case Subscribe() | Unsubscribe() | Serve() | Unserve():
+            return _CHANGES[type(message)](_prefixes(message.prefixes, message.request), message.request)
+        case Fetch():
+            return _order(message, form)
+        case _:
+            return _verb(message)
+
+
 def _verb(message: _Same) -> ClientMessage:
-    """Return a message that looks the same in both encodings as the verbs take it."""
     match message:
         case SubscribeRules() | UnsubscribeRules():
             rules = [(rule.labels, rule.prefix, rule.sender) for rule in message.rules]
@@ -484,8 +415,9 @@ def _checked_token(token: str, request: int = 0) -> str:
         raise RefusedError(error.code, error.text, request) from error
 
 
-def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order:
+def _order(fetch: Fetch, form: Form) -> Order:
     """Return the verb of a `fetch`, with the form of its answer."""
+    usual_bytes, most_bytes = (JSON_BYTES, JSON_LIMIT_BYTES) if form == "json" else (FETCH_BYTES, FETCH_LIMIT_BYTES)
     size_bytes = min(usual_bytes if fetch.bytes is None else fetch.bytes, most_bytes)
     time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), END_OF_TIME_US)
     return Order(
@@ -504,21 +436,17 @@ def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order
     )
 
 
-def _prefixes(raw: msgspec.Raw, request: int) -> list[str]:
-    packed = bytes(raw)
-    items, _ = array_head(packed, "prefixes", request)  # before the list is made of what may be millions
+def _prefixes(prefixes: list[str] | msgspec.Raw, request: int) -> list[str]:
+    raw = bytes(prefixes) if isinstance(prefixes, msgspec.Raw) else b""
+    items = array_head(raw, "prefixes", request)[0] if raw else len(prefixes)  # before the list is made of millions
     if items > ITEMS_LIMIT:
-        raise _too_many_prefixes(items, request)
+        raise RefusedError(CloseCode.TOO_BIG, too_many("prefixes", items, ITEMS_LIMIT), request)
     try:
-        return _prefixes_of(packed)
+        return _prefixes_of(prefixes) if isinstance(prefixes, msgspec.Raw) else prefixes
     except msgspec.ValidationError as error:
         raise RefusedError(CloseCode.BAD_DATA, f"prefixes: {error}", request) from error
     except UnicodeDecodeError as error:
         raise malformed("msgpack", error) from error
-
-
-def _too_many_prefixes(found: int, request: int) -> RefusedError:
-    return RefusedError(CloseCode.TOO_BIG, too_many("prefixes", found, ITEMS_LIMIT), request)
 
 
 JSON = Codec(Opcode.TEXT, json_form, _decode_json, msgspec.json.Encoder().encode)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Generic, TypeVar
 
 import msgspec
 
@@ -22,6 +22,9 @@ RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
 
 Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 """Labels, of which only the number has been checked."""
+
+Prefixes = TypeVar("Prefixes")
+"""A list from JSON, or msgpack that is not looked into yet."""
 
 _FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 """The request number of a `fetch`; 32 bits, as it goes on to a reader process in a frame."""
@@ -58,17 +61,17 @@ class Token(msgspec.Struct, frozen=True, tag="token"):
         return f"Token(request={self.request})"
 
 
-class Subscribe(msgspec.Struct, frozen=True, tag="subscribe"):
+class Subscribe(msgspec.Struct, Generic[Prefixes], frozen=True, tag="subscribe"):
     """The client subscribes to prefixes."""
 
-    prefixes: list[str]
+    prefixes: Prefixes
     request: RequestNumber = 0
 
 
-class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
+class Unsubscribe(msgspec.Struct, Generic[Prefixes], frozen=True, tag="unsubscribe"):
     """The client gives up prefixes."""
 
-    prefixes: list[str]
+    prefixes: Prefixes
     request: RequestNumber = 0
 
 
@@ -94,17 +97,17 @@ class UnsubscribeRules(msgspec.Struct, frozen=True, tag="unrule"):
     request: RequestNumber = 0
 
 
-class Serve(msgspec.Struct, frozen=True, tag="serve"):
+class Serve(msgspec.Struct, Generic[Prefixes], frozen=True, tag="serve"):
     """The client answers requests under prefixes."""
 
-    prefixes: list[str]
+    prefixes: Prefixes
     request: RequestNumber = 0
 
 
-class Unserve(msgspec.Struct, frozen=True, tag="unserve"):
+class Unserve(msgspec.Struct, Generic[Prefixes], frozen=True, tag="unserve"):
     """The client answers no more requests under prefixes."""
 
-    prefixes: list[str]
+    prefixes: Prefixes
     request: RequestNumber = 0
 
 

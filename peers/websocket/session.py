@@ -14,11 +14,10 @@ stand in the order of the messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from http import HTTPStatus
 from typing import NamedTuple
-from typing import Protocol as Shape
 
 from websockets.exceptions import NegotiationError
 from websockets.frames import Frame, Opcode
@@ -27,15 +26,14 @@ from websockets.protocol import OPEN, SERVER, Protocol
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from peers.transport.fragments import Fragments, end_of, pieces_of
-from peers.values.forms import Form
-from peers.websocket.codec import JSON, MSGPACK
+from peers.websocket.codec import JSON, MSGPACK, Codec
 from peers.websocket.framing import encode_message
 from peers.websocket.http.head import HEAD_END, BadRequestError, read_head
 from peers.websocket.http.head import Head as HttpHead
 from peers.websocket.http.query import is_served
+from peers.websocket.http.session import Piece
 from peers.websocket.messages import (
     ClientMessage,
     Error,
@@ -62,38 +60,12 @@ class Head(NamedTuple):
     cost: int = _HEAD_COST
 
 
-class Piece(NamedTuple):
-    """A piece of frames is there to be read: call `read`."""
-
-    cost: int
-
-
 Event = Head | Piece | Request | HttpHead | ClientMessage | Closing
 
 _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGPACK}
 
 _TLS_HEAD = b"\x16\x03"
 """The first bytes of a TLS handshake (RFC 8446, section 5.1)."""
-
-
-class MessageCodec(Shape):
-    """The meaning of the messages of a conversation."""
-
-    @property
-    def opcode(self) -> Opcode:
-        """The kind of WebSocket messages in both directions."""
-
-    @property
-    def form(self) -> Callable[[Batch], Form]:
-        """Gives a batch its ready frames, for `Batch.form`."""
-
-    @property
-    def decode(self) -> Callable[[bytes], ClientMessage]:
-        """Reads a message of a client; raises `ProtocolError` or `RefusedError`."""
-
-    @property
-    def encode(self) -> Callable[[HubMessage], bytes]:
-        """Writes an answer of the hub; empty if this codec has none for it."""
 
 
 class AnsweredError(ProtocolError):
@@ -138,7 +110,7 @@ class Session:
 
     phase: Phase
     """`accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED."""
-    codec: MessageCodec
+    codec: Codec
     """Without a meaning before `accept`."""
     rejected_messages: int
     """Messages to publish that were rejected."""
@@ -165,7 +137,6 @@ class Session:
         """Whether `hello` is taken: no message was, except rejected ones."""
         self._is_known = True
         """False from `accept` to `let_in` if the client is not authenticated: its messages must be small."""
-        """Whether this side has said Close, and the conversation is open until the client says so, too."""
         self._protocol: Protocol | None = None
         """The library's reader of frames."""
         self._fragments = Fragments()
@@ -233,7 +204,7 @@ class Session:
         if self._protocol is not None:
             self._protocol.reader.discard()
 
-    def accept(self, request: Request, codec: MessageCodec | None = None, *, is_known: bool = True) -> bool:
+    def accept(self, request: Request, codec: Codec | None = None, *, is_known: bool = True) -> bool:
         """Answer the request with a handshake; return False if it cannot be one, and was rejected.
 
         Args:
@@ -484,7 +455,7 @@ def _select_none(_: ServerProtocol, __: Sequence[Subprotocol]) -> None:
     """Agree on no subprotocol: the path has chosen."""
 
 
-def _wrong_kind(codec: MessageCodec, spoken: str) -> str:
+def _wrong_kind(codec: Codec, spoken: str) -> str:
     if codec.opcode is Opcode.TEXT:
         return f"a binary message under {spoken}, which takes text"
     return f"a text message under {spoken}, which takes binary"

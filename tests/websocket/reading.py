@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from peers.websocket.session import Head, Piece
+from peers.websocket.http.session import Piece
+from peers.websocket.session import Head
 from peers.wire.scanner import NEED_DATA
-
-__all__ = ["events_of"]
 
 
 class _Session(Protocol):

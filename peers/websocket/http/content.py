@@ -32,6 +32,7 @@ from peers.values.conversion import (
     without_collecting,
 )
 from peers.verbs.publish import Publication
+from peers.wire.reasons import MALFORMED
 
 FRAME_BYTES: Final = 64 * 1024
 """Values that go into one frame."""
@@ -45,7 +46,6 @@ _MSGPACK: Final = frozenset({"application/msgpack", "application/x-msgpack", "ap
 
 TYPES: Final = f"{_JSON}, application/x-ndjson, application/msgpack"
 
-_MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _UNPACKABLE = (OverflowError, ValueError, TypeError, RecursionError)
 
 _decoder = msgspec.json.Decoder()
@@ -184,7 +184,7 @@ class _Lines:
         try:
             values = _decoder.decode_lines(whole)
             packed = [_pack(value) for value in values]
-        except (*_MALFORMED, *_UNPACKABLE):
+        except (*MALFORMED, *_UNPACKABLE):
             return None
         lines = whole.count(b"\n") + (not whole.endswith(b"\n"))
         return packed if len(packed) == lines else None
@@ -209,7 +209,7 @@ def _json_value(text: bytes, line: int = 0) -> bytes:
         raise _too_deep(line)
     try:
         value = without_collecting(_decoder.decode, text) if len(text) > PARTS_LIMIT else _decoder.decode(text)
-    except _MALFORMED as error:
+    except MALFORMED as error:
         raise ContentError(CloseCode.BAD_DATA, f"no JSON: {error}", line) from error
     try:
         return _pack(value)

@@ -34,18 +34,6 @@ class Publishing:
         act: Publishes.
     """
 
-    __slots__ = (
-        "_act",
-        "_last",
-        "_offsets",
-        "_pending",
-        "_refusal",
-        "_target",
-        "_untold",
-        "is_done",
-        "messages",
-    )
-
     def __init__(self, target: Target, act: Callable[[Publication], int]) -> None:
         self._target = target
         self._act = act
@@ -86,7 +74,7 @@ class Publishing:
         if self._refusal is None:
             self._refusal = (code, text, line)
 
-    # What the hub says of it, see `peers.websocket.http.publishing.Listener`.
+    # What the hub says of it.
 
     def confirmed(self, request: int) -> None:
         """A frame was published."""

@@ -1,4 +1,4 @@
-"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it: `ZeekCodec` and `ZeekDialogue`.
+"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it: `zeek_codec` and `ZeekDialogue`.
 
 ```
 client                                              hub
@@ -52,6 +52,7 @@ from peers.values.forms import Form
 from peers.verbs.far_side import INVALID, rejection
 from peers.verbs.publish import Publication, publish
 from peers.websocket.batches import ITEMS_LIMIT
+from peers.websocket.codec import Codec
 from peers.websocket.dialogue import Carrier
 from peers.websocket.framing import encode_message as framed
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
@@ -173,13 +174,10 @@ INVALID_PATH = _encode(_Failure("invalid_uri", INVALID_PATH_TEXT))
 """Answer of Zeek's server to a client that has asked for another path."""
 
 
-class ZeekCodec:
-    """The messages of one client; see `peers.websocket.session.MessageCodec`."""
+class _Messages:
+    """The messages of one client; see `peers.websocket.codec.Codec`."""
 
     __slots__ = ("_inputs", "_subscribed")
-
-    opcode = Opcode.TEXT
-    form = staticmethod(zeek_form)
 
     def __init__(self) -> None:
         self._subscribed = False
@@ -226,6 +224,12 @@ class ZeekCodec:
         else:
             return
         raise refusal_of(text, self._inputs)
+
+
+def zeek_codec() -> Codec:
+    """Make the codec of one client."""
+    messages = _Messages()
+    return Codec(Opcode.TEXT, zeek_form, messages.decode, messages.encode)
 
 
 def refusal_of(text: str, number: int) -> RefusedError:

@@ -382,6 +382,3 @@ async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
         assert await client.message() == "x" * 500_000
     await eventually(connection.transport.is_reading)
     assert await client.barrier() == []
-
-
-# Back-pressure.

@@ -16,16 +16,17 @@ from websockets.uri import parse_uri
 from hub.errors import CloseCode
 from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT
+from peers.websocket.codec import Codec
 from peers.websocket.session import AnsweredError, Session
-from peers.websocket.zeek.codec import PATH, ZeekCodec
+from peers.websocket.zeek.codec import PATH, zeek_codec
 from peers.wire.events import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import frame, upgrade
 from tests.websocket.reading import events_of
 from tests.websocket.zeek.messages import count
 
 
-def opened() -> tuple[Session, ZeekCodec]:
-    session, codec = Session(100_000, 4096), ZeekCodec()
+def opened() -> tuple[Session, Codec]:
+    session, codec = Session(100_000, 4096), zeek_codec()
     for event in events_of(session, upgrade("", path=PATH)):
         assert isinstance(event, Request)
         assert session.accept(event, codec)
@@ -43,7 +44,7 @@ def opened() -> tuple[Session, ZeekCodec]:
 )
 def test_no_array(array: bytes, text: str) -> None:
     with pytest.raises(AnsweredError) as caught:
-        ZeekCodec().decode(array)
+        zeek_codec().decode(array)
     assert (caught.value.code, caught.value.text) == (CloseCode.NOT_ALLOWED, text)
 
 
