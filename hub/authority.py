@@ -148,7 +148,7 @@ class Authority:
         if rights is not None:
             self._due[handler] = self._judge(handler, rights)
             self.go_on()
-        if handler.is_meshed:
+        if handler.is_link:
             self._on_link(handler)
 
     @property

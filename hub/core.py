@@ -12,7 +12,7 @@ before. What is offered outside of a read is written at the end of the turn, whi
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
@@ -32,10 +32,12 @@ from hub.losses import Drops
 from hub.memory import Memory
 from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
+from hub.mesh.traffic import Traffic
 from hub.mesh_links import MeshLinks
 from hub.multimap import PrefixMultimap
 from hub.names.names import Names, Register
 from hub.origin import Origin
+from hub.overflow import QueueLimits
 from hub.policy.grants import User
 from hub.prefixes import Asked, OnFilter, PrefixSubscriptions
 from hub.quotas.quotas import Quotas, Share
@@ -50,7 +52,6 @@ from hub.tags.subscriptions import RuleSubscriptions
 from hub.topic_rates import TopicRates
 from hub.topics import RESERVED
 from hub.turn import Turn, Writers, WritesLater
-from hub.uncarried import Uncarried
 from hub.waiting import WaitingMemory
 
 _STEPS_PER_DEPARTURE = 5  # What it costs to give back all that one far side had, beside its prefixes: about 50 µs
@@ -74,6 +75,20 @@ def _ignore(_: object = None) -> None:
     """Stand in for a callback that the shell does not give."""
 
 
+class _Unreached:
+    __slots__ = ("_traffic",)
+
+    def __init__(self, traffic: Traffic[Handler]) -> None:
+        self._traffic = traffic
+
+    def send(self, batches: list[Batch]) -> None:
+        self._traffic.unreached_messages += sum(batch.messages for batch in batches)
+
+    def send_gap(self, lost_messages: int) -> None: ...  # nothing waits for this handler, so nothing is dropped
+
+    def close(self, code: int, text: str) -> None: ...
+
+
 class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
@@ -87,7 +102,6 @@ class Core:
             the call before.
         check_mesh: Called when `mesh.check` is due at the end of this turn.
         on_clash: Called when another hub of the mesh uses the id of this hub.
-        on_stranded: Called once a second at most with hubs, and how many messages for each did not go on from here.
         hub_id: Id of this hub in the mesh.
         hub_name: Name of this hub for people.
         memory: The budget of the process; without one there is no limit.
@@ -104,13 +118,12 @@ class Core:
         wake_at: Callable[[int], object] = _ignore,
         check_mesh: Callable[[], object] = _ignore,
         on_clash: Callable[[int], object] = _ignore,
-        on_stranded: Callable[[Mapping[bytes, int]], object] = _ignore,
         hub_id: bytes = b"",
         hub_name: str = "",
         memory: Memory | None = None,
         quotas: Quotas | None = None,
     ) -> None:
-        client, peer = limits.client, limits.peer
+        client = limits.client
         self._turn = Turn(wake)
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
@@ -138,19 +151,17 @@ class Core:
         self.mesh: Mesh[Handler] = Mesh(
             hub_id,
             hub_name,
-            on_trees=self._forget_ways,
+            on_trees=lambda: self.routes.forget_ways(),  # noqa: PLW0108 -- made later
             on_interest=self._change_far,
             on_reach=self._reach_far,
             on_due=self._tell_link,
             on_clash=on_clash,
             on_check=check_mesh,
             on_change=lambda change, names: self.own_events.announce(mesh_changed(change, names)),
-            on_stranded=on_stranded,
             limits=limits.mesh,
         )
         traffic = self._traffic = self.mesh.traffic
         self._upstreams = traffic.upstreams
-        self._uncarried = Uncarried(traffic.strand, traffic.leave_out, self._mark_dirty)
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
         self.routes = Routes(
@@ -160,17 +171,17 @@ class Core:
             owner_of=register.owner,
             account=self.memory.account("routes"),
             mesh=self.mesh,
-            uncarried=self._uncarried,
+            unreached=self._make_counter(),
         )
         self.own_events = OwnEvents(self.routes)
         self.prefixes = PrefixSubscriptions(
             multimap,
             self.routes.forget,
-            Allowance("prefixes", Resource.PREFIXES, client.prefixes, peer.prefixes, self.memory, len),
+            Allowance("prefixes", Resource.PREFIXES, client.prefixes, limits.peer_prefixes, self.memory, len),
             self.handlers,
             Asked(lambda delivery, prefix: delivery.asks_leaves(prefix) and may_ask_leaves(prefix), asked_of_leaves),
         )
-        rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
+        rules_allowed = Allowance("rules", Resource.RULES, client.rules, 0, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
         # What is still to be given back for far sides that are gone, in their order.
         self._departing: deque[Callable[[], object]] = deque()
@@ -191,7 +202,7 @@ class Core:
             self._turn,
             wake_at,
             limits.requests,
-            Allowance("prefixes to serve", Resource.SERVICES, client.services, peer.services, self.memory, len),
+            Allowance("prefixes to serve", Resource.SERVICES, client.services, 0, self.memory, len),
             self.memory,
             owner_of=register.owner_of,
             hub_services=hub_services,
@@ -235,7 +246,7 @@ class Core:
 
         Args:
             handler: New, without prefixes.
-            on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
+            on_filter: For leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
@@ -427,15 +438,20 @@ class Core:
 
     # The mesh.
 
-    def _accepts(self, link: Handler, messages: int) -> bool:
-        """Return whether messages of a link are taken; otherwise count them.
+    def _make_counter(self) -> Handler:
+        """Make what counts messages without a way to a hub that wants them.
 
-        A hub outside of the mesh sends no origins; its messages are taken and go no further.
+        It stands in routes like any other handler, so that all other routes cost nothing more.
         """
+        handler = Handler(_Unreached(self._traffic), role=Role.LINK, limits=QueueLimits())
+        handler.attach(0, self._mark_dirty, _ignore)
+        return handler
+
+    def _accepts(self, link: Handler, messages: int) -> bool:
+        """Return whether messages of a link are taken; otherwise count them."""
         origin = link.origin
-        if origin is None or self._traffic.accepts(link, origin.hub, origin.epoch):
+        if self._traffic.accepts(link, origin.hub, origin.epoch):
             link.accepted_at = self._upstreams.turnover
-            link.way = None if origin is None else self._traffic.way(link, origin.hub)
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         link.look_at += messages
@@ -445,7 +461,7 @@ class Core:
 
     def _note_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
         """Tell subscribers of messages that were not taken of a link, where no other link can bring them."""
-        if link.origin is None or not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
+        if not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in
         for route, messages in runs:
@@ -464,10 +480,6 @@ class Core:
         if isinstance(told, Announcement) and told.neighbours is not None:
             self._mesh_links.write()
         self.mesh.hear(link, told)
-
-    def _forget_ways(self) -> None:
-        self.routes.forget_ways()
-        self._uncarried.forget()
 
     def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         self.far_hubs.reach(hub, is_reached)

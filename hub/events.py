@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.handler import Handler
-from hub.mesh.graph_change import GraphChange
+from hub.mesh.graph import GraphChange
 from hub.names.claim import Claim
 from hub.requests.hub_services import is_admin
 from hub.routes import Routes

@@ -1,10 +1,4 @@
-"""`FarHub`: another hub of the mesh, as one of those who want something.
-
-It stands in the multimap beside handlers. What it wants goes on the links that lead to it, and which these are depends
-on where a message has entered the mesh: see `hub.routes`.
-
-Owner: `hub.far_hubs`.
-"""
+"""`FarHub`: another hub of the mesh, in the multimap beside handlers. Which links lead to it depends on the origin."""
 
 from __future__ import annotations
 
@@ -19,44 +13,38 @@ if TYPE_CHECKING:
     from hub.handler import Handler
     from hub.names.claim import Announced
 
+__all__ = ["FarHub"]
+
 
 class FarHub:
-    """One hub.
-
-    Args:
-        hub: Its id.
-    """
+    """One hub, by its id; the class attributes are those of a handler."""
 
     __slots__ = ("delivery", "hub", "is_lost", "leaves", "link", "names", "prefixes", "rules", "served")
 
-    closed: ClassVar[bool] = False  # As a handler would say it: it takes what is for it until it is forgotten
-
-    is_link: ClassVar[bool] = True  # As a handler would say it: it is no client of this hub
-
+    closed: ClassVar[bool] = False
+    is_link: ClassVar[bool] = True
     name: ClassVar[str] = ""
-    share: ClassVar[Share | None] = None  # Nobody here is charged for what is of another hub
+    share: ClassVar[Share | None] = None
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
-        # Links are not asked for what it wants, as it asks for that itself; leaves are.
         self.delivery = Delivery.of(Role.LINK)
-        # What it wants, as far as it stands in the multimap, and in the index of rules.
+        # What it wants, as far as it is in the multimap and in the index of rules.
         self.prefixes: dict[str, int] = {}
         self.rules: dict[Rule, None] = {}
-        # The prefixes under which its clients answer requests, as far as they can be found here.
+        # The prefixes under which its clients answer requests.
         self.served: dict[str, None] = {}
-        # The names of its clients, as it has announced them last.
+        # The names of its clients, and its leaves with the time since when it has them, as announced last.
         self.names: dict[str, Announced] = {}
-        # The endpoints of its leaves, each with the time since when it has it, as it has announced them last.
         self.leaves: dict[bytes, int] = {}
-        # Whether nothing leads there now: then the names of its clients are nobody's, and neither are its leaves.
+        # Whether no link leads to it: then nobody owns the names of its clients, and others have its leaves.
         self.is_lost = False
-        # The link that has brought the last change of it, also when that is gone; None before the first.
+        # The link that brought its last change, also when that is gone; None before the first.
         self.link: Handler | None = None
 
     @property
     def rights(self) -> Rights | None:
-        """What the link may do that speaks for it: no names that it may not claim."""
+        """The rights of the link that speaks for it."""
         return None if self.link is None else self.link.rights
 
     @property

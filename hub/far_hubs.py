@@ -1,18 +1,18 @@
 """`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
 
 ```
-mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, leaves; routes forget
-authority: judge  ─▶ names and leaves of hubs for which a link with other rights speaks ─▶ taken away, or taken
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, names, leaves
+authority: judge  ─▶ names and leaves that a link with other rights has brought ─▶ taken away, or taken
 ```
 
-Owner: the core. Invariant: when nothing is left to be done, the multimap has for each hub what the mesh knows of it.
-Cost: a step for each prefix, in turns, so that a hub that wants 100,000 does not hold up anybody.
+When nothing is left to do, the multimap has for each hub what the mesh knows of it. A prefix costs one step, so that
+a hub that wants 100,000 prefixes delays nobody.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from itertools import chain
 from typing import TypeVar
@@ -33,77 +33,44 @@ from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import Turn
 
 _INTEREST_BYTES = 500
-"""What a prefix, a rule or a service of another hub takes, about: in its index, and in what is known of that hub."""
-
+"""What a prefix, a rule or a service of another hub takes, about: in its index, and in the record of that hub."""
 
 _NAMES_PER_STEP = 8
-"""Names that are taken in one step, 20 µs each."""
+"""20 µs each."""
 
 T = TypeVar("T")
 
 
-def _batched(items: list[T]) -> list[list[T]]:
-    return [items[start : start + _NAMES_PER_STEP] for start in range(0, len(items), _NAMES_PER_STEP)]
+def _batched(items: Iterable[T]) -> list[list[T]]:
+    some = list(items)
+    return [some[start : start + _NAMES_PER_STEP] for start in range(0, len(some), _NAMES_PER_STEP)]
 
 
 def _of_kind(kind: type[T], interests: Iterable[Interest]) -> list[T]:
     return [one for one in interests if isinstance(one, kind)]
 
 
-def _may_be_gateway(rights: Rights | None) -> bool:
-    """Return whether a hub beyond a link may be the gateway of a leaf that this hub has, too.
-
-    Only where the link may bring and take everything: else what the leaf publishes, or wants, would not come through.
-    """
-    return rights is None or (rights.may_all(Action.BRING, "") and rights.may_all(Action.TAKE, ""))
-
-
 def _served(interests: Iterable[Interest]) -> list[str]:
     return [one.prefix for one in _of_kind(Served, interests)]
 
 
-def _may_be_claimed(rights: Rights | None, name: str) -> bool:
-    return rights is None or rights.may(Action.CLAIM, name)
+def _may_be_gateway(rights: Rights | None) -> bool:
+    """Return whether a hub beyond a link may be the gateway of a leaf that this hub has, too.
 
-
-class WantedThere(Collection[str]):
-    """The prefixes that one hub wants, as far as they stand in the multimap; it changes with them.
-
-    Args:
-        hubs: The hubs that want something.
-        hub: The id of this one.
+    Only where the link may bring and take everything: else messages from or for the leaf would be refused.
     """
-
-    __slots__ = ("_hub", "_hubs")
-
-    def __init__(self, hubs: Mapping[bytes, FarHub], hub: bytes) -> None:
-        self._hubs = hubs
-        self._hub = hub
-
-    def __contains__(self, prefix: object) -> bool:
-        return prefix in self._prefixes
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._prefixes)
-
-    def __len__(self) -> int:
-        return len(self._prefixes)
-
-    @property
-    def _prefixes(self) -> Collection[str]:
-        far = self._hubs.get(self._hub)
-        return far.prefixes.keys() if far is not None else ()
+    return rights is None or (rights.may_all(Action.BRING, "") and rights.may_all(Action.TAKE, ""))
 
 
 class FarHubs:
     """The other hubs.
 
     Args:
-        prefixes: Where their prefixes go.
-        rules: Where their rules go.
-        services: Where what they serve goes.
-        names: Where the names of their clients go.
-        leaves: Where their leaves go.
+        prefixes: Gets their prefixes.
+        rules: Gets their rules.
+        services: Gets the prefixes that they serve.
+        names: Gets the names of their clients.
+        leaves: Gets their leaves.
         way_to: Returns how far away a hub is, and the link that leads there; None if it cannot be reached.
         turn: Gives the steps.
         account: Is charged for them.
@@ -134,39 +101,36 @@ class FarHubs:
         turn: Turn,
         account: Account,
     ) -> None:
-        self._account = account
-        # How many prefixes and rules they want together.
+        self._prefixes, self._rules, self._services = prefixes, rules, services
+        self._names, self._leaves = names, leaves
+        self._way_to, self._turn, self._account = way_to, turn, account
+        # How much they hold together.
         self._held = 0
-        self._prefixes = prefixes
-        self._rules = rules
-        self._names = names
-        self._leaves = leaves
-        self._way_to = way_to
-        self._services = services
-        self._turn = turn
-        # Id → hub, from the first prefix that it wants to the last.
+        # Id → hub, while it holds anything.
         self._hubs: dict[bytes, FarHub] = {}
-        # What is still to be done, in the order in which it came.
+        # Changes that are not done yet, in their order.
         self._steps: deque[Iterator[None]] = deque()
 
     def __iter__(self) -> Iterator[FarHub]:
         return iter(self._hubs.values())
 
-    def wanted_by(self, hub: bytes) -> Collection[str]:
-        return WantedThere(self._hubs, hub)
-
     @property
     def is_behind(self) -> bool:
-        """Return whether something is still to be done."""
+        """Whether `go_on` has something to do."""
         return bool(self._steps)
 
+    def wanted_by(self, hub: bytes) -> Collection[str]:
+        """Return the prefixes of a hub in the multimap."""
+        far = self._hubs.get(hub)
+        return far.prefixes.keys() if far is not None else ()
+
     def rules_of(self, hub: bytes) -> Collection[Rule]:
-        """Return the rules of subscribers of a hub, as far as they stand in the index."""
+        """Return the rules of a hub in the index."""
         far = self._hubs.get(hub)
         return far.rules.keys() if far is not None else ()
 
     def served_by(self, hub: bytes) -> Collection[str]:
-        """Return the prefixes under which clients of a hub answer requests, as far as they can be found here."""
+        """Return the prefixes under which clients of a hub answer requests."""
         far = self._hubs.get(hub)
         return far.served.keys() if far is not None else ()
 
@@ -176,21 +140,28 @@ class FarHubs:
         return far.leaves.keys() if far is not None and _may_be_gateway(far.rights) else ()
 
     def change(self, hub: bytes, change: Interests, link: Handler | None) -> None:
-        """What a hub wants has changed.
+        """Take a change of what a hub wants.
 
         Args:
-            hub: Which.
-            change: What.
-            link: That has brought it: names that it may not claim are not taken. None if the hub is forgotten.
+            hub: Its id.
+            change: The change.
+            link: The link that brought it, whose rights decide about names; None if the hub is forgotten.
         """
-        self._steps.append(self._changing(hub, change, link))
-        self._turn.request()
+        self._add(self._changing(hub, change, link))
 
     def judge(self, link: Handler) -> None:
-        """A link has other rights: judge the names and leaves again that it has brought, of whichever hubs."""
+        """Check again the names and leaves that a link has brought, as it has other rights."""
         if self._hubs or self._steps:
-            self._steps.append(self._judging(link))
-            self._turn.request()
+            self._add(self._judging(link))
+
+    def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
+        """Take note that a hub can be reached again, or no longer: then its clients own no names."""
+        if hub in self._hubs or self._steps:
+            self._add(self._reaching(hub, is_reached))
+
+    def _add(self, steps: Iterator[None]) -> None:
+        self._steps.append(steps)
+        self._turn.request()
 
     def go_on(self) -> None:
         """Do what this turn has steps for."""
@@ -210,7 +181,7 @@ class FarHubs:
         if link is not None:
             far.link = link
         before = far.held
-        # What is new first: one prefix may take the place of many, or of rules, and no message may fall between.
+        # What is new comes first: one prefix may replace many prefixes or rules, and no message may fall between.
         yield from self._prefixes.changing(far, _of_kind(str, change.added), ())
         yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
         yield from self._prefixes.changing(far, (), _of_kind(str, change.removed))
@@ -230,8 +201,7 @@ class FarHubs:
         for one in added:
             far.names[one.name] = one
         if not far.is_lost:
-            released = [name for name in gone if name not in far.names]
-            yield from self._hear(far, added, released)
+            yield from self._hear(far, added, [name for name in gone if name not in far.names])
 
     def _change_leaves(self, far: FarHub, added: list[Leaf], removed: list[Leaf]) -> None:
         gone = [endpoint for endpoint, since_us in removed if far.leaves.get(endpoint) == since_us]
@@ -242,16 +212,13 @@ class FarHubs:
             self._leaves.hear(far.hub, added if _may_be_gateway(far.rights) else (), gone)
 
     def _judge_leaves(self, far: FarHub) -> None:
-        """Let a hub that can be reached be the gateway of its leaves, if the link that speaks for it may that."""
         if _may_be_gateway(far.rights):
             self._leaves.hear(far.hub, far.leaves.items(), ())
         else:
             self._leaves.hear(far.hub, (), far.leaves)
 
-    def _hear(self, far: FarHub, held: list[Announced], released: list[str]) -> Iterator[None]:
-        """Hand names on, some at once. What is refused of them is counted there; nobody can be told."""
-        if held or released:
-            self._names.know(far, far.hub)
+    def _hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> Iterator[None]:
+        """Pass names on in steps. Refused ones are counted by `Names`; the far hub cannot be told."""
         for some in _batched(held):
             with suppress(RejectedError):
                 self._names.hear(far, some, ())
@@ -265,27 +232,23 @@ class FarHubs:
             if not ((far.names or far.leaves) and self._speaks_for(link, far)):
                 continue
             far.link = link
-            if not far.is_lost:
-                self._judge_leaves(far)
-            for some in _batched([] if far.is_lost else list(far.names.values())):
-                granted = {one.name for one in some if _may_be_claimed(link.rights, one.name)}
+            if far.is_lost:
+                continue
+            self._judge_leaves(far)
+            for some in _batched(far.names.values()):
+                rights = link.rights
+                granted = {one.name for one in some if rights is None or rights.may(Action.CLAIM, one.name)}
                 known = self._names.of(far)
                 taken = [one for one in some if one.name in granted and one.name not in known]
                 yield from self._hear(far, taken, [one.name for one in some if one.name not in granted])
                 yield
 
     def _speaks_for(self, link: Handler, far: FarHub) -> bool:
-        """Return whether a link has brought what is known of a hub, or leads there in place of one that is gone."""
+        """Return whether a link brought what is known of a hub, or leads there in place of one that is gone."""
         if far.link is None or not far.link.closed:
             return far.link is link
         way = self._way_to(far.hub)
         return way is not None and way[1] is link
-
-    def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
-        """A hub can be reached again, or no longer: while it cannot, the names of its clients are nobody's."""
-        if hub in self._hubs or self._steps:
-            self._steps.append(self._reaching(hub, is_reached))
-            self._turn.request()
 
     def _reaching(self, hub: bytes, is_reached: bool) -> Iterator[None]:  # noqa: FBT001
         far = self._hubs.get(hub)
@@ -294,7 +257,7 @@ class FarHubs:
         far.is_lost = not is_reached
         if is_reached:
             self._judge_leaves(far)
-            yield from self._hear(far, list(far.names.values()), [])
+            yield from self._hear(far, far.names.values(), ())
         else:
             self._leaves.hear(hub, (), far.leaves)
             self._names.forget(far)

@@ -25,7 +25,7 @@ from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Memory
-from hub.origin import Origin, Way
+from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits, overrun_text
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import check_prefix_granted
@@ -78,6 +78,9 @@ class Acts(NamedTuple):
 
 _OWN = Acts(Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.SUBSCRIBE)
 _OF_OTHERS = Acts(Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
+
+
+_NOWHERE = Origin(b"", 0)
 
 
 class Handler:
@@ -164,16 +167,15 @@ class Handler:
         self.share: Share | None = None
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
-        # Of a link of the mesh: what the hub at its other end wants, which stands for itself.
-        self.wanted_there: Collection[str] | None = None
+        # Of a link: returns what the hub at its other end wants.
+        self.wanted_there: Callable[[], Collection[str]] | None = None
         # As how many bytes one counts that it writes, for its share of a turn (`make_dear`).
         self.write_cost = 1
         self.closed = False
-        # Of a link: where what comes now has entered the mesh; None for a hub that does not say it.
-        self.origin: Origin | None = None
-        # What decides by which links that goes on (`hub.origin.Way`), and the turnover of upstreams when this origin
-        # was last found to be taken from it; -1 before.
-        self.way: Way | None = None
+        # Of a link: where what comes now has entered the mesh, and the id of that hub; and the turnover of upstreams
+        # when this origin was last found to be taken from it, -1 before.
+        self.origin = _NOWHERE
+        self.way = b""
         self.accepted_at = -1
         self.published_messages = 0
         # With which of these its topics are counted next (`hub.topic_rates`), and with which they were last.
@@ -215,7 +217,7 @@ class Handler:
 
     def bring_from(self, origin: Origin) -> None:
         """Note where the messages that a link brings from now on have entered the mesh."""
-        self.origin = origin
+        self.origin, self.way = origin, origin.hub
         self.accepted_at = -1
 
     def attach(
@@ -291,12 +293,8 @@ class Handler:
     # What it has got, and has not.
 
     @property
-    def is_meshed(self) -> bool:
-        return self.origin is not None
-
-    @property
     def shown_prefixes(self) -> Collection[str]:
-        return self.prefixes if self.wanted_there is None else self.wanted_there
+        return self.prefixes if self.wanted_there is None else self.wanted_there()
 
     @property
     def dropped_messages(self) -> int:

@@ -37,7 +37,7 @@ class Allowance(Generic[K]):
         what: str,
         resource: Resource,
         per_client: int,
-        per_peer: int,
+        per_leaf: int,
         memory: Memory,
         characters: Callable[[K], int],
     ) -> None:
@@ -48,8 +48,7 @@ class Allowance(Generic[K]):
         self._account = memory.account("subscriptions")
         self._limits = {
             Role.CLIENT: (per_client, "a client"),
-            Role.LINK: (per_peer, "a peer"),
-            Role.LEAF: (per_peer, "a peer"),
+            Role.LEAF: (per_leaf, "a peer"),
         }
         # How many items were refused so far; those of one frame are refused together.
         self.refused_total = 0

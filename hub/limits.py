@@ -23,7 +23,7 @@ class HandlerLimits(NamedTuple):
 
 
 # A peer speaks for a hundred clients that hold as much as they may, or for thousands of usual ones: about 60 MiB each
-PEER_LIMITS = HandlerLimits(100_000, 100_000, 100_000)
+PEER_PREFIXES = 100_000
 
 
 class RouteLimits(NamedTuple):
@@ -69,7 +69,7 @@ class CoreLimits(NamedTuple):
     """All limits of one core."""
 
     client: HandlerLimits = HandlerLimits()
-    peer: HandlerLimits = PEER_LIMITS  # Of one peer hub, or one endpoint of a foreign network
+    peer_prefixes: int = PEER_PREFIXES  # Of one endpoint of a foreign network
     routes: RouteLimits = RouteLimits()
     names: NameLimits = NameLimits()
     requests: RequestLimits = RequestLimits()

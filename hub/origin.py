@@ -12,10 +12,5 @@ class Origin(NamedTuple):
     """Where messages have entered the mesh."""
 
     hub: bytes  # The id of the hub, 16 bytes
-    epoch: int  # 0 to 2³² - 1; 0 is also that of a hub outside of the mesh
+    epoch: int  # 0 to 2³² - 1
     mark: int = 0  # By which that hub knows the one batch that it holds for, 1 to 2⁶⁴ - 1; 0 for none
-
-
-# By which links messages go on that a link has brought: the id of the hub where they have entered; beside it, while the
-# far side knows another graph, the number of what it knows (`hub.mesh.far_views`)
-Way = bytes | tuple[bytes, int]

@@ -184,14 +184,12 @@ class PrefixSubscriptions:
                 yield from _steps(prefix)
 
     def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | FarHub]) -> None:
-        """Tell a link or a leaf what it is asked for, now and with each change; `everybody` as for `of_leaves`."""
-        asked = self.asked_of_links if handler.is_link else self.of_leaves(everybody)
-        asked.tell(handler, on_filter)
+        """Tell a leaf what it is asked for, now and with each change; `everybody` as for `of_leaves`."""
+        self.of_leaves(everybody).tell(handler, on_filter)
 
     def tell_no_more(self, handler: Handler) -> None:
-        """Tell a link or a leaf nothing more, as it has left; no harm to others."""
-        for asked in self._asked:
-            asked.forget(handler)
+        """Tell a leaf nothing more, as it has left; no harm to others."""
+        self._asked_of_leaves.forget(handler)
 
     def of_leaves(self, everybody: Iterable[Handler | FarHub]) -> Asked:
         """Return what leaves are asked for.

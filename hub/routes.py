@@ -33,7 +33,6 @@ from hub.memory import Account, Memory
 from hub.mesh.mesh import Mesh
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Owner
-from hub.origin import Way
 from hub.policy.grants import Domain, User
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
@@ -41,7 +40,6 @@ from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule, RuleIndex, TaggedKeys, charge
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 from hub.turn import Turn
-from hub.uncarried import Uncarried
 
 _KEY_HEADER_BYTES = 4
 _KNOWN_FLAGS = 0b11 | FLAG_TAGGED  # BATCH and the low bit of the encoding: msgpack or Broker
@@ -76,28 +74,15 @@ class Ways(NamedTuple):
     mesh: Mesh[Handler]
     far: tuple[bytes, ...]  # The other hubs that want them, ascending
     barred: frozenset[Handler]  # Links that may not have them
-    uncarried: Uncarried  # Counts those that do not go on to a hub that wants them
+    unreached: Handler  # Counts messages without a way to a hub that wants them
 
-    def links(self, way: Way) -> tuple[Handler, ...]:
-        """Return the links on which a message goes on that a link has brought.
-
-        With them stands what counts it for hubs for which it was sent here, and which nothing leads to. Where links may
-        not have it, that cannot be known.
-        """
-        links = self._onward(way if isinstance(way, bytes) else way[0])
-        behind = () if self.barred else self.mesh.traffic.left_behind(way, self.far)
-        return links + tuple(map(self.uncarried.stranded, behind)) if behind else links
-
-    @property
-    def links_from_here(self) -> tuple[Handler, ...]:
-        """The same for messages that enter at this hub, and counters for hubs that cannot be reached."""
-        links = self._onward(self.mesh.hub)
-        unreached = self.mesh.traffic.unreached(self.far)
-        return links + tuple(map(self.uncarried.unreached, unreached)) if unreached else links
-
-    def _onward(self, origin: bytes) -> tuple[Handler, ...]:
-        links = self.mesh.traffic.onward(origin, self.far)
-        return tuple(link for link in links if link not in self.barred) if self.barred else links
+    def links(self, origin: bytes) -> tuple[Handler, ...]:
+        """Return the links on which messages of an origin go on, and what counts them if they miss a hub."""
+        traffic, barred = self.mesh.traffic, self.barred
+        links = traffic.onward(origin, self.far)
+        if barred:
+            links = tuple(link for link in links if link not in barred)
+        return (*links, self.unreached) if traffic.misses(origin, self.far) else links
 
 
 class Route:
@@ -134,7 +119,7 @@ class Route:
     domains: Domains | None  # What decides who may publish these messages; None without a policy
 
     # Handlers of messages that came over a link; `of_way` finds the others
-    by_way: dict[Way | None, tuple[Handler, ...]]
+    by_way: dict[bytes, tuple[Handler, ...]]
 
     def __init__(  # noqa: PLR0913 -- what it is
         self,
@@ -167,19 +152,19 @@ class Route:
         """The links that may not have them, although they may lead to a hub that wants them."""
         return frozenset() if self._ways is None else self._ways.barred
 
-    def of_way(self, way: Way | None) -> tuple[Handler, ...]:
-        """Return the handlers of messages that came over a link.
-
-        Args:
-            way: As `Traffic.way` says, by where they have entered the mesh; None if unknown: they go no further.
-        """
-        if way is None or self._ways is None:
+    def of_way(self, origin: bytes) -> tuple[Handler, ...]:
+        """Return the handlers of messages that came over a link, and entered the mesh at the hub `origin`."""
+        ways = self._ways
+        if ways is None:
             return self.near
-        found = self.by_way.get(way)
+        found = self.by_way.get(origin)
         if found is None:
             if len(self.by_way) >= _WAYS_LIMIT:
                 self.by_way.clear()
-            found = self.by_way[way] = self.near + self._ways.links(way)
+            found = self.near + ways.links(origin)
+            if not (found or ways.barred):  # the hub that sent it knows another way than this one
+                found = (ways.unreached,)
+            self.by_way[origin] = found
         return found
 
     def may_bring(self, source: Handler) -> bool:
@@ -248,7 +233,7 @@ class Routes:
         "_rules",
         "_tagged",
         "_tellers",
-        "_uncarried",
+        "_unreached",
         "clears",
         "has_owned",
         "is_guarded",
@@ -268,7 +253,7 @@ class Routes:
         owner_of: Callable[[str], Owner | None] = nobody,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
-        uncarried: Uncarried | None = None,
+        unreached: Handler | None = None,
     ) -> None:
         # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
         # cleared.
@@ -290,7 +275,7 @@ class Routes:
         self._charge_bytes = _PLAIN_CHARGE_BYTES
         self._multimap = multimap
         self._mesh = mesh
-        self._uncarried = uncarried
+        self._unreached = unreached
         self._rules: RuleIndex[Handler | FarHub] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
@@ -351,7 +336,7 @@ class Routes:
         """
         topic, labels, sender, destination = envelope
         if destination:
-            return self._addressed(topic, self._addressee(topic, destination), sender)
+            return self._addressed(topic, self._addressee(destination), sender)
         found = self._multimap.find(topic)
         if self._rules:
             found |= self._rules.find(topic, labels, sender)
@@ -369,14 +354,10 @@ class Routes:
                 raise not_granted(link.rights, link.acts.seeing, topic)
         return self._route(topic, (), sender, ways)
 
-    def _addressee(self, topic: str, name: str) -> Owner:
+    def _addressee(self, name: str) -> Owner:
         owner = self._owner_of(name)
         if owner is None:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
-        if isinstance(owner, Handler) and owner.is_peer and owner.rights is not None:
-            seeing = owner.acts.seeing
-            if not owner.rights.may(seeing, topic):
-                raise not_granted(owner.rights, seeing, topic)
         return owner
 
     def _wanted_route(self, topic: str, found: Iterable[Handler | FarHub], sender: str = "") -> Route:
@@ -398,12 +379,12 @@ class Routes:
         return self._route(topic, tuple(sorted(admitted, key=_by_id)), sender, self._ways(far, audience))
 
     def _ways(self, far: list[bytes], audience: _Audience | None) -> Ways | None:
-        if not far or self._mesh is None or self._uncarried is None:
+        if not far or self._mesh is None or self._unreached is None:
             return None
         barred: frozenset[Handler] = frozenset()
         if audience is not None:
             barred = frozenset(link for link in self._mesh.links if not audience.admits(link))
-        return Ways(self._mesh, tuple(sorted(far)), barred, self._uncarried)
+        return Ways(self._mesh, tuple(sorted(far)), barred, self._unreached)
 
     def _route(self, topic: str, handlers: tuple[Handler, ...], sender: str = "", ways: Ways | None = None) -> Route:
         source = self._owner_of(sender) if sender else None
@@ -412,7 +393,7 @@ class Routes:
             source = self._tellers.get(store)
         domains = None if self._policy is None else self._policy.domains(topic)
         if ways is not None:
-            handlers += tuple(link for link in ways.links_from_here if link not in handlers)
+            handlers += tuple(link for link in ways.links(ways.mesh.hub) if link not in handlers)
         is_owned = store is not None or bool(sender)
         is_simple = domains is None and not is_owned and ways is None
         identity = handlers if is_simple else (domains, sender, source, handlers, ways, is_owned)

@@ -1,58 +1,97 @@
-"""`Knowledge`: what is known of every hub of the mesh, and who must be told what of it.
+"""`Knowledge`: the record of every hub of the mesh, and which link is to be told of which change.
 
 ```
 hear(link, announcement) ─ newer ──▶ record ─▶ due on every other link
-                          ├ the same or older: passed over
-                          └ something between is missing: a full copy is asked for
+                          ├ the same or older: ignored
+                          └ one before it is missing: a full copy is asked for
 ```
 
-Owner: `Mesh`. Invariants: of each hub the newest announcement that has come stands here; whatever stands here was told
-on every link, or is due there; what a far side has told itself is not told back. A hub whose topics are not known here
-(`hub.mesh.record`) is told on as such, so that whoever knows them tells better. Cost: an announcement costs what it
-touches, once for each link.
-
-Not here: what follows from it (`hub.mesh.graph`, `hub.mesh.mesh`), bytes (`peers.wire`).
+Each record has the newest announcement that has come; it was sent on every link, or is due there, but not back to the
+link that it came over. A hub whose topics are not known here is announced as such, so that a hub that knows them tells
+all. `OwnNews` announces this hub itself; `Reach` knows which hubs can be reached.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
-from typing import Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
+from hub.filter import Change
 from hub.limits import MeshLimits
-from hub.mesh.announcement import Announcement, Digest, Interest, Interests, Told, Wanted
-from hub.mesh.outgoing import Outgoing
-from hub.mesh.record import EVERYTHING, Record
+from hub.mesh.announcement import (
+    EVERYTHING,
+    SEQ_LIMIT,
+    Announcement,
+    Digest,
+    Interest,
+    Interests,
+    Record,
+    Told,
+    Wanted,
+)
+from hub.mesh.graph import Graph
+from hub.mesh.outgoing import Outgoing, Pace
 
-__all__ = ["Heard", "Knowledge", "contradicts"]
+__all__ = [
+    "BURST",
+    "EVERY_S",
+    "FORGET_S",
+    "GONE_S",
+    "LOOK_S",
+    "OUTBID_LIMIT",
+    "Heard",
+    "Knowledge",
+    "OwnNews",
+    "Reach",
+    "contradicts",
+]
 
 L = TypeVar("L")
 
+FORGET_S: Final = 60.0
+"""How long a hub is remembered that cannot be reached, seconds."""
+
+LOOK_S: Final = 1.0
+"""How long after a change `Reach` looks for hubs that cannot be reached, at the latest."""
+
+OUTBID_LIMIT: Final = SEQ_LIMIT // 2
+"""The highest number used by another hub in the name of this one that this one goes above, so that there is room for
+later announcements. With a higher one it is not heard until it starts again."""
+
+EVERY_S: Final = 1.0
+"""How often a hub announces its changes in the long run, seconds."""
+
+BURST: Final = 8
+"""How many announcements it may make at once after a quiet time: a single change is heard at once."""
+
+GONE_S: Final = 0.1
+"""How long a link that is gone may take to come back before that is announced, where much was announced lately,
+seconds. Messages sent there meanwhile are lost. Since a link must have been announced before, that cannot be often."""
+
 
 class Heard(NamedTuple):
-    """What an announcement has changed here."""
+    """The change that an announcement has made here."""
 
     hub: bytes
     interest: Interests
-    """What the hub wants otherwise than before."""
     neighbours: bool
-    """Whether it told of its links; they may be the same as before."""
+    """Whether it told the hub's links; they may be the same as before."""
 
 
 def contradicts(announcement: Announcement, record: Record) -> bool:
-    """Return whether an announcement says otherwise than what is known of its hub by one of the same number.
+    """Return whether an announcement has other links than the known one of the same number.
 
-    A hub says nothing twice under one number: so there are two of them, or somebody lies. Whoever hears both takes the
-    same one for true, that with the higher list of links, and tells it on; so the other one of the two hears of it.
+    A hub uses no number twice: so there are two such hubs, or another one lies. Each hub that hears both believes the
+    one with the higher list of links, and passes it on; so the other one of the two hears of it.
     """
     told = announcement.neighbours
     return told is not None and announcement.seq == record.seq and dict(told) != record.neighbours
 
 
 class Knowledge(Generic[L]):
-    """Every hub that is known, this one with it.
+    """Every hub that is known.
 
     Args:
         own: The record of this hub.
@@ -77,28 +116,25 @@ class Knowledge(Generic[L]):
     def __init__(self, own: Record, limits: MeshLimits) -> None:
         self._limits = limits
         self.own = own
-        # Hub → what is known of it. A hub is there from its first announcement until `forget`; this one always.
+        # Hub → its record, from its first announcement until `forget`; that of this hub is always there.
         self.records: dict[bytes, Record] = {own.hub: own}
-        # Link → what it is to be told; from `add` to `discard`.
+        # Link → what is to be sent on it, from `add` to `discard`.
         self._links: dict[L, Outgoing] = {}
-        # Those that there may be something for since `take`.
+        # The links that may have something to send since `take`.
         self._due: dict[L, None] = {}
-        # Those whose far side has asked for something, and is not answered yet.
+        # The links whose far side has asked for something, and is not answered yet.
         self._asking: dict[L, None] = {}
-        # Hub → whether it was asked for, of those whose topics are not kept here, as there was no room.
+        # Hub → whether it was asked for, of those whose topics are not kept for lack of room.
         self._cut: dict[bytes, bool] = {}
-        # How many prefixes and rules of other hubs are kept.
-        self.prefixes = 0
-        # How many links other hubs tell of.
-        self.neighbours = 0
-        # Since the start: how many announcements have said something new; how many were refused, as there were too many
-        # hubs, or links of one; and how many prefixes were not kept, as they were too many.
+        # How many interests of other hubs are kept, and how many links they have together.
+        self.prefixes = self.neighbours = 0
+        # Announcements with news; announcements over a limit; and interests that were not kept.
         self.taken_total = self.refused_total = self.left_out_total = 0
 
     # Links.
 
     def add(self, link: L) -> None:
-        """A link is up: the far side is told what is known here, in a few words."""
+        """A link is up: the far side is sent a digest."""
         outgoing = self._links[link] = Outgoing(self._digest())
         self._due[link] = None
         for hub in self._cut:
@@ -115,14 +151,14 @@ class Knowledge(Generic[L]):
         return link in self._links
 
     def due(self) -> Iterable[L]:
-        """Return the links that are to be told something."""
+        """Return the links that have something to send."""
         return [link for link in self._due if self._links[link]]
 
     def compare(self) -> None:
-        """Tell all far sides once more what is known here, so that they tell what is not."""
+        """Send all far sides a digest again, so that they tell what is missing here."""
         digest = self._digest()
         for link, outgoing in self._links.items():
-            outgoing.tell_digest(digest)
+            outgoing.digest = digest
             self._due[link] = None
 
     def _digest(self) -> Digest:
@@ -130,7 +166,7 @@ class Knowledge(Generic[L]):
         return Digest(tuple((hub, seq) for hub, seq in known.items() if seq))
 
     def take(self, link: L) -> list[Told]:
-        """Return what a link is to be told now, and forget it; nothing for a link that is gone."""
+        """Return what is to be sent on a link now, and forget it; nothing for a link that is gone."""
         outgoing = self._links.get(link)
         self._due.pop(link, None)
         return outgoing.take(self.records) if outgoing is not None else []
@@ -138,13 +174,13 @@ class Knowledge(Generic[L]):
     # What is said here.
 
     def announce(self, change: Interests, *, neighbours: bool) -> None:
-        """This hub itself has something to say: its record has been changed already, but for `seq`."""
+        """Announce a change of this hub, whose record has been changed already, but for `seq`."""
         base = self.own.seq
         self.own.seq = base + 1
         self._spread(None, self.own, (base, base), (*change.added, *change.removed), neighbours=neighbours)
 
     def outbid(self, seq: int) -> None:
-        """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
+        """Announce this hub under a number above `seq`, which another hub has used in its name."""
         self.own.seq = max(self.own.seq, seq) + 1
         for link, outgoing in self._links.items():
             if outgoing.is_told:
@@ -154,7 +190,7 @@ class Knowledge(Generic[L]):
     # What is heard.
 
     def hear_digest(self, link: L, digest: Digest) -> None:
-        """The far side tells what it knows: whatever is newer here is due there, at once where it is its first."""
+        """Send all that is newer here than the digest of the far side: at once where it is its first."""
         outgoing = self._links[link]
         is_first = not outgoing.is_told
         outgoing.ask_newer(digest)
@@ -171,7 +207,7 @@ class Knowledge(Generic[L]):
             self._asking[link] = None
 
     def answer(self, now_s: float) -> float:
-        """Make that due which far sides have asked for, as often as each may; return when to call again, or inf."""
+        """Make due what far sides have asked for, as often as each may; return when to call again, or inf."""
         again_s = math.inf
         for link in list(self._asking):
             outgoing = self._links[link]
@@ -186,7 +222,7 @@ class Knowledge(Generic[L]):
         return again_s
 
     def hear(self, link: L, announcement: Announcement) -> Heard | None:
-        """Take an announcement of another hub; return what it has changed, None if it was known, or one is missing.
+        """Take an announcement of another hub; return the change, None if it was known, or one before it is missing.
 
         Raises:
             RejectedError: There would be too many hubs, or links of one hub.
@@ -208,7 +244,7 @@ class Knowledge(Generic[L]):
         if seq == record.seq and contradicts(announcement, record):
             is_news = sorted(announcement.neighbours or ()) > sorted(record.neighbours.items())
             if not is_news:
-                self._tell_newer(link, hub)  # what is known here stands
+                self._tell_newer(link, hub)
                 return None
         if not is_news and not self._completes(link, announcement, record):
             return None
@@ -223,7 +259,7 @@ class Knowledge(Generic[L]):
         return self._take(link, record, announcement, is_news=is_news)
 
     def _completes(self, link: L, announcement: Announcement, record: Record) -> bool:
-        """Return whether an announcement that is no news tells topics that are not known; else tell what is newer."""
+        """Return whether an announcement that is no news has unknown topics; else send what is newer."""
         is_less = announcement.seq < record.seq or (record.is_whole and not announcement.is_whole)
         if is_less and not announcement.base:
             self._tell_newer(link, announcement.hub)
@@ -234,7 +270,7 @@ class Knowledge(Generic[L]):
         neighbours = len(record.neighbours)
         if told_neighbours:
             self._check_neighbours(announcement, neighbours)
-        # Whoever knows what is contradicted takes what continues the announcement before it.
+        # A hub that knows a contradicted announcement takes what continues the one before it.
         base = min(record.seq, announcement.seq - 1) if is_news else record.seq
         since, left_out, was_whole = min(base, record.topics_seq), record.left_out, record.is_whole
         held = len(record.wants)
@@ -262,14 +298,14 @@ class Knowledge(Generic[L]):
         return Heard(record.hub, change, told_neighbours)
 
     def _room(self, record: Record) -> int:
-        """Return how much may be kept of what a hub wants."""
+        """Return how many interests of a hub may be kept."""
         return min(self._limits.prefixes, self._limits.prefixes_total - self.prefixes + len(record.wants))
 
     def _fits(self, record: Record) -> bool:
         return len(record.wants) + record.left_out <= self._room(record)
 
     def _ask_for_the_cut(self) -> None:
-        """Ask everybody for hubs whose topics were not kept and for which there is room now: somebody knows them."""
+        """Ask for hubs whose topics were not kept and for which there is room now."""
         for hub, is_asked in self._cut.items():
             if not is_asked and self._fits(self.records[hub]):
                 self._cut[hub] = True
@@ -278,15 +314,15 @@ class Knowledge(Generic[L]):
                     self._due[link] = None
 
     def _tell_newer(self, link: L, hub: bytes) -> None:
-        """The far side has told all of a hub, and less than is known here: it does not know that, whatever it was told.
+        """The far side has sent a full copy that is older than the record, so it does not know that, whatever was sent.
 
-        It had forgotten the hub, as it could not reach it, and has heard of it anew from somebody who was behind.
+        It had forgotten the hub, as it could not reach it, and has heard of it again from a hub that was behind.
         """
         self._links[link].ask_copy(hub)
         self._asking[link] = None
 
     def forget(self, hub: bytes) -> Interests:
-        """Forget a hub; return what it wanted."""
+        """Forget a hub; return its interests."""
         record = self.records.pop(hub)
         self._cut.pop(hub, None)
         self.prefixes -= len(record.wants)
@@ -323,3 +359,190 @@ class Knowledge(Generic[L]):
             self.refused_total += 1
             text = f"hub {hub}: all hubs together would have {total} links, the limit is {limits.neighbours_total}"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+
+
+class OwnNews(Generic[L]):
+    """The changes of this hub that are not announced yet, each with a pace: interests, links, and links that are gone.
+
+    Args:
+        knowledge: Has the record of this hub, and tells others.
+        links: The id of a neighbour → the link to it.
+    """
+
+    __slots__ = (
+        "_changes",
+        "_gone_s",
+        "_interest_pace",
+        "_knowledge",
+        "_link_pace",
+        "_links",
+        "_outbid",
+        "costs",
+        "link_changes",
+    )
+
+    def __init__(self, knowledge: Knowledge[L], links: Mapping[bytes, L]) -> None:
+        self._knowledge, self._links = knowledge, links
+        # The id of a neighbour → the cost of the link, as it is announced next. Until then messages go by what is
+        # announced.
+        self.costs: dict[bytes, int] = {}
+        # Whether there are links that are not announced, or are announced and gone.
+        self.link_changes = False
+        # Interest → whether it is wanted now, of those that are not announced.
+        self._changes: dict[Interest, bool] = {}
+        # The number that the next announcement must be above, where another hub speaks in the name of this one.
+        self._outbid = 0
+        self._interest_pace, self._link_pace = Pace(BURST, EVERY_S), Pace(BURST, EVERY_S)
+        # When links that are gone are announced, whatever was announced before; infinite while there are none.
+        self._gone_s = math.inf
+
+    def change(self, change: Change | Interests) -> None:
+        """The interests of this hub have changed; a change that is taken back in time is not announced."""
+        wants, changes = self._knowledge.own.wants, self._changes
+        for some, is_wanted in ((change.removed, False), (change.added, True)):
+            for one in some:
+                if (one in wants) is is_wanted:
+                    changes.pop(one, None)
+                else:
+                    changes[one] = is_wanted
+
+    def outbid(self, seq: int) -> None:
+        """Another hub has used this number in the name of this one, which goes above it if it can."""
+        if seq <= OUTBID_LIMIT:
+            self._outbid = max(self._outbid, seq)
+
+    def may_tell_of_links(self, now_s: float) -> bool:
+        """Return whether links can be announced now."""
+        return not self._outbid and self._link_pace.ready_s(now_s) <= now_s
+
+    def tell_of_links(self, now_s: float) -> bool:
+        """Announce the links of this hub; return whether they have changed."""
+        return self._announce_links(now_s, Interests())
+
+    def tell_of_ends(self, now_s: float) -> None:
+        """Announce which links are gone; new ones are announced when it is time for that."""
+        self._link_pace.use(now_s)
+        self._gone_s = math.inf
+        own = self._knowledge.own
+        own.neighbours = {hub: cost for hub, cost in own.neighbours.items() if hub in self._links}
+        self._knowledge.announce(Interests(), neighbours=True)
+
+    def tell_what_is_due(self, now_s: float) -> bool:
+        """Announce all that is due; return whether the announced links have changed."""
+        is_gone = self._look_for_ends(now_s)
+        if is_gone:
+            self.tell_of_ends(now_s)
+        links_due = (self.link_changes or bool(self._outbid)) and self._link_pace.ready_s(now_s) <= now_s
+        wants_due = bool(self._changes) and self._interest_pace.ready_s(now_s) <= now_s
+        if not (links_due or wants_due):
+            return is_gone
+        change = self._take_changes() if wants_due else Interests()
+        if wants_due:
+            self._interest_pace.use(now_s)
+        if links_due:
+            return self._announce_links(now_s, change) or is_gone
+        self._knowledge.announce(change, neighbours=False)
+        return is_gone
+
+    def due_s(self, now_s: float) -> float:
+        """Return when `tell_what_is_due` has something to announce; infinite for never."""
+        due_s = self._gone_s
+        if self._changes:
+            due_s = min(due_s, self._interest_pace.ready_s(now_s))
+        if self.link_changes or self._outbid:
+            due_s = min(due_s, self._link_pace.ready_s(now_s))
+        return due_s
+
+    def _look_for_ends(self, now_s: float) -> bool:
+        """Return whether links that are gone are to be announced now."""
+        if self._links.keys() >= self._knowledge.own.neighbours.keys():
+            self._gone_s = math.inf
+        elif self._gone_s == math.inf:
+            self._gone_s = now_s + GONE_S
+        else:
+            return self._gone_s <= now_s
+        return False
+
+    def _announce_links(self, now_s: float, change: Interests) -> bool:
+        self._link_pace.use(now_s)
+        self.link_changes = False
+        self._gone_s = math.inf
+        own = self._knowledge.own
+        is_changed = own.neighbours != self.costs
+        own.neighbours = dict(self.costs)
+        if self._outbid:
+            self._knowledge.outbid(self._outbid)
+            self._outbid = 0
+        else:
+            self._knowledge.announce(change, neighbours=True)
+        return is_changed
+
+    def _take_changes(self) -> Interests:
+        wants, changes = self._knowledge.own.wants, self._changes
+        added = tuple(one for one, is_wanted in changes.items() if is_wanted)
+        removed = tuple(one for one, is_wanted in changes.items() if not is_wanted)
+        for one in removed:
+            del wants[one]
+        wants.update(dict.fromkeys(added))
+        changes.clear()
+        return Interests(added, removed)
+
+
+class Reach:
+    """Which hubs can be reached; a hub that cannot is remembered for `FORGET_S`, as it may come back.
+
+    One look goes over all hubs, after many changes of the graph.
+
+    Args:
+        graph: Which hubs are linked.
+        records: Every hub that is known; when each was lost is kept there.
+        on_reach: As for `Mesh`; called once each time that a hub is lost or found.
+    """
+
+    __slots__ = ("_changed_s", "_forget_s", "_graph", "_look_s", "_on_reach", "_records")
+
+    def __init__(self, graph: Graph, records: dict[bytes, Record], on_reach: Callable[[bytes, bool], object]) -> None:
+        self._graph, self._records, self._on_reach = graph, records, on_reach
+        # When the graph has changed last, when to look next, and when to forget the next hub; infinite for never.
+        self._changed_s, self._look_s, self._forget_s = 0.0, math.inf, math.inf
+
+    def change(self, now_s: float) -> None:
+        """The graph may have changed now."""
+        self._changed_s = now_s
+        self._look_s = min(self._look_s, now_s + LOOK_S)
+
+    def look(self, now_s: float) -> None:
+        """Look which hubs can be reached, if it is time for that."""
+        if self._look_s > now_s:
+            return
+        self._look_s = math.inf
+        reached = self._graph.reached
+        for hub, record in self._records.items():
+            was_lost, is_lost = record.is_lost, hub not in reached
+            record.lost_s = min(record.lost_s, self._changed_s) if is_lost else math.inf
+            if is_lost is not was_lost:
+                self._on_reach(hub, not is_lost)
+        self._wait_to_forget()
+
+    def find_the_lost(self) -> None:
+        """Lost hubs may be reached again: then others are to hear of them at once."""
+        if self._forget_s < math.inf:
+            reached = self._graph.reached
+            for hub, record in self._records.items():
+                if record.is_lost and hub in reached:
+                    record.lost_s = math.inf
+                    self._on_reach(hub, True)
+
+    def forget(self, now_s: float, forget: Callable[[Iterable[Record]], None]) -> None:
+        """Call `forget`, which takes hubs out of the records, with those that could not be reached for long."""
+        if self._forget_s <= now_s:
+            forget([record for record in self._records.values() if record.lost_s + FORGET_S <= now_s])
+            self._wait_to_forget()
+
+    def _wait_to_forget(self) -> None:
+        self._forget_s = FORGET_S + min(record.lost_s for record in self._records.values())
+
+    @property
+    def due_s(self) -> float:
+        """When to `look` or to `forget`; infinite for never."""
+        return min(self._look_s, self._forget_s)

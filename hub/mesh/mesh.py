@@ -1,75 +1,90 @@
 """`Mesh`: many hubs that act as one, whatever shape their links have.
 
 ```
-links come and go, own interest ─▶ OwnNews: announcements of this hub ─┐
-announcements of others ─▶ Knowledge ─┬─▶ told on the other links ─▶ FarViews: what is known at their far sides
+links come and go, own interests ─▶ OwnNews: announcements of this hub ─┐
+announcements of others ─▶ Knowledge ─┬─▶ sent on the other links ◀─────┘
                                       ├─▶ on_interest: what a hub wants, for the routes
-                                      └─▶ Graph ─▶ on_trees; Traffic: which messages are taken, where they go on
+                                      └─▶ Graph ─▶ on_trees; Traffic: which messages are taken, and where they go on
 ```
 
-Each hub tells all others, by its links, which links it has and what is wanted there. So every hub can tell on which
-tree the messages of each hub travel, and sends each of them only where it leads to somebody who wants it.
-
-**Safe whatever is believed**: see `hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new
-epoch whenever it hears of a change of links, and again at `SETTLE_S` after the last one, when everybody else must have
-heard, too. So the upstream that each hub has by then is the one in the tree.
-
-What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done by
-`check`, which the owner calls at the end of each turn in which something came, and when it said.
-
-Owner: the core. Invariants: those of the parts. No I/O, no clock: times are arguments, seconds of any clock that does
-not go back. `L` is whatever stands for a link. Cost: `check` goes over all links of the mesh once where hubs have told
-of theirs, about 5 ms for 1,000 hubs with 3,000 links.
-
-Not here: the bytes (`peers.wire`), who gets a message at this hub (`hub.routes`).
+Each hub announces its links and interests to all others. So every hub can compute the tree on which messages of each
+hub travel, and sends each message only where it leads to a hub that wants it. **Safe whatever is believed**: see
+`hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new epoch whenever it hears of a change
+of links, and again at `SETTLE_S` after the last one, when all others have heard of it. So the upstream that each hub
+has by then is the one in the tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.limits import LINK_COST, MeshLimits
-from hub.mesh.announcement import Announcement, Digest, Interests, Told, Wanted
-from hub.mesh.far_views import FarViews
-from hub.mesh.graph import Graph
-from hub.mesh.graph_change import GraphChange
-from hub.mesh.knowledge import Knowledge, contradicts
-from hub.mesh.own_news import OUTBID_LIMIT, OwnNews
-from hub.mesh.reach import Reach
-from hub.mesh.record import Record
-from hub.mesh.statistics import MeshStatistics
+from hub.mesh.announcement import Announcement, Digest, Interests, Record, Told, Wanted
+from hub.mesh.graph import Graph, GraphChange
+from hub.mesh.knowledge import OUTBID_LIMIT, Knowledge, OwnNews, Reach, contradicts
 from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
 
-__all__ = ["SETTLE_S", "Mesh"]
+__all__ = ["SETTLE_S", "Mesh", "MeshStatistics"]
 
 L = TypeVar("L")
 
 SETTLE_S: Final = (0.25, 1.0, 2.0)
-"""When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less, but for the
-last of these, which is for links that are slow."""
+"""When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less; the last one
+is for slow links."""
+
+
+class MeshStatistics(NamedTuple):
+    """Numbers of the mesh; those with `_total` count from the start."""
+
+    hubs: int
+    """Known hubs, this one included."""
+    links: int
+    """Links of this hub."""
+    prefixes: int
+    """Interests of other hubs that are kept."""
+    epoch: int
+    """The epoch of what enters the mesh here now."""
+    incomplete: int
+    """Hubs that are assumed to want everything, as their topics are not known here."""
+    left_out_total: int
+    """Interests that were not kept for lack of room."""
+    announcements_total: int
+    """Announcements of other hubs with news."""
+    refused_total: int
+    """Announcements that were refused, as there were too many hubs, or links of one hub."""
+    overtaken_messages_total: int
+    """Messages that a newer epoch had overtaken: they are lost here."""
+    repeated_messages_total: int
+    """Messages that came by another way than those of their epoch before."""
+    unreached_messages_total: int
+    """Messages for a hub to which no link leads from here."""
+    clashes_total: int
+    """How often another hub has spoken in the name of this one."""
 
 
 class Mesh(Generic[L]):
-    """One hub's part of the mesh.
+    """One hub's part of the mesh; `L` is the type of its links.
+
+    What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done
+    by `check`, to be called at the end of each turn in which something came, and when it said.
 
     Args:
         hub: The id of this hub.
-        name: What it is called, for people.
-        on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
-        on_interest: Called with a hub, how what is wanted there has changed, and the link that has brought it; None if
-            the hub is forgotten.
-        on_due: Called with a link that is to be told something: `take` has it.
+        name: Its name, for people.
+        on_trees: Called when messages may take other ways than before.
+        on_interest: Called with a hub, the change of its interests, and the link that brought it; None if the hub is
+            forgotten.
+        on_due: Called with a link that has something to send: see `take`.
         on_reach: Called with a hub, and whether it can be reached again, or no longer; up to a second late.
-        on_clash: Called with the number of an announcement, or epoch, that somebody else said in the name of this hub.
-        on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
-        on_check: Called when `check` is to be called at the end of this turn; more than once, where more has come.
-        on_stranded: Called once a second at most with hubs, and how many messages for each have come here from where
-            nothing leads to it any more.
+        on_clash: Called with the number of an announcement, or epoch, that another hub has used in the name of this
+            one.
+        on_change: Called with a change of the graph, and the names of all hubs in it, for people who watch.
+        on_check: Called when `check` is to be called at the end of this turn; perhaps more than once.
         limits: How much is kept.
     """
 
@@ -77,7 +92,6 @@ class Mesh(Generic[L]):
         "_ahead",
         "_checked_s",
         "_coming",
-        "_graph",
         "_has_new_links",
         "_knowledge",
         "_links",
@@ -89,14 +103,14 @@ class Mesh(Generic[L]):
         "_on_interest",
         "_reach",
         "_settle_s",
-        "_views",
         "clashes",
+        "graph",
         "hub",
         "origin",
         "traffic",
     )
 
-    def __init__(  # noqa: PLR0913 -- what it is told of the outside
+    def __init__(  # noqa: PLR0913 -- what it tells the outside
         self,
         hub: bytes,
         name: str = "",
@@ -108,47 +122,34 @@ class Mesh(Generic[L]):
         on_clash: Callable[[int], object] = lambda _: None,
         on_change: Callable[[GraphChange, Mapping[bytes, str]], object] = lambda *_: None,
         on_check: Callable[[], object] = lambda: None,
-        on_stranded: Callable[[Mapping[bytes, int]], object] = lambda _: None,
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
         own.name = name
         own.seq = 1
         self.hub = hub
-        # What is said of whatever enters the mesh here now; its epoch only grows.
+        # The origin of whatever enters the mesh here now; its epoch only grows.
         self.origin = Origin(hub, 1)
         self._on_interest, self._on_due, self._on_clash = on_interest, on_due, on_clash
-        self._on_change = on_change
-        self._on_check = on_check
+        self._on_change, self._on_check = on_change, on_check
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
-        self._graph = Graph(hub)
-        # The id of a neighbour → the link to it, from the moment in which its far side has said what it knows.
+        self.graph = Graph(hub)
+        # The id of a neighbour → the link to it, from the digest of its far side on.
         self._links: dict[bytes, L] = {}
-        # Link → the hub at its far side, and the cost, of those whose far side has not said yet what it knows.
+        # Link → the hub at its far side, and the cost, before that digest.
         self._coming: dict[L, tuple[bytes, int]] = {}
-        # What the far sides of links know.
-        self._views: FarViews[L] = FarViews()
         self._news: OwnNews[L] = OwnNews(self._knowledge, self._links)
-        self._reach = Reach(self._graph, self._knowledge.records, on_reach)
+        self._reach = Reach(self.graph, self._knowledge.records, on_reach)
         self.traffic: Traffic[L] = Traffic(
-            self._links,
-            self._graph,
-            self._knowledge,
-            self._views,
-            on_trees=on_trees,
-            on_check=on_check,
-            on_stranded=on_stranded,
-            on_ahead=self._tell_ahead,
+            self._links, self.graph, self._knowledge, on_trees=on_trees, on_ahead=self._tell_ahead
         )
-        # Link → the epoch of its far side that others have said, and of which that is to be told.
+        # Link → the epoch of its far side that others have said, and that it is to hear of.
         self._ahead: dict[L, Origin] = {}
         # When new epochs begin, ascending.
         self._settle_s: list[float] = []
-        # Whether hubs have told of their links since the last `check`.
+        # Whether hubs have announced links since the last `check`, and when that was.
         self._has_new_links = False
-        # When `check` was called last.
         self._checked_s = 0.0
-        # How often somebody else has told of this hub since the start, as if it were this hub.
         self.clashes = 0
 
     # Links of this hub.
@@ -157,9 +158,9 @@ class Mesh(Generic[L]):
         """A link to another hub is up.
 
         Args:
-            link: Which; hashable.
+            link: The link; hashable.
             far: The id of the hub at its other end, to which there is no other link.
-            cost: How far away it is; at least 1.
+            cost: At least 1.
         """
         self._knowledge.add(link)
         self.traffic.upstreams.come(link, far)
@@ -167,13 +168,12 @@ class Mesh(Generic[L]):
         self._on_due(link)
         self._on_check()
 
-    def _open(self, link: L, known: Iterable[tuple[bytes, int]]) -> None:
-        """The far side of a new link says what it knows: so it can be told all else before any message."""
+    def _open(self, link: L) -> None:
+        """The digest of a new link has come: the far side can be sent all else before any message."""
         far, cost = self._coming.pop(link)
         self._links[far], self._news.costs[far] = link, cost
-        self._views.add(link, far, known)
         self._relink_here()
-        # The far side is told of it with all else, so that it knows no later by which way to send what is wanted here.
+        # Announced with all else, so that the far side knows the way for what is wanted here no later.
         if self._news.may_tell_of_links(self._checked_s) and self._news.tell_of_links(self._checked_s):
             self._relink(self.hub)
 
@@ -183,42 +183,36 @@ class Mesh(Generic[L]):
             return
         self._knowledge.discard(link)
         self._coming.pop(link, None)
-        self._views.discard(link)
         self._ahead.pop(link, None)
-        far = self._far_of(link)
+        far = self.traffic.upstreams.far_of(link)
+        is_open = far is not None and self._links.get(far) is link  # else its digest has not come, or it was replaced
         self.traffic.leave(link)
-        if far is not None:  # otherwise another link has taken its place, or its far side has said nothing
+        if is_open and far is not None:
             del self._links[far], self._news.costs[far]
         self._relink_here()
-        if far is not None:
-            self._announce_gone(far)
-        self._on_check()
-
-    def _announce_gone(self, far: bytes) -> None:
-        """Tell others, in front of the messages that are routed in this turn, unless there was much to tell lately."""
-        if far in self._knowledge.own.neighbours and self._news.may_tell_of_links(self._checked_s):
+        if is_open and far in self._knowledge.own.neighbours and self._news.may_tell_of_links(self._checked_s):
+            # In front of the messages that are routed in this turn, unless there was much to announce lately.
             self._news.tell_of_ends(self._checked_s)
             self._relink(self.hub)
             self._tell()
+        self._on_check()
 
     def _relink_here(self) -> None:
-        """Links of this hub have come or gone: it begins an epoch, and will tell others."""
+        """Links of this hub have come or gone."""
         self._begin_epoch()
         self._has_new_links = self._news.link_changes = True
         self.traffic.upstreams.turnover += 1
         self.traffic.tell_of_trees()
 
-    # What is wanted here.
-
     def change(self, change: Change | Interests) -> None:
-        """What this hub wants of others has changed."""
+        """The interests of this hub have changed."""
         self._news.change(change)
         self._on_check()
 
     # What others say.
 
     def hear(self, link: L, told: Told) -> None:
-        """Take what the far side of a link tells of the mesh.
+        """Take what the far side of a link says of the mesh.
 
         Raises:
             RejectedError: It is over a limit here; nothing of it was taken.
@@ -229,7 +223,7 @@ class Mesh(Generic[L]):
             self._hear_ahead(told)
             return
         if link in self._coming:
-            self._open(link, told.known if isinstance(told, Digest) else ())
+            self._open(link)
         match told:
             case Digest():
                 self._reach.find_the_lost()
@@ -238,9 +232,6 @@ class Mesh(Generic[L]):
                 self._knowledge.hear_wanted(link, told)
             case Announcement():
                 self._hear(link, told)
-                neighbours = None if told.neighbours is None else dict(told.neighbours)
-                if self._views.hear(link, told.hub, told.seq, neighbours):
-                    self._forget_views()
         self._tell()
         self._on_check()
 
@@ -258,10 +249,10 @@ class Mesh(Generic[L]):
             )
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
         heard = self._knowledge.hear(link, announcement)
-        if heard is not None and heard.neighbours:
-            self._relink(heard.hub)
         if heard is None:
             return
+        if heard.neighbours:
+            self._relink(heard.hub)
         if heard.interest.added or heard.interest.removed:
             self._on_interest(heard.hub, heard.interest, link)
 
@@ -277,54 +268,30 @@ class Mesh(Generic[L]):
         self._on_due(link)
 
     def take(self, link: L) -> list[Told]:
-        """Return what a link is to be told now, in this order, and before any message that is routed later."""
+        """Return what is to be sent on a link now, in this order, and before any message that is routed later."""
         ahead = self._ahead.pop(link, None)
         return [*self._knowledge.take(link), *(() if ahead is None else (ahead,))]
-
-    def asks(self, link: L) -> int:
-        """Return which generation of links is known at a far side once it has taken what `take` has returned.
-
-        It is to be confirmed to `confirm`; 0 for nothing that is to be confirmed.
-        """
-        return 0 if self._views.has_confirmed(link) else self._views.generation
-
-    def confirm(self, link: L, generation: int) -> None:
-        """The far side of a link has taken all that it was told when `asks` said this."""
-        if self._views.confirm(link, generation):
-            self.traffic.upstreams.turnover += 1
 
     # Time.
 
     def check(self, now_s: float) -> float:
-        """Do what follows from what has come, and what is due by now; return when there will be more, at the latest.
-
-        Infinite for never.
-        """
+        """Do what follows from what has come, and what is due by now; return when to call again, or inf."""
         self._checked_s = now_s
         self._settle(now_s)
         while self._settle_s and self._settle_s[0] <= now_s:
             del self._settle_s[0]
             self._begin_epoch()
             self._ask_for_the_unknown()
-            if not self._settle_s:
-                self._views.settle()
-                if self._is_linked_elsewhere:
-                    self._news.link_changes = True  # which it says once more, under another number
+            if not self._settle_s and self._is_linked_elsewhere:
+                self._news.link_changes = True  # which it announces again, under another number
         if self._news.tell_what_is_due(now_s):
             self._relink(self.hub)
         self._settle(now_s)
         self._reach.look(now_s)
         self._reach.forget(now_s, self._forget)
-        self.traffic.tell_stranded(now_s)
         answer_s = self._knowledge.answer(now_s)
         self._tell()
-        return min(
-            answer_s,
-            self._reach.due_s,
-            self._news.due_s(now_s),
-            self.traffic.due_s(now_s),
-            *self._settle_s[:1],
-        )
+        return min(answer_s, self._reach.due_s, self._news.due_s(now_s), *self._settle_s[:1])
 
     def _tell(self) -> None:
         for link in self._knowledge.due():
@@ -335,32 +302,18 @@ class Mesh(Generic[L]):
     def _begin_epoch(self) -> None:
         self.origin = Origin(self.hub, min(self.origin.epoch + 1, EPOCH_LIMIT))
 
-    def _far_of(self, link: L) -> bytes | None:
-        """Return the hub at the other end of a link; none if it is not open, is gone, or another has its place."""
-        far = self.traffic.upstreams.far_of(link)
-        return far if far is not None and self._links.get(far) is link else None
-
     def _relink(self, hub: bytes) -> None:
-        """A hub has told of its links: perhaps the same as before, but others may have believed otherwise meanwhile.
+        """A hub has announced its links: perhaps the same as before, but others may have believed otherwise meanwhile.
 
         All that follows for messages follows at once: the next one may be in the same read.
         """
         self._begin_epoch()
         self._has_new_links = True
-        record = self._knowledge.records[hub]
-        if self._views.change(hub, record.seq, record.neighbours):
-            self._forget_views()
-        if self._graph.update(hub, self._knowledge.records):
+        if self.graph.update(hub, self._knowledge.records):
             self.traffic.tell_of_trees()
 
-    def _forget_views(self) -> None:
-        """What far sides know is something else than what is known here, until they confirm that."""
-        self.traffic.forget_views()
-        for one in self._links.values():
-            self._on_due(one)
-
     def _settle(self, now_s: float) -> None:
-        """The graph may be another one since now, if hubs have told of their links."""
+        """Plan new epochs if hubs have announced links since the last call."""
         if not self._has_new_links:
             return
         self._has_new_links = False
@@ -369,21 +322,21 @@ class Mesh(Generic[L]):
         self._tell_change(self._knowledge.records)
 
     def _ask_for_the_unknown(self) -> None:
-        """Ask for hubs that are forgotten here, and can be reached: others may have remembered them all the time.
+        """Ask for hubs that are forgotten here and can be reached: others may have remembered them all the time.
 
         One is named by a neighbour, further ones only when that one is known; so all are asked for at once.
         """
         records = self._knowledge.records
         naming = [hub for hub, record in records.items() if not record.neighbours.keys() <= records.keys()]
-        if naming and not self._graph.reached.isdisjoint(naming):
+        if naming and not self.graph.reached.isdisjoint(naming):
             self._knowledge.compare()
 
     @property
     def _is_linked_elsewhere(self) -> bool:
-        """Whether somebody tells of a link to this hub that it has not.
+        """Whether another hub announces a link to this one that it does not have.
 
-        That one has not noticed the end of it, or there is another hub with this id, which has the same number: each of
-        the two hears of the other as soon as one of them says something more.
+        That hub has not noticed its end, or there is another hub with this id and the same number: each of the two
+        hears of the other as soon as one of them announces something more.
         """
         own, links = self.hub, self._links
         return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
@@ -394,34 +347,32 @@ class Mesh(Generic[L]):
         for record in lost:
             self.traffic.upstreams.forget(record.hub)
             change = self._knowledge.forget(record.hub)
-            self._graph.update(record.hub, self._knowledge.records)
-            self._views.forget(record.hub)
+            self.graph.update(record.hub, self._knowledge.records)
             if change.removed:
                 self._on_interest(record.hub, change, None)
         self._tell_change(known)
 
     def _tell_change(self, records: Mapping[bytes, Record]) -> None:
-        change = self._graph.take_change()
+        change = self.graph.take_change()
         if change is not None:
             self._on_change(change, {hub: records[hub].name for hub in change.hubs})
 
     # Looking at it.
 
     def statistics(self) -> MeshStatistics:
-        """Return what is known, and what was not taken."""
+        """Return numbers of what is known, and of what was not taken."""
         knowledge, traffic = self._knowledge, self.traffic
         return MeshStatistics(
             hubs=len(knowledge.records),
             links=len(self._links),
             prefixes=knowledge.prefixes,
-            epoch=self.epoch,
+            epoch=self.origin.epoch,
             incomplete=sum(not record.is_whole for record in knowledge.records.values()),
             left_out_total=knowledge.left_out_total,
             announcements_total=knowledge.taken_total,
             refused_total=knowledge.refused_total,
             overtaken_messages_total=traffic.overtaken_messages,
             repeated_messages_total=traffic.repeated_messages,
-            stranded_messages_total=traffic.stranded_messages,
             unreached_messages_total=traffic.unreached_messages,
             clashes_total=self.clashes,
         )
@@ -433,12 +384,12 @@ class Mesh(Generic[L]):
 
     @property
     def left_out(self) -> int:
-        """How many prefixes of other hubs were not kept since the start."""
+        """How many interests of other hubs were not kept since the start."""
         return self._knowledge.left_out_total
 
     @property
     def is_settled(self) -> bool:
-        """Whether all epochs have begun that the last change of links has led to."""
+        """Whether all epochs have begun that the last change of links leads to."""
         return not (self._news.link_changes or self._has_new_links or self._settle_s)
 
     @property
@@ -448,10 +399,5 @@ class Mesh(Generic[L]):
 
     @property
     def records(self) -> dict[bytes, Record]:
-        """What is known of each hub, this one with it; not to be changed."""
+        """The record of each hub, this one included; not to be changed."""
         return self._knowledge.records
-
-    @property
-    def graph(self) -> Graph:
-        """Which hubs are linked."""
-        return self._graph

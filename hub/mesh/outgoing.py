@@ -1,49 +1,65 @@
-"""`Outgoing`: what one link is still to be told of the mesh.
-
-It holds no texts, only what has changed since the far side was told: so changes that a far side does not read merge,
-and a link that does not read holds no more than the mesh has.
+"""`Outgoing`: the changes that are due on one link.
 
 ```
-hub A: announcements 7, 8, 9 come ─▶ due: base 6, prefixes touched {/a, /b}, neighbours? no
+hub A: announcements 7, 8, 9 come ─▶ due: base 6, interests touched {/a, /b}, neighbours? no
 take() ─▶ Announcement(A, base 6, seq 9, added: those of the touched that A wants now, removed: the others)
 ```
 
-Owner: `hub.mesh.knowledge`, one for each link. Invariant: the far side knows of each hub at least what stood at the
-`base` of what is due, and its topics of `since`: it was told that on this link, or has told it. Topics that are not
-known here are owed, and told once they are.
+`Outgoing` has no texts, only what has changed since the far side was told. So changes merge while a far side does not
+read, and a link never holds more than the mesh has. The far side knows of each hub at least the state at the `base` of
+what is due, and its topics of `since`. Topics that are not known here are owed, and sent once they are known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
-from hub.mesh.announcement import Announcement, Digest, Interest, Told, Wanted
-from hub.mesh.pace import Pace
-from hub.mesh.record import Record, is_topic
+from hub.mesh.announcement import Announcement, Digest, Interest, Record, Told, Wanted, is_topic
 
-__all__ = ["Outgoing"]
+__all__ = ["Outgoing", "Pace"]
 
-_ANSWERS_AT_ONCE = 8
-_ANSWER_EVERY_S = 1.0
-"""How often a far side gets what it asks for: so many times at once, and as often in the long run. Two small frames
-that ask would otherwise bring it all that is known, as often as it likes."""
+_ANSWERS_AT_ONCE: Final = 8
+_ANSWER_EVERY_S: Final = 1.0
+"""How often a far side gets what it asks for: so many times at once, and as often in the long run. Otherwise two small
+frames would bring it all that is known, as often as it likes."""
 
-_TOUCHED_LIMIT = 1_000
-"""More prefixes than these, and than a hub wants, are not told one by one: a full copy is less."""
+_TOUCHED_LIMIT: Final = 1_000
+"""With more touched interests than this, and than the hub has, a full copy is less."""
+
+
+class Pace:
+    """A limit of a rate: `burst` at once, after a quiet time, and one in `every_s` in the long run."""
+
+    __slots__ = ("_burst", "_every_s", "_full_s")
+
+    def __init__(self, burst: int, every_s: float) -> None:
+        self._burst = burst
+        self._every_s = every_s
+        # When the whole burst is available again; each use delays it.
+        self._full_s = 0.0
+
+    def ready_s(self, now_s: float) -> float:
+        """Return when it may be used next: now, or later."""
+        return max(now_s, self._full_s - (self._burst - 1) * self._every_s)
+
+    def use(self, now_s: float) -> None:
+        """Use it now."""
+        self._full_s = max(self._full_s, now_s) + self._every_s
 
 
 class _Due:
-    """What of one hub is to be told."""
+    """The changes of one hub that are to be sent."""
 
     __slots__ = ("base", "neighbours", "since", "touched")
 
     def __init__(self, base: int, since: int) -> None:
-        # The announcement up to which the far side knows it, and that up to which it knows its topics, which is not
-        # above the other; 0: a full copy is due, whatever else stands here.
+        # The number up to which the far side knows the hub, and that up to which it knows its topics, which is not
+        # above the other; 0: a full copy is due.
         self.base, self.since = base, since
         # Whether its neighbours have changed.
         self.neighbours = False
-        # The prefixes and rules that have come or gone since.
+        # The interests that have come or gone since.
         self.touched: dict[Interest, None] = {}
 
     def keep(self, seq: int) -> None:
@@ -53,13 +69,14 @@ class _Due:
 
 
 class Outgoing:
-    """One link."""
+    """One link, whose far side is sent `digest` first."""
 
-    __slots__ = ("_asked_hubs", "_compared", "_digest", "_due", "_owed", "_wanted", "answers", "is_told")
+    __slots__ = ("_asked_hubs", "_compared", "_due", "_owed", "_wanted", "answers", "digest", "is_told")
 
     def __init__(self, digest: Digest) -> None:
-        self._digest: Digest | None = digest
-        # False until the digest of the far side has come: before, nobody knows what it must be told.
+        # What is known here, if the far side is to be sent that: it answers with what it knows beyond.
+        self.digest: Digest | None = digest
+        # False until the digest of the far side has come: before, it is unknown what must be sent.
         self.is_told = False
         # Hub → what is due, in the order in which it became that.
         self._due: dict[bytes, _Due] = {}
@@ -67,25 +84,28 @@ class Outgoing:
         self._owed: dict[bytes, _Due] = {}
         # Hubs of which a full copy is to be asked for.
         self._wanted: dict[bytes, None] = {}
-        # What the far side has asked for since the last `answer`: hubs, and the last digest that it has told.
+        # What the far side has asked for since the last `answer`: hubs, and all beyond its last digest.
         self._asked_hubs: dict[bytes, None] = {}
         self._compared: Digest | None = None
-        # How often it is answered.
         self.answers = Pace(_ANSWERS_AT_ONCE, _ANSWER_EVERY_S)
 
     def __bool__(self) -> bool:
-        """Return whether there is something to be told."""
-        return bool(self._digest is not None or self._due or self._wanted)
+        """Return whether there is something to send."""
+        return bool(self.digest is not None or self._due or self._wanted)
 
     def copy(self, hub: bytes) -> None:
-        """A full copy of what is known of a hub is due."""
+        """Make a full copy of a hub due."""
         self._owed.pop(hub, None)
         self._due[hub] = _Due(0, 0)
 
     def change(self, record: Record, bases: tuple[int, int], touched: Iterable[Interest], *, neighbours: bool) -> None:
-        """Something has changed at a hub, of which the far side knows what stood at the first of `bases`.
+        """Note a change of a hub.
 
-        The second is the number up to which it knows its topics. 0: it needs a full copy.
+        Args:
+            record: Of the hub.
+            bases: The number up to which the far side knows the hub, and that for its topics; 0: it needs a full copy.
+            touched: The interests that have come or gone.
+            neighbours: Whether its links may have changed.
         """
         if not self.is_told:
             return  # the digest of the far side will be compared with what is known by then
@@ -93,7 +113,7 @@ class Outgoing:
         due = self._due.get(hub)
         if due is None:
             due = self._owed.pop(hub, None) or _Due(base, since)
-            # What is said of topics that are not known up to now is nothing that the far side can take.
+            # The far side cannot use topics that are not known up to now.
             where = self._due if record.is_whole or base < record.seq else self._owed
             where[hub] = due
         due.neighbours = due.neighbours or neighbours
@@ -113,19 +133,19 @@ class Outgoing:
     # What the far side asks for.
 
     def ask_copy(self, hub: bytes) -> None:
-        """The far side wants a full copy of a hub that is known."""
+        """The far side wants a full copy of a known hub."""
         self._asked_hubs[hub] = None
 
     def ask_newer(self, digest: Digest) -> None:
-        """The far side wants whatever is newer than what it knows."""
+        """The far side wants all that is newer than its digest."""
         self.is_told = True
         self._compared = digest
 
     def answer(self, records: dict[bytes, Record]) -> None:
-        """Have that told which the far side has asked for.
+        """Make due what the far side has asked for.
 
-        Hubs that are lost are left out where the far side does not know them: else those who have forgotten one would
-        be told again by those who have not yet, and it would go around among them for ever.
+        Lost hubs are left out where the far side does not know them: hubs that have forgotten one would hear of it from
+        those that have not yet, and it would go around among them for ever.
         """
         for hub in self._asked_hubs:
             if hub in records:
@@ -140,7 +160,7 @@ class Outgoing:
                     self.copy(hub)
 
     def heard(self, announcement: Announcement, record: Record) -> None:
-        """The far side has told of a hub itself, of which this is known."""
+        """The far side has announced a hub itself, with this record here."""
         hub = announcement.hub
         if announcement.seq < record.seq or record.is_whole > announcement.is_whole:
             return
@@ -151,13 +171,9 @@ class Outgoing:
             due.keep(record.seq)
             self._owed[hub] = due
 
-    def tell_digest(self, digest: Digest) -> None:
-        """Tell what is known here; the far side answers with what it knows beyond that."""
-        self._digest = digest
-
     @property
     def wanted(self) -> int:
-        """Of how many hubs a full copy is to be asked for."""
+        """How many hubs the far side is to be asked for."""
         return len(self._wanted)
 
     def want(self, hub: bytes) -> None:
@@ -170,11 +186,11 @@ class Outgoing:
         self._owed.pop(hub, None)
 
     def take(self, records: dict[bytes, Record]) -> list[Told]:
-        """Return what is to be told now, and forget it."""
+        """Return what is to be sent now, and forget it."""
         told: list[Told] = []
-        if self._digest is not None:
-            told.append(self._digest)
-            self._digest = None
+        if self.digest is not None:
+            told.append(self.digest)
+            self.digest = None
         told.extend(Wanted(hub) for hub in self._wanted)
         self._wanted.clear()
         for hub, due in self._due.items():

@@ -2,23 +2,16 @@
 
 A message belongs to the *epoch* of its origin in which it entered the mesh there. Of each epoch, a hub takes messages
 from one neighbour only, the one that brought the first of them; and once it has taken a newer epoch, nothing of an
-older one. From the neighbour it takes them by one link, and by another one only when that is gone: whatever a hub
-writes it writes to one of them, in its order.
+older one. From the neighbour it takes them by one link, and by another one only when that is gone.
 
-That alone makes it sure that no message arrives twice or goes around, and that those of one origin arrive in their
-order, whatever hubs believe of the graph: each hub has one upstream in an epoch, which never changes; a ring of such
-upstreams never gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph
-decides only whether messages arrive: see `hub.mesh.mesh` for how an origin begins epochs.
+That alone ensures that no message arrives twice or goes around, and that those of one origin arrive in order, whatever
+hubs believe of the graph: each hub has one upstream in an epoch, which never changes; a ring of such upstreams never
+gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph decides only
+whether messages arrive: see `hub.mesh.mesh`.
 
-Of a hub that is linked here nobody else is believed that it has come to an epoch above `FAR_EPOCH`: no hub comes there
-in years, and it could not go above that. Where that was believed before the hub was linked, it is forgotten with the
+Of a hub that is linked here no other hub is believed that it has come to an epoch above `FAR_EPOCH`: it does not come
+there in years, and could not go above that. Where that was believed before it was linked, it is forgotten with the
 first message that the hub brings itself. Of lower ones that hub is told (`ahead`), and goes above those that are a lie.
-
-How often an upstream has moved to a link is counted, for people: that is a change of the path on which the messages of
-a hub come. A link that is cut and made anew is the same path.
-
-Owner: `Mesh`. Memory: one entry for each hub that is known, with eight epochs. Cost: one dictionary hit for each change
-of origin.
 """
 
 from __future__ import annotations
@@ -32,46 +25,38 @@ __all__ = ["FAR_EPOCH", "Upstreams"]
 
 L = TypeVar("L")
 
-
 _EPOCHS_KEPT: Final = 8
-"""Of how many epochs before this one of an origin it is known from which link they were taken. A cut makes some at
-once: each of its ends announces it, and a hub begins one whenever it hears of that."""
-
+"""For how many earlier epochs of an origin it is known from which link they were taken; a cut makes several at once."""
 
 FAR_EPOCH: Final = EPOCH_LIMIT // 2
 """The highest epoch that others may say of a hub that is linked here, and that this hub goes above."""
 
 
 class _Upstream(Generic[L]):
-    """The link from which one origin's messages are taken, and those of the epochs before."""
-
     __slots__ = ("before", "epoch", "far", "link")
 
     def __init__(self, epoch: int, link: L, far: bytes) -> None:
         self.epoch = epoch
         # The hub at the other end of the link; it stays when that link is gone.
         self.far = far
-        # None once that link is gone: then of this epoch is taken what another link to the same hub brings.
+        # None once that link is gone: then another link to the same hub takes its place.
         self.link: L | None = link
-        # Epochs and links from which messages were taken before, of links that are not gone, oldest first.
+        # Earlier epochs and their links, as far as these are not gone, oldest first.
         self.before: deque[tuple[int, L]] = deque(maxlen=_EPOCHS_KEPT)
 
 
 class Upstreams(Generic[L]):
-    """The upstream of each origin."""
+    """The upstream of each origin, until the origin is forgotten."""
 
     __slots__ = ("_far", "_moves", "_of", "turnover")
 
-    turnover: int
-    """Grows with each change of an upstream: while it is the same, what was taken from a link is taken still."""
-
     def __init__(self) -> None:
+        # Grows with each change of an upstream: while it is the same, answers of `accepts` hold.
         self.turnover = 0
-        # Origin → its upstream, from the first message until the origin is forgotten.
         self._of: dict[bytes, _Upstream[L]] = {}
         # Link → the hub at its other end, from `come` to `leave`.
         self._far: dict[L, bytes] = {}
-        # Link → how often an upstream has moved to it, from the first time on to `leave`.
+        # Link → how often an upstream has moved to it. A link that is cut and made again is the same path.
         self._moves: dict[L, int] = {}
 
     def come(self, link: L, far: bytes) -> None:
@@ -87,14 +72,7 @@ class Upstreams(Generic[L]):
         return self._moves.get(link, 0)
 
     def accepts(self, link: L, origin: bytes, epoch: int, own: L | None = None) -> bool:
-        """Return whether a message of an epoch that a link brings now is taken.
-
-        Args:
-            link: Which.
-            origin: Where the message has entered the mesh.
-            epoch: Of the origin.
-            own: The link to the origin itself; None if it is not linked here.
-        """
+        """Return whether a message that a link brings now is taken; `own` is the link to its origin, or None."""
         if own is not None and link is not own and epoch > FAR_EPOCH:
             return False
         upstream = self._of.get(origin)
@@ -132,10 +110,10 @@ class Upstreams(Generic[L]):
         return Origin(origin.hub, upstream.epoch)
 
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
-        """Return whether a message that was not taken is lost here for sure: a newer epoch has overtaken it.
+        """Return whether a message that was not taken is lost for sure: a newer epoch has overtaken it.
 
-        That is so if its own epoch was taken from this link, and so from no other one. Of any other message that was
-        not taken, nobody can tell: it may have come by another link.
+        That is so if its own epoch was taken from this link, and so from no other one. Any other message that was not
+        taken may have come by another link.
         """
         upstream = self._of.get(origin)
         return upstream is not None and (epoch, link) in upstream.before

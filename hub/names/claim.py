@@ -59,7 +59,7 @@ class Announced(NamedTuple):
     owner: int
 
 
-# Owner of a name, as far as this hub knows: a client, its hub, or the link to a hub without a mesh
+# Owner of a name, as far as this hub knows: a client, or its hub
 Owner: TypeAlias = "Handler | FarHub"
 
 

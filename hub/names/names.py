@@ -2,18 +2,18 @@
 
 ```
 client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; old and new owner
-other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh, links
+other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh
 ```
 
 A name has one owner: the earliest claim of those that clients of this hub and of other hubs hold. The mesh gets what
-clients of this hub hold; so does, over a link, a hub that is no part of it (one hop). The owner of a name is the same
-on all hubs of a mesh, once they have heard each other. Names of handlers that leave are taken out in steps of the turn.
+clients of this hub hold. The owner of a name is the same on all hubs of a mesh, once they have heard each other. Names
+of handlers that leave are taken out in steps of the turn.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Iterable
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -21,6 +21,7 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
+from hub.far_hub import FarHub
 from hub.handler import Handler
 from hub.limits import NameLimits
 from hub.memory import Account, Memory
@@ -72,15 +73,12 @@ class Names:
         self._announce = announce
         self._turn = turn
         self._memory = memory
-        # Handler → names: those that a client owns or waits for, and those that a link announces.
+        # Handler → names: those that a client owns or waits for, and those that another hub announces.
         self._names: dict[Owner, dict[str, None]] = {}
-        # Link, or hub of the mesh → the id of that hub; from `know` until it leaves.
-        self._hubs: dict[Owner, bytes] = {}
-        # Link, or the mesh → the function that announces to it; from `tell` until it leaves.
-        self._told: dict[Hashable, OnNames] = {}
+        self._on_names: OnNames = _unheard  # Announces to the mesh
         # Handlers that have left and have names still. One joins them when it leaves, and goes with its last name.
         self._leaving: deque[Owner] = deque()
-        # How many claims links announce, and how many wait. Raised as one comes, lowered as it goes.
+        # How many claims other hubs announce, and how many wait. Raised as one comes, lowered as it goes.
         self._far = self._waiting = 0
         # Totals from the start of the hub; nothing takes away from them.
         self._appeared_total = self._refused_total = self._lost_total = self._unheard_total = 0
@@ -166,7 +164,7 @@ class Names:
             RejectedError: The client has not claimed it.
         """
         names = self._names.get(handler)
-        if names is None or name not in names or handler in self._hubs:
+        if names is None or name not in names:
             owner = self.register.claim_of(name)
             by = f"it is owned by {owner}" if owner is not None else "nobody owns it"
             raise RejectedError(CloseCode.NOT_ALLOWED, f"name {name} is not claimed by this client; {by}")
@@ -195,8 +193,6 @@ class Names:
         The next in their queues own them. A name that is left over has no owner that could be reached, and goes when it
         is claimed.
         """
-        self._hubs.pop(handler, None)
-        self._told.pop(handler, None)
         if handler in self._names:
             self._leaving.append(handler)
             self.go_on()
@@ -237,63 +233,48 @@ class Names:
 
     # Peer hubs.
 
-    def link(self, handler: Handler, hub: bytes, on_names: OnNames) -> None:
-        """Exchange names with a peer hub that is no part of the mesh, whose link is up."""
-        self.know(handler, hub)
-        self.tell(handler, on_names)
-
-    def know(self, far: Owner, hub: bytes) -> None:
-        """Take what a link, or a hub of the mesh, announces from now on (`hear`)."""
-        self._hubs[far] = hub
-        if far in self._leaving:  # it could not be reached for a moment
-            self._leaving.remove(far)
-
-    def tell(self, far_side: Hashable, on_names: OnNames) -> None:
-        """Tell a link, or the mesh, what is held here, now and with each change."""
-        self._told[far_side] = on_names
+    def tell(self, on_names: OnNames) -> None:
+        """Tell the mesh what is held here, now and with each change."""
+        self._on_names = on_names
         for name, contest in self.register.contests():
             if contest.announced is not None:
                 on_names(name, contest.announced)
 
-    def hear(self, link: Owner, held: Iterable[Announced], released: Iterable[str]) -> None:
-        """Take what a peer hub announces. The good part of it is taken, whatever else there is.
+    def hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> None:
+        """Take what another hub announces. The good part of it is taken, whatever else there is.
 
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
         """
-        if link not in self._hubs:  # lost while the rest of a read waited for its turn
-            return
+        if far in self._leaving:  # it could not be reached for a moment
+            self._leaving.remove(far)
         unheard = 0
         cause: RejectedError | None = None
         for announced in held:
             try:
-                self._hear(link, announced)
+                self._hear(far, announced)
             except InvalidNameError as error:
                 unheard, cause = unheard + 1, cause or RejectedError(CloseCode.BAD_DATA, str(error))
             except RejectedError as error:
-                unheard += 1
-                if cause is None or error.code == CloseCode.TRY_AGAIN_LATER:  # the peer tells it again then
-                    cause = error
-        names = self._names.get(link, {})
+                unheard, cause = unheard + 1, cause or error
+        names = self._names.get(far, {})
         for name in released:
             if name in names:
-                self._forget_name(link, name)
-                self._take_out(link, name)
+                self._forget_name(far, name)
+                self._take_out(far, name)
         if cause is not None:
             self._unheard_total += unheard
             raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
 
-    def _hear(self, link: Owner, announced: Announced) -> None:
+    def _hear(self, far: FarHub, announced: Announced) -> None:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
-        check_granted(link.rights, Action.CLAIM, name)
+        check_granted(far.rights, Action.CLAIM, name)
         contest = self.register.get(name)
-        names = self._names.get(link, {})
-        if name not in names:
-            if len(names) >= self.limits.per_peer:
-                text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
-                raise RejectedError(CloseCode.NOT_ALLOWED, text)
-            _check_share(link)
+        names = self._names.get(far, {})
+        if name not in names and len(names) >= self.limits.per_peer:
+            text = f"{self.limits.per_peer} names of this peer are known, which is the limit for a peer"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
         if contest is None:
             if self._memory.is_over:
                 raise self._memory.rejection()
@@ -302,8 +283,8 @@ class Names:
                 raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
             contest = self.register.open(name)
         self._far += name not in names
-        self._remember_name(link, name)
-        contest.put_far(Claim(name, link, labels, announced.time_us, self._hubs[link], announced.owner))
+        self._remember_name(far, name)
+        contest.put_far(Claim(name, far, labels, announced.time_us, far.hub, announced.owner))
         self._settle(name, contest)
 
     def go_on(self) -> None:
@@ -344,8 +325,7 @@ class Names:
         if not contest:
             self.register.close(name)
         if contest.announced != was_announced:
-            for on_names in list(self._told.values()):
-                on_names(name, contest.announced)
+            self._on_names(name, contest.announced)
         self._tell_owner(name, before, owner)
         if raised is not None:
             raised.tell(Change(name, Standing.OWNED))
@@ -375,6 +355,10 @@ class Names:
             lost_total=self._lost_total,
             unheard_total=self._unheard_total,
         )
+
+
+def _unheard(_name: str, _announced: Announced | None) -> None:
+    """Stand in for the mesh before the first link."""
 
 
 def _check_share(handler: Owner) -> None:

@@ -15,7 +15,7 @@ request. What a handler that leaves had asked, and was asked, is settled a share
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
@@ -206,9 +206,9 @@ class Requests:
         if participant is not None:
             self._services.take_away(participant, prefix)
 
-    def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:
-        """Tell a link, or the mesh, what is served here: now, if there is something, and each change of it."""
-        self._services.tell(far_side, on_change)
+    def tell(self, on_change: Callable[[Change], object]) -> None:
+        """Tell the mesh what is served here: now, if there is something, and each change of it."""
+        self._services.tell(on_change)
 
     def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
         """Change the prefixes that another hub of the mesh serves, in steps."""
@@ -302,7 +302,7 @@ class Requests:
     def _ask_hub(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
         """Ask the hub of the mesh that the target names: answer it here, or pass it on to the link that leads there."""
         handler = asker.handler
-        if not handler.is_meshed and handler.role is not Role.LOCAL:
+        if not handler.is_link and handler.role is not Role.LOCAL:
             text = f"request {printable(request.target.decode(errors='replace'))}: hubs alone ask in this way"
             self.on_not_allowed(handler, text, count)
             self._fail(asker, request.first, count, Status.NOT_ALLOWED, text)
@@ -355,9 +355,9 @@ class Requests:
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
         owner = self._owner_of(name)
         if isinstance(owner, FarHub):
-            way = self._link_to(owner.hub) if not asker.is_link or asker.handler.is_meshed else None
+            way = self._link_to(owner.hub)
             return None if way is None or way[1] is asker or way[1].gone else way[1]
-        if owner is None or owner.poster is None or owner.closed or (owner.is_link and asker.is_link):
+        if owner is None or owner.poster is None or owner.closed:
             return None
         return self._participant(owner)
 
@@ -459,7 +459,6 @@ class Requests:
 
     def forget(self, handler: Handler) -> None:
         """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
-        self._services.tell_no_more(handler)
         self.hub_services.forget(handler)
         participant = self._participants.pop(handler, None)
         if participant is None:

@@ -2,16 +2,15 @@
 
 Of the prefixes that a topic begins with, the longest that is served wins. Services of this hub come before other hubs;
 of these the one with the fewest pending requests wins, and equal ones take turns. Of other hubs of the mesh the nearest
-gets the request: it goes to the link that leads there, and the hub at its other end chooses again. Hubs without a mesh
-are asked for, and ask, services of one hub only (one hop).
+gets the request: it goes to the link that leads there, and the hub at its other end chooses again.
 
-Links, and the mesh, get exactly the prefixes that are served here, each once. A known topic is one dictionary hit,
+The mesh gets exactly the prefixes that are served here, each once. A known topic is one dictionary hit,
 another one a lookup in the multimap (about 10 µs); at most `COMPARED` services are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Hashable, Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -36,45 +35,34 @@ TOPICS_LIMIT = 65_536  # Most topics remembered; about 300 bytes each
 
 _CHECKED_PER_STEP = 5  # Prefixes whose grants are checked in one step: 2 µs each
 
-_MAY_HAVE_STORES = (Role.LOCAL, Role.LINK)
-"""What stands behind those that may serve topics of stores: this process, or another hub."""
-
 _how_far = itemgetter(0, 1)
 
 
 class Serving(NamedTuple):
     """Who serves a prefix."""
 
-    # Clients of this hub, services of this process, and links to hubs without a mesh, each with its pending requests
+    # Clients of this hub, and services of this process, each with its pending requests
     handlers: list[tuple[Handler, int]]
     hubs: list[bytes]  # Other hubs of the mesh
 
 
-_Parted = tuple[list[str], RejectedError | None]
-
-
 class _Served:
-    __slots__ = ("far", "hubs", "near", "prefix", "turn")
+    __slots__ = ("hubs", "near", "prefix", "turn")
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
         self.near: list[Participant] = []
-        # The links to peer hubs without a mesh that serve it, likewise.
-        self.far: list[Participant] = []
         # Other hubs of the mesh that serve it.
         self.hubs: list[FarHub] = []
         # The place behind the service that was chosen last: the next comparison begins there.
         self.turn = 0
 
     def __bool__(self) -> bool:
-        return bool(self.near or self.far or self.hubs)
+        return bool(self.near or self.hubs)
 
-    def near_or_linked(self, *, linked: bool) -> Participant | None:
-        chosen = self._fewest(self.near)
-        return self._fewest(self.far) if chosen is None and linked else chosen
-
-    def _fewest(self, participants: list[Participant]) -> Participant | None:
+    def fewest(self) -> Participant | None:
+        participants = self.near
         size = len(participants)
         if size == 1:
             return None if participants[0].gone else participants[0]
@@ -104,8 +92,8 @@ class Services:
         # Topic → the prefixes of it that are served, the longest first. Forgotten whenever a prefix gets its first
         # service or loses its last, or there are too many.
         self._targets: dict[bytes, tuple[_Served, ...]] = {}
-        # Links, or the mesh, and the function that tells each of them what is served here.
-        self._on_change: dict[Hashable, Callable[[Change], None]] = {}
+        # Tells the mesh what is served here.
+        self._on_change: Callable[[Change], object] = _untold
 
     def __len__(self) -> int:
         return len(self._prefixes)
@@ -119,50 +107,44 @@ class Services:
         if served is None:
             return Serving([], [])
         return Serving(
-            [(one.handler, one.owed_requests) for one in (*served.near, *served.far)], [far.hub for far in served.hubs]
+            [(one.handler, one.owed_requests) for one in served.near],
+            [far.hub for far in served.hubs],
         )
 
-    def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:
+    def tell(self, on_change: Callable[[Change], object]) -> None:
         """Call `on_change` with what is served here: now, if there is something, and with each change of it."""
-        self._on_change[far_side] = on_change
+        self._on_change = on_change
         served = tuple(prefix for prefix, one in self._prefixes.items() if one.near)
         if served:
             on_change(Change(added=served))
-
-    def tell_no_more(self, far_side: Hashable) -> None:
-        """Tell a far side nothing more, as it has left; no harm to others."""
-        self._on_change.pop(far_side, None)
 
     def serving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Serve each prefix, all or none, in steps. A prefix that is served twice must be taken back twice.
 
         Raises:
             InvalidTopicError: One of them is no prefix.
-            RejectedError: One is the hub's own, or not granted, or there would be too many. Of what a peer hub
-                announces, the rest is served before this is raised.
+            RejectedError: One is the hub's own, or not granted, or there would be too many.
         """
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
-            if prefix.startswith(STORES) and participant.handler.role not in _MAY_HAVE_STORES:
+            if prefix.startswith(STORES) and participant.handler.role is not Role.LOCAL:
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: hubs alone have stores")
         handler = participant.handler
-        granted, refused, rights = prefixes, None, handler.rights
+        rights = handler.rights
         if rights is not None:
             self._allowed.check(handler, participant.served, prefixes)
-            granted, refused = yield from _parted(handler, rights, prefixes)
+            yield from _checking(handler, rights, prefixes)
             if participant.gone:
                 return
             if handler.rights is not rights:  # it was given others meanwhile
                 yield from self.serving(participant, prefixes)
                 return
-        for prefix in self._allowed.taking(handler, participant.served, granted):
+        for prefix in self._allowed.taking(handler, participant.served, prefixes):
             self._add(participant, prefix)
             yield
             if participant.gone:
                 return
-        if refused is not None:
-            raise refused
 
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
         """Take back one for each prefix, in steps; those that are not served are passed over."""
@@ -194,8 +176,8 @@ class Services:
         if found is None:
             found = self._miss(topic)
         for served in found:
-            chosen = served.near_or_linked(linked=not asker.is_link)
-            if chosen is None and served.hubs and (not asker.is_link or asker.handler.is_meshed):
+            chosen = served.fewest()
+            if chosen is None and served.hubs:
                 chosen = self._nearest(served.hubs, topic, asker)
             if chosen is not None:
                 return chosen
@@ -255,35 +237,26 @@ class Services:
             self._targets.clear()
 
     def _add(self, participant: Participant, prefix: str) -> None:
-        served = self._of(prefix)
-        participants = served.far if participant.is_link else served.near
-        participants.append(participant)
-        if not participant.is_link and len(participants) == 1:
-            self._tell(Change(added=(prefix,)))
+        near = self._of(prefix).near
+        near.append(participant)
+        if len(near) == 1:
+            self._on_change(Change(added=(prefix,)))
 
     def _remove(self, participant: Participant, prefix: str) -> None:
         served = self._prefixes[prefix]
-        participants = served.far if participant.is_link else served.near
-        participants.remove(participant)
+        served.near.remove(participant)
         self._let_go(served)
-        if not participant.is_link and not participants:
-            self._tell(Change(removed=(prefix,)))
-
-    def _tell(self, change: Change) -> None:
-        for on_change in list(self._on_change.values()):
-            on_change(change)
+        if not served.near:
+            self._on_change(Change(removed=(prefix,)))
 
 
-def _parted(handler: Handler, rights: Rights, prefixes: list[str]) -> Generator[None, None, _Parted]:
-    granted: list[str] = []
-    refused: RejectedError | None = None
+def _untold(_: Change) -> None:
+    """Stand in for the mesh before the first link."""
+
+
+def _checking(handler: Handler, rights: Rights, prefixes: list[str]) -> Iterator[None]:
     for number, prefix in enumerate(prefixes, 1):
-        if rights.may_all(handler.acts.serving, prefix):
-            granted.append(prefix)
-        else:
-            refused = refused or prefix_not_granted(rights, handler.acts.serving, prefix)
-            if not handler.is_link:
-                raise refused
+        if not rights.may_all(handler.acts.serving, prefix):
+            raise prefix_not_granted(rights, handler.acts.serving, prefix)
         if not number % _CHECKED_PER_STEP:
             yield
-    return granted, refused

@@ -58,12 +58,6 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes_per_peer: Annotated[
         int, between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008.")
     ] = 100_000
-    rules_per_peer: Annotated[
-        int, between("rules", 1, 10_000_000, "Rules that a peer hub may subscribe by; one more is refused with 1008.")
-    ] = 100_000
-    services_per_peer: Annotated[
-        int, between("prefixes", 1, 10_000_000, "Prefixes that a peer hub may serve; one more is refused with 1008.")
-    ] = 100_000
     frame_bytes: Annotated[
         int,
         between("bytes", _SMALLEST_FRAME_BYTES, GIB, "Largest body of a frame or WebSocket message; above it 1009."),

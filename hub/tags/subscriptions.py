@@ -1,12 +1,12 @@
 """`RuleSubscriptions`: the rules of each handler, counted; the hub's `core.rules`.
 
-The index holds a rule of a handler once; each change of it forgets the routes of messages that the rule matches. Links
-and the mesh get each rule that subscribers of this hub have, once. About 0.3 KiB a rule in the index, and as much here.
+The index holds a rule of a handler once; each change of it forgets the routes of messages that the rule matches. The
+mesh gets each rule that subscribers of this hub have, once. About 0.3 KiB a rule in the index, and as much here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 from hub.far_hub import FarHub
 from hub.handler import Handler
@@ -20,7 +20,7 @@ OnRule = Callable[[Rule, bool], object]  # Called with a rule, and whether subsc
 class RuleSubscriptions:
     """The rules by which handlers have subscribed."""
 
-    __slots__ = ("_forget", "_held", "_here", "_index", "_links", "allowed")
+    __slots__ = ("_forget", "_held", "_here", "_index", "_on_rule", "allowed")
 
     def __init__(
         self, index: RuleIndex[Handler | FarHub], forget: Callable[[Rule], object], allowed: Allowance[Rule]
@@ -30,9 +30,8 @@ class RuleSubscriptions:
         self.allowed = allowed
         # Handler → rule → how often it has subscribed by it. A rule goes when it was taken back as often.
         self._held: dict[Handler, dict[Rule, int]] = {}
-        # Link → the function that tells its hub of rules; from `tell` until the link leaves.
-        self._links: dict[Hashable, OnRule] = {}
-        # Rule → for how many handlers links are asked for it; None until a link asks for the first time.
+        self._on_rule: OnRule  # Tells the mesh of rules, from `tell` on
+        # Rule → for how many handlers other hubs are asked for it; None before `tell`.
         self._here: dict[Rule, int] | None = None
 
     def __len__(self) -> int:
@@ -93,7 +92,6 @@ class RuleSubscriptions:
 
     def forget(self, handler: Handler, turn: Turn) -> bool:
         """Remove rules of a handler that has left, as many as `turn` has steps for; return whether none is left."""
-        self._links.pop(handler, None)
         held = self._held.get(handler)
         if held is None:
             return True
@@ -104,15 +102,14 @@ class RuleSubscriptions:
         del self._held[handler]
         return True
 
-    def tell(self, link: Hashable, on_rule: OnRule) -> None:
-        """Tell a link, or the mesh, of each rule that subscribers of this hub have, now and with each change."""
-        if self._here is None:
-            self._here = {}
-            for handler, held in self._held.items():
-                for rule in held:
-                    if handler.delivery.asks_links(rule.prefix):
-                        self._here[rule] = self._here.get(rule, 0) + 1
-        self._links[link] = on_rule
+    def tell(self, on_rule: OnRule) -> None:
+        """Tell the mesh of each rule that subscribers of this hub have, now and with each change."""
+        self._here = {}
+        for handler, held in self._held.items():
+            for rule in held:
+                if handler.delivery.asks_links(rule.prefix):
+                    self._here[rule] = self._here.get(rule, 0) + 1
+        self._on_rule = on_rule
         for rule in self._here:
             on_rule(rule, True)
 
@@ -133,14 +130,10 @@ class RuleSubscriptions:
         self._index.add(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and take(self._here, rule):
-            self._tell(rule, added=True)
+            self._on_rule(rule, True)
 
     def _remove(self, handler: Handler | FarHub, rule: Rule) -> None:
         self._index.discard(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and give_back(self._here, rule):
-            self._tell(rule, added=False)
-
-    def _tell(self, rule: Rule, *, added: bool) -> None:
-        for on_rule in list(self._links.values()):
-            on_rule(rule, added)
+            self._on_rule(rule, False)

@@ -15,8 +15,8 @@ import msgspec
 
 from hub.errors import UsageError
 from hub.handler import Handler
-from hub.mesh.record import Record
-from hub.mesh.tree import passed
+from hub.mesh.announcement import Record
+from hub.mesh.graph import passed
 from hub.topics import RESERVED, check_topic
 from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node, connection_of

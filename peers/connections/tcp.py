@@ -39,16 +39,14 @@ from hub.settings.config import ConfigError
 from hub.topics import printable
 from peers.connections.connection import Connection
 from peers.connections.door import enter, own_token, renew, rights_of, take_place
-from peers.links.link import Link
-from peers.links.onward import Onward
-from peers.links.proof import LinkProof
+from peers.links.link import Link, LinkProof
 from peers.node.node import Node
 from peers.transport.transport import keep_little_unsent
 from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.wire.account import LINK_ID_BYTES, Account
 from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Closing, Event, Pong
-from peers.wire.hello import MESH_VERSION, SOFTWARE_CHARACTERS, Hello, grant
+from peers.wire.hello import SOFTWARE_CHARACTERS, Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from peers.wire.oversize import fitting
@@ -65,8 +63,6 @@ _COPIED_BYTES = 16 * 1024
 
 _GREETING_EVENTS = 10
 """What a greeting costs of a turn's share: about 100 µs."""
-
-_ONE_HOP = "peer linked, for one hop only: its version knows no mesh"
 
 
 def tcp_connection(  # noqa: PLR0913 -- as a conversation
@@ -104,10 +100,8 @@ class TcpConversation:
         "_connection",
         "_cost",
         "_far_frame_limit",
-        "_has_eof",
         "_link_id",
         "_node",
-        "_onward",
         "_origins",
         "_queue",
         "_share",
@@ -145,24 +139,20 @@ class TcpConversation:
         self._cost = LINK_COST if cost is None else cost
         self._share = share
         self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
-        """The id of the link, made by the side that has dialled; empty for a client, and where a peer tells none."""
+        """The id of the link, made by the side that has dialled; empty for a client."""
         self._shared: UnixValues | None = None
         self._far_frame_limit = limits.frame_bytes
         self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came
         """Returns batches as bytes that the far side takes, cut where its HELLO asks for smaller frames."""
         self.render = self.render_plainly
         """The same, with shared memory or origins. Chosen once, by HELLO, since it is called for each write."""
-        self._onward: Onward | None = None
-        """Origins told to a peer hub that is part of the mesh."""
         self._origins: ToldOrigins | None = None
         """Origins told to a client that has asked for them."""
         self._verbs: Verbs | None = None
         """Set behind HELLO."""
         self.link: Link | None = None
         """Set once a link to a peer hub stands."""
-        self._has_eof = False
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
-        self.session.mesh = MESH_VERSION
 
     @property
     def scheme(self) -> str:
@@ -208,8 +198,7 @@ class TcpConversation:
                 self.session.send(self._node.hello(link=self._link_id, token=token).encode())
 
     def end_of_stream(self) -> None:
-        """Remember that the stream has ended in order."""
-        self._has_eof = True
+        """Do nothing: accounts tell what has arrived."""
 
     # Events of the session.
 
@@ -255,14 +244,13 @@ class TcpConversation:
         elif notice.kind == "confirmed":
             cast("Link", self.link).confirm(notice)
         else:
-            again = self.link is not None and self.link.refuse(notice)
             address = self._connection.address
-            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
+            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
 
     def _take_answer(self, token: bytes) -> None:
-        """A peer hub has answered a PING: of `Links`, of the link's lag, or behind news."""
+        """A peer hub has answered a PING: of `Links`, or of the link's lag."""
         self._node.links.answered(self.far_id, self, token)
-        if self.link is not None and not self.link.hear_answer(token):
+        if self.link is not None:
             self.link.answer(token)
 
     def _renew(self, renewal: Renewal) -> None:
@@ -301,6 +289,8 @@ class TcpConversation:
 
     def _greet(self, hello: Hello) -> None:
         """Take the far side in, reject it, or let it wait."""
+        if not self.dialled:
+            self._link_id = hello.link
         self._far_frame_limit = hello.frame
         if hello.frame < self._node.settings.limits.frame_bytes:
             self.render = self.render_plainly = self._fit
@@ -366,10 +356,6 @@ class TcpConversation:
     def _greet_hub(self, hello: Hello) -> None:
         """Take a peer hub in, unless it is linked already; where that is not known, wait."""
         node = self._node
-        if not self.dialled:
-            self._link_id = hello.link
-        elif hello.link != self._link_id:
-            self._link_id = b""
         try:
             stands = node.links.add(hello.id, self, node.loop.time())
         except RejectedError as error:
@@ -389,22 +375,19 @@ class TcpConversation:
         if not self.dialled:
             left_s = connection.proof_left_s()
             self.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
-        link = self.link = Link(
+        self.link = Link(
             node,
             handler,
             self.session,
-            connection.write,
-            lambda: connection.read_bytes,
             hello,
             self._link_id,
-            LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None,
+            write=connection.write,
+            proof=LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None,
+            fit=None if self.render_plainly is as_they_came else self.render_plainly,
             cost=self._cost,
         )
-        if link.news is not None:
-            render = self.render_plainly
-            onward = link.onward = self._onward = Onward(None if render is as_they_came else render, link.news)
-            self.render = onward.render
-        self._begin(hello, handler, "peer linked" if hello.mesh else _ONE_HOP)
+        self.render = self.link.news.render
+        self._begin(hello, handler, "peer linked")
 
     def _tell_unread(self, reason: str) -> None:
         self._node.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
@@ -489,7 +472,7 @@ class TcpConversation:
         if self._shared is not None:
             return self._shared.render_items(items)
         pieces = render_items(items)
-        return pieces if self._onward is None else self._onward.post(items, pieces)
+        return pieces if self.link is None else self.link.news.post(items, pieces)
 
     def render_gap(self, lost_messages: int) -> bytes:
         """Return the notice that messages were lost."""
@@ -500,7 +483,7 @@ class TcpConversation:
         if self._verbs is not None:
             self._verbs.write_more()
         if self.link is not None:
-            self.link.write_more()
+            self.link.news.write_more()
 
     # Ends.
 
@@ -542,9 +525,9 @@ class TcpConversation:
     def conclude(self) -> None:
         """Log which of this hub's messages have not arrived, and drop references."""
         if self.link is not None:
-            self.link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
+            self.link.conclude()
         self._verbs = self._shared = self._share = self.link = None  # they know this conversation
-        self._origins = self._onward = None
+        self._origins = None
         self.render = self.render_plainly = as_they_came  # and so do others of these
 
 

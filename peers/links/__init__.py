@@ -1,1 +1,1 @@
-"""What a peer hub is told over a link: filters, services, rules, names, and accounts of what was sent."""
+"""What a peer hub is told over a link: news of the mesh, origins of messages, and accounts of what was sent."""

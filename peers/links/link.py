@@ -1,42 +1,36 @@
-"""`Link`: what this hub tells a peer hub by itself: what it wants, what is served here, rules and names, and accounts.
+"""`Link`: a link to a peer hub, from the moment in which it is taken in.
 
 ```
-core: mesh                           ─▶ changes, merged until they are told ─▶ ROUTING
-core: services, rules, names         ─▶ the same                            ─▶ SERVE, RULE, NAMES
-core: filter, for hubs without mesh  ─▶ the same                            ─▶ SUBSCRIBE
-every few seconds, also on a busy link                                      ─▶ PING, to see how late it is
-handler: messages sent and arrived   ─▶ once a second where some arrived, and before CLOSE ─▶ ACCOUNT
+core.mesh ─▶ news, and messages with their origins (`peers.links.mesh_news`) ─▶ ROUTING, ORIGIN, MESSAGES
+once a second where messages arrived, and before CLOSE                      ─▶ ACCOUNT
+every few seconds, also on a busy link                                      ─▶ PING, to measure the lag
+before what this side has shown ends                                        ─▶ TOKEN
 ```
 
-Owner: one connection, from the moment in which the peer's link stands. Invariant: replaying what was told gives what
-the core holds, but for what the peer has refused for now, which is told again later; while the peer does not read,
-changes wait and merge, and `write_more` tells them.
-
-Not here: what the peer asks this hub (`peers.verbs`), which of two links to one hub stays (`peers.node.links`), what
-accounts are for (`peers.node.accounts`).
+`Lag` measures how late the link is, `LinkProof` renews the token of a hub that has dialled. Which of two links to one
+hub stays is decided in `peers.node.links`, what accounts are for in `peers.node.accounts`.
 """
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from collections.abc import Callable
+from typing import Final
 
-from hub.errors import CloseCode, RejectedError
+from hub.batch import Batch
+from hub.errors import RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.limits import LINK_COST
 from hub.mesh.announcement import Digest, Wanted
 from hub.origin import Origin
+from hub.overflow import Overflow
 from hub.routes import Route
-from peers.links.announcement import Announcement
-from peers.links.lag import Lag
+from hub.settings.config import ConfigError
 from peers.links.mesh_news import MeshNews
-from peers.links.names import LinkNames
-from peers.links.onward import Onward
-from peers.links.outbox import Outbox
-from peers.links.proof import LinkProof
-from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
-from peers.node.node import Node
+from peers.node.node import Node, connection_of
 from peers.node.traffic import Carried, Moment
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice
@@ -44,26 +38,161 @@ from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
+from peers.wire.token import Renewal, encode_token
 
-__all__ = ["Link"]
+__all__ = ["PING_EVERY_S", "Lag", "Link", "LinkProof"]
 
-_TELL_EVERY_S = 1.0
-"""How often the peer is told how many of its messages have arrived, seconds. What it sent in this time is in doubt when
-the link is cut."""
+_TELL_EVERY_S: Final = 1.0
+"""How often the peer is told how many of its messages have arrived, seconds. Messages sent in this time are in doubt
+when the link is cut."""
+
+PING_EVERY_S: Final = 5.0
+"""How often a link is measured, seconds: two frames of a few bytes."""
+
+_MARKS: Final = 60
+"""How many marks are kept, one a second: a message that waits for longer counts as waiting for a minute."""
+
+_TOKEN_BYTES: Final = 4
+"""`peers.node.links` sends PINGs with tokens of another length."""
+
+_TOKEN_MASK: Final = (1 << 8 * _TOKEN_BYTES) - 1
+
+_RENEWED_AFTER: Final = 0.8
+"""The part of a proof's time after which it is renewed: a fifth is left for what may go wrong."""
+
+_AGAIN_AFTER: Final = 0.5
+"""The part of the rest after which it is tried again."""
+
+_LEAST_S: Final = 1.0
+"""Between two attempts, seconds."""
+
+
+class Lag:
+    """How late a link is: the round trip of a PING, and how long the oldest message has waited. Times are seconds.
+
+    A PING is sent on busy links, too: it stands behind all that was written before, so that its round trip is that of a
+    message. While an answer is awaited, the lag is at least as long as that takes.
+    """
+
+    __slots__ = ("_asked_s", "_drops_oldest", "_due_s", "_marks", "_number", "round_trip_s")
+
+    def __init__(self, overflow: Overflow) -> None:
+        # Dropped messages have left the queue where the oldest go; the newest have never been in it.
+        self._drops_oldest = overflow is Overflow.DROP_OLDEST
+        self._number = 0
+        # When the PING was sent that is not answered yet; None if there is none.
+        self._asked_s: float | None = None
+        self._due_s = 0.0
+        # When the queue was looked at, and how many messages had been put into it by then: of those that are in it.
+        self._marks: deque[tuple[float, int]] = deque(maxlen=_MARKS)
+        # None before the first answer.
+        self.round_trip_s: float | None = None
+
+    def ask(self, now_s: float) -> bytes:
+        """Return the token of a PING to send now; empty if it is not time for one."""
+        if self._asked_s is not None or now_s < self._due_s:
+            return b""
+        self._asked_s = now_s
+        self._due_s = now_s + PING_EVERY_S
+        self._number += 1
+        return self._token
+
+    @property
+    def _token(self) -> bytes:
+        return (self._number & _TOKEN_MASK).to_bytes(_TOKEN_BYTES)
+
+    def answer(self, token: bytes, now_s: float) -> None:
+        """Take a PONG; one with another token is ignored."""
+        if self._asked_s is not None and token == self._token:
+            self.round_trip_s = round(now_s - self._asked_s, 6)
+            self._asked_s = None
+
+    def lag_s(self, now_s: float) -> float | None:
+        """Return how long a PING takes now, at least; None if that is not known yet."""
+        awaited_s = 0.0 if self._asked_s is None else now_s - self._asked_s
+        if self.round_trip_s is None:
+            return awaited_s or None
+        return max(self.round_trip_s, awaited_s)
+
+    def look(self, written: int, dropped: int, queued: int, now_s: float) -> None:
+        """Note how many messages were written and dropped so far, and are queued now."""
+        head = self._head(written, dropped)
+        marks = self._marks
+        while marks and marks[0][1] <= head:
+            marks.popleft()
+        tail = head + queued
+        if queued and not (marks and marks[-1][1] == tail):
+            marks.append((now_s, tail))
+
+    def waiting_s(self, written: int, dropped: int, queued: int, now_s: float) -> float:
+        """Return how long the oldest message has waited, to a second; 0 if none waits."""
+        head = self._head(written, dropped)
+        return next((now_s - at_s for at_s, tail in self._marks if tail > head), 0.0) if queued else 0.0
+
+    def _head(self, written: int, dropped: int) -> int:
+        return written + dropped if self._drops_oldest else written
+
+
+class LinkProof:
+    """The token of a link that this hub has dialled, renewed before it ends, so that the link stays.
+
+    A link that has shown a certificate, or nothing, has nothing to renew; the far hub ends it in time.
+
+    Args:
+        read: Returns the current token, empty for none; may raise `ConfigError`.
+        tell: Told what goes wrong.
+    """
+
+    __slots__ = ("_due_s", "_ends_s", "_last", "_read", "_tell")
+
+    def __init__(self, read: Callable[[], str], tell: Callable[[str], None]) -> None:
+        self._read = read
+        self._tell = tell
+        # When the proof ends, and when it is renewed, by the clock of the loop.
+        self._ends_s = self._due_s = math.inf
+        # The number of the last TOKEN.
+        self._last = 0
+
+    def hold(self, left_s: float | None, now_s: float) -> None:
+        """Note how long the proof holds, None for ever."""
+        if left_s is None:
+            self._ends_s = self._due_s = math.inf
+        else:
+            self._ends_s = now_s + left_s
+            self._due_s = now_s + max(_LEAST_S, left_s * _RENEWED_AFTER)
+
+    def is_last(self, number: int) -> bool:
+        """Return whether that is the number of the last TOKEN."""
+        return number == self._last > 0
+
+    def next(self, now_s: float) -> bytes:
+        """Return the TOKEN frame to send now; empty if it is not time for one."""
+        if now_s < self._due_s or now_s >= self._ends_s:
+            return b""
+        self._due_s = now_s + max(_LEAST_S, (self._ends_s - now_s) * _AGAIN_AFTER)
+        try:
+            token = self._read()
+        except ConfigError as error:
+            self._tell(str(error))
+            return b""
+        if not token:
+            return b""
+        self._last += 1
+        return encode_token(Renewal(self._last, token))
 
 
 class Link:
-    """What one peer hub is told.
+    """One link.
 
     Args:
         node: This hub.
         handler: Of the peer; attached here.
         session: Of the link.
+        hello: Of the peer.
+        link_id: Of this link.
         write: Writes frames behind what the session has to say.
-        read_bytes: Returns how much has come from the peer.
-        hello: What the peer has said of itself.
-        link_id: Of this link, if both sides know it; empty where the peer tells no accounts.
         proof: What this hub shows to the peer; None where the peer has dialled.
+        fit: As for `MeshNews`.
         cost: What this side says that the link costs in the mesh.
     """
 
@@ -75,10 +204,8 @@ class Link:
         "_lag",
         "_missed",
         "_node",
-        "_outbox",
         "_proof",
         "_read_before_bytes",
-        "_read_bytes",
         "_session",
         "_told_arrived",
         "_write",
@@ -86,121 +213,61 @@ class Link:
         "due_s",
         "handler",
         "news",
-        "onward",
         "peer",
     )
 
-    handler: Handler
-    """What it is to the core."""
-
-    peer: Peer
-    """The hub at the far side."""
-
-    confirmed: int
-    """How many of this hub's messages have arrived, as the peer has told last."""
-
-    _told_arrived: int
-    """How many of the peer's messages have arrived, as it was told last."""
-
-    _missed: int
-    """How many of its messages the peer has dropped, as it has told."""
-
-    _is_settled: bool
-    """Whether the peer has told how many have arrived and reads no more: it says CLOSE next. Never false again."""
-
-    onward: Onward | None
-    """What it is told of the origins of messages, set by whoever writes them; None if it is no part of a mesh."""
-
-    news: MeshNews | None
-    """What the peer is told of the mesh; None for a hub that is no part of it."""
-
-    _ended: Remembered | None
-    """The account of this link from its end on; None before."""
-
-    def __init__(  # noqa: PLR0913, PLR0917 -- what is known of a peer is told at once
+    def __init__(  # noqa: PLR0913 -- what is known of a peer is told at once
         self,
         node: Node,
         handler: Handler,
         session: Session[Route],
-        write: Callable[[list[bytes]], object],
-        read_bytes: Callable[[], int],
         hello: Hello,
         link_id: bytes,
-        proof: LinkProof | None = None,
         *,
+        write: Callable[[list[bytes]], object],
+        proof: LinkProof | None = None,
+        fit: Callable[[list[Batch]], list[bytes]] | None = None,
         cost: int = LINK_COST,
     ) -> None:
+        now_s = node.loop.time()
         self._node = node
         self.handler = handler
-        self.onward = None
         self._session = session
         self._write = write
-        self._read_bytes = read_bytes
-        self._read_before_bytes = read_bytes()  # HELLO, most of all
+        self._read_before_bytes = connection_of(handler).read_bytes  # HELLO, most of all
         self.peer = Peer(hello.id, hello.name, handler.address)
         self._id = link_id
         self._proof = proof
         if proof is not None:
-            proof.hold(hello.until, node.loop.time())
+            proof.hold(hello.until, now_s)
         self._lag = Lag(handler.limits.overflow)
         self._assembly = Assembly(node.settings.limits.prefixes_per_peer)
-        self.confirmed = self._told_arrived = self._missed = 0
+        # How many of this hub's messages have arrived, as the peer has told last; and of the peer's, as it was told.
+        self.confirmed = self._told_arrived = 0
+        # How many messages for this hub the peer has dropped.
+        self._missed = 0
+        # Whether the peer has told how many have arrived, and reads no more: it says CLOSE next.
         self._is_settled = False
-        self._ended = None
-        self.news = None
+        # The account of this link, from its end on.
+        self._ended: Remembered | None = None
         self.due_s = -1  # kept by the wheel of deadlines
-        if link_id:
-            for account in node.accounts.former(hello.id):
-                session.send(encode_account(account))
-        node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
-        limit_bytes = hello.frame
-        outbox = self._outbox = Outbox(handler, node.after_turn, write)
-        if hello.mesh:
-            node.core.attach(handler)
-            self.news = MeshNews(outbox.due, limit_bytes, node.core.mesh, handler)
-            node.core.link(handler, hello.id, self.news.tell, cost=cost)
-        else:
-            self._tell_directly(handler, hello)
-        node.traffic.begin(self, node.loop.time())
+        for account in node.accounts.former(hello.id):
+            session.send(encode_account(account))
+        node.keepalive.watch(self, now_s + _TELL_EVERY_S)
+        node.core.attach(handler)
+        self.news = MeshNews(node.core.mesh, handler, hello.frame, node.after_turn, write, fit)
+        node.core.link(handler, hello.id, self.news.tell, cost=cost)
+        node.traffic.begin(self, now_s)
 
-    def _tell_directly(self, handler: Handler, hello: Hello) -> None:
-        """Tell a hub that is no part of a mesh what is wanted and served here."""
-        core, outbox, limit_bytes = self._node.core, self._outbox, hello.frame
-        wanted = Announcement(outbox.due, limit_bytes, outbox.numbers, tells_of_itself=True)
-        rules = LinkRules(outbox.due, limit_bytes, outbox.numbers)
-        services = Announcement(outbox.due, limit_bytes, outbox.numbers, (Kind.SERVE, Kind.UNSERVE))
-        names = LinkNames(outbox.due, limit_bytes, outbox.numbers, self._node.log)
-        for part in (wanted, rules, services, names):
-            outbox.add(part)
-        core.attach(handler, wanted.change)
-        core.rules.tell(handler, rules.change)
-        core.requests.tell(handler, services.change)
-        core.names.link(handler, hello.id, names.change)
-
-    def write_more(self) -> None:
-        """Tell what was put off: the peer reads again."""
-        self._outbox.write_more()
-
-    # What the peer answers.
+    # What the peer says.
 
     def confirm(self, notice: Notice) -> None:
-        """The peer has taken what it was told, or a fresh token."""
+        """The peer has taken a fresh token."""
         if self._proof is not None and self._proof.is_last(notice.request):
             self._proof.hold(notice.until, self._node.loop.time())
-        else:
-            self._outbox.confirm(notice.request)
-
-    def refuse(self, notice: Notice) -> bool:
-        """The peer has refused something; return whether it is told that again later."""
-        for_now = notice.code == CloseCode.TRY_AGAIN_LATER
-        again = self._outbox.refuse(notice.request, self._node.loop.time(), for_now=for_now) and for_now
-        self._node.accounts.refused += again
-        return again
-
-    # The mesh.
 
     def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin) -> None:
-        """The peer tells what it knows of the mesh; of what cannot be taken it is told why."""
+        """Take news of the mesh; the peer is told what is refused, and why."""
         mesh = self._node.core.mesh
         left_out_before = mesh.left_out
         try:
@@ -213,82 +280,9 @@ class Link:
         if left_out and isinstance(told, AnnouncementPart):
             self._node.tell_surplus(told.hub, mesh.records[told.hub].name, left_out)
 
-    def hear_answer(self, body: bytes) -> bool:
-        """The peer answers a PING; return False if it is none that stood behind news of the mesh."""
-        return self.news is not None and self.news.confirm(body)
-
-    # Accounts.
-
-    @property
-    def _arrived(self) -> int:
-        """How many of the peer's messages have arrived; those that are refused here, too."""
-        return self.handler.published_messages + self._session.rejected_messages
-
-    def check(self, now_s: float) -> float:
-        """Tell how many messages have arrived, show a fresh token, and tell again what the peer had no room for.
-
-        Each if it is time for that; and tell people what the mesh has overtaken. Return when to look again.
-        """
-        if self._id and self._arrived != self._told_arrived and self.handler.writable:
-            self._write([self._account(last=False)])
-        if self._proof is not None and (frame := self._proof.next(now_s, self._outbox.numbers)):
-            self._write([frame])
-        self._outbox.check(now_s)
-        self._tell_overtaken()
-        self._measure(now_s)
-        return now_s + _TELL_EVERY_S
-
-    def _tell_overtaken(self) -> None:
-        """Tell people of messages that have come by this link and are lost here, as the mesh has overtaken them."""
-        overtaken = self._node.core.mesh.traffic.take_overtaken(self.handler)
-        if overtaken:
-            self._node.accounts.overtake(self.peer, overtaken)
-
-    # How it does.
-
-    def _measure(self, now_s: float) -> None:
-        """See how late the link is."""
-        handler = self.handler
-        self._lag.look(handler.delivered_messages, handler.dropped_messages, handler.queued_messages, now_s)
-        if handler.writable and (token := self._lag.ask(now_s)):
-            self._write([encode_frame(Kind.PING, token)])
-
     def answer(self, token: bytes) -> None:
         """The peer has answered a PING."""
         self._lag.answer(token, self._node.loop.time())
-
-    def carried(self) -> Carried:
-        """Return what the link has carried."""
-        handler = self.handler
-        return Carried(
-            received_messages=self._arrived,
-            received_bytes=self._read_bytes() - self._read_before_bytes,
-            sent_messages=handler.delivered_messages,
-            sent_bytes=handler.delivered_bytes + (0 if self.onward is None else self.onward.beside_bytes),
-            queue_full=handler.dropped_messages - handler.unreadable_messages,
-            too_large=handler.unreadable_messages,
-            path_changes=self._node.core.mesh.traffic.upstreams.moves(handler),
-        )
-
-    def moment(self, now_s: float) -> Moment:
-        """Return how the link stands."""
-        handler, mesh = self.handler, self._node.core.mesh
-        queued = handler.queued_messages
-        return Moment(
-            queued_messages=queued,
-            waiting_s=self._lag.waiting_s(handler.delivered_messages, handler.dropped_messages, queued, now_s),
-            lag_s=self._lag.lag_s(now_s),
-            cost=mesh.graph.links[mesh.hub].get(self.peer.hub),
-        )
-
-    def _account(self, *, last: bool) -> bytes:
-        self._told_arrived = self._arrived
-        return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
-
-    def tell_last(self) -> None:
-        """This side says CLOSE next, or has read that of the peer, and reads no more: tell what has arrived."""
-        if self._id and self._ended is None:
-            self._session.send(self._account(last=True))
 
     def hear(self, account: Account) -> None:
         """The peer tells of this link, or of one that has ended."""
@@ -305,13 +299,76 @@ class Link:
         self._missed += messages
         self._node.accounts.miss(self.peer, messages)
 
+    # Once a second.
+
+    def check(self, now_s: float) -> float:
+        """Send an account, a fresh token and a PING, each if it is time for that; return when to look again."""
+        handler = self.handler
+        if self._arrived != self._told_arrived and handler.writable:
+            self._write([self._account(last=False)])
+        if self._proof is not None and (frame := self._proof.next(now_s)):
+            self._write([frame])
+        self._tell_overtaken()
+        self._lag.look(handler.delivered_messages, handler.dropped_messages, handler.queued_messages, now_s)
+        if handler.writable and (token := self._lag.ask(now_s)):
+            self._write([encode_frame(Kind.PING, token)])
+        return now_s + _TELL_EVERY_S
+
+    @property
+    def _arrived(self) -> int:
+        """How many of the peer's messages have arrived; refused ones included."""
+        return self.handler.published_messages + self._session.rejected_messages
+
+    def _account(self, *, last: bool) -> bytes:
+        self._told_arrived = self._arrived
+        return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
+
+    def _tell_overtaken(self) -> None:
+        overtaken = self._node.core.mesh.traffic.take_overtaken(self.handler)
+        if overtaken:
+            self._node.accounts.overtake(self.peer, overtaken)
+
+    # Looking at it.
+
+    def carried(self) -> Carried:
+        """Return what the link has carried."""
+        handler = self.handler
+        return Carried(
+            received_messages=self._arrived,
+            received_bytes=connection_of(handler).read_bytes - self._read_before_bytes,
+            sent_messages=handler.delivered_messages,
+            sent_bytes=handler.delivered_bytes + self.news.beside_bytes,
+            queue_full=handler.dropped_messages - handler.unreadable_messages,
+            too_large=handler.unreadable_messages,
+            path_changes=self._node.core.mesh.traffic.upstreams.moves(handler),
+        )
+
+    def moment(self, now_s: float) -> Moment:
+        """Return the state of the link now."""
+        handler, mesh = self.handler, self._node.core.mesh
+        queued = handler.queued_messages
+        return Moment(
+            queued_messages=queued,
+            waiting_s=self._lag.waiting_s(handler.delivered_messages, handler.dropped_messages, queued, now_s),
+            lag_s=self._lag.lag_s(now_s),
+            cost=mesh.graph.links[mesh.hub].get(self.peer.hub),
+        )
+
+    # Its end.
+
+    def tell_last(self) -> None:
+        """This side says CLOSE next, or has read that of the peer, and reads no more: send the last account."""
+        if self._ended is None:
+            self._session.send(self._account(last=True))
+
     def leave(self) -> None:
-        """The link is over: count what is lost with it. To be called before the handler is detached; once or more."""
+        """Count what is lost with the link; to be called before the handler is detached, once or more."""
         if self._ended is not None:
             return
         self._node.keepalive.forget(self)
         self._tell_overtaken()
-        self._node.traffic.end(self, self._node.loop.time())
+        now_s = self._node.loop.time()
+        self._node.traffic.end(self, now_s)
         handler = self.handler
         ended = EndedLink(
             link=self._id,
@@ -324,14 +381,10 @@ class Link:
             confirmed=self.confirmed,
             is_settled=self._is_settled,
         )
-        self._ended = self._node.accounts.end(ended, self._node.loop.time())
+        self._ended = self._node.accounts.end(ended, now_s)
 
-    def conclude(self, *, in_order: bool) -> None:
-        """The socket is closed.
-
-        Args:
-            in_order: Whether the stream has ended behind the CLOSE of this side, and the peer has said none.
-        """
-        self._outbox.close()
+    def conclude(self) -> None:
+        """The socket is closed."""
+        self.news.close()
         if self._ended is not None:
-            self._node.accounts.conclude(self._ended, in_order=in_order)
+            self._node.accounts.conclude(self._ended)

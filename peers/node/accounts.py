@@ -45,7 +45,7 @@ class Peer(NamedTuple):
 class EndedLink(NamedTuple):
     """A link at its end, as this hub knows it."""
 
-    link: bytes  # Id that both sides know; empty if the far side sends no accounts
+    link: bytes  # Id that both sides know
     peer: Peer
     offered: int  # Messages that this side had for it: written, dropped from its queue, or waiting there
     sent: int  # Of these, written
@@ -64,7 +64,6 @@ class Loss(NamedTuple):
     messages: int  # 0 where messages in doubt have arrived after all
     exactly: bool  # False if at most so many were lost
     is_overtaken: bool = False  # They have arrived, and were not taken: newer ones of their hub had come by another way
-    is_stranded: bool = False  # They have come here, and nothing leads on to their hub any more
 
 
 class Remembered:
@@ -91,7 +90,6 @@ class Accounts:
         self.lost_messages = 0  # Of this hub, known not to have arrived
         self.possibly_lost_messages = 0  # Of this hub; whether they arrived will never be known
         self.missed_messages = 0  # Of peers; they did not arrive here, as the peers have told
-        self.refused = 0  # How often a peer had no room for news of this hub; it gets them again
 
     @property
     def messages_in_doubt(self) -> int:
@@ -107,28 +105,20 @@ class Accounts:
         if lost:
             self._lose(ended.peer, lost)
         one = Remembered(ended, doubt, now_s + SETTLE_S)
-        if ended.link:
-            if len(self._ended) >= REMEMBERED:
-                self._give_up(next(iter(self._ended)))
-            self._ended[ended.peer.hub, ended.link] = one
-            if len(self._ended) == 1:
-                self._keepalive.watch(self, one.until_s)
+        key, is_watched = (ended.peer.hub, ended.link), bool(self._ended)
+        if key in self._ended:  # a peer that uses an id twice
+            self._give_up(key)
+        elif len(self._ended) >= REMEMBERED:
+            self._give_up(next(iter(self._ended)))
+        self._ended[key] = one
+        if not is_watched:
+            self._keepalive.watch(self, one.until_s)
         return one
 
-    def conclude(self, one: Remembered, *, in_order: bool) -> None:
-        """Tell of messages in doubt.
-
-        Args:
-            one: The link.
-            in_order: Whether the stream has ended behind this side's CLOSE. A far side that tells no accounts is then
-                believed to have read all; others would have told, and it may be the way between that has ended.
-        """
-        if one.doubt and (one.ended.link or not in_order):
+    def conclude(self, one: Remembered) -> None:
+        """Tell of messages in doubt, as the socket of their link is closed."""
+        if one.doubt:
             self._tell(Loss(one.ended.peer, is_outward=True, messages=one.doubt, exactly=False))
-            if one.ended.link:
-                return
-            self.possibly_lost_messages += one.doubt  # the far side will never tell
-        one.doubt = 0
 
     def former(self, hub: bytes) -> list[Account]:
         """Return the accounts of former links that a hub gets at the beginning of a new link."""
@@ -158,10 +148,6 @@ class Accounts:
     def overtake(self, peer: Peer, messages: int) -> None:
         """Tell how many messages of a link were not taken, as a mesh has overtaken them: `hub.mesh` counts them."""
         self._tell(Loss(peer, is_outward=False, messages=messages, exactly=True, is_overtaken=True))
-
-    def strand(self, peer: Peer, messages: int) -> None:
-        """Tell how many messages for a hub, linked or not, have come here in vain: `hub.mesh` counts them."""
-        self._tell(Loss(peer, is_outward=True, messages=messages, exactly=False, is_stranded=True))
 
     def check(self, now_s: float) -> float:
         """Give up on far sides that have not come back in time; return when to look again."""

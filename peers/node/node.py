@@ -28,7 +28,7 @@ from peers.journal.far_confirmations import FarConfirmations, Marks
 from peers.journal.far_journals import FarJournals
 from peers.journal.readers import PENDING_LIMIT
 from peers.journal.recording import NoJournal, Recording
-from peers.node.accounts import Accounts, Loss, Peer
+from peers.node.accounts import Accounts, Loss
 from peers.node.admission import Admission, Handshakes
 from peers.node.audit import Audit
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
@@ -287,7 +287,6 @@ class Node:
             wake_at=self._expire_at,
             check_mesh=self._ask_mesh,
             on_clash=self._tell_clash,
-            on_stranded=self._tell_stranded,
             hub_id=self.id,
             hub_name=self.name,
             memory=self.memory,
@@ -336,12 +335,6 @@ class Node:
     def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
         self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)
 
-    def _tell_stranded(self, stranded: Mapping[bytes, int]) -> None:
-        records = self.core.mesh.records
-        for hub, messages in stranded.items():
-            name = records[hub].name if hub in records else ""
-            self.accounts.strand(Peer(hub, name, ""), messages)
-
     def _tell_loss(self, loss: Loss) -> None:
         self.traffic.lose(loss)
         hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
@@ -350,7 +343,6 @@ class Node:
             "exactly": loss.exactly,
             "sent": loss.is_outward,
             "overtaken": loss.is_overtaken,
-            "stranded": loss.is_stranded,
         }
         log = self.log.warning if loss.messages else self.log.info
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)
@@ -454,7 +446,7 @@ def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
     prefixes = min(settings.mesh.prefixes, memory_bytes // _PREFIX_PARTS // _HELD_BYTES)
     return CoreLimits(
         client=HandlerLimits(limits.prefixes_per_client, limits.rules_per_client, limits.services_per_client),
-        peer=HandlerLimits(limits.prefixes_per_peer, limits.rules_per_peer, limits.services_per_peer),
+        peer_prefixes=limits.prefixes_per_peer,
         routes=RouteLimits(limits.routes, limits.routes_bytes),
         names=NameLimits(names.per_client, names.queue, names.total, names.per_peer),
         requests=settings.requests,

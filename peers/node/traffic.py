@@ -30,7 +30,7 @@ class Carried(NamedTuple):
     received_messages: int = 0
     received_bytes: int = 0  # Everything behind HELLO
     sent_messages: int = 0
-    # Of messages, requests and replies; for a hub outside of the mesh what queues are charged for them
+    # Of messages, requests and replies
     sent_bytes: int = 0
     queue_full: int = 0  # Messages for the far side that were lost in the queue
     too_large: int = 0  # Messages larger than the far side takes

@@ -7,7 +7,7 @@
 | `RuleChange` | `rules` | the same |
 | `ServiceChange` | here | `confirm` |
 | `Request`, `Reply` | here | by the core, through the handler |
-| `NameClaim`, `NameRelease`, `NamesHeard` | `names` | `confirm`; later `tell_name` |
+| `NameClaim`, `NameRelease` | `names` | `confirm`; later `tell_name` |
 | `Fetch`, `Stage`, `Commit` | `journal` | `send_records`; `confirm` |
 
 Owner: one conversation, with a client or with a peer hub, from the moment in which its handler is attached. Invariants:
@@ -36,26 +36,20 @@ from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
 from peers.verbs.publish import Publication, publish, to_be_confirmed, way
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
-from peers.wire.names import NameClaim, NameRelease, NamesHeard
+from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
 
 __all__ = [
     "CHANGES",
     "STEPS_OF_CLIENT",
-    "STEPS_OF_PEER",
     "NameClaims",
     "Rest",
     "Verb",
     "Verbs",
     "change_rules",
-    "hear_names",
 ]
 
-
-STEPS_OF_PEER = 250
-"""Most steps, which are prefixes or rules, that one event of a peer hub does at once: they take 3 ms. A frame may hold
-forty times as many, and the connection must be able to stop when its share of a turn is used up."""
 
 STEPS_OF_CLIENT = 1_200
 """Most steps that one event of a client does at once: enough for as many prefixes as a client may have by default, and
@@ -83,11 +77,9 @@ class Rest(NamedTuple):
 
 _Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit
 
-Verb = Publication | Confirmable | Request | Reply | NamesHeard | Rest | _Change
+Verb = Publication | Confirmable | Request | Reply | Rest | _Change
 
-CHANGES: frozenset[type] = frozenset(
-    {SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, NamesHeard, Rest}
-)
+CHANGES: frozenset[type] = frozenset({SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, Rest})
 """The verbs that change what the hub knows of somebody: all connections together have a share for them."""
 
 
@@ -142,8 +134,6 @@ class Verbs:
                 return self._publish(verb)
             case Confirmable():
                 return self._publish(to_be_confirmed(verb.frame))
-            case NamesHeard():
-                return self._hear(verb)
             case _:
                 return self._change(verb)
 
@@ -227,9 +217,8 @@ class Verbs:
 
     def _step(self, steps: Iterator[None], change: _InSteps) -> int:
         """Do some of the steps, and return how many. If that was all, confirm the change, else put the rest off."""
-        most = STEPS_OF_PEER if self._handler.is_link else STEPS_OF_CLIENT
-        done = sum(1 for _ in islice(steps, most))
-        if done == most:
+        done = sum(1 for _ in islice(steps, STEPS_OF_CLIENT))
+        if done == STEPS_OF_CLIENT:
             self._far.put_off(Rest(steps, change))
         elif change.request:
             self._confirm(change)
@@ -269,25 +258,12 @@ class Verbs:
             self._far.confirm(request)
         return 0
 
-    def _hear(self, heard: NamesHeard) -> int:
-        try:
-            hear_names(self._node, self._handler, heard)
-        except RejectedError as error:
-            self._far.reject(error, heard.request)
-        else:
-            self._far.confirm(heard.request)
-        return len(heard.held) + len(heard.released)
-
 
 # Subscribing and unsubscribing by rule: a rule names labels, a prefix and a sender.
 
 
 _CHECKED_PER_STEP = 2
 """How many rules are checked in one step."""
-
-_ADDED_AT_ONCE = 50
-"""How many rules of a peer hub are added at once. A client's rules are added in one go, since either all or none of
-them are taken."""
 
 
 def change_rules(node: Node, handler: Handler, change: RuleChange) -> Iterator[None]:
@@ -302,18 +278,15 @@ def change_rules(node: Node, handler: Handler, change: RuleChange) -> Iterator[N
         rules.append(check_rule(*fields))
         if not len(rules) % _CHECKED_PER_STEP:
             yield
-    at_once = _ADDED_AT_ONCE if handler.is_link else max(1, len(rules))
-    for start in range(0, len(rules), at_once):
-        some = rules[start : start + at_once]
-        if change.subscribe:
-            node.core.subscribe_rules(handler, some)
-        else:
-            node.core.rules.unsubscribe(handler, some)
-        for _ in some:
-            yield
+    if change.subscribe:
+        node.core.subscribe_rules(handler, rules)
+    else:
+        node.core.rules.unsubscribe(handler, rules)
+    for _ in rules:
+        yield
 
 
-# Service names: `NameClaims` claims and releases them for a client, `hear_names` takes what a peer hub announces.
+# Service names.
 
 
 class NameClaims:
@@ -375,12 +348,3 @@ class NameClaims:
             self._far.tell_name(change)
         if changes:
             self._far.write_later()
-
-
-def hear_names(node: Node, handler: Handler, heard: NamesHeard) -> None:
-    """Take the names that a peer hub announces.
-
-    Raises:
-        RejectedError: Not all of it was taken; the text says why.
-    """
-    node.core.names.hear(handler, heard.held, heard.released)

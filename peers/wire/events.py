@@ -15,7 +15,7 @@ from hub.request_frame import Reply, Request
 from peers.wire.account import Account
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.names import NameClaim, NameRelease, NamesHeard
+from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.routing import AnnouncementPart
 from peers.wire.rules import RuleChange
@@ -72,7 +72,6 @@ Event = (
     | RuleChange
     | NameClaim
     | NameRelease
-    | NamesHeard
     | Request
     | Reply
     | Notice

@@ -88,10 +88,10 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     journal: bytes = b""
     """The id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal."""
     link: bytes = b""
-    """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub repeats them
-    if it sends ACCOUNT."""
+    """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub
+    repeats them."""
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides do."""
+    """From a hub: which version of the mesh it speaks."""
     origins: bool = False
     """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it will say it there."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -130,9 +130,6 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
             )
         if hello.role == "hub" and len(hello.id) != ID_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: a hub's id has {ID_BYTES} bytes")
-        if hello.role == "hub" and hello.mesh not in {0, MESH_VERSION}:
-            text = f"HELLO: mesh {hello.mesh}, this side speaks {MESH_VERSION}"
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
         if len(hello.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: name is over {NAME_LIMIT_BYTES} bytes")
         try:

@@ -33,14 +33,13 @@ class Kind(IntEnum):
     UNSERVE = 18
     CLAIM = 19
     RELEASE = 20
-    NAMES = 21
     RULE = 22
     UNRULE = 23
     SEGMENT = 24
     RELEASED = 25
     TOKEN = 26
-    ACCOUNT = 129  # ignorable, since a hub of an earlier version need not know what it tells
+    ACCOUNT = 129
 
 
 IGNORABLE = 0x80
-"""Unknown kinds with this bit are passed over, so that later versions can add kinds that an older hub need not know."""
+"""Unknown kinds with this bit are ignored, so that later versions can add kinds that others need not know."""

@@ -1,17 +1,15 @@
-"""Bodies of the frames about service names: CLAIM, RELEASE, NAMES.
+"""Bodies of the frames about service names: CLAIM, RELEASE.
 
 | kind | body, msgpack |
 |---|---|
 | CLAIM | `[request, name, [label, ...], queue]` |
 | RELEASE | `[request, name]` |
-| NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...], request]`: held now, held no longer |
 
 The core decides what is a valid name or label (`hub.names`); here only shapes and numbers are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Annotated, NamedTuple
 
 import msgpack
@@ -19,47 +17,26 @@ import msgspec
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.names.claim import LATEST_US, Announced, Wish
+from hub.names.claim import Wish
 from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
 __all__ = [
-    "NAMES_PER_FRAME",
     "NameClaim",
     "NameRelease",
-    "NamesHeard",
     "decode_claim",
-    "decode_names",
     "decode_release",
     "encode_claim",
-    "encode_names",
     "encode_release",
     "numbered",
 ]
 
-NAMES_PER_FRAME = 500
-"""Most names in one NAMES frame: 5 ms of work for the hub that reads it."""
-
-
 _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
-_Time = Annotated[int, msgspec.Meta(ge=0, le=LATEST_US)]
-_Held = tuple[str, _Labels, _Time, Annotated[int, msgspec.Meta(ge=0)]]
-
-
-class _Names(msgspec.Struct, array_like=True):
-    """The array; a hub of an earlier version gives no number."""
-
-    held: Annotated[list[_Held], msgspec.Meta(max_length=NAMES_PER_FRAME)]
-    released: Annotated[list[str], msgspec.Meta(max_length=NAMES_PER_FRAME)]
-    request: _Request = 0
-
-
 _encode = msgspec.msgpack.Encoder().encode
 _decode_claim = msgspec.msgpack.Decoder(tuple[_Request, str, _Labels, bool]).decode
 _decode_release = msgspec.msgpack.Decoder(tuple[_Request, str]).decode
-_decode_names = msgspec.msgpack.Decoder(_Names).decode
 
 
 class NameClaim(NamedTuple):
@@ -76,15 +53,6 @@ class NameRelease(NamedTuple):
     request: int
     """The number to confirm, 0 for none."""
     name: str
-
-
-class NamesHeard(NamedTuple):
-    """A peer hub announces which names its clients hold, and which they hold no longer."""
-
-    held: list[Announced]
-    released: list[str]
-    request: int = 0
-    """The number to confirm, 0 for none."""
 
 
 def encode_claim(claim: NameClaim) -> bytes:
@@ -121,24 +89,6 @@ def decode_release(body: bytes) -> NameRelease:
         return NameRelease(*_decode_release(body))
     except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"RELEASE: {error}") from error
-
-
-def encode_names(held: Iterable[Announced], released: Sequence[str], request: int = 0) -> bytes:
-    """Return the frame; request 0 asks for no confirmation."""
-    return encode_frame(Kind.NAMES, _encode((list(held), released, request)))
-
-
-def decode_names(body: bytes) -> NamesHeard:
-    """Read the body of NAMES.
-
-    Raises:
-        RejectedError: It is no such array; the connection goes on.
-    """
-    try:
-        names = _decode_names(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"NAMES: {error}") from error
-    return NamesHeard([Announced(*each) for each in names.held], names.released, names.request)
 
 
 def numbered(body: bytes) -> int:

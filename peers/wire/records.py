@@ -110,7 +110,7 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     journal: _JournalId | None = None
     """The id of the journal that is meant, empty for whichever it is: then the answer tells it. None: neither."""
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
-    """What of each record is wanted; None for all of it. A hub of an earlier version sends all of it anyway."""
+    """What of each record is wanted; None for all of it."""
     epoch: _Offset = 0
     """The epoch of the journal in which `start` was told; 0 where that is unknown. If records before `start` are lost
     since, the answer begins where what is there since begins."""

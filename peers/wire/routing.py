@@ -35,8 +35,7 @@ import msgspec
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted
-from hub.mesh.record import is_topic
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted, is_topic
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import LABELS_LIMIT, check_labels, check_name
 from hub.tags.rules import Rule, check_rule

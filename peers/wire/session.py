@@ -5,20 +5,19 @@
 OPENING        ✓                                                            ✓
 WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓     ✓               ✓      ✓
 WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓             ✓
-WITH_LINK                ✓         ✓           ✓           ✓   ✓     ✓     ✓
+WITH_LINK                ✓                                 ✓   ✓     ✓     ✓
 
               REQUEST  REPLY  SERVE  UNSERVE
 WITH_CLIENT      ✓       ✓      ✓       ✓
 WITH_HUB         ✓       ✓
-WITH_LINK        ✓       ✓      ✓       ✓
+WITH_LINK        ✓       ✓
 
               SEGMENT  RELEASED
 WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
 
-              CLAIM  RELEASE  NAMES  RULE  UNRULE
-WITH_CLIENT     ✓       ✓             ✓      ✓
-WITH_LINK                       ✓     ✓      ✓
+              CLAIM  RELEASE  RULE  UNRULE
+WITH_CLIENT     ✓       ✓       ✓      ✓
 
               ACCOUNT  TOKEN  ORIGIN  ROUTING
 WITH_CLIENT               ✓
@@ -26,10 +25,9 @@ WITH_HUB                         ✓
 WITH_LINK        ✓        ✓      ✓       ✓
 ```
 
-In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs. A client's
-MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are `SharedMessages`, if shared
-memory was granted. Between hubs, ORIGIN and ROUTING are expected only where both have said `mesh` in their HELLO; a
-client expects ORIGIN where both sides have said `origins`.
+In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs, which
+speak the mesh. A client's MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are
+`SharedMessages`, if shared memory was granted. A client expects ORIGIN where both sides have said `origins`.
 
 A missing entry ends the connection with 1002, except for kinds that may be passed over (`IGNORABLE`). A connection
 feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`. The
@@ -51,7 +49,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
-from peers.wire.account import Account, decode_account
+from peers.wire.account import LINK_ID_BYTES, Account, decode_account
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,
@@ -62,9 +60,9 @@ from peers.wire.control import (
     encode_notice,
 )
 from peers.wire.events import Closing, Confirmable, Event, Pong, ServiceChange, SubscriptionChange
-from peers.wire.hello import Hello
+from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.names import decode_claim, decode_names, decode_release, numbered
+from peers.wire.names import decode_claim, decode_release, numbered
 from peers.wire.origin import decode_origin
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
@@ -128,12 +126,13 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
     Kind.UNRULE: Meaning(_rule, _numbered),
     Kind.CLAIM: Meaning(_body(decode_claim), _numbered),
     Kind.RELEASE: Meaning(_body(decode_release), _numbered),
-    Kind.NAMES: Meaning(_body(decode_names), _unnumbered),
     Kind.TOKEN: Meaning(_body(decode_token), _numbered),
     Kind.FETCH: Meaning(_body(decode_fetch), _of_journal),
     Kind.STAGE: Meaning(_body(decode_stage), _of_journal),
     Kind.COMMIT: Meaning(_body(decode_commit), _of_journal),
     Kind.RECORDS: Meaning(_body(decode_records)),
+    Kind.ORIGIN: Meaning(_body(decode_origin)),
+    Kind.ROUTING: Meaning(_body(decode_routing), _unnumbered),
     Kind.NOTICE: Meaning(_body(decode_notice)),
     Kind.RELEASED: Meaning(_body(decode_released)),
     Kind.ACCOUNT: Meaning(_body(decode_account)),
@@ -190,11 +189,9 @@ class Session(Generic[R]):
         "_scanner",
         "far",
         "feed",
-        "has_crossed",
         "has_heard",
         "has_more",
         "has_outgoing",
-        "mesh",
         "origins",
         "phase",
         "rejected_messages",
@@ -216,15 +213,11 @@ class Session(Generic[R]):
         """How many messages of the far side were refused by this session."""
         self.shared = False
         """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
-        self.mesh = 0
-        """What this side has said as `mesh` in its HELLO; the owner sets it once, with that."""
         self.origins = False
         """Whether this side has said `origins` in its HELLO; a client sets it once, with that."""
         self._role = role
         self._awaits_last_word = False
         """True from the CLOSE of this side to the one of the peer hub, if that says one, too; with others never."""
-        self.has_crossed = False
-        """Becomes True when both sides have said CLOSE, neither knowing of the other's; and stays so."""
         self._is_held = False
         """True from `hold` to `release`: no event is returned meanwhile."""
         self.has_heard = False
@@ -366,7 +359,6 @@ class Session(Generic[R]):
                     self.has_more = self._scanner.has_more
                     return decode_account(item.body)
                 if item.kind == Kind.CLOSE:
-                    self.has_crossed = True
                     self._forget()
                     break
         except ProtocolError:
@@ -421,8 +413,11 @@ class Session(Generic[R]):
             if self.far.role != "hub":
                 raise ProtocolError(CloseCode.PROTOCOL_ERROR, "a client expects a hub, the far side is a client, too")
             self.phase = Phase.WITH_HUB
+        elif self.far.role == "hub":
+            _check_link(self.far)
+            self.phase = Phase.WITH_LINK
         else:
-            self.phase = Phase.WITH_LINK if self.far.role == "hub" else Phase.WITH_CLIENT
+            self.phase = Phase.WITH_CLIENT
         self._scanner.frame_limit_bytes = self._frame_limit_bytes
         return hello
 
@@ -481,27 +476,19 @@ class Session(Generic[R]):
             raise self._unexpected(Kind.ORIGIN)
         return decode_origin(frame.body)
 
-    def _origin(self, frame: Frame) -> Event:
-        self._check_mesh(Kind.ORIGIN)
-        return decode_origin(frame.body)
-
-    def _routing(self, frame: Frame) -> Event | None:
-        self._check_mesh(Kind.ROUTING)
-        try:
-            return decode_routing(frame.body)
-        except RejectedError as error:
-            self.reject(error)
-            return None
-
-    def _check_mesh(self, kind: Kind) -> None:
-        if not (self.mesh and self.far is not None and self.far.mesh):
-            raise self._unexpected(kind)
-
     def _close(self, frame: Frame) -> Event:
         code, text = decode_close(frame.body)
         self.phase = Phase.CLOSED
         self._forget()
         return Closing(code, text, by_far_side=True)
+
+
+def _check_link(hello: Hello) -> None:
+    if hello.mesh != MESH_VERSION:
+        text = f"HELLO: a peer hub must speak version {MESH_VERSION} of the mesh, this one says {hello.mesh}"
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
+    if len(hello.link) != LINK_ID_BYTES:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: the id of a link has {LINK_ID_BYTES} bytes")
 
 
 def _throw_away(_: bytes) -> None:
@@ -536,8 +523,6 @@ _MEANINGS: dict[Kind, _Rule] = {kind: _stateless(meaning) for kind, meaning in M
     Kind.REQUEST: Session._request,  # noqa: SLF001
     Kind.REPLY: Session._reply,  # noqa: SLF001
     Kind.SEGMENT: Session._segment,  # noqa: SLF001
-    Kind.ORIGIN: Session._origin,  # noqa: SLF001
-    Kind.ROUTING: Session._routing,  # noqa: SLF001
 }
 
 
@@ -570,17 +555,13 @@ _RULES: dict[Phase, dict[Kind, _Rule]] = {
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
     | {Kind.MESSAGES: Session._messages_from_hub, Kind.ORIGIN: Session._origin_from_hub},  # noqa: SLF001
     Phase.WITH_LINK: _rules(
-        Kind.SUBSCRIBE,
-        Kind.UNSUBSCRIBE,
         Kind.NOTICE,
-        Kind.NAMES,
-        Kind.RULE,
-        Kind.UNRULE,
         Kind.TOKEN,
         Kind.ACCOUNT,
         Kind.ORIGIN,
         Kind.ROUTING,
-        *_SERVICES,
+        Kind.REQUEST,
+        Kind.REPLY,
         *_ALIVE,
     )
     | {Kind.PONG: Session._pong_of_link},  # noqa: SLF001

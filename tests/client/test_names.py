@@ -8,6 +8,7 @@ import pytest
 
 from hub.delivery import Role
 from hub.errors import ClosedError, InvalidNameError, NoResponderError, RejectedError, RequestFailedError, UsageError
+from hub.far_hub import FarHub
 from hub.names.claim import Announced, Wish
 from peers.client import Client, KnownName, connect
 from peers.client.blocking import connect as connect_blocking
@@ -113,10 +114,8 @@ async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
 
 async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
     lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
-    link = handler_of(role=Role.LINK)
-    hub.node.core.attach(link)
+    link = FarHub(b"\x07" * 16)
     names = hub.node.core.names
-    names.link(link, b"\x07" * 16, lambda *_: None)
     names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
     assert "whose claim was earlier" in await lost.wait_lost()
     assert "whose claim was earlier" in await waits.wait_lost()
@@ -161,9 +160,7 @@ async def test_without_a_connection(hub: Hub) -> None:
 
 async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
     names = hub.node.core.names
-    link = handler_of(role=Role.LINK)
-    hub.node.core.attach(link)
-    names.link(link, b"\x07" * 16, lambda *_: None)
+    link = FarHub(b"\x07" * 16)
     names.hear(link, [Announced(f"a.n{number:04}", ("x",), 1, 9) for number in range(2500)], [])
     found = await client.names()
     assert [each.name for each in found] == [f"a.n{number:04}" for number in range(2500)]

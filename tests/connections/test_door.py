@@ -23,6 +23,7 @@ from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import SECRET, KnownTokens
+from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.settings import settings_of
 from tests.hubs.slow_journal import SlowJournal
@@ -453,7 +454,7 @@ async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path
 
 async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens) -> None:
     client = await hub.raw()
-    await client.send(hello(known.token("far"), role="hub", id=bytes(16)))
+    await client.send(hub_hello(token=known.token("far")))
     assert (await client.frame()).kind == Kind.HELLO
     await client.send(encode_token(Renewal(7, known.token("alice"))))
     async for frame in client.frames():
@@ -465,7 +466,7 @@ async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens
 
 async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens) -> None:
     client = await hub.raw()
-    stream = hello(known.token("alice"), role="hub", id=bytes(16)) + publication("/a", 1)
+    stream = hub_hello(token=known.token("alice")) + publication("/a", 1)
     await client.send(stream)
     frames = [frame async for frame in client.frames()]
     assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
@@ -509,9 +510,9 @@ async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -
     known = KnownTokens(hub)
     token = known.token("far")
     first, second = await hub.raw(), await hub.raw()
-    await first.send(hello(token, role="hub", id=b"i" * 16, link=b"1" * 8))
+    await first.send(hub_hello(token=token, link=b"1" * 8))
     assert (await first.frame()).kind == Kind.HELLO
-    await second.send(hello(token, role="hub", id=b"i" * 16, link=b"2" * 8))
+    await second.send(hub_hello(token=token, link=b"2" * 8))
     await eventually(lambda: any(not one.transport.is_reading() for one in map(_shell, hub.node.connections)))
     users = hub.node.access._users
     policy = read_policy({"roles": {"site": {"publish": ["*"]}}, "users": {"far": ["site"]}}, "test")

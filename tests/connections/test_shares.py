@@ -17,7 +17,7 @@ from hub.settings.sections import JournalSettings, QuotaSettings
 from hub.settings.settings import Settings
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
-from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
+from peers.wire.control import decode_close
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, encode_fetch
@@ -25,6 +25,7 @@ from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.raw_websocket import RawWebSocket, upgrade
 
@@ -49,10 +50,6 @@ def held(hub: Hub, user: str, resource: Resource = Resource.QUEUED_BYTES) -> int
 
 
 async def test_a_thousand_stalled_connections(start_hub: StartHub) -> None:
-    """All that waits for them is half of the whole, beside what is free; another then has a third of the rest.
-
-    That is a sixth of the whole at least. The publisher goes on as if nothing was.
-    """
     hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=WHOLE)))
     known = KnownTokens(hub)
     mallory, alice = known.token("bob"), known.token("alice")
@@ -255,38 +252,12 @@ async def test_a_large_frame_that_is_more_than_the_user_may_have_waiting(start_h
     assert held(hub, "alice", Resource.QUEUED_BYTES) == 0
 
 
-async def refusal(client: RawClient, kind: Kind, items: list[str]) -> Notice:
-    await client.send(encode_subscription(kind, items, 0))
-    while True:
-        frame = await client.frame()
-        if frame.kind == Kind.NOTICE:
-            return decode_notice(frame.body)
-
-
-async def test_what_a_granted_peer_can_take(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=Settings(quotas=QuotaSettings(prefixes=4000)))
-    known = KnownTokens(hub)
-    token = known.token("far")
-    links = [
-        await hub.client(token=token, role="hub", id=bytes([number]) * 16, name=f"far{number}") for number in (1, 2)
-    ]
-    await links[0].send(encode_subscription(Kind.SUBSCRIBE, [f"/a/{number}" for number in range(1500)], 0))
-    await eventually(lambda: held(hub, "far", Resource.PREFIXES) == 1500)
-    notice = await refusal(links[1], Kind.SUBSCRIBE, [f"/a/{number}" for number in range(600)])
-    assert notice.code == CloseCode.TRY_AGAIN_LATER
-    assert notice.text.startswith("user far has 1500 prefixes, 600 more are too many")
-    for link in links:
-        link.close()
-    await eventually(lambda: len(hub.node.core.quotas) == 0)
-    assert hub.node.core.quotas.wholes[Resource.PREFIXES].free == 4000
-
-
 @pytest.mark.parametrize("role", ["hub", "client"])
 async def test_a_stranger_gets_nothing(start_hub: StartHub, role: str) -> None:
     hub = await start_hub()
     KnownTokens(hub)
     client = await hub.raw()
-    await client.send(Hello(protocol=1, role=role, id=bytes(16)).encode())
+    await client.send(hub_hello(role=role))
     code, _ = await client.end()
     assert code == CloseCode.NOT_RECOGNISED
     assert len(hub.node.core.quotas) == 0

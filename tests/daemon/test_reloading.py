@@ -23,6 +23,7 @@ from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
+from tests.hubs.mesh_peer import MeshPeer
 from tests.hubs.raw_client import RawClient
 
 POLICY = """
@@ -259,8 +260,8 @@ async def test_a_peer_hub_that_may_be_none_any_more(files: Files, start: Callabl
     )
     files.write("ada", policy=site)
     hub = await start()
-    link = await RawClient.connect(hub.daemon.endpoints[1])
-    await link.greet(role="hub", id=b"far " * 4, name="far")
+    link = await MeshPeer.connect(hub.daemon.endpoints[1])
+    await link.link(name="far")
     files.write("ada", policy=site.replace('take = ["*"]', 'take = ["/a"]'))
     assert (await hub.ask())["closed"] == 0
     files.write("ada")

@@ -16,6 +16,7 @@ from peers.users.tokens import TokenFile
 from peers.wire.hello import Hello
 from peers.wire.token import Renewal, encode_token
 from tests.daemon.conftest import StartProcess
+from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
 
@@ -70,7 +71,7 @@ async def test_no_token_is_written(start_process: StartProcess, tmp_path: Path, 
                 web.close()
         for stream in (
             Hello(protocol=1, role="client", token=shown).encode() + encode_token(Renewal(1, UNKNOWN)),
-            Hello(protocol=1, role="hub", id=bytes(16), token=shown).encode(),
+            hub_hello(token=shown),
             encode_token(Renewal(1, shown)),
             Hello(protocol=1, role="client", token=shown).encode()[:-1] + b"\xff",
             b"\x00\x00\x00\x40" + shown.encode() + bytes(100),

@@ -25,6 +25,7 @@ from peers.wire.hello import Hello
 from peers.wire.token import Renewal, encode_token
 from tests.daemon.hub_process import HubProcess
 from tests.faults.hubs import DEADLINE_S
+from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
 from tests.users.keys import SECRET, jwk, jwks, token
@@ -66,7 +67,7 @@ async def _show(tcp: Endpoint, ws: Endpoint, secret: str, other: str) -> list[st
             web.close()
     for stream in (
         Hello(protocol=1, role="client", token=secret).encode() + encode_token(Renewal(1, other)),
-        Hello(protocol=1, role="hub", id=bytes(16), token=secret).encode(),
+        hub_hello(token=secret),
         encode_token(Renewal(1, secret)),
         Hello(protocol=1, role="client", token=secret).encode()[:-1] + b"\xff",
     ):

@@ -50,24 +50,19 @@ class AwaitedProgram:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._program.pid
 
     @property
     def returncode(self) -> int | None:
-        """How it has ended; None before `wait` has seen that."""
         return self._program.returncode
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal."""
         self._program.send_signal(number)
 
     def kill(self) -> None:
-        """End it now."""
         self._program.kill()
 
     async def wait(self) -> int:
-        """Wait until it has ended, and return how."""
         if self._program.returncode is None:
             loop = asyncio.get_running_loop()
             ended = loop.create_future()
@@ -81,7 +76,6 @@ class AwaitedProgram:
         return self._program.wait()
 
     async def communicate(self) -> tuple[bytes | None, bytes | None]:
-        """Read what is left of its streams, and wait until it has ended."""
         said = [None if stream is None else await stream.read() for stream in (self.stdout, self.stderr)]
         await self.wait()
         return said[0], said[1]

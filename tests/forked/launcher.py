@@ -44,7 +44,6 @@ def _launch(arguments: list[str]) -> None:
 
 
 def _end(code: int) -> None:
-    """End with an exit code, or by the signal that stands there as a negative number."""
     if code < 0:
         if -code not in {_signal.SIGKILL, _signal.SIGSTOP}:
             _signal.signal(-code, _signal.SIG_DFL)

@@ -20,7 +20,6 @@ __all__ = ["forked_load", "load_server"]
 
 @pytest.fixture(scope="session")
 def load_server() -> Iterator[ForkServerContext]:
-    """One process that has imported what all of them need."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(["peers.bench.stage"])
     yield context
@@ -29,5 +28,4 @@ def load_server() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(autouse=True)
 def forked_load(monkeypatch: pytest.MonkeyPatch, load_server: ForkServerContext) -> None:
-    """All of a test are forked."""
     monkeypatch.setattr(worker, "_spawning", load_server)

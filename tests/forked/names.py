@@ -14,12 +14,10 @@ _NAME = "of "
 
 
 def bear_name(asker: int) -> None:
-    """Have this process bear a name that says which process has asked for it."""
     Path("/proc/self/comm").write_text(f"{_NAME}{asker}")
 
 
 def asked_by(pid: int) -> int:
-    """Return the process that has asked for a forked one; 0 if it is not forked, or has gone."""
     try:
         name = Path(f"/proc/{pid}/comm").read_text()
     except OSError:

@@ -18,7 +18,6 @@ __all__ = ["fork_offspring", "fork_reader"]
 
 
 def fork_offspring(address: bytes) -> None:
-    """Have this process, which is forked itself, ask the server at an address for what it starts."""
     servers.ask_at(address)
     process._start = _fork_worker  # type: ignore[assignment]
     readers._start = fork_reader
@@ -29,7 +28,6 @@ def _fork_worker(number: int, control: int, link: int) -> subprocess.Popen[bytes
 
 
 def fork_reader(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a reader of a journal, as `readers` does, but as a fork."""
     return _fork("peers.journal.reader", [path, tier, str(descriptor)], (descriptor,))
 
 

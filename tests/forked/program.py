@@ -62,7 +62,6 @@ class Program(subprocess.Popen[Any]):
         super().__init__([sys.executable, "-m", module, *arguments], **given)
 
     def _execute_child(self, *given: Any) -> None:
-        """Have the server start it; an interpreter of its own where that would make a difference."""
         asked = inspect.signature(subprocess.Popen._execute_child).bind(self, *given).arguments  # type: ignore[attr-defined]
         streams = [asked["p2cread"], asked["c2pwrite"], asked["errwrite"]]
         streams = [number if descriptor == -1 else descriptor for number, descriptor in enumerate(streams)]
@@ -76,7 +75,6 @@ class Program(subprocess.Popen[Any]):
         origins[self.pid] = Origin(test, " ".join(["hub", *asked["args"][3:]]))
 
     def _is_forked(self, asked: dict[str, Any], streams: list[int]) -> bool:
-        """Ask the server; it refuses what only a new interpreter would heed."""
         environment = os.environ if asked["env"] is None else asked["env"]
         packet = pack(
             [*map(os.fsencode, asked["args"][2:])],
@@ -114,7 +112,6 @@ class Program(subprocess.Popen[Any]):
         return self.pid, -self.returncode if self.returncode < 0 else self.returncode << 8
 
     def _hear(self, flags: int) -> None:
-        """Take its exit code, if it is told; afterwards its id is free, as after `waitpid`."""
         assert self._link is not None
         try:
             said = self._link.recv(WORD_BYTES, flags)

@@ -17,5 +17,4 @@ __all__ = ["forked_readers"]
 
 @pytest.fixture(autouse=True)
 def forked_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All readers of a test are forked."""
     monkeypatch.setattr(readers, "_start", fork_reader)

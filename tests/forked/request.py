@@ -49,7 +49,6 @@ def pack(
 
 
 def unpack(packet: bytes) -> dict[str, object]:
-    """Return what `pack` was given, by its names."""
     bound, leads, ignored, passed, folder, count, *fields = packet.split(b"\0")
     arguments, variables = fields[: int(count)], fields[int(count) :]
     return {

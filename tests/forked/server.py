@@ -62,7 +62,6 @@ _OF_WORKERS = ("pyspark.worker", "pyspark.daemon", "pyspark.sql.streaming.python
 
 
 def _import_commands() -> None:
-    """Import whatever commands may need."""
     for name in _modules_of(hub, peers):
         if not name.startswith(_LEFT_OUT):
             with suppress(ImportError):  # an extra that is not installed; a command that needs it says so
@@ -71,7 +70,6 @@ def _import_commands() -> None:
 
 
 def _import_workers() -> None:
-    """Import what Spark's workers do, and our tasks in them, without any thread."""
     os.environ["OPENBLAS_NUM_THREADS"] = "1"  # else numpy starts threads as it is imported
     os.environ["JE_ARROW_MALLOC_CONF"] = "background_thread:false"  # the same of pyarrow's jemalloc
     worker, connector = (importlib.import_module(name) for name in ("pyspark.sql.worker", "peers.spark.connector"))
@@ -98,7 +96,6 @@ class _Child:
         self.has_ended = False
 
     def tell(self) -> None:
-        """Tell how it has ended; its id stays taken."""
         ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
         assert ended is not None
         code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
@@ -108,7 +105,6 @@ class _Child:
         self.has_ended = True
 
     def forget(self) -> None:
-        """Free its id, and say so by closing its socket."""
         os.waitpid(self.pid, 0)
         self.link.close()
 
@@ -144,11 +140,6 @@ class _Server:
                         return asked
 
     def _start(self, link: socket.socket) -> dict[str, Any] | None:
-        """Fork if that is what is asked for.
-
-        Returns:
-            In the child: what it is to become.
-        """
         packet, descriptors, _, _ = socket.recv_fds(link, PACKET_BYTES, DESCRIPTORS)
         asker, user = _who_asks(link)
         asked = unpack(packet) if packet and user == os.getuid() else None
@@ -175,7 +166,6 @@ class _Server:
             child.link.send(str(child.pid).encode())
 
     def _go_on(self, key: selectors.SelectorKey) -> None:
-        """A process has ended, or whoever asked for it has."""
         child: _Child = key.data
         self._selector.unregister(key.fileobj)
         if key.fileobj is not child.link:
@@ -189,7 +179,6 @@ class _Server:
 
 
 def _who_asks(link: socket.socket) -> tuple[int, int]:
-    """Return the process that asks, and its user."""
     process, user, _ = struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return process, user
 
@@ -208,7 +197,6 @@ def _of_interpreters(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 
 def _become(asked: dict[str, Any]) -> None:
-    """Put in place what a new interpreter would find: streams, environment, folder, path, arguments, signals."""
     _place(dict(zip((0, 1, 2, *asked["passed"]), asked["descriptors"], strict=True)))
     if asked["leads"]:
         os.setsid()
@@ -237,7 +225,6 @@ def _become(asked: dict[str, Any]) -> None:
 
 
 def _place(wanted: Mapping[int, int]) -> None:
-    """Have descriptors under the numbers at which they are wanted, and no others."""
     above = max(wanted) + 1
     aside = {number: fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for number, descriptor in wanted.items()}
     for number, descriptor in aside.items():
@@ -249,7 +236,6 @@ def _place(wanted: Mapping[int, int]) -> None:
 
 
 def _stream(number: int, like: TextIO) -> TextIO:
-    """Open a standard stream as an interpreter does when it starts."""
     is_written = number > 0
     is_direct = like.write_through  # type: ignore[attr-defined]  # all three are, or none: as PYTHONUNBUFFERED says
     buffering = 0 if is_direct and is_written else -1

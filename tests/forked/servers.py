@@ -41,17 +41,14 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """Its id, once it is started."""
         assert self._process is not None
         return self._process.pid
 
     @property
     def variables(self) -> dict[str, str]:
-        """What `LAUNCHER` needs to know of it."""
         return {"FORKED_PYTHON": sys.executable, "FORKED_SERVER": self.address[1:].decode()}
 
     def start(self, environment: Mapping[str, str]) -> None:
-        """Start it with the environment from which all interpreters begin that it stands for."""
         with self._listener as listener:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.forked.server", str(listener.fileno()), self._kind],
@@ -64,7 +61,6 @@ class Server:
         _running.append(self)
 
     def close(self) -> None:
-        """End it."""
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.close()
@@ -84,7 +80,6 @@ _starting = Lock()
 
 
 def of_commands() -> Server:
-    """Return the server of commands; it is started when it is needed first."""
     with _starting:
         if not _commands:
             server = Server("commands")
@@ -94,22 +89,18 @@ def of_commands() -> Server:
 
 
 def ask_at(address: bytes) -> None:
-    """Have this process, which is forked itself, ask the server that it comes from."""
     _elsewhere.append(address)
 
 
 def address_of_commands() -> bytes:
-    """Return where a command is asked for."""
     return _elsewhere[0] if _elsewhere else of_commands().address
 
 
 def server_pids() -> set[int]:
-    """Return the ids of the servers that run."""
     return {server.pid for server in _running}
 
 
 def end() -> None:
-    """End the servers that run."""
     _commands.clear()
     while _running:
         _running.pop().close()

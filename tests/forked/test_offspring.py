@@ -16,7 +16,6 @@ from tests.workers.conftest import is_worker, workers_of
 
 @pytest.mark.parametrize("is_new", [False, True], ids=["forked", "new"])
 async def test_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_new: bool) -> None:
-    """They are found as those of their hub, its signals reach them, and they end with it."""
     monkeypatch.chdir(tmp_path)
     flags = ["--listen", "tcp://127.0.0.1:0", "--workers", "2", "--log-format", "json"]
     hub = await (await HubProcess.start(flags, {}, is_new=is_new)).wait_up()

@@ -29,7 +29,6 @@ Start = Callable[..., subprocess.Popen[Any]]
 
 @pytest.fixture
 def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A server for this test: other tests have programs that run."""
     monkeypatch.setattr(servers, "_running", [])
     monkeypatch.setattr(servers, "_commands", [])
     yield
@@ -37,12 +36,10 @@ def own_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def forked(*arguments: str, **given: Any) -> subprocess.Popen[Any]:
-    """The probe from the server."""
     return Program(*arguments, module=PROBE, **given)
 
 
 def launched(*arguments: str, before: Sequence[str] = (), **given: Any) -> subprocess.Popen[Any]:
-    """The probe from the server, through the launcher."""
     environment = (given.pop("env", None) or os.environ) | servers.of_commands().variables
     command = [*before, sys.executable, "-SEs", str(PROJECT / "tests/forked/launcher.py"), "-m", PROBE, *arguments]
     return subprocess.Popen(command, **({"cwd": PROJECT, "env": environment} | given))
@@ -52,12 +49,10 @@ STARTS = pytest.mark.parametrize("start", [forked, launched])
 
 
 def new(*arguments: str, before: Sequence[str] = (), **given: Any) -> subprocess.Popen[Any]:
-    """The probe in an interpreter of its own."""
     return subprocess.Popen([*before, sys.executable, "-m", PROBE, *arguments], **({"cwd": PROJECT} | given))
 
 
 def ended(start: Start, *arguments: str, stdin: bytes = b"", **given: Any) -> tuple[int, bytes, bytes]:
-    """Run it to its end; traceback lines of what stands around the module are left out."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with start(*arguments, **(pipes | given)) as process:
         stdout, stderr = process.communicate(stdin, PATIENCE_S)
@@ -65,7 +60,6 @@ def ended(start: Start, *arguments: str, stdin: bytes = b"", **given: Any) -> tu
 
 
 def found(said: bytes) -> dict[str, Any]:
-    """What the probe found."""
     told: dict[str, Any] = json.loads(said.splitlines()[0])
     for name in ("FORKED_PYTHON", "FORKED_SERVER"):
         told["environment"].pop(name, None)
@@ -78,7 +72,6 @@ def found(said: bytes) -> dict[str, Any]:
 def test_it_finds_what_a_new_interpreter_finds(
     tmp_path: Path, start: Start, stderr: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Arguments, environment, folder, path, streams, descriptors, handlers, and its own place as the main module."""
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))  # for the folder is another one
     environment = os.environ | {"HUB_TOKEN": "\udcff", "EMPTY": ""}
     given = {"cwd": tmp_path, "env": environment, "stderr": stderr}
@@ -91,7 +84,6 @@ def test_it_finds_what_a_new_interpreter_finds(
 
 @pytest.mark.parametrize("given", [str(PROJECT), f"{PROJECT}:{PROJECT}"])
 def test_it_finds_the_project_where_another_folder_does_not_hold_it(tmp_path: Path, given: str) -> None:
-    """Behind its own folder, if its environment names the project, whether that of the tests does or not."""
     environment = os.environ | {"PYTHONPATH": given}
     one, other = (ended(start, "0", cwd=tmp_path, env=environment)[1] for start in (forked, new))
     assert found(one)["path"] == found(other)["path"]
@@ -99,7 +91,6 @@ def test_it_finds_the_project_where_another_folder_does_not_hold_it(tmp_path: Pa
 
 
 def test_it_tells_who_has_asked_for_it() -> None:
-    """By its name, as `/proc` shows another parent; a new interpreter tells nothing."""
     for start, asker in ((forked, os.getpid()), (new, 0)):
         with start("waits", stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
@@ -110,7 +101,6 @@ def test_it_tells_who_has_asked_for_it() -> None:
 
 
 def on_terminal(start: Start) -> dict[str, Any]:
-    """What the probe finds on a terminal."""
     ours, theirs = os.openpty()
     environment = {**os.environ}  # what C has of its own in its environment is left out
     with start("0", stdin=theirs, stdout=theirs, stderr=theirs, env=environment) as process:
@@ -126,7 +116,6 @@ def on_terminal(start: Start) -> dict[str, Any]:
 
 @STARTS
 def test_on_a_terminal(start: Start) -> None:
-    """Streams are as there."""
     one = on_terminal(start)
     assert one == on_terminal(new)
     assert [stream["terminal"] for stream in one["streams"]] == [True] * 3
@@ -137,7 +126,6 @@ def test_on_a_terminal(start: Start) -> None:
 )
 @STARTS
 def test_it_ends_as_a_new_interpreter_ends(start: Start, how: str) -> None:
-    """With that code or signal, and the same last words."""
     (code, said, told), (code_of_new, said_by_new, told_by_new) = (
         ended(start, how, stdin=b"a\r\nb\xff") for start in (start, new)
     )
@@ -150,7 +138,6 @@ def test_it_ends_as_a_new_interpreter_ends(start: Start, how: str) -> None:
 @STARTS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_signals(start: Start, number: signal.Signals) -> None:
-    """They end it; its id is taken until it was waited for, and free afterwards."""
     codes = []
     for start_one in (start, new):
         with start_one("waits", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
@@ -171,7 +158,6 @@ def test_signals(start: Start, number: signal.Signals) -> None:
 
 
 def test_descriptors_that_are_passed_and_a_session_of_its_own() -> None:
-    """It has them under the same numbers, and no others; no terminal's signal reaches it."""
     passed = [os.memfd_create(name) for name in ("one", "other")]
     passed.append(fcntl.fcntl(passed[0], fcntl.F_DUPFD, 60))
     given = {"pass_fds": (passed[2], passed[1]), "start_new_session": True}
@@ -191,7 +177,6 @@ def test_descriptors_that_are_passed_and_a_session_of_its_own() -> None:
 
 
 def test_many_at_once() -> None:
-    """Each has its own streams and its own end: pipes of one are closed when it ends, whatever others run."""
     running = [forked("waits", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) for _ in range(8)]
     for process in running:
         assert process.stdout is not None
@@ -205,7 +190,6 @@ def test_many_at_once() -> None:
 
 
 def test_one_that_nobody_waits_for() -> None:
-    """It is named as long as it runs, by its test and its command."""
     process = forked("waits", stdout=subprocess.PIPE)
     assert origins[process.pid].test.startswith("tests/forked/test_program.py::test_one_that_nobody_waits_for")
     assert origins[process.pid].command == "hub waits"
@@ -217,7 +201,6 @@ def test_one_that_nobody_waits_for() -> None:
     ("variable", "value"), [("PYTHONHASHSEED", "7"), ("PYTHONOPTIMIZE", "1"), ("TZ", "Asia/Tokyo")]
 )
 def test_what_only_a_new_interpreter_heeds_gets_one(variable: str, value: str) -> None:
-    """A variable that is read before the program is."""
     environment = os.environ | {variable: value}
     with forked("0", stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.pid not in origins
@@ -228,7 +211,6 @@ def test_what_only_a_new_interpreter_heeds_gets_one(variable: str, value: str) -
 
 @pytest.mark.parametrize(("variable", "is_forked"), [("PYTHONHASHSEED", False), ("PYTHON_WORKER_FACTORY_PORT", True)])
 def test_what_the_launcher_is_told_to_leave_to_a_new_interpreter(variable: str, *, is_forked: bool) -> None:
-    """That takes its place: its id is the launcher's. What only Spark reads makes no difference."""
     with launched("waits", stdout=subprocess.PIPE, env=os.environ | {variable: "7"}) as process:
         assert process.stdout is not None
         assert found(process.stdout.readline())["environment"][variable] == "7"
@@ -238,7 +220,6 @@ def test_what_the_launcher_is_told_to_leave_to_a_new_interpreter(variable: str, 
 
 
 def test_signals_that_are_ignored() -> None:
-    """The launcher passes them on as such, as Java's processes ignore Ctrl-C."""
     ignoring = ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]
     said = []
     for start in (launched, new):
@@ -249,7 +230,6 @@ def test_signals_that_are_ignored() -> None:
 
 
 def test_what_is_no_module_of_spark_is_left_to_the_interpreter() -> None:
-    """Such as the program with which pyspark asks for a version."""
     environment = os.environ | {"FORKED_PYTHON": sys.executable, "FORKED_SERVER": "nobody"}
     command = [LAUNCHER, "-c", "import sys; print(sys.argv)", "a b"]
     assert subprocess.check_output(command, env=environment) == b"['-c', 'a b']\n"
@@ -257,7 +237,6 @@ def test_what_is_no_module_of_spark_is_left_to_the_interpreter() -> None:
 
 @pytest.mark.usefixtures("own_server")
 def test_the_server_ends_with_the_tests() -> None:
-    """And another one is started where one is needed."""
     assert ended(forked, "0")[0] == 0
     (before,) = server_pids()
     servers.end()

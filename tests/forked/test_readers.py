@@ -17,7 +17,6 @@ __all__ = ["forked_readers"]
 
 
 async def test_a_hub_reads_its_journal_through_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is forked, and ends with the hub."""
     started = []
     start = readers._start
     monkeypatch.setattr(readers, "_start", lambda *given: started.append(start(*given)) or started[-1])

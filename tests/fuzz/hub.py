@@ -29,13 +29,14 @@ from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.zeek.broker.session import NEED_DATA, Peered, PeerKnown, Session
+from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table
 
 __all__ = ["CLIENT", "LINK", "FuzzedHub", "Wire"]
 
 CLIENT = Hello(protocol=1, role="client", name="fuzz").encode()
-LINK = Hello(protocol=1, role="hub", id=bytes(range(1, 17)), name="fuzz").encode()
+LINK = hub_hello(id=bytes(range(1, 17)), name="fuzz")
 
 _READ_BYTES = 16 * 1024
 _TURNS = 2_000

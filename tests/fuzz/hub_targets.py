@@ -19,13 +19,13 @@ from typing import Any
 import msgspec
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
-from hub.names.claim import Announced, Wish
+from hub.names.claim import Wish
 from hub.request_frame import Reply, Request
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule
 from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.rules import encode_rules
 from peers.wire.shared import Segment, encode_released, encode_segment
@@ -178,7 +178,6 @@ def _frame_seeds() -> list[bytes]:
         "release": encode_release(NameRelease(4, "clock")),
         "rule": encode_rules(Kind.RULE, [Rule(("l",), "/a", "")], 5),
         "unrule": encode_rules(Kind.UNRULE, [Rule(("l",), "/a", "")], 5),
-        "names": encode_names([Announced("n", ("a",), 5, 6)], ["m"]),
         "fetch": encode_fetch(Fetch(request=3, start=0, prefixes=("/a",))),
         "stage": encode_stage(Stage(5, "q", 0, encode_frame(KIND_MESSAGES, b"\x01", key=b"/a"))),
         "commit": encode_commit(Commit(request=6, transaction="q", query="q", batch=1, parts=[0])),
@@ -191,7 +190,7 @@ def _frame_seeds() -> list[bytes]:
         "hello": CLIENT,
     }
     streams = [bytes([how]) + one for one in frames.values() for how in (0, _AS_LINK)]
-    everything = b"".join(one for name, one in frames.items() if name not in {"close", "hello", "notice", "names"})
+    everything = b"".join(one for name, one in frames.items() if name not in {"close", "hello", "notice"})
     asked = frames["serve"] + frames["request"] + frames["reply"] + frames["requests"] + frames["replies"]
     return [*streams, b"\0" + everything, b"\0" + asked, bytes([RAW]) + CLIENT + everything]
 

@@ -31,7 +31,6 @@ _HELLO = Hello(protocol=1, role="hub", id=_OTHER, mesh=1).encode()
 
 def _run(data: bytes) -> None:
     session = Session("hub", Table(), 1 << 20)
-    session.mesh = 1
     session.feed(_HELLO + refitted_frames(data))
     assembly = Assembly(_PREFIXES_LIMIT)
     link = object()

@@ -19,6 +19,7 @@ from hub.filter import Change
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.handler import Handler
 from hub.limits import CoreLimits
+from hub.mesh.announcement import Announcement, Interest
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Rights
 from hub.stretch import Stretch, find_runs
@@ -167,6 +168,16 @@ def at_once(steps: Iterator[None]) -> None:
         pass
 
 
+def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
+    """Make an attached handler a link of the mesh, to a hub that wants this; return its id."""
+    hub = handler.id.to_bytes(16)
+    core.link(handler, hub, lambda: None)
+    core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), interests))
+    while core.far_hubs.is_behind:
+        core.flush()
+    return hub
+
+
 class Turn:
     """A core whose shell is the test: counts how often it was woken."""
 
@@ -189,7 +200,10 @@ class Turn:
         outlet = FakeOutlet()
         handler = handler_of(outlet, role=role, messages=messages, overflow=overflow, name=name, rights=rights)
         self.core.attach(handler)
-        self.core.subscribe(handler, prefixes)
+        if role is Role.LINK:
+            mesh_link(self.core, handler, *prefixes)
+        else:
+            self.core.subscribe(handler, prefixes)
         return handler, outlet
 
     def publish(self, source: Handler, topic: str, *values: Any) -> None:

@@ -12,9 +12,9 @@ import pytest
 from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
 from hub.memory import Memory
-from hub.names.claim import Announced
+from hub.names.claim import Wish
 from hub.overflow import Overflow, QueueLimits
 from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
@@ -44,7 +44,6 @@ def test_each_handler_writes_once_a_turn_and_the_shell_is_woken_once() -> None:
 
 
 def test_a_read_is_one_offer_and_one_write_for_each_handler() -> None:
-    """Whatever the order in which its topics alternate, and nobody is woken for what the read itself writes."""
     turn = Turn()
     source, _ = turn.join()
     wants = [turn.join("/a")[1], turn.join("/b")[1], turn.join("/a", "/b")[1], turn.join("/c")[1]]
@@ -59,7 +58,6 @@ def test_a_read_is_one_offer_and_one_write_for_each_handler() -> None:
 
 
 def test_what_is_published_within_the_write_of_a_read_wakes() -> None:
-    """It is for the next turn, so somebody must end that; and so must what comes after the read."""
     turn = Turn()
     source, _ = turn.join()
     _, questions = turn.join("/question")
@@ -87,7 +85,6 @@ def test_a_paused_handler_wakes_nobody() -> None:
 
 
 def test_publishing_from_within_a_write() -> None:
-    """What a handler publishes while it is being written to is for the next turn, in order: nobody keeps the loop."""
     turn = Turn()
     asker, answers = turn.join("/answer")
     _, questions = turn.join("/question")
@@ -123,7 +120,6 @@ def test_all_prefixes_or_none() -> None:
 
 
 def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
-    """Different ones are counted; over the limit the whole request is refused, and the connection goes on."""
     turn = Turn(CoreLimits(HandlerLimits(prefixes=3)))
     handler, _ = turn.join("/1", "/2")
     turn.core.subscribe(handler, ["/1", "/2", "/1", "/2"])
@@ -137,34 +133,21 @@ def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
     assert set(handler.prefixes) == {"/2", "/3", "/4"}
 
 
-@pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
-def test_peers_have_limits_of_their_own(role: Role) -> None:
-    """Whoever calls itself a hub may hold more than a client, not any number; refusals are counted."""
-    turn = Turn(CoreLimits(HandlerLimits(1, 1, 1), HandlerLimits(prefixes=2, rules=2, services=2)))
-    outlet = FakePoster()
-    peer = Handler(outlet, role=role, limits=QueueLimits(), poster=outlet)
-    turn.core.attach(peer)
-    rules = [Rule((label,)) for label in "abc"]
-    turn.core.subscribe(peer, ["/1", "/2"])
-    turn.core.subscribe_rules(peer, rules[:2])
-    at_once(turn.core.requests.serving(peer, ["/1", "/2"]))
+def test_peers_have_limits_of_their_own() -> None:
+    turn = Turn(CoreLimits(HandlerLimits(1, 1, 1), peer_prefixes=2))
+    leaf, _ = turn.join("/1", "/2", role=Role.LEAF)
     with pytest.raises(RejectedError, match="3 prefixes, the limit for a peer is 2"):
-        turn.core.subscribe(peer, ["/3"])
-    with pytest.raises(RejectedError, match="3 rules, the limit for a peer is 2"):
-        turn.core.subscribe_rules(peer, rules)
-    with pytest.raises(RejectedError, match="3 prefixes to serve, the limit for a peer is 2"):
-        at_once(turn.core.requests.serving(peer, ["/3"]))
-    assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 3, "services": 1}
+        turn.core.subscribe(leaf, ["/3"])
+    assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 0, "services": 0}
 
 
 def test_local_subscribers_have_no_limit() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(prefixes=1), HandlerLimits(prefixes=1)))
+    turn = Turn(CoreLimits(HandlerLimits(prefixes=1), peer_prefixes=1))
     handler, _ = turn.join("/1", "/2", role=Role.LOCAL)
     assert len(handler.prefixes) == 2
 
 
 def test_many_prefixes_are_subscribed_to_in_steps() -> None:
-    """One for each prefix that is new, so that a large frame can be divided over turns; all are checked first."""
     turn = Turn()
     handler, _ = turn.join("/0")
     steps = turn.core.subscribing(handler, [f"/{number}" for number in range(100)])
@@ -193,7 +176,6 @@ def test_only_attached_handlers_subscribe() -> None:
 
 
 def test_nothing_is_left_of_a_handler_that_leaves() -> None:
-    """Subscriptions, routes, filter, pending batches: all is gone, and the handler itself can be collected."""
     turn = Turn()
     source, _ = turn.join()
     handler, outlet = turn.join("", "/a", "/a", "/a/b/c", "é", name="leaving")
@@ -216,7 +198,6 @@ def test_nothing_is_left_of_a_handler_that_leaves() -> None:
 
 
 def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
-    """So that losing it does not block the loop; meanwhile it takes nothing, and others come and go as ever."""
     turn = Turn()
     source, _ = turn.join()
     many, outlet = turn.join(*(f"/{number}/" for number in range(4500)), role=Role.LOCAL)
@@ -259,7 +240,6 @@ def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
 
 
 def test_long_prefixes_take_more_steps() -> None:
-    """One of 1,000 characters takes longer than a short one: fewer of them are taken out in a turn."""
     turn = Turn()
     handler, _ = turn.join(*(f"/{number:0999}" for number in range(900)))
     turn.core.detach(handler, "lost")
@@ -271,7 +251,6 @@ def test_long_prefixes_take_more_steps() -> None:
 
 
 def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
-    """What waited for stalled readers is let go in steps, and charged until then; nobody else waits for that."""
     turn = Turn()
     source, _ = turn.join()
     readers = [turn.join("/a", overflow=overflow)[0] for overflow in Overflow for _ in range(10)]
@@ -308,20 +287,19 @@ def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:
 
 
 def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
-    """A peer hub with much of everything leaves: prefixes, rules, names, services. Each goes on when the turn comes."""
-    turn = Turn()
+    turn = Turn(CoreLimits(HandlerLimits(3000, 3000, 3000), names=NameLimits(per_client=3000)))
     outlet = FakePoster()
-    link = Handler(outlet, role=Role.LINK, limits=QueueLimits(), poster=outlet)
+    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
     core = turn.core
-    core.attach(link)
-    core.subscribe(link, [f"/{number}/" for number in range(3000)])
-    core.subscribe_rules(link, [Rule(("a", f"b{number}")) for number in range(3000)])
-    at_once(core.requests.serving(link, [f"/{number}/" for number in range(3000)]))
-    core.names.link(link, b"\x02" * 16, lambda *_: None)
-    core.names.hear(link, [Announced(f"a.n{number}", (), 1, 1) for number in range(3000)], [])
+    core.attach(client)
+    core.subscribe(client, [f"/{number}/" for number in range(3000)])
+    core.subscribe_rules(client, [Rule(("a", f"b{number}")) for number in range(3000)])
+    at_once(core.requests.serving(client, [f"/{number}/" for number in range(3000)]))
+    for number in range(3000):
+        core.names.claim(client, Wish(f"a.n{number}"), 1)
     core.flush()
     woken = turn.wakes
-    core.detach(link, "lost")
+    core.detach(client, "lost")
     while turn.wakes > woken:
         assert turn.wakes == woken + 1
         woken = turn.wakes
@@ -407,7 +385,6 @@ def test_a_handler_may_leave_while_a_turn_is_written(leave: bool) -> None:  # no
 
 
 def test_far_sides_that_go_together_are_given_back_a_share_a_turn() -> None:
-    """In their order, and those that come behind wait, too; a few at a time wait for nothing."""
     turn = Turn()
     gone: list[int] = []
     turn.core.flush()

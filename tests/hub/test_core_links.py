@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hub.delivery import Role
-from hub.handler import Handler
+from hub.filter import Change
 from hub.mesh.announcement import Announcement
-from hub.mesh.upstream import Upstreams
-from hub.origin import Origin
 from hub.overflow import Overflow
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FarSide, Turn, handler_of
@@ -16,6 +12,52 @@ from tests.hub.fakes import FarSide, Turn, handler_of
 HERE, THERE = b"h" * 16, b"t" * 16
 
 # Links.
+
+
+def test_the_mesh_is_told_the_filter_and_its_changes() -> None:
+    turn = Turn()
+    turn.join("/a/", "/a/b", "/c")
+    told = FarSide()
+    turn.core.prefixes.asked_of_links.tell(None, told)
+    assert told.changes == [Change(("/a/", "/c"))]
+    turn.join("/far", role=Role.LINK)
+    client, _ = turn.join("/a/x", "/d", "/d")
+    turn.core.subscribe(client, ["/"])
+    turn.core.unsubscribe(client, ["/", "/d"])
+    assert told.changes[1:] == [
+        Change(("/d",)),
+        Change(("/",), ("/a/", "/c", "/d")),
+        Change(("/a/", "/c", "/d"), ("/",)),
+    ]
+    turn.core.detach(client, "done")
+    assert told.changes[4:] == [Change(removed=("/d",))]
+    assert told.known == set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/c"}
+
+
+def test_messages_without_a_way() -> None:
+    turn = Turn(hub_id=HERE)
+    client, _ = turn.join()
+    link, _ = turn.join("/a", role=Role.LINK)
+    source, _ = turn.join(role=Role.LINK)
+    count = turn.core.mesh.statistics
+    turn.publish(client, "/a", 1)
+    turn.publish(source, "/a", 2, 3)
+    turn.core.flush()
+    assert count().unreached_messages_total == 0
+    turn.core.detach(link, "lost")
+    turn.publish(client, "/a", 4)
+    turn.publish(client, "/b", 5)
+    turn.core.flush()
+    assert count().unreached_messages_total == 1
+    turn.publish(source, "/a", 6, 7)  # whoever sent it believes that the other hub is reached here
+    turn.publish(source, "/b", 8)
+    turn.core.flush()
+    assert count().unreached_messages_total == 3
+    _, reader = turn.join("/a")
+    turn.publish(source, "/a", 9)
+    turn.core.flush()
+    assert reader.values == [9]
+    assert count().unreached_messages_total == 3
 
 
 def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
@@ -28,77 +70,16 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     turn.core.flush()
     kept = turn.core.routes.find("/a")
     assert kept.handlers == (link,)
-    assert kept.of_way(THERE) == ()
+    assert link not in kept.of_way(THERE)
     turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
     assert turn.core.routes.find("/a") is not kept
     assert link not in turn.core.routes.find("/a").handlers
-
-
-# Messages that are not taken.
-
-FAR = b"f" * 16
-OLD, NEW = Origin(FAR, 1), Origin(FAR, 2)
-
-
-class FakeTraffic:
-    """Takes what its upstreams do, of hubs that are all known; remembers what was refused."""
-
-    def __init__(self) -> None:
-        self.upstreams: Upstreams[Handler] = Upstreams()
-        self.accepts, self.is_lost = self.upstreams.accepts, self.upstreams.is_lost
-        self.refused: list[tuple[Origin, int]] = []
-
-    def refuse(self, _: Handler, origin: Origin, messages: int) -> None:
-        self.refused.append((origin, messages))
-
-    def way(self, _: Handler, origin: bytes) -> bytes:
-        return origin
-
-
-@pytest.mark.parametrize("in_one_read", [True, False])
-def test_messages_that_newer_ones_have_overtaken_are_a_gap(*, in_one_read: bool) -> None:
-    """Once a read, where no other link can bring them, and the link may; for the link they have arrived."""
-    turn = Turn()
-    core = turn.core
-    traffic = core._traffic = FakeTraffic()  # type: ignore[assignment]
-    core._upstreams = traffic.upstreams
-    one, _ = turn.join(role=Role.LINK)
-    other, _ = turn.join(role=Role.LINK)
-    reader, outlet = turn.join("/a")
-
-    def bring(link: Handler, origin: Origin | None, messages: int = 1) -> bool:
-        link.bring_from(origin)  # type: ignore[arg-type]
-        before = len(outlet.values)
-        if in_one_read:
-            turn.read(link, [("/a", 0)] * messages)
-        else:
-            turn.publish(link, "/a", *[0] * messages)
-        core.flush()
-        return len(outlet.values) > before
-
-    one.way = FAR
-    assert bring(one, None)
-    assert one.way is None, "a hub that says nothing of origins is believed, and its messages go no further"
-    assert bring(one, OLD)
-    assert (one.accepted_at, one.way) == (traffic.upstreams.turnover, FAR)
-    assert not bring(other, OLD, 2)
-    assert (traffic.refused, outlet.gaps) == ([(OLD, 2)], []), "the first link may bring them still"
-    assert bring(other, NEW)
-    published = one.published_messages
-    assert not bring(one, OLD, 3)
-    assert not bring(one, OLD, 4)
-    assert (traffic.refused[1:], outlet.gaps, reader.dropped_messages) == ([(OLD, 3), (OLD, 4)], [3, 4], 0)
-    assert one.published_messages == published + 7
-    one.publishes_in = set()
-    assert not bring(one, OLD)
-    assert outlet.gaps == [3, 4], "what a link may not bring is missed by nobody"
 
 
 # Losses.
 
 
 def test_losses_are_reported_once() -> None:
-    """One event for each handler that lost messages since the last report, with that number and the total."""
     turn = Turn()
     source, _ = turn.join()
     _, watcher = turn.join("$hub/overflow")
@@ -123,7 +104,6 @@ def test_losses_are_reported_once() -> None:
 
 
 def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
-    """It is told under a topic of its own: whoever looks for a queue that is too small would look in vain."""
     turn = Turn()
     source, _ = turn.join()
     _, watcher = turn.join("$hub/")
@@ -155,7 +135,6 @@ def test_a_handler_that_lost_and_left_is_still_reported() -> None:
 
 
 def test_leaves_are_told_what_clients_and_links_want() -> None:
-    """Not what leaves want; what is asked for in any case stands there from the beginning and for good."""
     turn = Turn(asked_of_leaves=("/always/",))
     turn.join("/a/", "/a/b")
     link, _ = turn.join("/far", role=Role.LINK)
@@ -167,14 +146,13 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     client, _ = turn.join("/always/this", "/")
     assert told.known == {"/"}
     turn.core.detach(client, "done")
-    turn.core.detach(link, "lost")
+    turn.core.mesh.hear(link, Announcement(link.id.to_bytes(16), 1, 2, removed=("/far",)))
     turn.core.flush()
     assert told.known == {"/a/", "/always/"}
     assert set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/leaf"}
 
 
 def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
-    """The hub's own topics, and what a rule forbids; links are told such prefixes, and narrower ones are asked for."""
     turn = Turn(may_ask_leaves=lambda prefix: prefix != "")
     turn.join("$hub/peers/", "", "/a/b")
     told, leaf = FarSide(), handler_of(role=Role.LEAF)
@@ -205,7 +183,6 @@ def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
 
 
 def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
-    """Strangers are told it before they are leaves: it is made once, and kept up to date from then on."""
     turn = Turn()
     turn.join("/a/")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)

@@ -11,7 +11,7 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.events import MESH_SHOWN, STATISTICS_TOPIC, Event, joined, left, mesh_changed, name_event, overflow, unreadable
 from hub.handler import Handler
-from hub.mesh.graph_change import GraphChange
+from hub.mesh.graph import GraphChange
 from hub.names.claim import Claim
 from hub.overflow import Overflow
 from hub.topics import RESERVED

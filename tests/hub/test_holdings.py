@@ -79,7 +79,7 @@ def test_long_items_count_more_than_once() -> None:
     assert usage.held == 1
 
 
-@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LINK, 3), (Role.LEAF, 3), (Role.LOCAL, None)])
+@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LEAF, 3), (Role.LOCAL, None)])
 def test_limits(role: Role, most: int | None) -> None:
     """Different items count, those that are held and those that are wanted; in this process there is no limit."""
     one, handler = allowance(), handler_of(role=role)

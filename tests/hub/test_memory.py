@@ -10,6 +10,7 @@ from hub.batch import Batch
 from hub.core import _level
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
+from hub.far_hub import FarHub
 from hub.handler import Handler
 from hub.memory import HeldBatches, Memory
 from hub.names.claim import Announced, Wish
@@ -93,10 +94,7 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
     core = machine.turn.core
     outlet = FakePoster()
     client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
-    link = Handler(FakePoster(), role=Role.LINK, limits=QueueLimits())
-    for handler in (client, link):
-        core.attach(handler)
-    core.names.link(link, b"2" * 16, lambda *_: None)
+    core.attach(client)
     core.subscribe(client, ["/kept"])
     machine.fill()
     for attempt in (
@@ -104,7 +102,7 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
         lambda: core.subscribe_rules(client, [Rule(("a",))]),
         lambda: at_once(core.requests.serving(client, ["/a"])),
         lambda: core.names.claim(client, Wish("a.b"), 1),
-        lambda: core.names.hear(link, [Announced("a.b", (), 1, 1)], []),
+        lambda: core.names.hear(FarHub(b"2" * 16), [Announced("a.b", (), 1, 1)], []),
     ):
         with pytest.raises(RejectedError, match="no memory left") as refused:
             attempt()

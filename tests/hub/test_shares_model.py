@@ -9,10 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from hub.delivery import Role
 from hub.errors import RejectedError
 from hub.handler import Handler
-from hub.names.claim import Announced, Wish
+from hub.names.claim import Wish
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rules import Rule
@@ -34,6 +33,8 @@ TOTALS = {
 
 
 class SharesAgainstHandlers(RuleBasedStateMachine):
+    """Some users with some handlers each."""
+
     handlers = Bundle("handlers")
 
     @initialize()
@@ -47,17 +48,15 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
         at_once(self.core.requests.serving(self.service, ["/a"]))
         self.users[self.service] = "dave"
 
-    @rule(target=handlers, user=st.sampled_from(USERS), is_link=st.booleans())
-    def join(self, user: str, *, is_link: bool) -> Handler:
-        handler, _ = self.hub.join(user, role=Role.LINK if is_link else Role.CLIENT)
+    @rule(target=handlers, user=st.sampled_from(USERS))
+    def join(self, user: str) -> Handler:
+        handler, _ = self.hub.join(user)
         self.core.flush()
         if handler.closed:
             self.core.detach(handler, "")
             assert handler.share is None
         else:
             self.users[handler] = user
-            if is_link:
-                self.core.names.link(handler, bytes(16), lambda _name, _announced: None)
         return handler
 
     @rule(handler=consumes(handlers))
@@ -98,10 +97,7 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
         self.now_us += 1
         names = self.core.names
         with contextlib.suppress(RejectedError):
-            if handler.is_link:
-                held = [] if give_up else [Announced(name, (), self.now_us, 7)]
-                names.hear(handler, held, [name] if give_up else [])
-            elif give_up:
+            if give_up:
                 names.release(handler, name)
             else:
                 names.claim(handler, Wish(name, queue=queue), self.now_us)

@@ -35,7 +35,6 @@ class Authority:
         self._authority.cert_pem.write_to_path(self.ca)
 
     def revoke(self, *revoked: Files) -> bytes:
-        """Return the revocation list, PEM."""
         now = datetime.now(UTC)
         authority = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
         key = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
@@ -48,7 +47,6 @@ class Authority:
         return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, *names: str, expired: bool = False) -> Files:
-        """Make a certificate for host names and addresses."""
         until = datetime.now(UTC) - timedelta(days=1) if expired else None
         issued = self._authority.issue_cert(*names, not_after=until)
         stem = self._folder / (f"{names[0]}-expired" if expired else names[0])

@@ -17,11 +17,9 @@ class ShiftedLoop:
         self.ahead_s = 0.0
 
     def time(self) -> float:
-        """The loop's clock, and what it was put forward."""
         return self._loop.time() + self.ahead_s
 
     def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> asyncio.TimerHandle:
-        """As the loop's, by this clock."""
         return self._loop.call_at(when_s - self.ahead_s, act, *arguments)
 
     def __getattr__(self, name: str) -> Any:

@@ -15,7 +15,6 @@ _LOOK_S = 0.001
 
 
 async def eventually(condition: Callable[[], object]) -> None:
-    """Let the loop go round until something is the case."""
     turns = 0
     while not condition():
         await asyncio.sleep(0 if turns < _BUSY_TURNS else _LOOK_S)

@@ -25,7 +25,6 @@ StartHub = Callable[..., Awaitable[Hub]]
 
 @pytest.fixture
 async def uncaught() -> AsyncIterator[None]:
-    """Fail where the loop has met an error."""
     found: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: found.append(context))
     yield
@@ -34,13 +33,11 @@ async def uncaught() -> AsyncIterator[None]:
 
 @pytest.fixture
 def default_url() -> str:
-    """Where hubs listen unless a test says otherwise."""
     return LOOPBACK
 
 
 @contextlib.asynccontextmanager
 async def kept_hubs() -> AsyncIterator[list[Hub]]:
-    """Yield a list whose hubs are stopped at the end of the block, and hang up before the first of them is."""
     hubs: list[Hub] = []
     yield hubs
     for hub in hubs:
@@ -51,7 +48,6 @@ async def kept_hubs() -> AsyncIterator[list[Hub]]:
 
 @pytest.fixture
 async def start_hub(uncaught: None, default_url: str) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
-    """Start hubs; all are stopped when the test is over."""
     async with kept_hubs() as hubs:
 
         async def start(
@@ -72,5 +68,4 @@ async def start_hub(uncaught: None, default_url: str) -> AsyncIterator[StartHub]
 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> Hub:
-    """One hub with default settings."""
     return await start_hub()

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from hub.handler import Handler
+from hub.mesh.announcement import Interest
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
@@ -27,6 +28,7 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually
+from tests.hubs.mesh_peer import PEER_ID, MeshPeer
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_socket import RawSocket
 from tests.hubs.raw_tls import SecuredClient
@@ -69,7 +71,6 @@ class Hub:
     # Listening.
 
     async def listen(self, url: str | Endpoint = LOOPBACK) -> Endpoint:
-        """Open a listener; return where it is."""
         wanted = url if isinstance(url, Endpoint) else Endpoint.parse(url)
         listener, endpoint = await bind(wanted, self._maker(wanted), asyncio.get_running_loop())
         self._listeners.append(listener)
@@ -77,7 +78,6 @@ class Hub:
         return endpoint
 
     async def listen_secured(self, context: ssl.SSLContext) -> Endpoint:
-        """Open a listener with TLS; return where it is."""
         plain = Endpoint.parse(LOOPBACK)
         failures: list[tuple[str, str]] = []
 
@@ -91,7 +91,6 @@ class Hub:
     async def secured_client(
         self, endpoint: Endpoint, *prefixes: str, receive_bytes: int, **hello: Any
     ) -> SecuredClient:
-        """A client behind TLS that has said HELLO and subscribed."""
         client = await self._dialled_in(SecuredClient, endpoint, receive_bytes)
         await client.greet(**hello)
         await client.subscribe(*prefixes)
@@ -116,40 +115,47 @@ class Hub:
 
     @property
     def endpoint(self) -> Endpoint:
-        """Where it listens; the first of several."""
         return self.endpoints[0]
 
     @property
     def url(self) -> str:
-        """The same, for clients."""
         return self.endpoint.location
 
     # Raw clients, which are closed with the hub.
 
     async def raw(self, endpoint: Endpoint | None = None, *, receive_bytes: int | None = None) -> RawClient:
-        """A client that has connected and said nothing."""
         return await self._dialled_in(RawClient, endpoint, receive_bytes)
 
     async def client(
         self, *prefixes: str, endpoint: Endpoint | None = None, receive_bytes: int | None = None, **hello: Any
     ) -> RawClient:
-        """A client that has said HELLO and subscribed."""
         client = await self.raw(endpoint, receive_bytes=receive_bytes)
         await client.greet(**hello)
         if prefixes:
             await client.subscribe(*prefixes)
         return client
 
+    async def peer(
+        self,
+        *interests: Interest,
+        endpoint: Endpoint | None = None,
+        receive_bytes: int | None = None,
+        **hello: Any,
+    ) -> MeshPeer:
+        peer = await self._dialled_in(MeshPeer, endpoint, receive_bytes)
+        await peer.link(*interests, **hello)
+        hub_id = hello.get("id", PEER_ID)
+        await eventually(lambda: hub_id in self.node.core.mesh.graph.reached and not self.node.core.far_hubs.is_behind)
+        return peer
+
     async def raw_websocket(
         self, endpoint: Endpoint | None = None, *, receive_bytes: int | None = None
     ) -> RawWebSocket:
-        """A client that has connected to a port for WebSockets and said nothing."""
         return await self._dialled_in(RawWebSocket, endpoint, receive_bytes)
 
     async def websocket(
         self, *prefixes: str, subprotocol: str = "hub.v1.json", receive_bytes: int | None = None, **hello: Any
     ) -> RawWebSocket:
-        """A client that has shaken hands, said hello if there is anything to say in it, and subscribed."""
         client = await self.raw_websocket(receive_bytes=receive_bytes)
         await client.shake_hands(subprotocol)
         assert (await client.message())["type"] == "welcome"
@@ -172,7 +178,6 @@ class Hub:
     # Other hubs.
 
     def dial(self, other: Hub, *, backoff: Backoff | None = None, cost: int | None = None) -> Dialler:
-        """Link to another hub, again and again."""
         endpoint = replace(other.endpoint, cost=cost)
         return self._dialling(
             hub_dialler(self.node, endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005))
@@ -183,7 +188,6 @@ class Hub:
         return dialler
 
     async def stop_dialling(self) -> None:
-        """Hang up on other hubs, for good."""
         for task in self._diallers:
             task.cancel()
         await asyncio.gather(*self._diallers, return_exceptions=True)
@@ -191,29 +195,24 @@ class Hub:
     # What a test looks at, and does.
 
     def handler(self, name: str) -> Handler:
-        """The handler of the client, or the link, with that name."""
         (found,) = [handler for handler in self.node.core.handlers.values() if handler.name == name]
         return found
 
     def prefixes(self, name: str) -> dict[str, int]:
-        """What the client with that name has subscribed to, and how often; nothing while it is not connected."""
         handlers = self.node.core.handlers.values()
         return {
             prefix: count for handler in handlers if handler.name == name for prefix, count in handler.prefixes.items()
         }
 
     def wanted_by(self, other: Hub) -> set[str]:
-        """What this hub knows that another hub of its mesh wants."""
         return set(self.node.core.far_hubs.wanted_by(other.node.id))
 
     def later(self, seconds: float) -> None:
-        """Put the clock forward, and do what is due then."""
         self.clock.ahead_s += seconds
         self.node.keepalive.tick(self.clock.time())
         self.node.expire()
 
     def shrink_buffers(self) -> None:
-        """Let the kernel hold next to nothing for the clients that are connected now, so that they stall at once."""
         for connection in self.node.connections:
             sock = connection.transport.get_extra_info("socket")  # type: ignore[attr-defined]
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
@@ -222,18 +221,15 @@ class Hub:
     # Ending.
 
     async def stop_listening(self) -> None:
-        """Close the listeners; connections stay."""
         for listener in self._listeners:
             listener.close()
 
     async def crash(self) -> None:
-        """Lose all connections without a word, and go on listening."""
         for connection in list(self.node.connections):
             connection.abort()
         await self.node.wait_released()
 
     async def drain(self) -> None:
-        """Stop as on SIGTERM."""
         await self.stop_listening()
         self.node.draining = True
         for connection in list(self.node.connections):
@@ -241,7 +237,6 @@ class Hub:
         await self.node.wait_released()
 
     async def stop(self) -> None:
-        """End everything at once, without a word, as a crash does."""
         await self.stop_dialling()
         await self.stop_listening()
         for connection in self.connections:  # those that were accepted just now come in meanwhile

@@ -34,7 +34,6 @@ class _Patience(Failures):
     delay_s = 0.0
 
     def note(self, address: str, now_s: float) -> float:
-        """Take note of a failure."""
         super().note(address, now_s)
         return self.delay_s
 
@@ -60,11 +59,9 @@ class KnownTokens:
         hub.node.core.authority.adopt(self._users.policy)
 
     def wall_s(self) -> float:
-        """Go with the hub's clock."""
         return time.time() + self.hub.clock.ahead_s
 
     def token(self, user: str, *, seconds: float | None = None, text: str = "", roles: tuple[str, ...] = ()) -> str:
-        """Give a user a token that holds for so long, None for good."""
         secret = text or f"{SECRET}_{user}_{len(self._tokens)}"
         now = datetime.fromtimestamp(self.wall_s(), UTC)
         ends = None if seconds is None else datetime.fromtimestamp(self.wall_s() + seconds, UTC)
@@ -73,10 +70,8 @@ class KnownTokens:
         return secret
 
     def answer_after(self, seconds: float) -> None:
-        """Let whoever is not recognised from now on wait for so long."""
         self._patience.delay_s = seconds
 
     @property
     def failures(self) -> int:
-        """How often somebody was not recognised."""
         return self.hub.node.access.refused.total()

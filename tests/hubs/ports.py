@@ -21,7 +21,6 @@ _USUALLY_DRAWN_FROM = 32_768
 
 
 def free_ports(count: int) -> list[int]:
-    """Return so many different ports of 127.0.0.1 on which nobody listens now."""
     found: set[int] = set()
     end = int(_DRAWN_BY_LINUX.read_text().split()[0]) if _DRAWN_BY_LINUX.exists() else _USUALLY_DRAWN_FROM
     while len(found) < count:

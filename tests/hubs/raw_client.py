@@ -16,12 +16,10 @@ from tests.hubs.raw_socket import Gap, RawSocket
 
 
 def publication(topic: str, *values: Any) -> bytes:
-    """One MESSAGES frame."""
     return Batch.of(topic, values).frames
 
 
 def numbered(topic: str, numbers: range, *, padding: int = 0, together: int = 1) -> bytes:
-    """Frames of numbers, with so many bytes beside each; `together` of them in a frame."""
     values = [[number, bytes(padding)] for number in numbers]
     starts = range(0, len(values), together)
     return b"".join(publication(topic, *values[start : start + together]) for start in starts)
@@ -37,7 +35,6 @@ class RawClient(RawSocket):
     # Speaking.
 
     async def greet(self, **fields: Any) -> Hello:
-        """Say HELLO as a client, unless `fields` say otherwise; return the hub's."""
         said: dict[str, Any] = {"protocol": 1, "role": "client"} | fields
         await self.send(Hello(**said).encode())
         frame = await self.frame()
@@ -45,11 +42,9 @@ class RawClient(RawSocket):
         return Hello.decode(frame.body)
 
     async def subscribe(self, *prefixes: str) -> list[Frame]:
-        """Subscribe and wait for the confirmation; return what came before it."""
         return await self._change(Kind.SUBSCRIBE, prefixes)
 
     async def unsubscribe(self, *prefixes: str) -> list[Frame]:
-        """Unsubscribe and wait for the confirmation; return what came before it."""
         return await self._change(Kind.UNSUBSCRIBE, prefixes)
 
     async def _change(self, kind: Kind, prefixes: tuple[str, ...]) -> list[Frame]:
@@ -65,11 +60,9 @@ class RawClient(RawSocket):
         raise AssertionError(f"no confirmation, but {before}")
 
     async def publish(self, topic: str, *values: Any) -> None:
-        """Send one frame."""
         await self.send(publication(topic, *values))
 
     async def ping(self, body: bytes = b"barrier") -> list[Frame]:
-        """Wait until the hub has acted on all that was sent; return what came before the answer."""
         await self.send(encode_frame(Kind.PING, body))
         before: list[Frame] = []
         async for frame in self.frames():
@@ -81,7 +74,6 @@ class RawClient(RawSocket):
     # Listening.
 
     async def barrier(self) -> list[Frame]:
-        """As `ping`: the same word as `RawWebSocket` has."""
         return await self.ping()
 
     async def frame(self) -> Frame:
@@ -102,7 +94,6 @@ class RawClient(RawSocket):
             await self.read()
 
     async def frames(self) -> AsyncIterator[Frame]:
-        """All frames until the hub closes."""
         with contextlib.suppress(EOFError):
             while True:
                 yield await self.frame()
@@ -151,13 +142,11 @@ class RawClient(RawSocket):
         return found
 
     async def notice(self) -> Notice:
-        """Read a frame that must be a notice."""
         frame = await self.frame()
         assert frame.kind == Kind.NOTICE, frame
         return decode_notice(frame.body)
 
     async def end(self) -> tuple[int, str]:
-        """Read to the end of the stream, which must be a CLOSE; return what it says."""
         last = None
         async for frame in self.frames():
             assert last is None or last.kind != Kind.CLOSE, "a frame behind CLOSE"

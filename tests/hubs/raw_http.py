@@ -25,7 +25,6 @@ class Answer(NamedTuple):
 
     @property
     def value(self) -> Any:
-        """The JSON in it."""
         return json.loads(self.body)
 
 
@@ -44,27 +43,22 @@ class RawHttp(RawSocket):
     """One connection."""
 
     async def ask(self, method: str, path: str, *lines: str, body: bytes | None = None) -> Answer:
-        """Ask, and read the answer."""
         length = () if body is None else (f"Content-Length: {len(body)}",)
         await self.send(request(path, method, *lines, *length), body or b"")
         return await self.answer()
 
     async def publish(self, path: str, value: Any, *lines: str) -> Answer:
-        """Publish a value as JSON."""
         return await self.ask("POST", f"/v1/publish{path}", JSON, *lines, body=json.dumps(value).encode())
 
     async def publish_lines(self, path: str, body: bytes, *lines: str) -> Answer:
-        """Publish lines."""
         return await self.ask("POST", f"/v1/publish{path}", NDJSON, *lines, body=body)
 
     async def head(self) -> tuple[int, dict[str, str]]:
-        """Read the head of an answer."""
         text = (await self._until(b"\r\n\r\n")).decode("latin-1")
         first, *lines = text.split("\r\n")
         return int(first.split()[1]), dict(line.split(": ", 1) for line in lines)
 
     async def answer(self) -> Answer:
-        """Read an answer."""
         status, headers = await self.head()
         size = int(headers.get("Content-Length", "0"))
         while len(self._buffer) < size:
@@ -74,7 +68,6 @@ class RawHttp(RawSocket):
         return Answer(status, headers, body)
 
     async def event(self) -> Event:
-        """Read the next event; comments are passed over."""
         while True:
             lines = (await self._until(b"\n\n")).decode().split("\n")
             fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
@@ -85,7 +78,6 @@ class RawHttp(RawSocket):
                 return Event(name, json.loads(fields["data"]), int(number) if number else None, last_id)
 
     async def values(self, count: int) -> list[Any]:
-        """Read so many messages; return their values."""
         found = []
         for _ in range(count):
             event = await self.event()
@@ -94,7 +86,6 @@ class RawHttp(RawSocket):
         return found
 
     async def _until(self, end: bytes) -> bytes:
-        """Read up to what ends something; return what stands before."""
         while end not in self._buffer:
             await self.read()
         found, _, rest = bytes(self._buffer).partition(end)
@@ -102,7 +93,6 @@ class RawHttp(RawSocket):
         return found
 
     async def ends(self) -> bytes:
-        """Read to the end of the stream; return what came."""
         try:
             while True:
                 await self.read()
@@ -111,14 +101,12 @@ class RawHttp(RawSocket):
 
 
 async def http(hub: Hub, endpoint: Endpoint | None = None, *, receive_bytes: int | None = None) -> RawHttp:
-    """A client that has said nothing yet."""
     return await hub._dialled_in(RawHttp, endpoint, receive_bytes)
 
 
 async def follow(
     hub: Hub, query: str, *lines: str, endpoint: Endpoint | None = None, receive_bytes: int | None = None
 ) -> RawHttp:
-    """A client that follows events."""
     client = await http(hub, endpoint, receive_bytes=receive_bytes)
     await client.send(request(f"/v1/events?{query}", "GET", *lines))
     status, headers = await client.head()

@@ -46,11 +46,9 @@ class RawSocket:
         return cls(sock)
 
     async def send(self, *data: bytes) -> None:
-        """Write it all; waits while the hub does not read."""
         await self._loop.sock_sendall(self._sock, b"".join(data))
 
     def send_nowait(self, data: bytes) -> int:
-        """Write what the socket takes now; return how much that was, 0 if nothing."""
         try:
             return self._sock.send(data)
         except BlockingIOError:
@@ -72,14 +70,11 @@ class RawSocket:
         return await self._loop.sock_recv(self._sock, READ_BYTES)
 
     def finish(self) -> None:
-        """Send no more, but read on."""
         self._sock.shutdown(socket.SHUT_WR)
 
     def reset(self) -> None:
-        """Go without a word: the hub's side is reset."""
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self._sock.close()
 
     def close(self) -> None:
-        """Close the socket."""
         self._sock.close()

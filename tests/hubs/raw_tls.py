@@ -15,7 +15,6 @@ class SecuredClient(RawClient):
     """A socket on which frames are spoken behind TLS. It believes any certificate."""
 
     async def shake_hands(self) -> None:
-        """Do the handshake."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -31,13 +30,11 @@ class SecuredClient(RawClient):
 
     @classmethod
     async def connect(cls, endpoint: Endpoint, *, receive_bytes: int | None = None) -> Self:
-        """Connect, and shake hands."""
         client = await super().connect(endpoint, receive_bytes=receive_bytes)
         await client.shake_hands()
         return client
 
     async def send(self, *data: bytes) -> None:
-        """Encrypt and write it all."""
         self._secured.write(b"".join(data))
         await super().send(self._outgoing.read())
 

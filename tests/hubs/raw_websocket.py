@@ -25,12 +25,10 @@ MASK = b"\x12\x34\x56\x78"
 
 
 def request(path: str = "/v1/hub", method: str = "GET", *lines: str, version: str = "HTTP/1.1") -> bytes:
-    """One HTTP request; `lines` are further headers."""
     return "\r\n".join((f"{method} {path} {version}", "Host: 127.0.0.1:7401", *lines, "", "")).encode("latin-1")
 
 
 def upgrade(subprotocol: str = "hub.v1.json", *lines: str, path: str = "/v1/hub") -> bytes:
-    """A request for a WebSocket."""
     return request(
         path,
         "GET",
@@ -44,7 +42,6 @@ def upgrade(subprotocol: str = "hub.v1.json", *lines: str, path: str = "/v1/hub"
 
 
 def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int = 0, masked: bool = True) -> bytes:
-    """One frame, as a client sends it unless told otherwise."""
     first = (0x80 if fin else 0) | reserved << 4 | opcode
     mask_bit = 0x80 if masked else 0
     size = len(payload)
@@ -58,17 +55,14 @@ def frame(opcode: int, payload: bytes = b"", *, fin: bool = True, reserved: int 
 
 
 def text(message: Any) -> bytes:
-    """A JSON message in a text frame."""
     return frame(Opcode.TEXT, json.dumps(message).encode())
 
 
 def binary(message: Any) -> bytes:
-    """A msgpack message in a binary frame."""
     return frame(Opcode.BINARY, msgspec.msgpack.encode(message))
 
 
 def decode(opcode: int, payload: bytes) -> Any:
-    """What a message of the hub's says."""
     return json.loads(payload) if opcode == Opcode.TEXT else msgspec.msgpack.decode(payload)
 
 
@@ -90,12 +84,10 @@ class RawWebSocket(RawSocket):
     # Speaking.
 
     async def turn(self) -> None:
-        """Let the hub do what it has to do."""
         for _ in range(3):
             await asyncio.sleep(0)
 
     async def shake_hands(self, subprotocol: str = "hub.v1.json", *lines: str) -> None:
-        """Become a WebSocket."""
         await self.send(upgrade(subprotocol, *lines))
         head = await self.head()
         assert head.startswith(b"HTTP/1.1 101 "), head
@@ -104,15 +96,12 @@ class RawWebSocket(RawSocket):
         self._encode = text if subprotocol == "hub.v1.json" else binary
 
     async def say(self, type_: str, **fields: Any) -> None:
-        """Send one message of the protocol."""
         await self.send(self._encode({"type": type_} | fields))
 
     async def publish(self, topic: str, *values: Any) -> None:
-        """Publish values together."""
         await self.say("publish", topic=topic, values=list(values))
 
     async def barrier(self) -> list[dict[str, Any]]:
-        """Wait until the hub has acted on all that was sent; return what came before its answer."""
         await self.say("ping", request=987)
         before = []
         while (message := await self.message()) != {"type": "pong", "request": 987}:
@@ -122,7 +111,6 @@ class RawWebSocket(RawSocket):
     # Listening.
 
     async def head(self) -> bytes:
-        """Read the head of an HTTP message."""
         while b"\r\n\r\n" not in self._buffer:
             await self.read()
         head, _, rest = bytes(self._buffer).partition(b"\r\n\r\n")
@@ -130,21 +118,18 @@ class RawWebSocket(RawSocket):
         return head
 
     async def response(self) -> Response:
-        """Read an HTTP answer and the end of the stream behind it."""
         first, *lines = (await self.head()).decode("latin-1").split("\r\n")
         body = await self.rest()
         headers = dict(line.split(": ", 1) for line in lines)
         return Response(int(first.split()[1]), headers, body)
 
     async def rest(self) -> bytes:
-        """Read to the end of the stream."""
         with contextlib.suppress(EOFError):
             while True:
                 await self.read()
         return bytes(self._buffer)
 
     async def frame(self) -> tuple[int, bytes]:
-        """Read one frame: opcode and payload. It must be whole, final and unmasked."""
         while True:
             found = self._cut_frame()
             if found is not None:
@@ -169,7 +154,6 @@ class RawWebSocket(RawSocket):
         return first & 0x0F, payload
 
     async def message(self) -> dict[str, Any]:
-        """Read the next message of the protocol; library pings and pongs are passed over."""
         while True:
             opcode, payload = await self.frame()
             if opcode in {Opcode.TEXT, Opcode.BINARY}:
@@ -178,7 +162,6 @@ class RawWebSocket(RawSocket):
             assert opcode in {Opcode.PING, Opcode.PONG}, (opcode, payload)
 
     async def messages(self, count: int) -> list[tuple[str, Any]]:
-        """Read `messages` until there are so many values; topic and value of each. Anything else is an error."""
         found: list[tuple[str, Any]] = []
         while len(found) < count:
             message = await self.message()
@@ -213,7 +196,6 @@ class RawWebSocket(RawSocket):
         return found
 
     async def end(self) -> tuple[int, str]:
-        """Read to the end of the stream, which must be a Close; return what it says."""
         last: tuple[int, bytes] = (-1, b"")
         try:
             while True:

@@ -16,7 +16,6 @@ __all__ = ["settings_of"]
 def settings_of(
     *, queue: QueueLimits | None = None, origins: tuple[str, ...] = (), hosts: tuple[str, ...] = (), **limits: Any
 ) -> Settings:
-    """Default settings with other limits, another queue, and listed origins and hosts."""
     return Settings(
         limits=msgspec.structs.replace(Limits(), **limits),
         queue=queue or QueueLimits(),

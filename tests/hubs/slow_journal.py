@@ -32,36 +32,28 @@ class SlowJournal(NoJournal):
 
     @property
     def taken(self) -> int:  # type: ignore[override]
-        """As the recorder has it."""
         return self.recorder.taken
 
     @property
     def is_behind(self) -> bool:  # type: ignore[override]
-        """As the recorder has it."""
         return self.recorder.is_behind
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """As the recorder does."""
         self.recorder.wait_room(resume)
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """As the recorder does."""
         self.recorder.forget_room(resume)
 
     def position(self) -> int | None:
-        """As the recorder has it."""
         return self.recorder.position()
 
     def records(self, route: Route) -> bool:
-        """As the recorder does."""
         return self.recorder.handler in route.handlers
 
     def heed(self, on_marked: OnMarked) -> None:
-        """As `Journal`."""
         self.recorder.on_marked = on_marked
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
-        """Answer at `write`."""
         publish(batch)
         if self.records(route):
             self.recorder.answer_at_commit(batch.messages, answer)
@@ -69,13 +61,11 @@ class SlowJournal(NoJournal):
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:  # noqa: ARG002
-        """Leave it to the test."""
         assert isinstance(fetch, Order)
         self.orders.append((fetch, deliver))
         return lambda: self.cancelled.append(fetch.request)
 
     def write(self) -> None:
-        """Everything that was taken is on the disk now."""
         position = self.recorder.position()
         assert position is not None
         entries = [entry for entry in self.entries if isinstance(entry, Entry)]

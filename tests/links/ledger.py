@@ -3,7 +3,7 @@
 ```
 entered at O ─▶ offered to a link, for these hubs ─┬─ arrived and taken ─▶ offered to a link, for those of them ...
              └▶ offered to none that leads to W    └─ lost on the link, or arrived and refused
-                = stranded at O for W
+                = unreached at O for W
 ```
 
 A hub takes a message once at most, and has one neighbour at most that leads to another hub. So there is one walk from
@@ -26,7 +26,6 @@ from hub.handler import Handler, Outlet
 from hub.limits import LINK_COST
 from hub.routes import Route
 from hub.stretch import Stretch
-from hub.uncarried import Uncarried
 from tests.hubs.hub import Hub
 
 __all__ = ["Fate", "Ledger"]
@@ -39,7 +38,7 @@ class Fate(NamedTuple):
     """Why a message did not come to a hub that wants it."""
 
     reason: str
-    """`on a link`, `overtaken`, `repeated`, `stranded`, or `unreached` where it entered and nothing led there."""
+    """`on a link`, `overtaken`, `repeated`, or `unreached` where nothing led there."""
     at: int
     """The number of the hub that must count it."""
 
@@ -59,43 +58,19 @@ class _TracedLink(Handler):
     __slots__ = ()
 
     def offer(self, batch: Batch) -> None:
-        """Tell it, and take it."""
         _BOOKS[self].offered(self, batch)
         super().offer(batch)
 
 
 class _Counted:
-    """The outlet of what counts messages for a hub, that says which they are."""
+    """The outlet of what counts messages without a way, that says which they are."""
 
-    def __init__(self, outlet: Outlet, counted: set[tuple[Published, int]], wanting: int) -> None:
-        self._outlet, self._counted, self._wanting = outlet, counted, wanting
+    def __init__(self, outlet: Outlet, counted: set[Published]) -> None:
+        self._outlet, self._counted = outlet, counted
 
     def send(self, batches: list[Batch]) -> None:
-        """Tell it, and count them."""
-        self._counted.update((message, self._wanting) for batch in batches for message in _messages(batch))
+        self._counted.update(message for batch in batches for message in _messages(batch))
         self._outlet.send(batches)
-
-
-class _TracedUncarried(Uncarried):
-    """What counts messages that do not go on, and says which they are."""
-
-    __slots__ = ()
-
-    def stranded(self, hub: bytes) -> Handler:
-        """Tell it, and count them."""
-        book = _BOOKS[self]
-        return self._traced(super().stranded(hub), book.stranded, hub)
-
-    def unreached(self, hub: bytes) -> Handler:
-        """Tell it, and count them."""
-        book = _BOOKS[self]
-        return self._traced(super().unreached(hub), book.unreached, hub)
-
-    def _traced(self, handler: Handler, counted: set[tuple[Published, int]], hub: bytes) -> Handler:
-        if not isinstance(handler.outlet, _Counted):
-            outlet: Any = _Counted(handler.outlet, counted, _BOOKS[self].ledger.number_of(hub))
-            handler.outlet = outlet
-        return handler
 
 
 _BOOKS: dict[object, _Book] = {}
@@ -112,11 +87,9 @@ class Ledger:
         self.entered: list[Published] = []
 
     def number_of(self, hub: bytes) -> int:
-        """The number of the hub with that id."""
         return next(number for number, one in enumerate(self._hubs) if one.node.id == hub)
 
     def onward(self, number: int, link: Handler, origin: bytes) -> frozenset[int]:
-        """The hubs to which a link of a hub leads now, for messages of this origin."""
         traffic = self._hubs[number].node.core.mesh.traffic
         hubs = enumerate(self._hubs)
         return frozenset(other for other, hub in hubs if link in traffic.onward(origin, (hub.node.id,)))
@@ -132,7 +105,6 @@ class Ledger:
         return found
 
     def lost(self) -> Iterator[tuple[Published, int]]:
-        """The messages that did not come to a hub, each with the number of that."""
         for message in self.entered:
             for wanting, book in enumerate(self._books):
                 if message not in book.taken:
@@ -143,7 +115,7 @@ class Ledger:
         while True:
             copies = [copy for copy in self._books[at].copies.get(message, ()) if wanting in copy.wanting]
             if not copies:
-                return Fate("unreached" if at == message[0] else "stranded", at)
+                return Fate("unreached", at)
             (copy,) = copies
             refused = self._books[copy.to].refused.get((message, at))
             if refused is not None:
@@ -153,7 +125,6 @@ class Ledger:
             at = copy.to
 
     def lost_on_links(self, number: int) -> int:
-        """How many of the copies that a hub has offered to links have not arrived."""
         book = self._books[number]
         return sum(
             (message, number) not in self._books[copy.to].arrived
@@ -162,11 +133,9 @@ class Ledger:
         )
 
     def refused(self, number: int, reason: str) -> int:
-        """How many of the copies that have arrived at a hub were refused for a reason."""
         return sum(why == reason for why in self._books[number].refused.values())
 
     def check_counters(self) -> None:
-        """Ask that hubs have counted what was lost on links and refused, exactly, and at least all else."""
         for number, hub in enumerate(self._hubs):
             mesh, accounts = hub.node.core.mesh, hub.node.accounts
             assert accounts.possibly_lost_messages == accounts.messages_in_doubt == 0
@@ -178,32 +147,15 @@ class Ledger:
             assert mesh.traffic.overtaken_messages == self.refused(number, "overtaken")
             assert mesh.traffic.repeated_messages == self.refused(number, "repeated")
             book = self._books[number]
-            assert mesh.traffic.stranded_messages == len(book.stranded)
             assert mesh.traffic.unreached_messages == len(book.unreached)
 
     def uncounted(self) -> list[tuple[Published, int, Fate]]:
-        """The messages that did not come to a hub, and that the hub of their fate has not counted."""
         found = []
         for message, wanting in self.lost():
             fate = self._fate(message, wanting)
-            book = self._books[fate.at]
-            counted = {"stranded": book.stranded, "unreached": book.unreached}.get(fate.reason)
-            if counted is not None and (message, wanting) not in counted:
+            if fate == ("unreached", message[0]) and message not in self._books[fate.at].unreached:
                 found.append((message, wanting, fate))
         return found
-
-    def miscounted(self) -> list[tuple[Published, int, int]]:
-        """The messages that a hub has counted as stranded there on their way to a hub, and nobody had sent it so."""
-        return [
-            (message, wanting, at)
-            for at, book in enumerate(self._books)
-            for message, wanting in book.stranded
-            if not any(
-                copy.to == at and wanting in copy.wanting
-                for other in self._books
-                for copy in other.copies.get(message, ())
-            )
-        ]
 
 
 class _Book:
@@ -218,13 +170,11 @@ class _Book:
         self.refused: dict[tuple[Published, int], str] = {}
         # The messages that have entered here, or were taken from a link.
         self.taken: set[Published] = set()
-        # The messages that were counted here as not going on to a hub, each with the number of that.
-        self.stranded: set[tuple[Published, int]] = set()
-        self.unreached: set[tuple[Published, int]] = set()
+        # The messages that were counted here as without a way on.
+        self.unreached: set[Published] = set()
         core: Any = self._core
-        uncarried = core._uncarried
-        _BOOKS[uncarried] = self
-        uncarried.__class__ = _TracedUncarried
+        counter = core.routes._unreached
+        counter.outlet = _Counted(counter.outlet, self.unreached)
         self._publish, self._publish_stretch, self._link = core.publish, core.publish_stretch, core.link
         core.publish, core.publish_stretch, core.link = self.publish, self.publish_stretch, self.link
         # Link → the number of the hub at its far side; also of those that are gone, as what they brought may come late.
@@ -239,12 +189,10 @@ class _Book:
         link.__class__ = _TracedLink
 
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
-        """Look at what a new link is offered."""
         self._trace(handler, hub)
         self._link(handler, hub, on_mesh, cost=cost)
 
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
-        """A run has come."""
         with_it = list(_messages(batch))
         before = self._counted()
         self._come(source, with_it)
@@ -252,7 +200,6 @@ class _Book:
         self._judge(source, with_it, before)
 
     def publish_stretch(self, source: Handler, stretch: Stretch[Route]) -> None:
-        """Several runs have come."""
         with_them = [message for run in stretch for message in _messages(run)]
         before = self._counted()
         self._come(source, with_them)
@@ -260,7 +207,6 @@ class _Book:
         self._judge(source, with_them, before)
 
     def offered(self, link: Handler, batch: Batch) -> None:
-        """A link is offered messages."""
         assert batch.origin is not None
         copy = _Copy(self._far[link], self.ledger.onward(self._number, link, batch.origin.hub))
         for message in _messages(batch):

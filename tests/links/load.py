@@ -28,12 +28,10 @@ class Load:
             await asyncio.sleep(0.002)
 
     async def stop(self) -> None:
-        """Publish no more."""
         self._go_on = False
         await asyncio.gather(*self._tasks)
 
     async def publish(self, count: int) -> None:
-        """Publish so many more numbers at each."""
         for number, client in enumerate(self._clients):
             first = self.published[number]
             await client.send(numbered(f"/from/{number}", range(first, first + count)))

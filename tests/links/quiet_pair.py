@@ -26,13 +26,11 @@ class QuietPair:
 
     @classmethod
     async def of(cls, near: Hub, far: Hub) -> QuietPair:
-        """Two clients at two hubs that are linked, or will be."""
         reader = await far.client(_PREFIX)
         await eventually(lambda: near.wanted_by(far) == {_PREFIX})
         return cls(near, far, reader, await near.client())
 
     async def exchange(self) -> None:
-        """Each message arrives, once and in order, and none is missed."""
         for _ in range(_AT_ONCE):
             await self._writer.publish(_PREFIX, self._published)
             assert await self._reader.values(1) == [(_PREFIX, self._published)]
@@ -40,7 +38,6 @@ class QuietPair:
 
     @asynccontextmanager
     async def busy(self) -> AsyncIterator[None]:
-        """Exchange messages all the time while others do what they do."""
         goes_on = True
 
         async def exchange() -> None:

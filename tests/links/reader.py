@@ -42,19 +42,16 @@ class Reader:
                 seen.append(number)
 
     async def reach(self, topic: str, number: int) -> None:
-        """Wait until a number has come."""
         await eventually(lambda: self._task.done() or self.seen.get(topic, [-1])[-1] >= number)
         if self._task.done():
             await self._task
         assert self.seen[topic][-1] == number
 
     async def miss(self, messages: int) -> None:
-        """Wait until it is told that it has missed so many, as newer ones had come to its hub before them."""
         await eventually(lambda: self._task.done() or self.missed >= messages)
         assert self.missed == messages
 
     async def stop(self) -> None:
-        """Read no more; fail if something was wrong."""
         if self._task.done():
             await self._task
         self._task.cancel()

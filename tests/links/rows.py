@@ -12,7 +12,6 @@ __all__ = ["know_each_other", "row"]
 
 
 async def row(start_hub: StartHub, *names: str) -> list[Hub]:
-    """Start hubs, link them, and wait until each knows the way to all others."""
     hubs = [await start_hub(name=name) for name in names]
     for one, other in pairwise(hubs):
         one.dial(other)
@@ -21,5 +20,4 @@ async def row(start_hub: StartHub, *names: str) -> list[Hub]:
 
 
 async def know_each_other(hubs: list[Hub]) -> None:
-    """Wait until each hub knows the way to all others."""
     await eventually(lambda: all(len(hub.node.core.mesh.graph.reached) == len(hubs) for hub in hubs))

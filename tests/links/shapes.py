@@ -39,7 +39,6 @@ class Shape:
 
     @classmethod
     async def start(cls, start_hub: StartHub, edges: Edges) -> Shape:
-        """Start as many hubs as are named, and link them."""
         settings = settings_of(queue=_ROOMY, ping_after_s=2.0, ping_timeout_s=1.0)
         count = 1 + max(max(edge) for edge in edges)
         shape = cls([await start_hub(name=f"hub-{number}", settings=settings) for number in range(count)])
@@ -49,13 +48,11 @@ class Shape:
         return shape
 
     async def lay(self, near: int, far: int) -> Way:
-        """Link two hubs by a way."""
         way = self.ways[near, far] = await Way(self.hubs[far].endpoint).start()
         self.hubs[near].dial(way)
         return way
 
     async def remove(self, number: int) -> None:
-        """Stop the last hub, without a word, and wait until the others are settled without it."""
         gone = self.hubs.pop(number)
         assert number == len(self.hubs), "hubs keep their numbers"
         for edge in [edge for edge in self.ways if number in edge]:
@@ -64,19 +61,16 @@ class Shape:
         await self.settled()
 
     async def stop(self) -> None:
-        """Take the ways away."""
         for hub in self.hubs:
             await hub.stop_dialling()
         for way in self.ways.values():
             await way.stop()
 
     def is_linked(self, near: int, far: int) -> bool:
-        """Whether two hubs both have a link to the other one."""
         ends = ((self.hubs[near], self.hubs[far]), (self.hubs[far], self.hubs[near]))
         return all(other.node.id in hub.node.core.mesh.records[hub.node.id].neighbours for hub, other in ends)
 
     async def whole(self) -> None:
-        """Wait until all links are up, every hub knows of all of them, and what each hub wants has come everywhere."""
         await eventually(self._is_whole)
 
     def _is_whole(self) -> bool:
@@ -92,7 +86,6 @@ class Shape:
         return True
 
     async def subscribers(self, *prefixes: str, at: Iterable[int] | None = None) -> list[RawClient]:
-        """Clients with roomy queues, one at each hub; what they want is known everywhere."""
         numbers = range(len(self.hubs)) if at is None else at
         queue = QueueWish(messages=1_000_000, bytes=1 << 30)
         clients = [await self.hubs[number].client(*prefixes, queue=queue) for number in numbers]
@@ -100,12 +93,10 @@ class Shape:
         return clients
 
     async def settled(self) -> None:
-        """Wait until all is whole, and every hub has begun the last epoch that it begins after a change of links."""
         await self.whole()
         await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in self.hubs))
 
     async def silence(self, near: int, far: int, *, of_near: bool = True, of_far: bool = True) -> None:
-        """Let a way swallow what one hub sends, or both, until both have given the link up, and have another one."""
         ends = self.hubs[near], self.hubs[far]
         before = self._link(*ends), self._link(*ends[::-1])
         way = self.ways[near, far]
@@ -124,16 +115,13 @@ class Shape:
 
 
 def _clients(hub: Hub) -> list[Any]:
-    """Return connections that are no links."""
     return [one for one in hub.connections if one.handler is not None and one.handler.role is Role.CLIENT]
 
 
 def _is_asked(connection: Any) -> bool:
-    """Whether a client was sent a PING, and has not been heard since."""
     liveness = connection.liveness
     return bool(liveness._pinged_s > liveness.heard_s)
 
 
 def wants(hub: Hub) -> set[str]:
-    """The fewest prefixes that cover what is wanted at a hub."""
     return set(hub.node.core.prefixes.asked_of_links.minimal)

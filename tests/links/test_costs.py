@@ -10,7 +10,6 @@ from tests.hubs.hub import LOOPBACK, Hub
 
 
 def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
-    """What a hub knows that the link between two hubs costs; None if it knows of none."""
     return hub.node.core.mesh.graph.links.get(one.node.id, {}).get(other.node.id)
 
 
@@ -21,7 +20,6 @@ def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
 async def test_the_larger_of_both_ends_counts(
     start_hub: StartHub, listened: str, dialled: int | None, counts: int
 ) -> None:
-    """Each end may say something, or nothing."""
     near, far = await start_hub(name="near"), await start_hub(LOOPBACK + listened, name="far")
     near.dial(far, cost=dialled)
     await eventually(lambda: cost(near, near, far) and cost(far, near, far))
@@ -29,7 +27,6 @@ async def test_the_larger_of_both_ends_counts(
 
 
 async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> None:
-    """By a third hub, where the direct link costs more than both links there; directly once that hub is gone."""
     first, last, third = [await start_hub(name=name) for name in ("first", "last", "third")]
     first.dial(last, cost=10)
     first.dial(third)

@@ -36,7 +36,6 @@ class Scene:
             node.loop = loop  # type: ignore[assignment]
 
     def dial(self, source: int) -> None:
-        """One hub connects to the other."""
         ends = [
             PretendTransport(
                 self.loops[number], tcp_connection(self.nodes[number], QueueLimits(), dialled=number == source)
@@ -49,7 +48,6 @@ class Scene:
             end.connection.connection_made(end)
 
     def step(self) -> bool:
-        """Do one of the things that may happen next; False if nothing is left."""
         possible: list[Callable[[], object]] = [end.receive for end in self.transports if end.incoming]
         possible += [lambda loop=loop: loop.ready.popleft()() for loop in self.loops if loop.ready]  # type: ignore[misc]
         if not possible:
@@ -58,14 +56,12 @@ class Scene:
         return True
 
     def links(self, number: int) -> list[PretendTransport]:
-        """Ends of the links that a hub has."""
         handlers = self.nodes[number].core.handlers.values()
         return [one.outlet.transport for one in handlers if one.role is Role.LINK]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("wanted", [False, True])
 async def test_exactly_one_link_stays(*, wanted: bool) -> None:
-    """Whatever comes first: in the end both hubs have one link, and it is the same one."""
     for seed in range(RUNS):
         source = random.Random(seed)  # noqa: S311 -- repeatable
         scene = Scene(source)

@@ -34,24 +34,20 @@ class Side:
 
     @property
     def link(self) -> Handler:
-        """The other hub."""
         (link,) = [one for one in self.node.core.handlers.values() if one.role is Role.LINK]
         return link
 
     def publish(self, messages: int) -> None:
-        """Publish from a client of this hub."""
         core = self.node.core
         for number in range(messages):
             core.publish(self.reader, core.routes.find("/a"), Batch.of("/a", [number]))
             core.flush()
 
     def close(self) -> None:
-        """End the link from this side."""
         self.end.connection.drain()
 
 
 def linked() -> tuple[Side, Side]:
-    """Two hubs that know all of each other."""
     one, other = Side(1), Side(2)
     one.end.far, other.end.far = other.end, one.end
     for side in (one, other):
@@ -63,7 +59,6 @@ def linked() -> tuple[Side, Side]:
 
 
 def play(one: Side, other: Side, order: Callable[[list[Callable[[], object]]], object]) -> None:
-    """Let everything happen that is due; `order` may change which of it comes first."""
     while True:
         possible: list[Callable[[], object]] = [side.end.receive for side in (one, other) if side.end.incoming]
         possible += [side.loop.ready.popleft for side in (one, other) if side.loop.ready]
@@ -77,7 +72,6 @@ def play(one: Side, other: Side, order: Callable[[list[Callable[[], object]]], o
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_what_was_on_its_way_when_both_said_close(seed: int) -> None:
-    """Is lost, and both know how much, at once and exactly: the last account of the peer is read all the same."""
     source = random.Random(seed)  # noqa: S311 -- repeatable
     one, other = linked()
     one.publish(3)
@@ -97,7 +91,6 @@ async def test_what_was_on_its_way_when_both_said_close(seed: int) -> None:
 
 
 async def test_a_goodbye_that_crosses_nothing() -> None:
-    """Whoever has read all, and closes behind the CLOSE of the other side, has lost nothing."""
     one, other = linked()
     one.publish(5)
     one.close()

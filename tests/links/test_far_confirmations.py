@@ -25,8 +25,6 @@ Chain = Callable[..., Awaitable[list[Hub]]]
 
 @pytest.fixture
 async def chain(start_hub: StartHub, tmp_path: Path) -> Chain:
-    """Start hubs in a row, each of which dials the next one: the last one records, and all others name it."""
-
     async def start(count: int, **journal: Any) -> list[Hub]:
         names = [f"hub-{number}" for number in range(count)]
         recording = JournalSettings(path=str(tmp_path / "journal"), **({"commit_s": 0.001} | journal))
@@ -42,7 +40,6 @@ async def chain(start_hub: StartHub, tmp_path: Path) -> Chain:
 
 @pytest.mark.parametrize("count", [2, 4])
 async def test_the_offset_is_that_of_the_record(chain: Chain, count: int) -> None:
-    """Over any number of links, and over WebSockets; whoever reads there finds the message."""
     hubs = await chain(count)
     near, far = hubs[0], hubs[-1]
     await eventually(lambda: far.node.core.mesh.hub in near.node.core.mesh.graph.reached)
@@ -54,12 +51,12 @@ async def test_the_offset_is_that_of_the_record(chain: Chain, count: int) -> Non
             assert await other.publish_confirmed("/b", number) == 2 * number + 1
         found = [(record.offset, record.topic, record.value) async for record in one.read("/")]
     assert found == [(place, "/ab"[0] + "ab"[place % 2], place // 2) for place in range(6)]
-    assert far.node.marks.statistics() == (0, 6, 0)
-    assert near.node.far_confirmations.statistics()[:3] == (0, 6, 0)
+    marks, asked = far.node.marks, near.node.far_confirmations
+    assert (marks.expected, marks.confirmed_total, marks.refused_total) == (0, 6, 0)
+    assert (asked.pending, asked.taken, asked.refused_total) == (0, 6, 0)
 
 
 async def test_order_is_kept_among_messages_that_nobody_confirms(chain: Chain) -> None:
-    """What is confirmed stands where its publisher has put it: in the journal, for near and for far subscribers."""
     hubs = await chain(3)
     near, far = hubs[0], hubs[-1]
     await eventually(lambda: near.wanted_by(far))
@@ -88,7 +85,6 @@ async def test_order_is_kept_among_messages_that_nobody_confirms(chain: Chain) -
 
 
 async def test_what_is_not_recorded(chain: Chain) -> None:
-    """Is told at once; the message goes on all the same."""
     hubs = await chain(2, topics=("/kept",))
     await eventually(lambda: hubs[0].wanted_by(hubs[1]))
     async with connect(hubs[0].url) as client, client.subscribe("/other") as messages:
@@ -101,14 +97,13 @@ async def test_what_is_not_recorded(chain: Chain) -> None:
 
 
 async def test_a_hub_that_is_lost_confirms_nothing(chain: Chain) -> None:
-    """What waits for it becomes an error as its link is lost, and so does what is asked for then."""
     hubs = await chain(3)
     near, _, far = hubs
     await eventually(lambda: near.wanted_by(far))
     far.node.journal = SlowJournal(far.node.core, "/")
     async with connect(near.url) as client:
         waiting = [asyncio.ensure_future(client.publish_confirmed("/a", number)) for number in range(50)]
-        await eventually(lambda: far.node.marks.statistics().expected)
+        await eventually(lambda: far.node.marks.expected)
         await far.crash()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(outcome, RejectedError) for outcome in outcomes)
@@ -116,4 +111,4 @@ async def test_a_hub_that_is_lost_confirms_nothing(chain: Chain) -> None:
         await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
         with pytest.raises(RejectedError, match=r"journal\.of: hub 'hub-2' cannot be reached now"):
             await client.publish_confirmed("/a", 1)
-    assert near.node.far_confirmations.statistics().pending == 0
+    assert near.node.far_confirmations.pending == 0

@@ -25,7 +25,6 @@ Chain = Callable[..., Awaitable[list[Hub]]]
 
 
 def members(hub: Hub) -> int:
-    """How many share the consumers of a hub."""
     statistics = hub.node.journal.statistics()
     assert statistics is not None
     return sum(one.members for one in statistics.consumers.each)
@@ -33,7 +32,6 @@ def members(hub: Hub) -> int:
 
 @pytest.mark.parametrize("count", [2, 3])
 async def test_consumed_over_links(chain: Chain, count: int) -> None:
-    """Whoever is connected with a hub far from the journal, also over WebSockets, consumes as one who is near."""
     hubs = await chain(count)
     near, far = hubs[0], hubs[-1]
     await eventually(lambda: far.node.core.mesh.hub in near.node.core.mesh.graph.reached)
@@ -59,7 +57,6 @@ async def test_consumed_over_links(chain: Chain, count: int) -> None:
 
 
 async def test_a_link_that_is_lost(chain: Chain) -> None:
-    """Who begins is told; who consumes goes on once it is back, and gets again what was not acknowledged."""
     near, far = await chain(2)
     async with connect(near.url) as client, connect(far.url) as there:
         for number in range(4):
@@ -79,7 +76,6 @@ async def test_a_link_that_is_lost(chain: Chain) -> None:
 
 
 async def test_what_is_counted(chain: Chain) -> None:
-    """Both hubs tell, in their metrics, who shares a consumer over the link, what was asked, and what was lost."""
     near, far = await chain(2)
     async with connect(near.url) as client, connect(far.url) as there:
         await there.publish_confirmed("/a", 1)
@@ -101,14 +97,12 @@ async def test_what_is_counted(chain: Chain) -> None:
 
 
 def metric(hub: Hub, name: str) -> float:
-    """What a hub shows of itself."""
     (line,) = [line for line in exposition(hub.node).decode().splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 
 
 @pytest.mark.parametrize("at", ["far", "near", "middle"])
 async def test_what_links_may_take_and_bring(chain: Chain, at: str) -> None:
-    """A consumer needs all of its prefixes granted by each link on the way; so are dead letters."""
     hubs = await chain(3)
     for hub in hubs:
         await hub.stop_dialling()
@@ -140,7 +134,6 @@ async def test_what_links_may_take_and_bring(chain: Chain, at: str) -> None:
 
 
 async def test_what_users_may_read(chain: Chain) -> None:
-    """Their own hub says it; each has consumers of his own; what is taken away while one waits is not given."""
     hubs = await chain(2)
     grants = '[roles.r]\njournal = {{ allow = {} }}\npublish = {{ allow = ["*"] }}\n[users]\nalice = ["r"]\nbob = ["r"]'
     recognise(hubs[0], policy_of(grants.format('["/a", "/b"]')))

@@ -19,7 +19,6 @@ SQUARE: Edges = ((0, 1), (1, 2), (2, 3), (3, 0))
 
 @pytest.fixture
 async def square(start_hub: StartHub) -> AsyncIterator[Shape]:
-    """Four hubs, all of which are settled."""
     shape = await Shape.start(start_hub, SQUARE)
     await shape.settled()
     yield shape
@@ -28,7 +27,6 @@ async def square(start_hub: StartHub) -> AsyncIterator[Shape]:
 
 @pytest.mark.parametrize(("of_near", "of_far"), [(True, False), (False, True), (True, True)])
 async def test_a_way_that_swallows_what_one_side_sends(square: Shape, *, of_near: bool, of_far: bool) -> None:
-    """Messages take the other way once one side has noticed; each that did not come is counted; no other pair waits."""
     pair = await QuietPair.of(square.hubs[2], square.hubs[3])
     readers = [Reader(client) for client in await square.subscribers("/from/")]
     ledger = Ledger(square.hubs)

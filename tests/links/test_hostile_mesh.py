@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.frame import Frame, encode_frame
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
+from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
 from hub.settings.sections import MeshSettings
@@ -17,11 +17,12 @@ from hub.settings.settings import Settings
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
-from peers.wire.routing import AnnouncementPart, decode_routing, encode_routing
+from peers.wire.routing import AnnouncementPart, decode_routing
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.mesh_peer import MeshPeer, told
+from tests.hubs.raw_client import publication
 from tests.hubs.settings import settings_of
 from tests.links.quiet_pair import QuietPair
 
@@ -33,7 +34,6 @@ _FRAME_BYTES = 1 << 20
 
 @pytest.fixture
 async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
-    """Two hubs that are linked, with a quiet pair; strangers come to the first."""
     limits = settings_of(prefixes_per_peer=_PREFIXES_LIMIT).limits
     settings = Settings(limits=limits, mesh=MeshSettings(hubs=_HUBS_LIMIT))
     near, far = [await start_hub(name=name, settings=settings) for name in ("near", "far")]
@@ -44,32 +44,22 @@ async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
     await pair.exchange()
 
 
-async def linked(hub: Hub) -> RawClient:
-    """A peer that speaks of the mesh, and knows of nobody but the hub that it is linked with."""
-    peer = await hub.client(role="hub", id=_PEER, name="peer", mesh=1)
-    await peer.send(*told(Digest(())), *told(Announcement(_PEER, 0, 1, "peer", ((hub.node.id, 1),))))
-    await eventually(lambda: _PEER in hub.node.core.mesh.graph.reached)
+async def linked(hub: Hub) -> MeshPeer:
+    peer = await hub.peer(id=_PEER)
+    peer.quiet = frozenset({Kind.ACCOUNT})
     await peer.ping()
     return peer
 
 
-def told(*items: Told) -> list[bytes]:
-    """Frames."""
-    return [frame for item in items for frame in encode_routing(item, _FRAME_BYTES)]
-
-
 def routing(frames: list[Frame]) -> list[AnnouncementPart | Digest | Wanted]:
-    """What was told of the mesh, among other things."""
     return [decode_routing(frame.body) for frame in frames if frame.kind == Kind.ROUTING]
 
 
 def other(number: int) -> bytes:
-    """The id of a hub that does not exist."""
     return number.to_bytes(16, "big")
 
 
 async def test_origins_that_cannot_be(pair: QuietPair) -> None:
-    """The hub's own id, unknown ones, and an older epoch than one before: refused, counted, and nothing else."""
     hub = pair.near
     reader = await hub.client("/a")
     peer = await linked(hub)
@@ -94,7 +84,6 @@ async def test_origins_that_cannot_be(pair: QuietPair) -> None:
 
 @pytest.mark.parametrize("asks", ["digests", "wishes"])
 async def test_small_frames_that_ask_for_large_ones(pair: QuietPair, asks: str) -> None:
-    """A peer that asks again and again for all that is known gets it a few times at once, and then once a second."""
     hub = pair.near
     await hub.client(*(f"/{number:03}" for number in range(900)))
     peer = await linked(hub)
@@ -108,7 +97,6 @@ async def test_small_frames_that_ask_for_large_ones(pair: QuietPair, asks: str) 
 
 
 async def test_gaps_without_end(pair: QuietPair) -> None:
-    """News of hubs that nobody has heard of before: no more are asked for than there may be."""
     hub = pair.near
     peer = await linked(hub)
     for first in range(1, 20_000, 1_000):
@@ -121,7 +109,6 @@ async def test_gaps_without_end(pair: QuietPair) -> None:
 
 
 async def test_twenty_thousand_hubs(pair: QuietPair) -> None:
-    """As many are known as the limit says, here and at others; of the rest the peer is told, and they are counted."""
     hub = pair.near
     peer = await linked(hub)
     for first in range(1, 20_001, 1_000):
@@ -137,7 +124,6 @@ async def test_twenty_thousand_hubs(pair: QuietPair) -> None:
 
 
 async def test_a_filter_without_end(pair: QuietPair) -> None:
-    """Of a million prefixes none is kept, the hub is sent everything, and a line tells it; once it wants less that."""
     hub = pair.near
     peer = await linked(hub)
     wanted = tuple(f"/{number}" for number in range(1_000_000))
@@ -161,7 +147,6 @@ async def test_a_filter_without_end(pair: QuietPair) -> None:
 
 
 async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
-    """A thousand changes of neighbours, then the highest number that there is: nothing else is heard of that hub."""
     hub = pair.near
     peer = await linked(hub)
     for number in range(2, 1_002):
@@ -177,7 +162,6 @@ async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
 
 
 async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
-    """Of an announcement that does not lead on, or whose parts do not, the peer is told; what is old is passed over."""
     hub = pair.near
     peer = await linked(hub)
     mesh = hub.node.core.mesh
@@ -203,7 +187,6 @@ async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
 
 
 async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
-    """They hear of it and say it better, so that everybody believes them again; it is counted, and one line."""
     hub, far = pair.near, pair.far
     peer = await linked(hub)
     seq = hub.node.core.mesh.records[far.node.id].seq
@@ -224,7 +207,6 @@ async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
 
 
 async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
-    """It is not believed, nor is the highest number of an announcement: that hub is heard, and sent what it wants."""
     hub, far = pair.near, pair.far
     reader, writer = await hub.client("/a"), await far.client()
     await eventually(lambda: far.wanted_by(hub) == {"/a"})
@@ -241,7 +223,6 @@ async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: Quiet
 
 
 async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
-    """That hub is told with its next message, which is lost, and goes above it; it is counted there, and logged."""
     hub, far = pair.near, pair.far
     reader, writer = await hub.client("/a"), await far.client()
     await hub.client("/b")

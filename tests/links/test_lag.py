@@ -6,11 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.overflow import Overflow
-from peers.links.lag import PING_EVERY_S, Lag
+from peers.links.link import PING_EVERY_S, Lag
 
 
 def test_a_link_is_measured_now_and_then() -> None:
-    """At once, and then after a pause; no PING is sent while one is not answered."""
     lag = Lag(Overflow.DROP_OLDEST)
     assert lag.lag_s(10.0) is None
     first = lag.ask(10.0)
@@ -24,7 +23,6 @@ def test_a_link_is_measured_now_and_then() -> None:
 
 
 def test_an_answer_that_is_late_is_a_lag_already() -> None:
-    """As long as it is awaited; the answer says how long it was in the end."""
     lag = Lag(Overflow.DROP_OLDEST)
     token = lag.ask(0.0)
     assert lag.lag_s(3.0) == 3.0
@@ -39,7 +37,6 @@ def test_an_answer_that_is_late_is_a_lag_already() -> None:
 
 
 def test_answers_to_other_pings_mean_nothing() -> None:
-    """The link is asked for signs of life, too."""
     lag = Lag(Overflow.DROP_OLDEST)
     lag.ask(0.0)
     for token in (b"", b"\0" * 4, b"\0" * 7 + b"\1"):
@@ -48,7 +45,6 @@ def test_answers_to_other_pings_mean_nothing() -> None:
 
 
 def test_a_queue_that_stands_still_grows_old() -> None:
-    """Until it is written; a minute is the most that is said."""
     lag = Lag(Overflow.DROP_NEWEST)
     for now_s in range(200):
         lag.look(5, 0, 3, now_s)
@@ -64,7 +60,6 @@ def test_a_queue_that_stands_still_grows_old() -> None:
     steps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=50),
 )
 def test_the_age_of_the_oldest(overflow: Overflow, steps: list[tuple[int, int]]) -> None:
-    """It is what it is, but for the second in which the message came, whatever is written and dropped meanwhile."""
     lag, room = Lag(overflow), 20
     queue: list[float] = []
     written = dropped = 0

@@ -9,59 +9,50 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import encode_frame
-from hub.mesh.announcement import Announcement
 from hub.origin import Origin
 from hub.overflow import QueueLimits
 from peers.wire.account import Account, decode_account, encode_account
-from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
+from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
-from peers.wire.routing import encode_routing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
+from tests.hubs.mesh_peer import LINK_ID, MeshPeer, hub_hello
 from tests.hubs.raw_client import RawClient, numbered
 from tests.hubs.settings import settings_of
 from tests.links.way import Way
 
-LINK = b"the link"
-
 
 @pytest.fixture
 async def north(start_hub: StartHub) -> Hub:
-    """The hub that dials."""
     return await start_hub(name="north", hub_id=b"\x01" * 16)
 
 
 @pytest.fixture
 async def south(start_hub: StartHub) -> Hub:
-    """The hub with subscribers."""
     return await start_hub(name="south", hub_id=b"\x02" * 16)
 
 
 @pytest.fixture
 async def way(south: Hub) -> AsyncIterator[Way]:
-    """What lies before the second hub."""
     between = await Way(south.endpoint).start()
     yield between
     await between.stop()
 
 
 async def linked(north: Hub, south: Hub, *prefixes: str) -> None:
-    """Wait until the link is up on both sides, and what is wanted is known."""
     await eventually(lambda: len(north.node.links) == len(south.node.links) == 1)
     await eventually(lambda: has(north, south, prefixes) and has(south, north, ()))
 
 
 def has(hub: Hub, other: Hub, prefixes: tuple[str, ...]) -> bool:
-    """Whether another hub is linked and wants exactly this."""
     found = [handler for handler in hub.node.core.handlers.values() if handler.name == other.node.name]
     return len(found) == 1 and hub.wanted_by(other) == set(prefixes)
 
 
 async def losses(watcher: RawClient, count: int) -> list[dict[str, Any]]:
-    """The next events about lost messages, without who it was."""
     told = []
     while len(told) < count:
         ((topic, value),) = await watcher.values(1)
@@ -71,7 +62,6 @@ async def losses(watcher: RawClient, count: int) -> list[dict[str, Any]]:
 
 
 def told(hub: Hub) -> tuple[int, int, int, int]:
-    """Lost, possibly lost, missed, in doubt."""
     accounts = hub.node.accounts
     return (
         accounts.lost_messages,
@@ -82,7 +72,6 @@ def told(hub: Hub) -> tuple[int, int, int, int]:
 
 
 async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, way: Way) -> None:
-    """The publisher's hub tells how many may be lost at once, and both know how many were when the link is back."""
     reader = await south.client("/flood")
     north.dial(way)
     await linked(north, south, "/flood")
@@ -111,7 +100,6 @@ async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, 
 
 
 async def test_a_loss_where_nothing_was_confirmed_yet(north: Hub, south: Hub, way: Way) -> None:
-    """What had arrived before the cut is in doubt, until the link is back and the far side tells that it has."""
     reader = await south.client("/flood")
     north.dial(way)
     await linked(north, south, "/flood")
@@ -128,7 +116,6 @@ async def test_a_loss_where_nothing_was_confirmed_yet(north: Hub, south: Hub, wa
 
 
 async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) -> None:
-    """Both sides give the link up by themselves; what was queued and written in between is told, exactly in the end."""
     await south.client("/flood")
     north.dial(way)
     await linked(north, south, "/flood")
@@ -149,7 +136,6 @@ async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) 
 
 
 async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hub, way: Way) -> None:
-    """After the time until a ping and the time for its answer, each to the next whole second, on a busy link too."""
     north = await start_hub(name="north", settings=settings_of(ping_after_s=2.0, ping_timeout_s=1.0))
     await south.client("/flood")
     north.dial(way)
@@ -166,7 +152,6 @@ async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hu
 
 
 async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) -> None:
-    """What the peer was too slow to take, and what was dropped for it before, is all counted."""
     north = await start_hub(name="north", settings=settings_of(queue=QueueLimits(messages=100)))
     way = await Way(south.endpoint).start()
     await south.client("/flood")
@@ -194,7 +179,6 @@ async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) 
 
 
 async def test_both_ends_count_what_waited_for_a_link_that_is_cut(north: Hub, south: Hub, way: Way) -> None:
-    """What never left the queue is missed at the far side like what was on its way."""
     await south.client("/flood")
     north.dial(way)
     await linked(north, south, "/flood")
@@ -213,20 +197,18 @@ async def test_both_ends_count_what_waited_for_a_link_that_is_cut(north: Hub, so
 
 
 async def test_both_ends_count_what_waited_as_the_other_side_said_goodbye(north: Hub) -> None:
-    """The last account tells of all that will not come any more, whether it was written or not."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     publisher = await north.client()
     sent = 0
     while north.handler("peer").queued_messages < 200:
         await publisher.send(numbered("/a", range(sent, sent + 100), padding=20_000))
         await publisher.ping()
         sent += 100
-    await peer.send(encode_account(Account(LINK, arrived=0, last=True)), encode_close(CloseCode.GOING_AWAY, "bye"))
+    await peer.send(encode_account(Account(LINK_ID, arrived=0, last=True)), encode_close(CloseCode.GOING_AWAY, "bye"))
     assert (await account(peer)).sent == sent
 
 
 async def test_a_peer_that_stops_in_order(north: Hub, south: Hub) -> None:
-    """Where all has arrived by then, nothing is told, also where none of it was confirmed before."""
     north.dial(south)
     await south.client("/flood")
     await linked(north, south, "/flood")
@@ -240,17 +222,8 @@ async def test_a_peer_that_stops_in_order(north: Hub, south: Hub) -> None:
     assert told(north) == told(south) == (0, 0, 0, 0)
 
 
-async def scripted_peer(hub: Hub, *, link: bytes = LINK, hub_id: bytes = b"\x77" * 16) -> tuple[RawClient, Hello]:
-    """A peer that is a socket of this test, and wants everything under /a."""
-    peer = await hub.raw()
-    hello = await peer.greet(role="hub", id=hub_id, name="peer", link=link)
-    await peer.send(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
-    await eventually(lambda: any(one.name == "peer" and one.prefixes for one in hub.node.core.handlers.values()))
-    return peer, hello
-
-
-async def account(peer: RawClient) -> Account:
-    """The next account that the hub tells; what else it says is passed over."""
+async def account(peer: MeshPeer) -> Account:
+    peer.quiet = frozenset()
     async for frame in peer.frames():
         if frame.kind == Kind.ACCOUNT:
             return decode_account(frame.body)
@@ -258,33 +231,29 @@ async def account(peer: RawClient) -> Account:
 
 
 async def test_accounts_of_a_link(north: Hub) -> None:
-    """HELLO repeats the id of the link; once a second the hub tells how many messages have come, if any have."""
-    peer, hello = await scripted_peer(north)
-    assert hello.link == LINK
+    peer = await north.peer("/a")
     north.later(2.0)
     await peer.send(numbered("/a", range(7), together=3))
     await eventually(lambda: north.handler("peer").published_messages == 7)
     north.later(2.0)
-    assert await account(peer) == Account(LINK, sent=0, arrived=7)
+    assert await account(peer) == Account(LINK_ID, sent=0, arrived=7)
     north.later(2.0)
-    assert [frame.kind for frame in await peer.ping()] == []
+    assert Kind.ACCOUNT not in [frame.kind for frame in await peer.ping()]
 
 
 async def test_a_goodbye_without_all_messages(north: Hub) -> None:
-    """A peer that read on until its CLOSE, and no further: what it has not read is lost, known at once and exactly."""
     watcher = await north.client("$hub/links/")
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     publisher = await north.client()
     await publisher.send(numbered("/a", range(20)))
     await publisher.ping()
-    await peer.send(encode_account(Account(LINK, arrived=15, last=True)), encode_frame(Kind.CLOSE, b"\x03\xe9"))
+    await peer.send(encode_account(Account(LINK_ID, arrived=15, last=True)), encode_frame(Kind.CLOSE, b"\x03\xe9"))
     assert await losses(watcher, 1) == [{"lost": 5, "exactly": True, "sent": True}]
     assert told(north) == (5, 0, 0, 0)
 
 
 async def test_the_goodbye_of_this_side(north: Hub) -> None:
-    """The last account stands before CLOSE; whoever has read that tells his own."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     publisher = await north.client()
     await publisher.send(numbered("/a", range(20)))
     await publisher.ping()
@@ -292,17 +261,16 @@ async def test_the_goodbye_of_this_side(north: Hub) -> None:
     await eventually(lambda: north.handler("peer").published_messages == 3)
     (connection,) = [one for one in north.connections if one.conversation.far_name == "peer"]
     connection.drain()
-    assert await account(peer) == Account(LINK, sent=20, arrived=3, last=True)
+    assert await account(peer) == Account(LINK_ID, sent=20, arrived=3, last=True)
     assert (await peer.end())[0] == CloseCode.GOING_AWAY
-    await peer.send(encode_account(Account(LINK, sent=3, arrived=19, last=True)))
+    await peer.send(encode_account(Account(LINK_ID, sent=3, arrived=19, last=True)))
     peer.close()
     await eventually(lambda: connection not in north.node.connections)
     assert told(north) == (1, 0, 0, 0)
 
 
 async def test_a_stream_that_ends_behind_the_goodbye_of_this_side(north: Hub) -> None:
-    """It does not say whether the far side has read all, unless that one tells."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     publisher = await north.client()
     await publisher.send(numbered("/a", range(20)))
     await publisher.ping()
@@ -314,30 +282,14 @@ async def test_a_stream_that_ends_behind_the_goodbye_of_this_side(north: Hub) ->
 
 
 async def test_a_goodbye_is_answered_with_how_many_have_arrived(north: Hub) -> None:
-    """All that stood before it."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     await peer.send(numbered("/a", range(3)), encode_close(CloseCode.GOING_AWAY, "bye"))
-    assert await account(peer) == Account(LINK, sent=0, arrived=3, last=True)
-
-
-async def test_a_peer_of_an_earlier_version(north: Hub) -> None:
-    """It knows no accounts and gets none; what it may have lost is "at most" all that it was sent."""
-    watcher = await north.client("$hub/links/")
-    peer, hello = await scripted_peer(north, link=b"")
-    assert hello.link == b""
-    publisher = await north.client()
-    await publisher.send(numbered("/a", range(4)))
-    await publisher.ping()
-    north.later(2.0)
-    peer.reset()
-    assert await losses(watcher, 1) == [{"lost": 4, "exactly": False, "sent": True}]
-    assert told(north) == (0, 4, 0, 0)
+    assert await account(peer) == Account(LINK_ID, sent=0, arrived=3, last=True)
 
 
 async def test_what_a_peer_has_dropped(north: Hub) -> None:
-    """Its queue for this hub was full: it says so, and subscribers of this hub are told."""
     watcher = await north.client("$hub/links/")
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     await peer.send(encode_notice(Notice("dropped", count=12)))
     assert await losses(watcher, 1) == [{"lost": 12, "exactly": True, "sent": False}]
     assert told(north) == (0, 0, 12, 0)
@@ -347,12 +299,10 @@ async def test_what_a_peer_has_dropped(north: Hub) -> None:
 
 
 def conversations(hub: Hub) -> list[Any]:
-    """What its connections speak."""
     return [one.conversation for one in hub.connections]
 
 
 async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way: Way) -> None:
-    """The dialler hears of the cut and dials again, the other side not: the old link is asked and gives way."""
     reader = await south.client("/a")
     north.dial(way)
     await linked(north, south, "/a")
@@ -374,10 +324,10 @@ async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way
 
 
 async def test_a_link_that_is_alive_is_not_replaced(north: Hub) -> None:
-    """It answers, so the second one is refused at once; whoever refuses says who it is."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
+    peer.is_ponging = False
     second = await north.raw()
-    await second.send(Hello(protocol=1, role="hub", id=b"\x77" * 16, name="second").encode())
+    await second.send(hub_hello(name="second"))
     async for frame in peer.frames():
         if frame.kind == Kind.PING:
             await peer.send(encode_frame(Kind.PONG, frame.body))
@@ -389,7 +339,6 @@ async def test_a_link_that_is_alive_is_not_replaced(north: Hub) -> None:
 
 
 async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, south: Hub) -> None:
-    """Two hubs that are told to dial each other: the one that was refused waits until the link is gone."""
     north.dial(south)
     await linked(north, south)
     dialler = south.dial(north)
@@ -403,13 +352,10 @@ async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, so
 
 
 async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
-    """What a second link says before it is decided is neither lost nor done: it follows once the link stands."""
-    peer, _ = await scripted_peer(north)
+    peer = await north.peer("/a")
     reader = await north.client("/a")
     second = await north.raw()
-    await second.send(
-        Hello(protocol=1, role="hub", id=b"\x77" * 16, name="second").encode(), *[numbered("/a", range(3))]
-    )
+    await second.send(hub_hello(name="second"), numbered("/a", range(3)))
     await settle()
     peer.reset()
     assert await reader.numbers_and_gaps(3) == [0, 1, 2]
@@ -417,7 +363,6 @@ async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
 
 
 async def test_cut_again_and_again(north: Hub, south: Hub, way: Way) -> None:
-    """Whenever the way is cut while messages flow: what did not arrive is exactly what both sides have counted."""
     await south.client("/flood")
     north.dial(way)
     publisher = await north.client()
@@ -440,19 +385,12 @@ async def test_cut_again_and_again(north: Hub, south: Hub, way: Way) -> None:
 # What a mesh has overtaken.
 
 
-async def mesh_peer(hub: Hub, number: int, *neighbours: bytes) -> RawClient:
-    """A hub of the mesh that is a socket of this test; it tells whom it is linked with."""
+async def mesh_peer(hub: Hub, number: int) -> MeshPeer:
     hub_id = bytes([number]) * 16
-    peer = await hub.raw()
-    await peer.greet(role="hub", id=hub_id, name=f"peer {number}", link=bytes([number]) * 8, mesh=1)
-    links = tuple((other, 1) for other in (hub.node.id, *neighbours))
-    await peer.send(*encode_routing(Announcement(hub_id, 0, 1, f"peer {number}", links, ()), 65_536))
-    await eventually(lambda: hub_id in hub.node.core.mesh.records)
-    return peer
+    return await hub.peer(id=hub_id, name=f"peer {number}", link=bytes([number]) * 8)
 
 
 async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
-    """Those that come late, by the way that their hub has left, are lost; that is told once a second."""
     watcher = await north.client("$hub/links/")
     reader = await north.client("/a")
     old, new = await mesh_peer(north, 7), await mesh_peer(north, 8)
@@ -484,7 +422,6 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
 
 
 async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: Hub, south: Hub) -> None:
-    """Subscribers of hubs behind it see what came, and no gap: that hub does not know whom it would have gone to."""
     north.dial(south)
     near, behind = await north.client("/a"), await south.client("/a")
     await eventually(lambda: north.wanted_by(south) == south.wanted_by(north) == {"/a"})
@@ -504,7 +441,6 @@ async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: 
 
 
 async def test_a_way_that_swallows_everything_and_then_ends(north: Hub, south: Hub, way: Way) -> None:
-    """An end of the stream behind a goodbye does not say that the far side has read it: it may be the way's own."""
     await south.client("/flood")
     north.dial(way)
     await linked(north, south, "/flood")

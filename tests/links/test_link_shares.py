@@ -2,32 +2,29 @@
 
 from __future__ import annotations
 
-from hub.mesh.announcement import Announcement, Digest
+from hub.mesh.announcement import Announcement
 from hub.origin import Origin
 from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from peers.wire.origin import encode_origin
-from peers.wire.routing import encode_routing
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.mesh_peer import told
 from tests.hubs.raw_client import publication
 
 PEER, BEYOND = b"peer" * 4, b"ends" * 4
 
 
 def slow(hub: Hub, user: str) -> None:
-    """Let a user publish ten messages a second."""
     hub.node.core.quotas.adopt(QuotaLimits(users={user: SetLimits(rate=RateLimits(messages_per_s=10))}))
 
 
 def held_back(hub: Hub) -> int:
-    """How often somebody was not read on for his rate."""
     return hub.node.core.quotas.held_back_total
 
 
 async def test_a_publisher_is_held_back_where_he_is_connected(start_hub: StartHub) -> None:
-    """Whatever the same user may do at another hub: there he is not known."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     slow(far, "alice")
     reader = await far.client("/a")
@@ -43,14 +40,12 @@ async def test_a_publisher_is_held_back_where_he_is_connected(start_hub: StartHu
 
 
 async def test_the_rate_of_a_links_user_is_that_of_all_behind_it(start_hub: StartHub) -> None:
-    """It is held back as a whole, for messages of whichever hub."""
     hub = await start_hub()
     token = KnownTokens(hub).token("far")
     slow(hub, "far")
-    peer = await hub.client(role="hub", id=PEER, name="peer", mesh=1, token=token)
+    peer = await hub.peer(id=PEER, token=token)
     near, far = ((hub.node.id, 1), (BEYOND, 1)), ((PEER, 1),)
-    said = (Digest(()), Announcement(PEER, 0, 1, "peer", near), Announcement(BEYOND, 0, 1, "ends", far))
-    await peer.send(*(frame for one in said for frame in encode_routing(one, 1 << 20)))
+    await peer.send(*told(Announcement(PEER, 0, 2, "peer", near), Announcement(BEYOND, 0, 1, "ends", far)))
     await eventually(lambda: BEYOND in hub.node.core.mesh.graph.reached)
     for origin in (PEER, BEYOND):
         before = held_back(hub)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.overflow import Overflow, QueueLimits
-from peers.links.lag import PING_EVERY_S
+from peers.links.link import PING_EVERY_S
 from peers.node.traffic import LinkTraffic
 from tests.connections.tcp.asking import asked, asking, serve
 from tests.hubs.eventually import eventually, settle
@@ -15,13 +15,11 @@ from tests.links.way import Way
 
 
 def traffic(hub: Hub, other: str) -> LinkTraffic:
-    """Of the links of a hub to hubs of that name."""
     (found,) = [one for one in hub.node.traffic.statistics(hub.clock.time()) if one.hub == other]
     return found
 
 
 async def test_what_goes_one_way(start_hub: StartHub) -> None:
-    """Messages and bytes are counted at both ends, requests with them, and go on when the link is made anew."""
     near, far = [await start_hub(name=name) for name in ("near", "far")]
     near.dial(far)
     reader = await far.client("/a")
@@ -48,14 +46,12 @@ async def test_what_goes_one_way(start_hub: StartHub) -> None:
 
 
 async def measured(hub: Hub, other: str) -> None:
-    """Wait until it is known how late a link is."""
     while traffic(hub, other).lag_s is None:
         hub.later(1.0)
         await settle()
 
 
 async def test_a_link_is_measured_though_it_is_busy(start_hub: StartHub) -> None:
-    """Every few seconds, at both ends; a link whose far side does not answer is late for as long as that."""
     near, far = [await start_hub(name=name) for name in ("near", "far")]
     way = await Way(far.endpoint).start()
     near.dial(way)
@@ -75,7 +71,6 @@ async def test_a_link_is_measured_though_it_is_busy(start_hub: StartHub) -> None
 
 
 async def test_what_waits_for_a_link(start_hub: StartHub) -> None:
-    """How much, for how long, and how much of it was lost."""
     settings = settings_of(queue=QueueLimits(messages=50, overflow=Overflow.DROP_OLDEST))
     near, far = [await start_hub(name=name, settings=settings) for name in ("near", "far")]
     near.dial(far)
@@ -98,7 +93,6 @@ async def test_what_waits_for_a_link(start_hub: StartHub) -> None:
 
 
 async def test_paths_that_move(start_hub: StartHub) -> None:
-    """A link that is cut moves paths to another one, where that is counted; a link that is made anew does not."""
     shape = await Shape.start(start_hub, ((0, 1), (1, 2), (0, 2)))
     await shape.settled()
     first, _, last = shape.hubs

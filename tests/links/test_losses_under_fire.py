@@ -20,7 +20,6 @@ CUTS = 10
 
 @pytest.fixture
 async def ring(start_hub: StartHub) -> AsyncIterator[Shape]:
-    """Five hubs, all of which are settled."""
     shape = await Shape.start(start_hub, RING)
     await shape.settled()
     yield shape
@@ -28,7 +27,6 @@ async def ring(start_hub: StartHub) -> AsyncIterator[Shape]:
 
 
 async def test_what_was_published_was_received_or_is_counted(ring: Shape) -> None:
-    """For each hub and each that publishes: nothing twice, nothing out of order, and each loss counted where it was."""
     readers = [Reader(client) for client in await ring.subscribers("/from/")]
     ledger = Ledger(ring.hubs)
     load = Load([await hub.client() for hub in ring.hubs])

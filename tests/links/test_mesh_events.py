@@ -10,24 +10,20 @@ from tests.hubs.hub import Hub
 
 
 def told_of(hub: Hub) -> dict[str, Any]:
-    """A hub as an event tells of it."""
     return {"hub": hub.node.id.hex(), "name": hub.node.name}
 
 
 def between(one: Hub, other: Hub) -> list[dict[str, Any]]:
-    """The hubs of a link as an event tells of them."""
     return sorted([told_of(one), told_of(other)], key=lambda hub: hub["hub"])
 
 
 async def until(stream: MessageStream, what: str, entry: dict[str, Any]) -> None:
-    """Wait until an event tells that."""
     while entry not in (event := await stream.receive()).value[what]:
         assert event.topic == "$hub/mesh"
         assert event.value["left_out"] == 0
 
 
 async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
-    """A link of this hub, one behind it, and the end of that."""
     near, middle, far = await start_hub(name="near"), await start_hub(name="middle"), await start_hub(name="far")
     async with connect(near.url) as client, client.subscribe("$hub/mesh") as events:
         near.dial(middle)
@@ -39,7 +35,6 @@ async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
 
 
 async def test_a_hub_appears_with_its_name(start_hub: StartHub) -> None:
-    """Once it has announced itself."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     async with connect(near.url) as client, client.subscribe("$hub/mesh") as events:
         near.dial(far)

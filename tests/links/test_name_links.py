@@ -20,19 +20,16 @@ NAME = "org.example.Player"
 
 
 async def claim(client: RawClient, *, queue: bool = False) -> None:
-    """Claim the name, and wait for the answer."""
     await client.send(encode_claim(NameClaim(1, Wish(NAME, ("music",), queue))))
     assert (await client.notice()).kind == "confirmed"
 
 
 def owner(hub: Hub) -> bytes | None:
-    """The hub at which the name is owned, as far as this one knows."""
     found = hub.node.core.names.register.claim_of(NAME)
     return None if found is None else found.hub
 
 
 async def test_a_name_is_known_at_all_hubs(start_hub: StartHub) -> None:
-    """Who is asked, or sent something, by that name gets it, and nobody else; the answer comes back."""
     hubs = await row(start_hub, "north", "middle", "center", "south")
     player, listener = await hubs[0].client("/unrelated"), await hubs[3].client()
     await claim(player)
@@ -53,7 +50,6 @@ async def test_a_name_is_known_at_all_hubs(start_hub: StartHub) -> None:
 
 
 async def test_the_first_claim_wins_when_parts_join(start_hub: StartHub) -> None:
-    """Two parts of a mesh each have an owner of a name; then the later one waits, at whichever end it is."""
     north, middle = await row(start_hub, "north", "middle")
     center, south = await row(start_hub, "center", "south")
     early, late = await south.client(), await north.client()
@@ -72,7 +68,6 @@ async def test_the_first_claim_wins_when_parts_join(start_hub: StartHub) -> None
 
 
 async def test_a_hub_that_cannot_be_reached_owns_nothing(start_hub: StartHub) -> None:
-    """Its clients' names are free for others; who has claimed one first gets it back when the parts join again."""
     hubs = await row(start_hub, "north", "middle", "south")
     player = await hubs[2].client()
     await claim(player)

@@ -26,7 +26,6 @@ _BURST = 8
 
 @pytest.fixture
 async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
-    """Two hubs that are linked, with a quiet pair."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
     pair = await QuietPair.of(near, far)
@@ -36,12 +35,10 @@ async def pair(start_hub: StartHub) -> AsyncIterator[QuietPair]:
 
 
 def warnings(logs: Iterable[MutableMapping[str, Any]]) -> list[str]:
-    """What was logged that somebody should look at."""
     return [line["event"] for line in logs if line["log_level"] not in {"debug", "info"}]
 
 
 async def test_two_hubs_with_one_id(pair: QuietPair, start_hub: StartHub) -> None:
-    """Both tell so, in one line each, however often each overrules the other one."""
     twins = [await start_hub(name=name, hub_id=b"twin" * 4) for name in ("one", "other")]
     with capture_logs() as logs:
         async with pair.busy():
@@ -53,7 +50,6 @@ async def test_two_hubs_with_one_id(pair: QuietPair, start_hub: StartHub) -> Non
 
 
 async def test_a_hub_that_dials_itself(pair: QuietPair) -> None:
-    """It says so once, and does not try again for long."""
     with capture_logs() as logs:
         async with pair.busy():
             dialler = pair.near.dial(pair.near)
@@ -64,7 +60,6 @@ async def test_a_hub_that_dials_itself(pair: QuietPair) -> None:
 
 
 async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
-    """Others hear of it as often as a hub may tell of links, and no more."""
     flapping = await start_hub(name="flapping")
     mesh, clock = pair.far.node.core.mesh, pair.far.clock
     before, since_s = mesh.statistics().announcements_total, clock.time()
@@ -77,19 +72,8 @@ async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
     assert 0 < told <= 2 * (_BURST + 1 + clock.time() - since_s)
 
 
-async def test_a_hub_without_a_mesh(pair: QuietPair) -> None:
-    """That it is one hop away, and no part of the mesh, is said as it is linked."""
-    with capture_logs() as logs:
-        async with pair.busy():
-            peer = await pair.near.client(role="hub", id=b"old!" * 4, name="old")
-            await peer.ping()
-    (line,) = [line for line in logs if line.get("name") == "old"]
-    assert line["event"] == "peer linked, for one hop only: its version knows no mesh"
-
-
 @pytest.mark.parametrize("jump_s", [-9_000 * _DAY_S, 9_000 * _DAY_S])
 async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
-    """Nothing in the mesh depends on what time it is: links, epochs and upstreams stay."""
     hubs = (pair.near, pair.far)
     await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in hubs))
     epochs = [hub.node.core.mesh.epoch for hub in hubs]
@@ -110,7 +94,6 @@ async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPa
 
 
 async def test_a_hub_that_wakes_up_after_a_day(pair: QuietPair) -> None:
-    """Its own clock has gone on: it asks whether others are there, and goes on with them."""
     hub = pair.near
     with capture_logs() as logs:
         for _ in range(3):
@@ -122,7 +105,6 @@ async def test_a_hub_that_wakes_up_after_a_day(pair: QuietPair) -> None:
 
 
 async def test_a_hub_that_is_stopped_for_long(pair: QuietPair, start_hub: StartHub, tmp_path: Path) -> None:
-    """Others give up its links; when it goes on, they come back, and messages pass through it again."""
     settings = settings_of(ping_after_s=0.3, ping_timeout_s=0.2)
     ends = [await start_hub(name=name, settings=settings) for name in ("west", "east")]
     peers = [flag for hub in ends for flag in ("--peer", hub.url)]

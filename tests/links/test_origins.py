@@ -19,13 +19,11 @@ LARGE = bytes(1 << 20)
 
 
 def knows(hub: Hub, other: Hub, prefix: str) -> bool:
-    """Whether a hub has heard what another one wants."""
     record = hub.node.core.mesh.records.get(other.node.id)
     return record is not None and prefix in record.wants
 
 
 async def brought(stream: MessageStream, publisher: Client, value: object) -> tuple[object, bytes]:
-    """Publish a message and wait for it; return what it holds, and where it says that it has entered."""
     await publisher.publish("/a", value)
     message = await stream.receive()
     return message.value, message.origin
@@ -33,7 +31,6 @@ async def brought(stream: MessageStream, publisher: Client, value: object) -> tu
 
 @pytest.mark.parametrize("scheme", ["tcp", "unix"])
 async def test_a_row_of_hubs(start_hub: StartHub, tmp_path: Path, scheme: str) -> None:
-    """Small and large values, from the near end, the middle, and the far end."""
     url = "tcp://127.0.0.1:0" if scheme == "tcp" else f"unix://{tmp_path}/near.sock"
     near, middle, far = await start_hub(url, name="near"), await start_hub(name="middle"), await start_hub(name="far")
     near.dial(middle)
@@ -54,7 +51,6 @@ async def test_a_row_of_hubs(start_hub: StartHub, tmp_path: Path, scheme: str) -
 
 
 async def test_a_client_that_takes_small_frames(start_hub: StartHub) -> None:
-    """What is cut for it still says where it has entered: once, in front."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
     reader = await near.raw()
@@ -70,7 +66,6 @@ async def test_a_client_that_takes_small_frames(start_hub: StartHub) -> None:
 
 
 async def test_a_single_hub(start_hub: StartHub) -> None:
-    """It is where everything has entered, its own messages, too."""
     hub = await start_hub()
     async with connect(hub.url, origins=True) as reader, reader.subscribe("/a", "$hub/client/") as stream:
         assert await brought(stream, reader, 1) == (1, hub.node.id)
@@ -80,18 +75,6 @@ async def test_a_single_hub(start_hub: StartHub) -> None:
 
 
 async def test_over_websockets_nothing_is_told(start_hub: StartHub) -> None:
-    """Nor to whoever has not asked."""
     hub = await start_hub("ws://127.0.0.1:0")
     async with connect(hub.url, origins=True) as reader, reader.subscribe("/a") as stream:
         assert await brought(stream, reader, 1) == (1, b"")
-
-
-async def test_a_hub_of_an_earlier_version(start_hub: StartHub) -> None:
-    """It is no part of the mesh: what it brings has entered here."""
-    hub = await start_hub()
-    async with connect(hub.url, origins=True) as reader, reader.subscribe("/a") as stream:
-        peer = await hub.raw()
-        assert (await peer.greet(role="hub", id=b"e" * 16, name="early")).mesh
-        await peer.publish("/a", 1)
-        message = await stream.receive()
-        assert (message.value, message.origin) == (1, hub.node.id)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import count
-
 from hub.frame import iterate_frames
 from hub.settings.config import ConfigError
-from peers.links.proof import LinkProof
+from peers.links.link import LinkProof
 from peers.wire.token import Renewal, decode_token
 
 
@@ -17,22 +15,18 @@ class Far:
         self.token = "first"
         self.error: ConfigError | None = None
         self.told: list[str] = []
-        self.numbers = count(1)
         self.proof = LinkProof(self.read, self.told.append)
 
     def read(self) -> str:
-        """Return what the file holds."""
         if self.error is not None:
             raise self.error
         return self.token
 
     def shown(self, now_s: float) -> list[Renewal]:
-        """What is shown at that time."""
-        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s, self.numbers))]
+        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s))]
 
 
 def test_what_holds_for_good_is_not_shown_again() -> None:
-    """Before HELLO has said how long it holds, and where it says nothing of that."""
     far = Far()
     assert far.shown(1e9) == []
     far.proof.hold(None, 0.0)
@@ -40,7 +34,6 @@ def test_what_holds_for_good_is_not_shown_again() -> None:
 
 
 def test_before_it_ends() -> None:
-    """After four fifths of its time, once; the confirmation tells when the next is due."""
     far = Far()
     far.proof.hold(100.0, 1000.0)
     assert far.shown(1079.0) == []
@@ -55,7 +48,6 @@ def test_before_it_ends() -> None:
 
 
 def test_it_is_tried_again() -> None:
-    """In half of what is left, but not more often than once a second; behind the end there is nothing to be renewed."""
     far = Far()
     far.proof.hold(100.0, 0.0)
     far.error = ConfigError("peer.token", "", "there is no such file")
@@ -64,7 +56,6 @@ def test_it_is_tried_again() -> None:
 
 
 def test_an_empty_setting() -> None:
-    """A link that has shown a certificate has no token to show."""
     far = Far()
     far.token = ""
     far.proof.hold(100.0, 0.0)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from hub.request_frame import Request, Status
-from peers.wire.control import encode_subscription
-from peers.wire.kinds import Kind
+from hub.request_frame import Status
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
@@ -23,18 +21,15 @@ south = ["linked"]
 
 
 async def link(source: Hub, target: Hub) -> None:
-    """Dial, and wait until both sides know of it."""
     source.dial(target)
     await eventually(lambda: all(hub.node.core.statistics().links == 1 for hub in (source, target)))
 
 
 def services(hub: Hub) -> int:
-    """How many prefixes are served, as this hub knows."""
     return hub.node.core.requests.statistics().services
 
 
 async def test_over_a_link(start_hub: StartHub) -> None:
-    """A service at a peer hub answers, whether it was there before the link or came later."""
     north, south = await start_hub(name="north"), await start_hub(name="south")
     early, late = await south.client(), await south.client()
     await serve(early, "/early")
@@ -54,7 +49,6 @@ async def test_over_a_link(start_hub: StartHub) -> None:
 
 
 async def test_near_before_far(start_hub: StartHub) -> None:
-    """A service of this hub is asked before one of a peer, but a longer prefix of a peer before both."""
     north, south = await start_hub(name="north"), await start_hub(name="south")
     far, near, requester = await south.client(), await north.client(), await north.client()
     await serve(far, "/a", "/a/b")
@@ -67,7 +61,6 @@ async def test_near_before_far(start_hub: StartHub) -> None:
 
 
 async def test_over_several_links(start_hub: StartHub) -> None:
-    """A service three links away answers, once, and the answer finds its way back; so does a batch."""
     hubs = await row(start_hub, "north", "middle", "center", "south")
     service, requester = await hubs[3].client(), await hubs[0].client()
     await serve(service, "/a")
@@ -90,7 +83,6 @@ async def test_over_several_links(start_hub: StartHub) -> None:
 
 
 async def test_the_nearest_hub_is_asked(start_hub: StartHub) -> None:
-    """Of two that serve a prefix; of a longer prefix the only one, and another one once it cannot be reached."""
     hubs = await row(start_hub, "north", "middle", "south")
     near, far, requester = await hubs[1].client(), await hubs[2].client(), await hubs[0].client()
     await serve(near, "/a")
@@ -107,7 +99,6 @@ async def test_the_nearest_hub_is_asked(start_hub: StartHub) -> None:
 
 
 async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> None:
-    """A hub in the middle passes on what the next one may take."""
     hubs = await row(start_hub, "north", "middle", "south")
     service, requester = await hubs[2].client(), await hubs[0].client()
     await serve(service, "/a", "/b")
@@ -120,26 +111,7 @@ async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> No
     assert values_in(await asked(service)) == ["granted"]
 
 
-async def test_a_hub_without_a_mesh(start_hub: StartHub) -> None:
-    """It is one hop away: it is asked for clients of the hub that it is linked with, and for no other hub."""
-    north, middle = await row(start_hub, "north", "middle")
-    stray = await north.raw()
-    await stray.greet(role="hub", id=b"\x55" * 16)
-    await stray.send(encode_subscription(Kind.SERVE, ["/b"]))
-    await eventually(lambda: services(north) == 1)
-    assert not services(middle)
-    requester = await north.client()
-    await requester.send(asking("/b", 1, "asked"))
-    assert (await stray.frame()).kind == Kind.SUBSCRIBE
-    assert values_in(await asked(stray)) == ["asked"]
-    link_of_middle = next(one for one in north.node.core.handlers.values() if one.name == "middle")
-    refused = north.node.core.requests.ask(link_of_middle, Request(b"/b", 1, 0, b"\x01"), 0)
-    assert refused is None
-    assert north.node.core.requests.statistics().answered_total["no_responder"] == 1
-
-
 async def test_a_link_that_is_lost(start_hub: StartHub) -> None:
-    """What was asked over it is answered: gone. What had come over it is dropped."""
     north, south = await start_hub(name="north"), await start_hub(name="south")
     service, requester = await south.client(), await north.client()
     await serve(service, "/a")
@@ -156,7 +128,6 @@ async def test_a_link_that_is_lost(start_hub: StartHub) -> None:
 
 
 async def test_a_time_out_over_a_link(start_hub: StartHub) -> None:
-    """Each hub keeps the time; that the far one's word comes late is nobody's fault."""
     north, south = await start_hub(name="north"), await start_hub(name="south")
     service, requester = await south.client(), await north.client()
     await serve(service, "/a")
@@ -171,7 +142,6 @@ async def test_a_time_out_over_a_link(start_hub: StartHub) -> None:
 
 
 async def test_many_prefixes_over_a_link(start_hub: StartHub) -> None:
-    """They are told in pieces that fit into what the peer takes."""
     north = await start_hub(name="north", settings=settings_of(frame_bytes=4096))
     south = await start_hub(name="south", settings=settings_of(services_per_client=2000))
     service = await south.client()

@@ -32,7 +32,6 @@ class Way:
         self._server: asyncio.Server
 
     async def start(self) -> Way:
-        """Listen."""
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_PIECE_BYTES)
         self.endpoint = Endpoint.parse(LOOPBACK).with_port(self._server.sockets[0].getsockname()[1])
         return self
@@ -74,16 +73,13 @@ class Way:
                 is_open.clear()
 
     def release(self) -> None:
-        """Let pass what was held, and what comes."""
         for is_open in self._open:
             is_open.set()
 
     def replace(self) -> None:
-        """Let connections to come pass again; those there are stay in the black hole."""
         self._open = (_set_event(), _set_event())
 
     def cut(self, *, near: bool = True, far: bool = True) -> None:
-        """Reset the connections: at the end of those who came, at that of the hub, or both."""
         for pipe in self._pipes:
             pipe.cancel()
         for number, writer in enumerate(self._writers):
@@ -94,7 +90,6 @@ class Way:
             self._writers.clear()
 
     async def stop(self) -> None:
-        """Leave nothing behind."""
         self._server.close()
         await eventually(lambda: not self._answering)
         self.cut()

@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.limits import MeshLimits
-from hub.mesh.reach import FORGET_S
+from hub.mesh.knowledge import FORGET_S
 from tests.mesh_simulation.network import SILENT_S
 from tests.mesh_simulation.truth import Counts
 from tests.mesh_simulation.world import Cable, Ending, World
@@ -67,7 +67,6 @@ class Plan(NamedTuple):
 
 
 def large_plan(hubs: int) -> Plan:
-    """Plan a history in which little happens to very many hubs."""
     return Plan(seed=1, hubs=hubs, rounds=1, events=8, messages=100, publishers=3, even=True)
 
 
@@ -101,12 +100,10 @@ def cables_of(shape: str, hubs: int, chance: Random, *, even: bool = False) -> I
 
 
 def _longest_way(shape: str, hubs: int) -> int:
-    """Return how many cables are between the two hubs that are farthest apart, about."""
     return {"chain": hubs, "ring": hubs // 2, "star": 2, "full": 1}.get(shape, 3 * hubs.bit_length())
 
 
 def _random_pairs(hubs: int, chance: Random) -> list[tuple[int, int]]:
-    """Draw a tree, so that it is connected, and half as many cables across."""
     pairs = {(chance.randrange(site), site) for site in range(1, hubs)}
     for _ in range(hubs // 2):
         a, b = sorted(chance.sample(range(hubs), 2))
@@ -136,7 +133,6 @@ class _Churn:
         )
 
     def happen(self) -> None:
-        """Let one thing happen."""
         acts, weights = zip(*self._kinds, strict=True)
         self._chance.choices(acts, weights)[0]()
 
@@ -180,7 +176,6 @@ class _Churn:
         self._world.part(self._chance.sample(range(len(self._world.sites)), count), self._ending())
 
     def _part_for_long(self) -> None:
-        """About as long as hubs are remembered that cannot be reached."""
         self._part()
         self._world.run_for(FORGET_S + self._chance.choice((0.0, SILENT_S)) + self._chance.uniform(-0.5, 0.5))
         self._world.heal()
@@ -232,7 +227,6 @@ def _publish(world: World, chance: Random, publishers: Sequence[int]) -> None:
 def _moments(
     plan: Plan, chance: Random, happen: Callable[[], None], publish: Callable[[], None]
 ) -> list[tuple[float, Callable[[], None]]]:
-    """Draw when what happens; half of the messages soon after something else, when hubs believe different things."""
     events_s = [chance.uniform(0.0, plan.churn_s) for _ in range(plan.events)]
     messages_s = [
         chance.choice(events_s) + chance.uniform(0.0, 3.0 * _SLOWEST_S)

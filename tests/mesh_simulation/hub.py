@@ -84,13 +84,11 @@ class Hub:
 
     @property
     def filter(self) -> set[str]:
-        """The fewest prefixes that cover what is wanted here."""
         return set(self._filter.minimal)
 
     # What the network does.
 
     def link_up(self, end: End, far: bytes) -> None:
-        """Take note of a link. One to the same hub is closed: the far side has noticed its end, and begun anew."""
         before = self.ends.get(far)
         if before is not None:
             before.close()
@@ -98,14 +96,12 @@ class Hub:
         self.mesh.link_up(end, far, cost=end.link.cost)
 
     def link_down(self, end: End) -> None:
-        """Take note that a link is gone."""
         if self.is_alive:
             del self.ends[end.far.node.id]
             self._due.pop(end, None)
             self.mesh.link_down(end)
 
     def receive(self, end: End, item: Message | Origin | Announcement | Digest | Wanted) -> None:
-        """Take one item of a read."""
         if isinstance(item, Message):
             self._take(end, item)
         elif isinstance(item, Origin):
@@ -116,7 +112,6 @@ class Hub:
             self.mesh.hear(end, item)
 
     def end_turn(self) -> None:
-        """Do what is due by time, and write what is due on links."""
         if not self.is_alive:
             return
         due_s = self.mesh.check(self._now_s)
@@ -131,23 +126,19 @@ class Hub:
             self._tell(end)
 
     def crash(self) -> None:
-        """Do nothing any more. What becomes of the links is a matter of the network."""
         self.is_alive = False
 
     # What its clients do.
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """One more subscriber."""
         self.subscribers[subscriber] = None
         self._change(self._filter.add(subscriber.prefix))
 
     def unsubscribe(self, subscriber: Subscriber) -> None:
-        """One subscriber less."""
         del self.subscribers[subscriber]
         self._change(self._filter.discard(subscriber.prefix))
 
     def publish(self, message: Message) -> None:
-        """Route a message of a client here."""
         self._deliver(message)
         for end in self._route(self.id, message.topic):
             self._send(end, message)
@@ -197,7 +188,6 @@ class Hub:
             self.send(end, item)
 
     def send(self, end: End, item: Announcement | Digest | Wanted | Origin) -> None:
-        """Write what the mesh has to tell."""
         if isinstance(item, Origin):
             end.said = item
         end.send(item)

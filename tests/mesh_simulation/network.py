@@ -61,16 +61,13 @@ class Clock:
         self._count = 0
 
     def at(self, at_s: float, act: Callable[[], object]) -> None:
-        """Let something happen at a time; what is due at the same time happens in the order of these calls."""
         self._count += 1
         heappush(self._events, (at_s, self._count, act))
 
     def after(self, wait_s: float, act: Callable[[], object]) -> None:
-        """Let something happen so long from now."""
         self.at(self.now_s + wait_s, act)
 
     def run_for(self, time_s: float) -> None:
-        """Let time pass, with all that happens meanwhile."""
         end_s = self.now_s + time_s
         events = self._events
         while events and events[0][0] <= end_s:
@@ -92,7 +89,6 @@ class Wire:
         self._under_way: list[Any] | None = None
 
     def send(self, item: Any) -> None:
-        """Let something arrive after the delay of this wire."""
         if self.is_dead:
             return
         arrives_s = max(self._last_s, self._clock.now_s + self._delay_s)
@@ -104,12 +100,10 @@ class Wire:
             self._under_way.append(item)
 
     def stall(self, time_s: float) -> None:
-        """Let what is sent from now on arrive that much later: the network has lost a packet, or a router thinks."""
         self._last_s = max(self._last_s, self._clock.now_s + self._delay_s + time_s)
         self._under_way = None
 
     def cut(self) -> None:
-        """Bring nothing any more; what is under way is lost."""
         self.is_dead = True
 
     def _arrive(self, items: list[Any]) -> None:
@@ -160,11 +154,9 @@ class End:
         self.out: Wire
 
     def send(self, item: Any) -> None:
-        """Write what is no message."""
         self.out.send(item)
 
     def send_message(self, message: Message) -> None:
-        """Write a message, or let it wait; behind its hub and epoch, where these have changed."""
         if self.is_full:
             self._held.append(message)
             return
@@ -175,7 +167,6 @@ class End:
         self.out.send(message)
 
     def relax(self) -> None:
-        """Take messages again, and write those that have waited."""
         self.is_full = False
         held = list(self._held)
         self._held.clear()
@@ -184,7 +175,6 @@ class End:
                 self.send_message(message)
 
     def receive(self, items: list[Any]) -> None:
-        """Take what one read has brought."""
         for item in items:
             if not self.is_open:
                 return
@@ -200,13 +190,11 @@ class End:
         self.node.end_turn()
 
     def close(self) -> None:
-        """Close this end; the far one hears of it behind all that is under way to it."""
         if self.is_open:
             self.out.send(_END_OF_FILE)
             self.lose()
 
     def lose(self) -> None:
-        """Know that this end is gone. What the far one still sends arrives nowhere."""
         if not self.is_open:
             return
         self.is_open = False
@@ -232,35 +220,28 @@ class Link:
 
     @property
     def is_up(self) -> bool:
-        """Whether both ends are up and hear each other."""
         return all(end.is_up and not end.out.is_dead for end in self.ends)
 
     @property
     def is_loose(self) -> bool:
-        """Whether a side knows that it is gone."""
         return not all(end.is_open for end in self.ends)
 
     @property
     def is_over(self) -> bool:
-        """Whether both ends are closed."""
         return not any(end.is_open for end in self.ends)
 
     def close(self, side: int) -> None:
-        """Let one side close."""
         self.ends[side].close()
 
     def reset(self) -> None:
-        """Let both sides know at once; what is under way is lost."""
         for end in self.ends:
             end.out.cut()
         for end in self.ends:
             end.lose()
 
     def silence(self, side: int) -> None:
-        """Let nothing come through any more of what a side sends. The other side knows after a while, and closes."""
         self.ends[side].out.cut()
         self.clock.after(SILENT_S, self.ends[1 - side].close)
 
     def stall(self, side: int, time_s: float) -> None:
-        """Let what a side sends arrive later, by less than what would make the other one take it for dead."""
         self.ends[side].out.stall(time_s)

@@ -36,13 +36,11 @@ def _plan(seed: int) -> Plan:
 
 @pytest.mark.parametrize("group", range(GROUPS))
 def test_whatever_happens_the_mesh_does_what_it_promises(group: int) -> None:
-    """No message twice, none out of order; once it is quiet all agree, and all arrives."""
     seeds = range(group * HISTORIES // GROUPS, (group + 1) * HISTORIES // GROUPS)
     assert sum(run(_plan(seed)).delivered for seed in seeds)
 
 
 def test_hubs_that_cannot_keep_what_others_want() -> None:
-    """They send too much, and nothing is lost; whoever has room knows all, and knows it once there is room."""
     limits = MeshLimits(), MeshLimits(prefixes=1), MeshLimits(prefixes=2), MeshLimits(prefixes_total=9)
     for seed in range(60):
         plan = _plan(seed)._replace(hubs=5 + seed % 8, shape=SHAPES[seed % len(SHAPES)], limits=limits)
@@ -51,5 +49,4 @@ def test_hubs_that_cannot_keep_what_others_want() -> None:
 
 
 def test_hundreds_of_hubs_do_so_too() -> None:
-    """In one history, in which a few links and hubs come and go."""
     assert run(large_plan(200)).delivered

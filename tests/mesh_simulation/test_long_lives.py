@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hub.mesh.reach import FORGET_S
+from hub.mesh.knowledge import FORGET_S
 from tests.mesh_simulation.world import Ending, World
 
 HUBS = 6
@@ -12,7 +12,6 @@ RESTARTS = 120
 
 
 def test_hubs_that_are_gone_are_forgotten_however_often_others_come() -> None:
-    """Each new hub is told what others know; it is not told of the dead, so that nobody hears of them again."""
     chance = Random(5)  # noqa: S311 -- the same each time
     ring = [(site, (site + 1) % HUBS, 0.01) for site in range(HUBS)]
     world = World(HUBS, [*ring, (0, 3, 0.01), (1, 4, 0.01)])

@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from hub.mesh import hops, mesh
-from hub.mesh.announcement import Announcement
+from hub.mesh import graph, mesh
+from hub.mesh.announcement import Announcement, Record
 from hub.mesh.knowledge import Knowledge
 from hub.mesh.mesh import Mesh
 from hub.mesh.outgoing import Outgoing
-from hub.mesh.record import Record
 from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import Upstreams
 from tests.mesh_simulation.histories import SHAPES, Plan, run
@@ -66,7 +65,7 @@ def _breaks_ties_by_who_was_known_first(patch: pytest.MonkeyPatch) -> None:
                     ahead.append(other)
         return parent
 
-    patch.setattr(hops, "parents", parents)
+    patch.setattr(graph, "parents", parents)
 
 
 def _begins_no_epochs_when_all_have_heard(patch: pytest.MonkeyPatch) -> None:
@@ -128,7 +127,6 @@ DEFECTS = [
 def test_a_planted_defect_is_found(
     plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Within a few small histories."""
     plant(monkeypatch)
     with pytest.raises(BrokenPromiseError):
         _run_small_histories()

@@ -39,7 +39,6 @@ class SmallMesh(RuleBasedStateMachine):
         costs: tuple[int, ...],
         limits: tuple[MeshLimits, ...],
     ) -> None:
-        """Make a graph that is connected, a tree and cables across; and there are two who want much."""
         cables = {(before % site, site): delay_s for site, (before, delay_s) in enumerate(tree[: hubs - 1], 1)}
         for a, b, delay_s in pairs:
             if a % hubs < b % hubs:
@@ -51,79 +50,64 @@ class SmallMesh(RuleBasedStateMachine):
 
     @rule(site=_NUMBERS, topic=st.sampled_from(TOPICS), publisher=_SIDES)
     def publish(self, site: int, topic: str, publisher: int) -> None:
-        """Publish a message."""
         self.world.publish(self._site(site), topic, publisher)
 
     @rule(site=_NUMBERS, topic=st.sampled_from(TOPICS), times=st.integers(2, 20), every_s=_DELAYS_S)
     def publish_for_a_while(self, site: int, topic: str, times: int, every_s: float) -> None:
-        """Publish a message after the other."""
         for _ in range(times):
             self.world.publish(self._site(site), topic)
             self.world.run_for(every_s)
 
     @rule(time_s=_WHILES_S)
     def wait(self, time_s: float) -> None:
-        """Let time pass."""
         self.world.run_for(time_s)
 
     @rule(cable=_NUMBERS, ending=st.sampled_from(Ending), side=_SIDES)
     def cut(self, cable: int, ending: Ending, side: int) -> None:
-        """Let a link end."""
         self.world.cut(self._cable(cable), ending, side)
 
     @rule(cable=_NUMBERS)
     def connect(self, cable: int) -> None:
-        """Let a link come up."""
         self.world.connect(self._cable(cable))
 
     @rule(cable=_NUMBERS, ending=st.sampled_from(Ending), side=_SIDES)
     def reconnect(self, cable: int, ending: Ending, side: int) -> None:
-        """Let a link end, and come up again where that is known at once."""
         self.world.cut(self._cable(cable), ending, side)
         self.world.connect(self._cable(cable))
 
     @rule()
     def heal(self) -> None:
-        """Let all links come up."""
         self.world.heal()
 
     @rule(cable=_NUMBERS, side=_SIDES, time_s=_WHILES_S)
     def stall(self, cable: int, side: int, time_s: float) -> None:
-        """Let a link be late for a while."""
         self.world.stall(self._cable(cable), side, min(time_s, 3.0))
 
     @rule(cable=_NUMBERS, side=_SIDES, time_s=_WHILES_S)
     def fill(self, cable: int, side: int, time_s: float) -> None:
-        """Let a transport be full for a while."""
         self.world.fill(self._cable(cable), side, min(time_s, 3.0))
 
     @rule(site=_NUMBERS, prefix=st.sampled_from(PREFIXES))
     def subscribe(self, site: int, prefix: str) -> None:
-        """One more subscriber."""
         self.world.subscribe(self._site(site), prefix)
 
     @rule(number=_NUMBERS)
     def unsubscribe(self, number: int) -> None:
-        """One subscriber less."""
         self.world.unsubscribe(number)
 
     @rule(site=_NUMBERS, ending=st.sampled_from([Ending.CLOSED, Ending.RESET, Ending.SILENT]))
     def crash(self, site: int, ending: Ending) -> None:
-        """Let a hub be gone."""
         self.world.crash(self._site(site), ending)
 
     @rule(site=_NUMBERS)
     def restart(self, site: int) -> None:
-        """Let there be a new hub in the place of one that is gone."""
         self.world.restart(self._site(site))
 
     @rule()
     def settle(self) -> None:
-        """Let the network be quiet, and ask for all that is promised then."""
         self.world.settle(range(len(self.world.sites)), TOPICS)
 
     def teardown(self) -> None:
-        """Do the same at the end."""
         self.settle()
 
     def _site(self, number: int) -> int:

@@ -57,12 +57,10 @@ class Truth:
         self._published = self._taken = self._refused = self._lost = self._delivered = 0
 
     def publish(self, message: Message, hub: bytes) -> None:
-        """Take note of a message, at the hub that it enters by."""
         self._published += 1
         self._last[hub, message.publisher] = message.number
 
     def take(self, hub: bytes, message: Message, origin: bytes, epoch: int) -> None:
-        """Take note that a hub has taken a message from a link, as one of this origin and epoch."""
         self._taken += 1
         if (origin, epoch) != (message.origin, message.epoch):
             raise BrokenPromiseError(f"{_short(hub)} takes {_told(message)} for one of {_short(origin)}, epoch {epoch}")
@@ -72,7 +70,6 @@ class Truth:
         self._taken_numbers.setdefault((hub, message.publisher), set()).add(message.number)
 
     def refuse(self, hub: bytes, message: Message, *, is_lost: bool) -> None:
-        """Take note that a hub does not take a message from a link, and whether it says that it is lost there."""
         self._refused += 1
         if is_lost:
             self._lost += 1
@@ -84,19 +81,16 @@ class Truth:
             )
 
     def deliver(self, subscriber: Any, message: Message) -> None:
-        """Take note that a subscriber gets a message."""
         self._delivered += 1
         self._in_order(subscriber, f"subscriber {subscriber}", message)
         if message in self._expected:
             self._expected[message].discard(subscriber)
 
     def useless(self, hub: bytes, message: Message) -> None:
-        """Take note that a hub has taken a message that nobody there wants, and that goes nowhere from there."""
         if message in self._expected and not self._may_be_useless:
             raise BrokenPromiseError(f"{_told(message)} was sent to {_short(hub)}, where nobody wants it")
 
     def expect(self, message: Message, subscribers: Iterable[Any]) -> None:
-        """Ask that these get a message, which is being published on a network that is quiet."""
         self._is_quiet = True
         self._expected[message] = set(subscribers)
 
@@ -112,12 +106,10 @@ class Truth:
                 raise BrokenPromiseError(f"{_told(message)} has not come to {len(subscribers)} subscribers: {some}")
 
     def forget_expected(self) -> None:
-        """Ask for nothing more of what has been published: the network will not be quiet any more."""
         self._expected.clear()
         self._is_quiet = False
 
     def counts(self) -> Counts:
-        """Return what has happened up to now."""
         return Counts(self._published, self._taken, self._refused, self._lost, self._delivered)
 
     def _in_order(self, who: Any, name: str, message: Message) -> None:

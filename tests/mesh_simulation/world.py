@@ -106,7 +106,6 @@ class World:
     # Links.
 
     def connect(self, cable: Cable) -> None:
-        """Let a link come up, if there is none, or one side knows that it is gone."""
         ends = [self.sites[site] for site in cable.sites]
         if not all(hub.is_alive for hub in ends):
             return
@@ -117,18 +116,15 @@ class World:
         self._links.append(cable.link)
 
     def cut(self, cable: Cable, ending: Ending, side: int = 0) -> None:
-        """Let a link end."""
         if cable.link is not None and not cable.link.is_over:
             _end(cable.link, ending, side)
 
     def stall(self, cable: Cable, side: int, time_s: float) -> None:
-        """Let what one side of a cable sends from now on come later."""
         if cable.link is not None:
             cable.link.stall(side, time_s)
             self._disturb(time_s + cable.delay_s)
 
     def fill(self, cable: Cable, side: int, time_s: float) -> None:
-        """Let the transport of one side take no messages for a while."""
         if cable.link is not None:
             end = cable.link.ends[side]
             if not end.is_full:
@@ -140,21 +136,18 @@ class World:
         self._disturbed_s = max(self._disturbed_s, self.clock.now_s + time_s)
 
     def part(self, sites: Iterable[int], ending: Ending) -> None:
-        """Cut all cables between these sites and the others."""
         inside = set(sites)
         for cable in self.cables:
             if len(inside.intersection(cable.sites)) == 1:
                 self.cut(cable, ending)
 
     def heal(self) -> None:
-        """Connect whatever is not."""
         for cable in self.cables:
             self.connect(cable)
 
     # Hubs.
 
     def crash(self, site: int, ending: Ending) -> None:
-        """Let a hub end without a word. Its machine closes its links, or is gone as well."""
         hub = self.sites[site]
         if not hub.is_alive:
             return
@@ -167,7 +160,6 @@ class World:
                     end.lose()
 
     def restart(self, site: int) -> None:
-        """Start a hub where one has crashed: it has a new id, and its links come up again."""
         if self.sites[site].is_alive:
             return
         self.sites[site] = self._new_hub()
@@ -178,7 +170,6 @@ class World:
     # Clients.
 
     def subscribe(self, site: int, prefix: str) -> None:
-        """One more subscriber at a site."""
         hub = self.sites[site]
         if hub.is_alive:
             self._subscribed += 1
@@ -187,13 +178,11 @@ class World:
             hub.subscribe(subscriber)
 
     def unsubscribe(self, number: int) -> None:
-        """One subscriber less, of those that there are."""
         if self._subscribers:
             hub, subscriber = self._subscribers.pop(number % len(self._subscribers))
             hub.unsubscribe(subscriber)
 
     def publish(self, site: int, topic: str, publisher: int = 0) -> None:
-        """Let a publisher of a site publish its next message."""
         hub = self.sites[site]
         if hub.is_alive:
             self._publish(hub, self._next_message(hub, publisher, topic))
@@ -201,7 +190,6 @@ class World:
     # What must hold.
 
     def run_for(self, time_s: float) -> None:
-        """Let time pass."""
         self.clock.run_for(time_s)
 
     def settle(self, publishers: Sequence[int], topics: Sequence[str]) -> None:
@@ -278,7 +266,6 @@ class World:
         return self._hub_type(self._chance.randbytes(16), self.clock, offset_s, self.truth, limits)
 
     def _neighbours(self) -> dict[bytes, set[bytes]]:
-        """Return each hub with those that it is linked with."""
         links: dict[bytes, set[bytes]] = {hub.id: set() for hub in self.sites if hub.is_alive}
         for link in self._links:
             if link.is_up:
@@ -288,7 +275,6 @@ class World:
         return links
 
     def _components(self) -> list[dict[bytes, Hub]]:
-        """Return the hubs that can reach each other, together."""
         links = self._neighbours()
         hubs = {hub.id: hub for hub in self.sites if hub.is_alive}
         components = []
@@ -345,10 +331,6 @@ def _check_interests(
 
 
 def _expected(hub: Hub, other: bytes, neighbours: Sequence[Hub], wants: set[str]) -> set[str]:
-    """Return what a hub must believe that another one wants: everything, if it has no room, and else the truth.
-
-    Unless no neighbour can tell it the truth.
-    """
     record = hub.mesh.records[other]
     if record.is_whole:
         return wants

@@ -17,16 +17,18 @@ LINK = b"link one"
 
 
 class Book:
+    """Accounts, a clock, and what was told."""
+
     def __init__(self) -> None:
         self.keepalive = Keepalive(0.0)
         self.told: list[Loss] = []
         self.accounts = Accounts(self.keepalive, self.told.append)
 
-    def end(self, *, in_order: bool = False, **fields: Any) -> None:
+    def end(self, **fields: Any) -> None:
         known: dict[str, Any] = dict.fromkeys(("offered", "sent", "arrived", "missed", "waiting", "confirmed"), 0)
         known |= {"link": LINK, "peer": FAR, "is_settled": False}
         one = self.accounts.end(EndedLink(**(known | fields)), 0.0)
-        self.accounts.conclude(one, in_order=in_order)
+        self.accounts.conclude(one)
 
     def take_told(self) -> list[tuple[bool, int, bool]]:
         told, self.told[:] = list(self.told), []
@@ -44,18 +46,7 @@ def book() -> Book:
     return Book()
 
 
-def test_a_goodbye_of_this_side(book: Book) -> None:
-    """Whoever closes behind our CLOSE, and tells no accounts, is believed to have read all; others would have told."""
-    book.end(sent=100, confirmed=10, in_order=True, link=b"")
-    assert book.take_told() == []
-    assert book.counters == (0, 0, 0, 0)
-    book.end(sent=100, confirmed=10, in_order=True)
-    assert book.take_told() == [(True, 90, False)]
-    assert book.counters == (0, 0, 0, 90)
-
-
 def test_what_did_not_come(book: Book) -> None:
-    """The next link tells, too, how many of the far side's messages this one has missed; once."""
     book.end(arrived=40)
     for _ in range(2):
         book.accounts.hear(FAR.hub, Account(LINK, sent=42, arrived=0))
@@ -64,21 +55,12 @@ def test_what_did_not_come(book: Book) -> None:
 
 
 def test_what_the_far_side_has_told_of_is_not_missed_twice(book: Book) -> None:
-    """Its number is of all that it had to send; what it dropped and told of by a notice was counted then."""
     book.end(arrived=40, missed=10)
     book.accounts.hear(FAR.hub, Account(LINK, sent=57, arrived=0))
     assert book.take_told() == [(False, 7, True)]
 
 
-def test_a_far_side_that_tells_nothing(book: Book) -> None:
-    book.end(link=b"", sent=9)
-    assert book.take_told() == [(True, 9, False)]
-    assert book.counters == (0, 9, 0, 0)
-    assert book.accounts.former(FAR.hub) == []
-
-
 def test_what_the_next_link_is_told(book: Book) -> None:
-    """The last links to that very hub; one without messages, too, since the far side may have sent some."""
     for number in range(TOLD_PER_LINK + 1):
         book.end(link=bytes((number,)) * 8, offered=number, arrived=2 * number)
     book.end(link=b"to other", peer=FAR._replace(hub=b"\x04" * 16))
@@ -94,7 +76,6 @@ def test_the_memory_is_bounded(book: Book) -> None:
 
 
 def test_a_telling_that_cannot_be(book: Book) -> None:
-    """A far side that says more arrived than was sent, or less than it confirmed, moves no counter out of bounds."""
     book.end(sent=10, confirmed=5)
     book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=99))
     assert book.counters == (0, 0, 0, 0)
@@ -113,7 +94,6 @@ def test_a_telling_that_cannot_be(book: Book) -> None:
 def test_every_message_is_accounted_for(
     *, sent: int, confirmed: int, arrived: int, waiting: int, comes_back: bool
 ) -> None:
-    """Whatever happens, what did not arrive is in a counter in the end: exactly, or within what is possible."""
     arrived = min(arrived, sent)
     book = Book()
     book.end(sent=sent, confirmed=min(confirmed, arrived), waiting=waiting)

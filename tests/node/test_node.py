@@ -46,7 +46,7 @@ async def test_the_end_of_a_turn(node: Node) -> None:
 async def test_limits_reach_the_core() -> None:
     node = Node(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
     assert node.core.routes.limit == 7
-    assert core_limits(Settings(limits=Limits(prefixes_per_client=3, rules_per_peer=4)), 1 << 40).client.prefixes == 3
+    assert core_limits(Settings(limits=Limits(prefixes_per_client=3)), 1 << 40).client.prefixes == 3
     assert core_limits(Settings(), 1 << 40) == CoreLimits()
     assert core_limits(Settings(), 256 << 20).mesh.prefixes_total == 32_768
 

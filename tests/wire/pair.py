@@ -17,7 +17,7 @@ from peers.wire.session import Session
 HUB_ID = bytes(range(16))
 
 CLIENT_HELLO = Hello(protocol=1, role="client", name="reader")
-HUB_HELLO = Hello(protocol=1, role="hub", id=HUB_ID, name="far")
+HUB_HELLO = Hello(protocol=1, role="hub", id=HUB_ID, name="far", link=b"the link", mesh=1)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from peers.wire.control import decode_close, decode_notice, decode_subscription
 from peers.wire.events import Closing, Event
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
-from peers.wire.names import decode_claim, decode_names, decode_release, numbered
+from peers.wire.names import decode_claim, decode_release, numbered
 from peers.wire.origin import decode_origin
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
@@ -38,7 +38,6 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "close": decode_close,
     "claim": decode_claim,
     "release": decode_release,
-    "names": decode_names,
     "numbered": numbered,
     "fetch": decode_fetch,
     "commit": decode_commit,
@@ -94,7 +93,7 @@ def test_a_failure_without_a_reason(size: int) -> None:
 
 
 def _hello(role: Any) -> bytes:
-    return Hello(protocol=1, role=role, id=b"x" * ID_BYTES, mesh=1, origins=True).encode()
+    return Hello(protocol=1, role=role, id=b"x" * ID_BYTES, link=b"the link", mesh=1, origins=True).encode()
 
 
 @pytest.mark.parametrize(("role", "far"), [("hub", "client"), ("hub", "hub"), ("client", "hub")])
@@ -104,7 +103,7 @@ def _hello(role: Any) -> bytes:
     key=st.sampled_from([b"", b"/a", b"$hub/x", b"\xff", b"\x00\x02/a\x00\x00"]) | st.binary(max_size=12),
     body=bodies,
     shared=st.booleans(),
-    mesh=st.integers(0, 1),
+    origins=st.booleans(),
 )
 def test_sessions(
     role: str,
@@ -115,14 +114,13 @@ def test_sessions(
     key: bytes,
     body: bytes,
     shared: bool,
-    mesh: int,
+    origins: bool,
 ) -> None:
     """A frame of any kind, flags, key and body becomes an event, an answer, or the end of the conversation."""
     turn = Turn()
     session: Session[Route] = Session(role, turn.core.routes, 1 << 16)
     session.shared = shared
-    session.mesh = mesh
-    session.origins = bool(mesh)
+    session.origins = origins
     session.feed(_hello(far) + encode_frame(kind, body, key=key, flags=flags))
     found: list[Event] = []
     while (event := session.next_event()) is not NEED_DATA:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import HEADER_BYTES, encode_frame
+from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.hello import FRAME_LIMIT_BYTES, SOFTWARE, Hello, QueueWish, grant
 from peers.wire.kinds import Kind
@@ -96,12 +96,6 @@ def test_what_may_be_left_out() -> None:
     hello = Hello.decode(msgpack.packb(CLIENT))
     assert (hello.id, hello.name, hello.token, hello.queue, hello.mesh) == (b"", "", "", None, 0)
     assert hello.frame == FRAME_LIMIT_BYTES
-
-
-def test_another_mesh() -> None:
-    """One version is spoken: a hub of another one is refused at once."""
-    with pytest.raises(ProtocolError, match="HELLO: mesh 2, this side speaks 1"):
-        Hello.decode(Hello(protocol=1, role="hub", id=bytes(16), mesh=2).encode()[HEADER_BYTES:])
 
 
 def test_what_is_said() -> None:

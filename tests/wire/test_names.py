@@ -11,23 +11,19 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.names.claim import Announced, Wish
+from hub.names.claim import Wish
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.names import (
-    NAMES_PER_FRAME,
     NameClaim,
     NameRelease,
-    NamesHeard,
     decode_claim,
-    decode_names,
     decode_release,
     encode_claim,
-    encode_names,
     encode_release,
     numbered,
 )
-from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, frames_of, side_of
+from tests.wire.pair import CLIENT_HELLO, frames_of, side_of
 
 texts = st.text(max_size=10)
 requests = st.integers(0, 2**63)
@@ -54,21 +50,10 @@ def test_release_round_trip(release: NameRelease) -> None:
     assert numbered(frame.body) == release.request
 
 
-@given(
-    st.lists(st.builds(Announced, texts, labels, st.integers(0, 2**62), st.integers(0, 2**63)), max_size=5),
-    st.lists(texts, max_size=5),
-)
-def test_names_round_trip(held: list[Announced], released: list[str]) -> None:
-    """What is held, with labels, time and owner; and what no longer is."""
-    (frame,) = frames_of(encode_names(held, released))
-    assert frame.kind == Kind.NAMES
-    assert decode_names(frame.body) == NamesHeard(held, released)
-
-
 @given(st.binary(max_size=60))
 def test_any_bytes(body: bytes) -> None:
     """Are one of them, or refused: nothing else is raised."""
-    for decode in (decode_claim, decode_release, decode_names):
+    for decode in (decode_claim, decode_release):
         with contextlib.suppress(RejectedError):
             decode(body)
     assert 0 <= numbered(body) < 1 << 32
@@ -97,31 +82,6 @@ def test_what_is_refused_says_which_request_it_was(kind: Kind, body: list[object
     notice = decode_notice(frame.body)
     assert (notice.kind, notice.request, notice.code) == ("error", 7, CloseCode.BAD_DATA)
     assert notice.text.startswith(f"{kind.name}: ")
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        [[["a.b", [], 1, 1]] * (NAMES_PER_FRAME + 1), []],
-        [[], ["a.b"] * (NAMES_PER_FRAME + 1)],
-        [[["a.b", ["x"] * 33, 1, 1]], []],
-        [[["a.b", [], 2**63, 1]], []],
-        [[["a.b", [], -1, 1]], []],
-        [[]],
-    ],
-)
-def test_announcements_that_are_refused(body: list[object]) -> None:
-    """Too many at once, too many labels, a time that leaves no room for a later one: one NOTICE to the peer."""
-    side = side_of("hub")
-    side.hear(HUB_HELLO.encode())
-    side.events.clear()
-    side.session.take_outgoing()
-    side.hear(encode_frame(Kind.NAMES, msgpack.packb(body)))
-    assert side.events == []
-    (frame,) = frames_of(side.session.take_outgoing())
-    notice = decode_notice(frame.body)
-    assert (notice.kind, notice.code) == ("error", CloseCode.BAD_DATA)
-    assert notice.text.startswith("NAMES: ")
 
 
 @pytest.mark.parametrize("kind", ["owned", "queued", "lost"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +18,7 @@ from tests.wire.pair import HUB_HELLO, HUB_ID, Side, frames_of, message, runs_in
 def linked() -> Side:
     """A hub's session with a peer hub, both of which speak the mesh."""
     side = side_of("hub")
-    side.session.mesh = 1
-    side.hear(msgspec.structs.replace(HUB_HELLO, mesh=1).encode())
+    side.hear(HUB_HELLO.encode())
     side.events.clear()
     return side
 

@@ -251,8 +251,7 @@ def test_what_is_no_such_array(body: bytes, cause: str) -> None:
     assert refused.value.code == CloseCode.BAD_DATA
     assert cause in refused.value.text
     side = side_of("hub")
-    side.session.mesh = 1
-    side.hear(msgspec.structs.replace(HUB_HELLO, mesh=1).encode())
+    side.hear(HUB_HELLO.encode())
     side.hear(encode_frame(Kind.ROUTING, body))
     assert len(side.events) == 1
     assert not side.session.closed

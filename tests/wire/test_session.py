@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_TAGGED, Frame, encode_frame
+from hub.origin import Origin
 from hub.stretch import Run
 from hub.tags.envelope import tagged
 from peers.wire.control import (
@@ -23,10 +24,12 @@ from peers.wire.control import (
 from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
 from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Phase
 from tests.wire.pair import (
     CLIENT_HELLO,
     HUB_HELLO,
+    HUB_ID,
     Pair,
     Side,
     frames_of,
@@ -79,19 +82,19 @@ def test_a_conversation(piece_bytes: int) -> None:
 
 
 def test_two_hubs() -> None:
-    """A link takes what a client says and what a hub says."""
+    """A link takes what hubs say."""
     pair = Pair("hub")
     pair.greet()
     assert pair.near.session.phase is Phase.WITH_LINK
     assert pair.far.session.phase is Phase.WITH_LINK
     for side in (pair.near, pair.far):
-        side.session.send(encode_subscription(Kind.UNSUBSCRIBE, ["/a"]))
+        side.session.send(encode_origin(Origin(HUB_ID, 1)))
         side.session.send(message(b"/a"))
         side.session.send(encode_notice(Notice("dropped", count=2)))
     pair.run()
     for side in (pair.near, pair.far):
-        change, _, notice = side.events[1:]
-        assert change == SubscriptionChange(subscribe=False, prefixes=["/a"], request=0)
+        origin, _, notice = side.events[1:]
+        assert origin == Origin(HUB_ID, 1)
         assert side.topics == [b"/a"]
         assert notice == Notice("dropped", count=2)
 

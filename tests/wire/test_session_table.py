@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -17,7 +19,7 @@ from peers.wire.control import Notice, decode_close, encode_close, encode_notice
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.origin import encode_origin
 from peers.wire.records import (
     Commit,
@@ -41,13 +43,13 @@ DRAWN = """
 OPENING         ✓        .         .           .         .      .     .      ✓      .       .       .      .
 WITH_CLIENT     .        ✓         ✓           ✓         .      ✓     ✓      ✓      ✓       .       ✓      ✓
 WITH_HUB        .        ✓         .           .         ✓      ✓     ✓      ✓      .       ✓       .      .
-WITH_LINK       .        ✓         ✓           ✓         ✓      ✓     ✓      ✓      .       .       .      .
+WITH_LINK       .        ✓         .           .         ✓      ✓     ✓      ✓      .       .       .      .
 
               REQUEST  REPLY  SERVE  UNSERVE
 OPENING          .       .      .       .
 WITH_CLIENT      ✓       ✓      ✓       ✓
 WITH_HUB         ✓       ✓      .       .
-WITH_LINK        ✓       ✓      ✓       ✓
+WITH_LINK        ✓       ✓      .       .
 
               SEGMENT  RELEASED
 OPENING          .         .
@@ -55,11 +57,11 @@ WITH_CLIENT      ✓         ✓
 WITH_HUB         ✓         ✓
 WITH_LINK        .         .
 
-              CLAIM  RELEASE  NAMES  RULE  UNRULE
-OPENING         .       .       .     .      .
-WITH_CLIENT     ✓       ✓       .     ✓      ✓
-WITH_HUB        .       .       .     .      .
-WITH_LINK       .       .       ✓     ✓      ✓
+              CLAIM  RELEASE  RULE  UNRULE
+OPENING         .       .       .      .
+WITH_CLIENT     ✓       ✓       ✓      ✓
+WITH_HUB        .       .       .      .
+WITH_LINK       .       .       .      .
 
               ACCOUNT  TOKEN  ORIGIN  ROUTING
 OPENING          .       .      .       .
@@ -105,7 +107,6 @@ BODIES = {
     Kind.RELEASED: encode_released([(1, 2)]),
     Kind.CLAIM: encode_claim(NameClaim(7, Wish("a.b"))),
     Kind.RELEASE: encode_release(NameRelease(7, "a.b")),
-    Kind.NAMES: encode_names([], ["a.b"]),
     Kind.RULE: encode_rules(Kind.RULE, [Rule(("a",))], 7),
     Kind.UNRULE: encode_rules(Kind.UNRULE, [Rule(("a",))], 7),
     Kind.TOKEN: encode_token(Renewal(7, "hub_x")),
@@ -126,9 +127,8 @@ def side_in(phase: Phase) -> Side:
     if phase is Phase.CLOSED:
         side.session.close(CloseCode.DONE, "done")
     elif phase is not Phase.OPENING:
-        side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else MESH_HELLO).encode())
+        side.hear((CLIENT_HELLO if phase is Phase.WITH_CLIENT else ORIGINS_HELLO).encode())
     side.session.shared = True
-    side.session.mesh = 1
     side.session.origins = True
     side.events.clear()
     side.session.take_outgoing()
@@ -136,7 +136,7 @@ def side_in(phase: Phase) -> Side:
     return side
 
 
-MESH_HELLO = msgspec.structs.replace(HUB_HELLO, mesh=1, origins=True)
+ORIGINS_HELLO = msgspec.structs.replace(HUB_HELLO, origins=True)
 
 ALIVE = [phase for phase in Phase if phase is not Phase.CLOSED]
 
@@ -166,19 +166,25 @@ def test_every_pair(phase: Phase, kind: Kind) -> None:
     assert side.session.phase is Phase.CLOSED
 
 
-@pytest.mark.parametrize("kind", [Kind.ORIGIN, Kind.ROUTING], ids=lambda kind: kind.name)
-@pytest.mark.parametrize(("mesh", "hello"), [(0, MESH_HELLO), (1, HUB_HELLO), (0, HUB_HELLO)])
-def test_the_mesh_is_for_those_who_both_speak_it(mesh: int, hello: Hello, kind: Kind) -> None:
-    """A hub that has not said `mesh`, or was not told it, must not say what belongs to it."""
-    side = side_of("hub")
-    side.session.mesh = mesh
-    side.hear(hello.encode() + frame_of(kind))
-    assert side.closings == [
-        Closing(CloseCode.PROTOCOL_ERROR, f"{kind.name} is not expected with a peer hub", by_far_side=False)
-    ]
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"mesh": 0}, "HELLO: a peer hub must speak version 1 of the mesh, this one says 0"),
+        ({"mesh": 2}, "HELLO: a peer hub must speak version 1 of the mesh, this one says 2"),
+        ({"link": b""}, "HELLO: the id of a link has 8 bytes"),
+    ],
+)
+def test_a_hub_that_cannot_be_a_peer(fields: dict[str, Any], text: str) -> None:
+    """Is refused at once by a hub; to a client that is all the same."""
+    hello = msgspec.structs.replace(HUB_HELLO, **fields).encode()
+    side, client = side_of("hub"), side_of("client")
+    side.hear(hello)
+    assert side.closings == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)]
+    client.hear(hello)
+    assert client.session.phase is Phase.WITH_HUB
 
 
-@pytest.mark.parametrize(("origins", "hello"), [(False, MESH_HELLO), (True, HUB_HELLO), (False, HUB_HELLO)])
+@pytest.mark.parametrize(("origins", "hello"), [(False, ORIGINS_HELLO), (True, HUB_HELLO), (False, HUB_HELLO)])
 def test_origins_are_told_to_whoever_asks(*, origins: bool, hello: Hello) -> None:
     """And is told that they will be."""
     side = side_of("client")

@@ -38,7 +38,6 @@ SpreadRaw = Callable[..., Awaitable[Three]]
 
 
 def is_worker(pid: int) -> bool:
-    """Whether a process is a worker that has not ended."""
     try:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
@@ -47,7 +46,6 @@ def is_worker(pid: int) -> bool:
 
 
 def workers_of(core: int) -> list[int]:
-    """The processes that a core has started, and that still run; their ids."""
     found = []
     for place in Path("/proc").iterdir():
         if place.name.isdigit():
@@ -63,7 +61,6 @@ def workers_of(core: int) -> list[int]:
 
 @pytest.fixture
 async def start_workers(start_process: StartProcess) -> AsyncIterator[StartWorkers]:
-    """Start hubs with two workers; whatever is left of them when the test is over is killed."""
     started: list[int] = []
 
     async def start(*arguments: str, listen: tuple[str, ...] = ("tcp://127.0.0.1:0",)) -> HubProcess:
@@ -81,7 +78,6 @@ async def start_workers(start_process: StartProcess) -> AsyncIterator[StartWorke
 
 @pytest.fixture
 async def spread() -> AsyncIterator[SpreadClients]:
-    """Connect clients until there is one at each of two workers; return these, that of worker 1 first."""
     async with AsyncExitStack() as stack:
 
         async def spread(url: str, **options: Any) -> list[Client]:
@@ -98,7 +94,6 @@ async def spread() -> AsyncIterator[SpreadClients]:
 
 @pytest.fixture
 async def spread_raw() -> AsyncIterator[SpreadRaw]:
-    """The same with clients that read only when they are asked to; a second one of worker 1 stands at the end."""
     with ExitStack() as stack:
 
         async def spread(

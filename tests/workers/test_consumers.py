@@ -17,14 +17,12 @@ pytestmark = pytest.mark.timeout(120)
 
 
 async def row(client: Client) -> dict[str, Any]:
-    """How the only consumer stands."""
     (found,) = await client.request("$hub/consumers", None)
     assert isinstance(found, dict)
     return found
 
 
 async def take(stream: ConsumerStream, count: int, *, acknowledged: bool = True) -> list[tuple[str, Any]]:
-    """The next messages."""
     messages = [await stream.receive() for _ in range(count)]
     if acknowledged:
         await stream.ack(*messages)
@@ -32,7 +30,6 @@ async def take(stream: ConsumerStream, count: int, *, acknowledged: bool = True)
 
 
 async def test_clients_of_all_workers_share(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """Each message goes to one of them, those of a topic in their order; what one leaves the other one gets."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     one, other = await spread(hub.endpoints[0].location)
     total = 40
@@ -61,7 +58,6 @@ async def test_clients_of_all_workers_share(start_workers: StartWorkers, spread:
 async def test_a_worker_that_dies_loses_nothing(
     start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
 ) -> None:
-    """What its client had comes again: to that client, at another worker, or to others; at once, and not in 1,000 s."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     pids = workers_of(hub.pid)
     one, _ = await spread(hub.endpoints[0].location)
@@ -86,7 +82,6 @@ async def test_a_worker_that_dies_loses_nothing(
 async def test_a_client_that_is_lost_is_no_member(
     start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
 ) -> None:
-    """Its worker tells the core, so that others get what it had at once."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     url = hub.endpoints[0].location
     one, other = await spread(url)
@@ -99,7 +94,6 @@ async def test_a_client_that_is_lost_is_no_member(
 
 
 async def test_a_query_says_how_far_it_is(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """At any worker; the core keeps it, and all of them tell its lag."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     one, other = await spread(hub.endpoints[0].location)
     for number in range(3):
@@ -118,7 +112,6 @@ async def test_a_query_says_how_far_it_is(start_workers: StartWorkers, spread: S
 
 
 async def test_refused(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """The core's reasons reach whoever asks."""
     hub = await start_workers("--journal", str(tmp_path / "journal"), "--journal-consumers", "1")
     one, _ = await spread(hub.endpoints[0].location)
     with pytest.raises(RequestFailedError, match="there is no consumer 'c'"):
@@ -129,7 +122,6 @@ async def test_refused(start_workers: StartWorkers, spread: SpreadClients, tmp_p
 
 
 async def test_a_member_that_is_kicked(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """The consumer tells who has most, at whichever worker; an admin takes him out, and another one gets all he had."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     one, other = await spread(hub.endpoints[0].location)
     for number in range(6):

@@ -24,13 +24,11 @@ BOTH = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
 
 
 async def until_joined(stream: MessageStream[Any], wanted: set[str], seen: Counter[str]) -> None:
-    """Read who has joined until all of these have."""
     while not wanted <= seen.keys():
         seen[(await anext(stream)).value["name"]] += 1
 
 
 async def until_all_tell(url: str, stream: MessageStream[Any], name: str) -> None:
-    """Connect clients until a stream has told of one at each worker: within a second all know that it is wanted."""
     at: dict[str, str] = {}
 
     async def read() -> None:
@@ -48,7 +46,6 @@ async def until_all_tell(url: str, stream: MessageStream[Any], name: str) -> Non
 
 
 async def test_who_comes_is_told_everywhere_once(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Subscribers at both workers hear of the clients of both."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     one, two = await spread(url)
@@ -70,7 +67,6 @@ async def test_who_comes_is_told_everywhere_once(start_workers: StartWorkers, sp
 async def test_losses_are_told_everywhere(
     start_workers: StartWorkers, spread: SpreadClients, spread_raw: SpreadRaw
 ) -> None:
-    """A subscriber of worker 1 that loses messages is told of at worker 2."""
     hub = await start_workers("--queue-messages", "100")
     url = hub.endpoints[0].location
     _, two = await spread(url)
@@ -85,7 +81,6 @@ async def test_losses_are_told_everywhere(
 
 
 async def test_what_all_do_is_told_once(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """A reload, which all processes do, is one event at each worker; what the mesh is like is not told by others."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     both = await spread(url)
@@ -104,7 +99,6 @@ async def test_what_all_do_is_told_once(start_workers: StartWorkers, spread: Spr
 
 
 async def number_of(client: Client, url: str, name: str) -> int:
-    """Connect somebody, and return his number."""
     await connect(url, name=name, reconnect=False)
     (number,) = [row["id"] for row in await client.request("$hub/who", None) if row["name"] == name]
     assert isinstance(number, int)
@@ -112,8 +106,6 @@ async def number_of(client: Client, url: str, name: str) -> int:
 
 
 async def get(hub: HubProcess, path: str) -> tuple[int, str]:
-    """Ask whichever worker."""
-
     def ask() -> tuple[int, str]:
         try:
             with urllib.request.urlopen(f"{hub.page}{path}", timeout=60) as answer:  # noqa: S310 -- this test's own hub
@@ -127,13 +119,11 @@ async def get(hub: HubProcess, path: str) -> tuple[int, str]:
 
 
 async def until(hub: HubProcess, path: str, wanted: tuple[int, str]) -> None:
-    """Ask until that is answered."""
     while await get(hub, path) != wanted:  # noqa: ASYNC110 -- nobody tells
         await asyncio.sleep(0.02)
 
 
 async def test_ready_is_who_is_whole(start_workers: StartWorkers) -> None:
-    """While a worker is missing no other one says that the hub is ready; once it was replaced all do."""
     hub = await start_workers("--limits-ping-after-s", "0.5", "--limits-ping-timeout-s", "0.5", listen=BOTH)
     for path, text in (("readyz", "ready"), ("healthz", "ok")):
         for _ in range(4):
@@ -147,7 +137,6 @@ async def test_ready_is_who_is_whole(start_workers: StartWorkers) -> None:
 
 
 async def test_a_core_that_is_stopped(start_workers: StartWorkers) -> None:
-    """Workers say that it does not answer, so that whoever looks after the hub starts it anew; or it goes on."""
     hub = await start_workers("--limits-ping-after-s", "600", listen=BOTH)
     hub.signal(signal.SIGSTOP)
     text = "the core of this hub has not answered within 4 s"

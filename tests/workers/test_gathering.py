@@ -24,7 +24,6 @@ Join = Callable[[Functions, Functions], Any]
 
 @pytest.fixture
 async def join() -> AsyncIterator[Join]:
-    """Make two ends of a channel, each with what may be asked there."""
     made: list[Control] = []
 
     async def join(here: Functions, there: Functions) -> tuple[Control, Control]:
@@ -42,12 +41,10 @@ async def join() -> AsyncIterator[Join]:
 
 
 def fail(_: Any) -> Any:
-    """Answer that there is none."""
     raise UsageError("there is nobody")
 
 
 async def test_both_ends_may_ask(join: Join) -> None:
-    """Answers come back to who has asked, also those that take longer, and reasons why there is none."""
     slow = Later()
     one, other = await join({"double": lambda value: value * 2}, {"fail": fail, "slow": lambda _: slow})
     assert await other.ask("double", [1, "a"]) == [1, "a", 1, "a"]
@@ -59,7 +56,6 @@ async def test_both_ends_may_ask(join: Join) -> None:
 
 
 async def test_a_bug_ends_nothing(join: Join) -> None:
-    """Whoever has asked is told; the channel stays."""
     one, _ = await join({}, {"bug": lambda _: 1 // 0, "ok": lambda _: 1})
     with pytest.raises(UsageError, match="a bug of the hub"):
         await one.ask("bug")
@@ -67,7 +63,6 @@ async def test_a_bug_ends_nothing(join: Join) -> None:
 
 
 async def test_an_end_that_is_gone(join: Join) -> None:
-    """What was asked, or is asked then, fails; what is said then is lost."""
     one, other = await join({}, {"never": lambda _: Later()})
     waiting = one.ask("never")
     other.close()
@@ -80,12 +75,10 @@ async def test_an_end_that_is_gone(join: Join) -> None:
 
 @pytest.fixture
 async def node() -> Node:
-    """A core."""
     return Node(Settings(), name="core")
 
 
 def all_of(node: Node, *controls: Control) -> Gathering:
-    """These workers, and the core."""
     counts = WorkerCounts(len(controls), len(controls), 0, 0, 0)
     found = Gathering(node, lambda: enumerate(controls, 1), lambda silent: counts._replace(silent_total=silent))
     found.parts.functions["kick"] = lambda _by, value: fail(value)
@@ -93,7 +86,6 @@ def all_of(node: Node, *controls: Control) -> Gathering:
 
 
 async def test_one_answer_suffices(node: Node, join: Join) -> None:
-    """Where others have none, the sum is that of those who do; where nobody has one, the first reason is told."""
     one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
     other, _ = await join({}, {"part": fail})
     assert await awaited(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
@@ -102,7 +94,6 @@ async def test_one_answer_suffices(node: Node, join: Join) -> None:
 
 
 async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And counted; who is gone is left out, too."""
     monkeypatch.setattr(gathering, "ANSWER_S", 0.01)
     one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
     silent, _ = await join({}, {"part": lambda _: Later()})
@@ -118,7 +109,6 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
 
 
 async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
-    """Each process has its own buckets, which keep their bounds beside its label."""
     far = Node(Settings(), name="worker")
     far.queue_times.observe(0.3)
     one, _ = await join({}, {"part": lambda _: plain(far)})
@@ -130,7 +120,6 @@ async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
 
 
 async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is once its core and all workers are; else the first reason is told, or how many of them have answered."""
     ready, _ = await join({}, {"part": lambda _: ""})
     starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
     silent, _ = await join({}, {"part": lambda _: Later()})
@@ -143,7 +132,6 @@ async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytes
 
 
 async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever asks a worker is told so after a while; a reload may take its time."""
     monkeypatch.setattr(gathering, "CORE_S", 0.01)
     reloading = Later()
     control, _ = await join({}, {"whole": lambda question: reloading if question[0] == "reload" else Later()})
@@ -156,12 +144,10 @@ async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch
 
 
 def all_of_metrics(whole: Gathering) -> Later:
-    """Ask for metrics, of which only those of the core and of workers as such will come."""
     return whole.ask("metrics")
 
 
 async def test_a_worker_asks_the_core(node: Node, join: Join) -> None:
-    """Which asks all, does alone what only it can do, and does what follows once the answer is on its way."""
     done: list[str] = []
     whole = all_of(node)
     whole.of_core["reload"] = lambda by, _value: {"by": by["name"]}

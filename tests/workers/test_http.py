@@ -14,14 +14,12 @@ from tests.workers.conftest import StartWorkers
 
 
 async def workers_shown(unix: str) -> list[str]:
-    """Where those who follow are connected: the number of each handler tells its process."""
     async with connect(unix) as admin:
         found = await admin.request("$hub/who", None)
     return [str(one["id"] // 10_000_000_000) for one in found if one["name"] == "follower"]
 
 
 async def test_publishing_and_events(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """Streams of both workers hear it with the offset that the answer has; whoever comes back to any misses nothing."""
     unix = f"unix://{tmp_path}/hub.sock"
     journal = ("--journal", str(tmp_path / "journal"))
     process = await start_workers(*journal, listen=("ws://127.0.0.1:0", unix))

@@ -27,7 +27,6 @@ LARGE = QueueWish(messages=100_000)
 
 
 async def hubs(client: Client) -> dict[str, dict[str, Any]]:
-    """All hubs that the one of a client knows, by their names."""
     rows: list[dict[str, Any]] = []
     while True:
         page = await client.request("$hub/mesh/graph", {"after": rows[-1]["hub"]} if rows else None)
@@ -37,7 +36,6 @@ async def hubs(client: Client) -> dict[str, dict[str, Any]]:
 
 
 async def links(client: Client) -> set[frozenset[str]]:
-    """All links that are known there, between hubs that are: one may be named by its neighbour before it is known."""
     found = await hubs(client)
     names = {row["hub"]: name for name, row in found.items()}
     pairs = ((name, other) for name, row in found.items() for other in row["links"] if other in names)
@@ -45,7 +43,6 @@ async def links(client: Client) -> set[frozenset[str]]:
 
 
 async def linked(client: Client, prefix: str, name: str) -> str:
-    """Wait until a hub is linked with another one whose name begins so, of which it is the only link; return that."""
     while True:
         for link in await links(client):
             others = [one for one in link - {name} if one.startswith(prefix)]
@@ -55,7 +52,6 @@ async def linked(client: Client, prefix: str, name: str) -> str:
 
 
 async def start_far(start_process: StartProcess, name: str, *arguments: str) -> HubProcess:
-    """Start a hub of one process."""
     words = arguments if "--listen" in arguments else ("--listen", "tcp://127.0.0.1:0", *arguments)
     far = await start_process(*words, "--name", name, "--log-format", "json", "--queue-messages", "100000")
     return await far.wait_up()
@@ -73,7 +69,6 @@ async def until_heard(clients: list[Client], topic: str = "/warm") -> None:
 
 
 async def numbers(client: Client, publishers: int, subscribed: asyncio.Semaphore) -> dict[int, list[int]]:
-    """Take what publishers say until all have said their last; return it by publisher, in its order."""
     found: dict[int, list[int]] = defaultdict(list)
     left = set(range(publishers))
     async with client.subscribe("/load/") as messages:
@@ -91,7 +86,6 @@ async def numbers(client: Client, publishers: int, subscribed: asyncio.Semaphore
 async def test_messages_go_both_ways_once_and_in_order(
     start_workers: StartWorkers, start_process: StartProcess, spread: SpreadClients
 ) -> None:
-    """Clients of the hub elsewhere and of both workers publish at once; each hears all of them, each message once."""
     hub = await start_workers("--queue-messages", "100000")
     far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location)
     both = await spread(hub.endpoints[0].location, queue=LARGE)
@@ -116,7 +110,6 @@ async def test_messages_go_both_ways_once_and_in_order(
 async def test_requests_and_names_cross(
     start_workers: StartWorkers, start_process: StartProcess, spread: SpreadClients
 ) -> None:
-    """Who serves, or owns a name, at either worker is asked from elsewhere, and the other way round."""
     hub = await start_workers()
     far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location)
     both = await spread(hub.endpoints[0].location)
@@ -131,7 +124,6 @@ async def test_requests_and_names_cross(
 async def test_the_mesh_is_shown_as_it_is(
     start_workers: StartWorkers, start_process: StartProcess, spread: SpreadClients
 ) -> None:
-    """The graph has the core, its workers, and the link to one of them; a trace names each on the way."""
     hub = await start_workers()
     far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location)
     both = await spread(hub.endpoints[0].location)
@@ -151,7 +143,6 @@ async def test_the_mesh_is_shown_as_it_is(
 async def test_a_link_comes_back_when_its_worker_dies(
     start_workers: StartWorkers, start_process: StartProcess, spread: SpreadClients
 ) -> None:
-    """The hub elsewhere dials again, to whichever worker there is; clients of both hear it, and it hears them."""
     hub = await start_workers()
     workers = {line["worker"]: line["pid"] for line in [await hub.wait_logged("worker is up") for _ in range(2)]}
     far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location)
@@ -168,7 +159,6 @@ async def test_a_link_comes_back_when_its_worker_dies(
 async def test_two_hubs_elsewhere(
     start_workers: StartWorkers, start_process: StartProcess, spread: SpreadClients
 ) -> None:
-    """Their clients hear each other through it, also where both are linked with one another: each message once."""
     hub = await start_workers("--queue-messages", "100000")
     url = hub.endpoints[0].location
     first = await start_far(start_process, "first", "--peer", url)
@@ -195,7 +185,6 @@ async def test_two_hubs_elsewhere(
 async def test_the_core_confirms_to_hubs_elsewhere(
     start_workers: StartWorkers, start_process: StartProcess, tmp_path: Path
 ) -> None:
-    """What enters at a hub that names the core's journal is confirmed by it, through the worker in between."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location, "--journal-of", "both")
     async with connect(far.endpoints[0].location) as client:
@@ -208,7 +197,6 @@ async def test_the_core_confirms_to_hubs_elsewhere(
 
 
 async def until_recorded(client: Client) -> None:
-    """Publish until it is recorded over there: that it is wanted there is known within a second."""
     number = 0
     while not [one async for one in client.read("/warm", start=0)]:
         await client.publish("/warm", number)

@@ -12,26 +12,22 @@ from peers.workers.merging import MERGES, PAGES, merged_page
 
 
 def test_a_page_of_connections() -> None:
-    """By id, as many as one process would tell: the next page goes on behind them."""
     parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
     assert [row["id"] for row in merged_page(parts)] == list(range(1, all_who.PAGE + 1))
 
 
 def test_a_larger_page_of_connections() -> None:
-    """As many as were asked for, and no more than there may be."""
     parts = [[{"id": first + 3 * number} for number in range(200)] for first in (1, 2, 3)]
     assert [row["id"] for row in merged_page(parts, {"limit": 200})] == list(range(1, 201))
     assert len(merged_page(parts, {"limit": 1 << 40})) == 600
 
 
 def user(name: str, *, connections: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
-    """What a process tells of a user."""
     sums = {"queued_bytes": 10, "published_messages": 20, "dropped_messages": 30}
     return {"user": name, "roles": [*roles], "connections": connections} | sums
 
 
 def test_a_user_of_several_processes() -> None:
-    """His figures are added up."""
     parts = [[user("ada", connections=1)], [user("ada", connections=2, roles=("admin",))], []]
     (found,) = MERGES["users"](parts)
     assert (found["connections"], found["queued_bytes"], found["published_messages"]) == (3, 20, 40)
@@ -39,7 +35,6 @@ def test_a_user_of_several_processes() -> None:
 
 
 def test_a_page_of_users() -> None:
-    """By name, and no longer than that of one process: whoever is in it has his figures of all processes."""
     names = [f"user-{number:05}" for number in range(access.USERS + 10)]
     parts = [[user(name, connections=1) for name in some[: access.USERS]] for some in (names, names[5:])]
     found = MERGES["users"](parts)
@@ -48,12 +43,10 @@ def test_a_page_of_users() -> None:
 
 
 def share(name: str, held: int, users: int = 1) -> dict[str, Any]:
-    """What a process tells of what somebody holds."""
     return {"user": name, "users": users, "held": {"prefixes": held}, "refused_total": 1, "held_back_s": 0.5}
 
 
 def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a process tells of its handlers."""
     some = [{"id": one} for one in ids]
     head = {
         "hub": name,
@@ -69,7 +62,6 @@ def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]
 
 
 def test_handlers_of_all_processes() -> None:
-    """Under the name and by the clock of the core; what users hold is added up."""
     parts = [
         process("hub", 1, users=[share("ada", 1), share("", 5, users=3)]),
         process("hub/1", 7, 8, users=[share("bob", 9), share("ada", 2)]),
@@ -90,7 +82,6 @@ def test_handlers_of_all_processes() -> None:
 
 
 def test_no_more_users_than_one_process_shows() -> None:
-    """Those who hold least are in the row of the others."""
     parts = [
         process(f"hub/{part}", users=[share(f"user-{part}-{number}", 1 + part) for number in range(USERS_SHOWN)])
         for part in (0, 1)
@@ -102,7 +93,6 @@ def test_no_more_users_than_one_process_shows() -> None:
 
 
 def test_what_was_done_is_added_up() -> None:
-    """Connections that were closed, and clients that are moved off: the slowest process says how long that takes."""
     assert MERGES["kick"]([{"kicked": 1}, {"kicked": 2}]) == {"kicked": 3}
     assert MERGES["drain"]([{"clients": 0, "seconds": 0.0}, {"clients": 5, "seconds": 0.5}]) == {
         "clients": 5,
@@ -111,7 +101,6 @@ def test_what_was_done_is_added_up() -> None:
 
 
 def test_losses_of_all_processes() -> None:
-    """The newest first, as many as one process remembers."""
     parts = [[{"at": float(at)} for at in range(KEPT, 0, -1)], [{"at": at + 0.5} for at in range(KEPT, 0, -1)]]
     found = [one["at"] for one in MERGES["losses"](parts)]
     assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
@@ -119,7 +108,6 @@ def test_losses_of_all_processes() -> None:
 
 
 def test_audited_events() -> None:
-    """The newest of all come first; those of the same moment as the last are not parted."""
     parts = [
         [{"at": 9.0}, {"at": 5.0, "of": 1}, {"at": 2.0}],
         [{"at": 7.0}, {"at": 5.0, "of": 2}, {"at": 5.0, "of": 3}],

@@ -57,7 +57,6 @@ class Expression(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Expression:
-        """Take one apart, as far as these examples need it."""
         groupings = [label.strip() for labels in _GROUPING.findall(text) for label in labels.split(",")]
         rest = _RANGE.sub("", _GROUPING.sub(" ", text))
         found = [(name, _MATCHER.findall(matchers)) for name, matchers in _SELECTOR.findall(rest)]
@@ -65,7 +64,6 @@ class Expression(NamedTuple):
 
 
 def test_an_expression() -> None:
-    """Functions and operators are no metrics; labels are found wherever they stand."""
     found = Expression.of(
         'histogram_quantile(0.9, sum by (a, le) (rate(x_bucket{b="c", d=~"e|f"}[5m]))) > 1e3 and on (g) y == 0 or z'
     )
@@ -86,7 +84,6 @@ class Scraped(NamedTuple):
 
     @classmethod
     def of(cls, families: Iterator[Metric]) -> Scraped:
-        """Sort it by names."""
         samples: Samples = {}
         values: dict[str, float] = {}
         for family in families:
@@ -96,7 +93,6 @@ class Scraped(NamedTuple):
         return cls(samples, values)
 
     def labels(self, name: str) -> frozenset[str]:
-        """Which labels a metric has here."""
         return frozenset(label for labels in self.samples[name] for label in labels) | _PLACED
 
     def check(self, text: str, shown: list[str]) -> None:
@@ -125,8 +121,6 @@ class Scraped(NamedTuple):
 
 
 async def scraped(page: str) -> Scraped:
-    """Ask for what Prometheus asks for."""
-
     def read() -> str:
         with urllib.request.urlopen(page.rstrip("/") + "/metrics") as answer:  # noqa: S310 -- of the hub
             return str(answer.read().decode())
@@ -136,7 +130,6 @@ async def scraped(page: str) -> Scraped:
 
 @pytest.fixture
 async def told(start_process: StartProcess, start_workers: StartWorkers, tmp_path: Path) -> AsyncIterator[Scraped]:
-    """What is told by a hub that has everything."""
     peer = await (await start_process("--listen", "tcp://127.0.0.1:0", "--name", "peer")).wait_up()
     flags = ("--journal", str(tmp_path / "journal"), "--journal-tier", str(tmp_path / "tier"))
     listen = ("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
@@ -167,10 +160,6 @@ async def told(start_process: StartProcess, start_workers: StartWorkers, tmp_pat
 
 
 async def test_every_expression_can_be_answered(told: Scraped) -> None:
-    """Each metric that alerts and panels ask for is told, with the labels by which they choose, group and name.
-
-    A name, a label or a value that no hub tells is an error, and this test sees it.
-    """
     for rule in ALERTS:
         texts = json.dumps(rule["annotations"])
         told.check(rule["expr"], re.findall(r"\$labels\.(\w+)", texts))
@@ -187,7 +176,6 @@ async def test_every_expression_can_be_answered(told: Scraped) -> None:
 
 
 def test_the_dashboard_is_whole() -> None:
-    """Panels have numbers of their own, overlap nowhere, say what they show, and ask the source that is chosen."""
     panels = DASHBOARD["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     taken: set[tuple[int, int]] = set()
@@ -204,7 +192,6 @@ def test_the_dashboard_is_whole() -> None:
 
 
 def test_alerts_are_whole() -> None:
-    """Each has a name of its own, a severity, and a text that says whom it is about."""
     assert len({rule["alert"] for rule in ALERTS}) == len(ALERTS) > 15
     for rule in ALERTS:
         assert rule["labels"]["severity"] in {"critical", "warning", "info"}
@@ -212,7 +199,6 @@ def test_alerts_are_whole() -> None:
 
 
 def test_files_that_are_named_are_there() -> None:
-    """Prometheus and the compose file name files of this folder; the dashboard is looked for where it is put."""
     prometheus = yaml.safe_load((EXAMPLE / "prometheus.yml").read_text())
     assert all((EXAMPLE / name).exists() for name in prometheus["rule_files"])
     (job,) = prometheus["scrape_configs"]
@@ -232,7 +218,6 @@ def test_files_that_are_named_are_there() -> None:
 
 
 def test_the_commands_of_the_compose_file_are_understood() -> None:
-    """Each flag exists, and takes what it is given."""
     from peers.cli.commands import app
 
     compose: dict[str, Any] = yaml.safe_load((EXAMPLE / "compose.yml").read_text())["services"]
@@ -242,7 +227,6 @@ def test_the_commands_of_the_compose_file_are_understood() -> None:
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool of Prometheus is not installed")
 def test_promtool_agrees() -> None:
-    """The program that comes with Prometheus reads the rules."""
     done = subprocess.run(
         ["promtool", "check", "rules", str(EXAMPLE / "alerts.yml")], capture_output=True, text=True, check=False
     )

@@ -13,7 +13,6 @@ from tests.workers.conftest import SpreadClients, StartWorkers
 
 
 async def test_clients_of_all_workers_hear_of_nodes(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Who is up, when they ask; and who comes and goes, once each."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     broker = ZmqBroker(context)
     manager = ZeekNode(context, broker.endpoint, "manager")

@@ -28,7 +28,6 @@ SETTINGS, _ = merge([("a test", GIVEN)])
 
 
 def test_a_worker_has_the_settings_of_the_hub() -> None:
-    """All but a few, which are said here; what is sent over is taken as if it stood in a file."""
     orders = Orders(tree_of(of_worker(SETTINGS, LISTEN, CORE)), "hub", 2, 5)
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(orders), type=Orders)
     found = sent.loaded().settings
@@ -49,24 +48,20 @@ def test_a_worker_has_the_settings_of_the_hub() -> None:
 
 
 def test_a_journal_elsewhere_is_that_of_workers_too() -> None:
-    """Where the core has none of its own, and names that of another hub."""
     settings = msgspec.structs.replace(SETTINGS, journal=msgspec.structs.replace(SETTINGS.journal, path="", of="far"))
     assert of_worker(settings, LISTEN, CORE).journal.of == "far"
 
 
 def test_somebody_is_always_moved_off() -> None:
-    """A rate that is less than one client a second for each worker is one."""
     slow = msgspec.structs.replace(SETTINGS, drain=msgspec.structs.replace(SETTINGS.drain, clients_per_s=1))
     assert of_worker(slow, LISTEN, CORE).drain.clients_per_s == 1
 
 
 def test_names_of_workers() -> None:
-    """That of the hub and the number of the place, as far as the wire takes it, cut between characters."""
     assert Orders({}, "hub", 2, 5).own_name == "hub/2"
     assert Orders({}, "x" * 64, 12, 1).own_name == "x" * 61 + "/12"
     assert Orders({}, "ü" * 32, 1, 1).own_name == "ü" * 31 + "/1"
 
 
 def test_numbers_of_handlers_are_counted_exactly_everywhere() -> None:
-    """In JavaScript, too, also after a worker was started anew every 30 s for a month."""
     assert (30 * 24 * 3600 // 30 + 1) * IDS_PER_START < 2**53

@@ -9,7 +9,6 @@ from tests.workers.conftest import SpreadClients, StartWorkers
 
 
 async def test_some_columns(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """What is not asked for leaves neither the core nor the worker."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     for client in await spread(hub.endpoints[0].location):
         start = await client.publish_confirmed("/a", "x" * 100_000)

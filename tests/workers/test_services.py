@@ -44,14 +44,12 @@ SERVICES = {
 
 
 async def ask_until(client: Client, topic: str, value: Any, holds: Callable[[Any], bool]) -> Any:
-    """Ask until the answer is as expected: processes hear of one another a little later."""
     while not holds(answer := await client.request(topic, value)):
         await settle()
     return answer
 
 
 async def hear(client: Client, prefix: str, topic: str, heard: asyncio.Event) -> None:
-    """Subscribe, and tell once a message with a topic has come."""
     async with client.subscribe(prefix) as messages:
         async for message in messages:
             if message.topic == topic:
@@ -59,7 +57,6 @@ async def hear(client: Client, prefix: str, topic: str, heard: asyncio.Event) ->
 
 
 async def test_topics(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """A message counts once, where it has come in, though it crosses three processes; a topic of two workers is one."""
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
     crossed, warm = [asyncio.Event() for _ in range(2)], [asyncio.Event() for _ in range(2)]
@@ -95,7 +92,6 @@ async def test_topics(start_workers: StartWorkers, spread: SpreadClients) -> Non
 
 
 async def test_topics_that_somebody_may_see(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """What other workers have counted is filtered like what his own has: by what he may subscribe to."""
     policy = tmp_path / "policy.toml"
     policy.write_text('[roles.watcher]\nsubscribe = ["/open"]\npublish = ["/open", "/secret"]\n')
     hub = await start_workers("--access-policy", str(policy), "--anonymous", "watcher")
@@ -109,7 +105,6 @@ async def test_topics_that_somebody_may_see(start_workers: StartWorkers, spread:
 
 
 async def test_losses_history_and_a_queue(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Who loses something at one worker is told of at the other one, counted in its history, and given room there."""
     hub = await start_workers()
     url = hub.endpoints[0]
     one, two = await spread(url.location)
@@ -120,7 +115,6 @@ async def test_losses_history_and_a_queue(start_workers: StartWorkers, spread: S
         near, far = (one, two) if home == "both/1" else (two, one)
 
         async def lose() -> bool:
-            """Publish more than the slow one takes; return whether the other worker's figures have it."""
             for _ in range(100):
                 near.publish_nowait("/lost", bytes(10_000))
             await near.drain()
@@ -142,7 +136,6 @@ async def test_losses_history_and_a_queue(start_workers: StartWorkers, spread: S
 
 
 async def test_rights(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """Whichever worker is asked offers all that the hub answers, and each of it has an answer."""
     hub = await start_workers("--journal", str(tmp_path / "journal"), "--store", "s=:memory:")
     offered = []
     for client in await spread(hub.endpoints[0].location):
@@ -154,7 +147,6 @@ async def test_rights(start_workers: StartWorkers, spread: SpreadClients, tmp_pa
 
 
 async def test_names(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Who has claimed one at a worker is told at both, with the worker at which he is."""
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
     await one.claim("org.example.One")
@@ -169,7 +161,6 @@ async def test_names(start_workers: StartWorkers, spread: SpreadClients) -> None
 
 
 async def test_services(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Those of both workers are told, by the numbers of their connections, and none of them as another hub's."""
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
 
@@ -188,7 +179,6 @@ async def test_services(start_workers: StartWorkers, spread: SpreadClients) -> N
 
 
 async def test_links(start_process: StartProcess, start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """A worker tells what the core's link to another hub has carried, and at which process that was counted."""
     peer = await (await start_process("--listen", "tcp://127.0.0.1:0", "--name", "peer")).wait_up()
     hub = await start_workers("--peer", peer.endpoints[0].location)
     for client in await spread(hub.endpoints[0].location):

@@ -16,7 +16,6 @@ pytestmark = pytest.mark.timeout(120)
 
 
 async def _reached(client: Client) -> None:
-    """Wait until the worker has heard of the store."""
     while True:
         try:
             await client.store("s").state()
@@ -27,7 +26,6 @@ async def _reached(client: Client) -> None:
 
 
 async def test_clients_of_all_workers_share_a_store(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """What one writes another one reads, watches and copies; both hear which stores there are."""
     hub = await start_workers("--store", "s=:memory:")
     one, other = await spread(hub.endpoints[0].location)
     await _reached(one)
@@ -46,7 +44,6 @@ async def test_clients_of_all_workers_share_a_store(start_workers: StartWorkers,
 
 
 async def test_a_store_is_fed_by_clients_of_all_workers(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Who watches at one worker has the last message of each topic, whichever worker it came by; nothing goes back."""
     hub = await start_workers("--store", "s=:memory:", "--store-from", "s=/status/")
     one, other = await spread(hub.endpoints[0].location)
     await _reached(one)

@@ -14,7 +14,6 @@ DRAWS = random.Random(1)  # noqa: S311 -- spread, not secrecy
 
 
 def test_all_are_started_at_once() -> None:
-    """And each once."""
     supervision = Supervision(3)
     assert supervision.next_s() == -math.inf
     assert supervision.due(0.0) == [1, 2, 3]
@@ -27,7 +26,6 @@ def test_all_are_started_at_once() -> None:
 
 
 def test_who_ends_is_started_again_after_a_while() -> None:
-    """Not before, and the others are left alone."""
     supervision = Supervision(2, DRAWS)
     supervision.due(0.0)
     supervision.serves(1, 0.0)
@@ -42,7 +40,6 @@ def test_who_ends_is_started_again_after_a_while() -> None:
 
 
 def test_who_takes_too_long_is_told_once() -> None:
-    """It is still the one process of its place until it has ended."""
     supervision = Supervision(1)
     supervision.due(0.0)
     assert supervision.next_s() == START_S
@@ -56,7 +53,6 @@ def test_who_takes_too_long_is_told_once() -> None:
 
 
 def longest_wait_s(served_s: float) -> float:
-    """The longest wait of a worker that ends again and again, each time after it has served for so long."""
     supervision, now_s, longest_s = Supervision(1, DRAWS), 0.0, 0.0
     for _ in range(50):
         assert supervision.due(now_s) == [1]
@@ -69,13 +65,11 @@ def longest_wait_s(served_s: float) -> float:
 
 
 def test_waits_grow_while_it_ends_at_once() -> None:
-    """Up to half a minute; a worker that has served well begins anew."""
     assert 10 < longest_wait_s(1.0) <= CLIENT_CAP_S
     assert longest_wait_s(STEADY_S) <= 0.1
 
 
 def test_nobody_is_started_while_the_hub_stops() -> None:
-    """What ends then ends for good, and is not counted."""
     supervision = Supervision(2)
     supervision.due(0.0)
     supervision.serves(1, 0.0)
@@ -91,7 +85,6 @@ def test_nobody_is_started_while_the_hub_stops() -> None:
     strategies.lists(strategies.tuples(strategies.sampled_from(["serves", "ends", "waits"]), strategies.integers(1, 3)))
 )
 def test_a_place_has_one_process(steps: list[tuple[str, int]]) -> None:
-    """Whatever happens: nobody is due whose process lives, and everybody else is due in the end."""
     supervision, now_s, alive = Supervision(3), 0.0, set[int]()
     for step, number in steps:
         now_s += 1.0

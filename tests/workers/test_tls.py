@@ -37,24 +37,20 @@ PLACES = pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Vouches for the hub and for its users."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
 def alice(authority: Authority) -> Files:
-    """What an admin shows."""
     return authority.issue("alice.example.org")
 
 
 @pytest.fixture(scope="module")
 def eve(authority: Authority) -> Files:
-    """What somebody shows for whom the authority vouches, and whom the policy does not know."""
     return authority.issue("eve.example.org")
 
 
 def shown(files: Files, folder: Path) -> None:
-    """Put what the hub shows where its settings say."""
     for source, name in ((files.certificate, "hub.pem"), (files.key, "hub.key")):
         shutil.copy(source, folder / f"{name}.new")
         (folder / f"{name}.new").replace(folder / name)
@@ -62,7 +58,6 @@ def shown(files: Files, folder: Path) -> None:
 
 @pytest.fixture
 async def hub(start_workers: StartWorkers, authority: Authority, tmp_path: Path) -> HubProcess:
-    """A hub that wants to see a certificate, and knows one admin by it."""
     shown(authority.issue("localhost", "127.0.0.1"), tmp_path)
     (tmp_path / "policy.toml").write_text(POLICY)
     (tmp_path / "hub.toml").write_text(
@@ -81,7 +76,6 @@ policy = "{tmp_path}/policy.toml"
 
 
 def proof(authority: Authority, files: Files) -> dict[str, str]:
-    """What a client is told, to show a certificate."""
     return {"ca": str(authority.ca), "certificate": str(files.certificate), "key": str(files.key)}
 
 
@@ -89,7 +83,6 @@ def proof(authority: Authority, files: Files) -> dict[str, str]:
 async def test_certificate_users(
     hub: HubProcess, spread: SpreadClients, authority: Authority, alice: Files, place: int
 ) -> None:
-    """Whoever a certificate tells of is that user at each worker; what he publishes crosses from one to the other."""
     one, two = await spread(hub.endpoints[place].location, **proof(authority, alice))
     await heard(one, two, "/a")
     await heard(two, one, "/b")
@@ -102,7 +95,6 @@ async def test_certificate_users(
 
 @PLACES
 async def test_who_is_nobody(hub: HubProcess, authority: Authority, eve: Files, place: int) -> None:
-    """Whoever the policy does not know is refused by whichever worker; without a certificate there is no handshake."""
     url = hub.endpoints[place].location
     for _ in range(6):
         with pytest.raises(RejectedError, match="not recognised"):
@@ -112,7 +104,6 @@ async def test_who_is_nobody(hub: HubProcess, authority: Authority, eve: Files, 
 
 
 async def test_tokens(start_workers: StartWorkers, spread: SpreadClients, authority: Authority, tmp_path: Path) -> None:
-    """A token over TLS is good at each worker, and a wrong one at none."""
     shown(authority.issue("localhost", "127.0.0.1"), tmp_path)
     token = tmp_path / "admin.token"
     hub = await start_workers(
@@ -135,7 +126,6 @@ async def test_a_link_by_its_certificate(
     authority: Authority,
     tmp_path: Path,
 ) -> None:
-    """A hub elsewhere whose certificate has a role with `link` is linked with a worker; messages go both ways."""
     shown(authority.issue("localhost", "127.0.0.1"), tmp_path)
     (tmp_path / "policy.toml").write_text(
         """
@@ -168,7 +158,6 @@ site = ["site"]
 
 
 async def certificates(endpoint: Endpoint, authority: Authority, files: Files, wanted: int) -> set[bytes]:
-    """Return what is shown in so many handshakes."""
     context = ssl.create_default_context(cafile=authority.ca)
     context.load_cert_chain(files.certificate, files.key)
     found = set()
@@ -182,7 +171,6 @@ async def certificates(endpoint: Endpoint, authority: Authority, files: Files, w
 async def test_a_reload_lets_all_show_the_new_certificate(
     hub: HubProcess, spread: SpreadClients, authority: Authority, alice: Files, tmp_path: Path
 ) -> None:
-    """One request to any worker suffices; who is connected stays so, and whoever comes then sees the new one."""
     tls, wss = hub.endpoints
     (old,) = await certificates(tls, authority, alice, 8)
     one, two = await spread(tls.location, **proof(authority, alice))
@@ -200,7 +188,6 @@ async def test_a_reload_lets_all_show_the_new_certificate(
 async def test_a_reload_with_a_broken_certificate(
     hub: HubProcess, authority: Authority, alice: Files, tmp_path: Path
 ) -> None:
-    """It is refused with a line that names the file, and every worker goes on showing the one it has."""
     (old,) = await certificates(hub.endpoints[0], authority, alice, 4)
     (tmp_path / "hub.pem").write_text("no certificate")
     async with connect(hub.endpoints[0].location, **proof(authority, alice)) as client:
@@ -212,7 +199,6 @@ async def test_a_reload_with_a_broken_certificate(
 async def test_a_reload_lets_all_forget_a_user(
     hub: HubProcess, spread: SpreadClients, authority: Authority, alice: Files, tmp_path: Path
 ) -> None:
-    """Whoever is not in the policy any more is closed, whichever worker he is connected with."""
     options: dict[str, Any] = proof(authority, alice) | {"reconnect": False}
     both: list[Client] = await spread(hub.endpoints[1].location, **options)
     (tmp_path / "policy.toml").write_text(POLICY.replace("alice", "bob"))
@@ -223,7 +209,6 @@ async def test_a_reload_lets_all_forget_a_user(
 
 
 async def test_metrics_over_tls(hub: HubProcess, authority: Authority, alice: Files) -> None:
-    """The port of `wss` answers with the metrics of all processes, those of handshakes among them."""
     context = ssl.create_default_context(cafile=authority.ca)
     context.load_cert_chain(alice.certificate, alice.key)
 

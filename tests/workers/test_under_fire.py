@@ -34,12 +34,10 @@ QUICK = Backoff(base_s=0.01, cap_s=0.1)
 
 
 def descriptors(pid: int) -> int:
-    """How many files a process has open."""
     return len(list(Path(f"/proc/{pid}/fd").iterdir()))
 
 
 async def both_up(hub: HubProcess) -> dict[int, int]:
-    """Wait until two workers have come up; return their processes by their places."""
     lines = [await hub.wait_logged("worker is up") for _ in range(2)]
     return {line["worker"]: line["pid"] for line in lines}
 
@@ -54,7 +52,6 @@ class Load:
         """By subscriber and publisher: the numbers."""
 
     async def publish(self, place: int) -> None:
-        """Publish until it is over."""
         number = 0
         while not self._is_over:
             with contextlib.suppress(ConnectionLostError):
@@ -63,7 +60,6 @@ class Load:
             await asyncio.sleep(0.001)
 
     async def take(self, place: int) -> None:
-        """Take for ever."""
         async with self._clients[place].subscribe("/load/") as messages:
             async for message in messages:
                 source, number = message.value
@@ -71,7 +67,6 @@ class Load:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Publish and take meanwhile."""
         places = range(len(self._clients))
         takers = [asyncio.create_task(self.take(place)) for place in places]
         publishers = [asyncio.create_task(self.publish(place)) for place in places]
@@ -87,7 +82,6 @@ class Load:
 
 @NEW
 async def test_workers_that_are_killed(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """Nothing comes twice to anybody; a quiet pair at the core notices nothing; the core holds no more than before."""
     socket = f"unix://{tmp_path}/hub.sock"
     hub = await start_workers(listen=("tcp://127.0.0.1:0", socket))
     url = hub.endpoints[0].location
@@ -120,7 +114,6 @@ async def test_workers_that_are_killed(start_workers: StartWorkers, tmp_path: Pa
 
 
 async def confirmed(client: Client, place: int, found: dict[int, Any], ended: asyncio.Event) -> int:
-    """Publish until it is over, and note what was confirmed; return how often there was an error."""
     errors = number = 0
     while not ended.is_set():
         value = f"{place}/{number}"
@@ -135,7 +128,6 @@ async def confirmed(client: Client, place: int, found: dict[int, Any], ended: as
 
 
 async def recorded(url: str, offsets: set[int]) -> dict[int, Any]:
-    """Return what stands in the journal there, once its reader answers."""
     async with connect(url) as client:
         while True:
             try:
@@ -145,7 +137,6 @@ async def recorded(url: str, offsets: set[int]) -> dict[int, Any]:
 
 
 async def test_what_is_confirmed_is_recorded(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """While workers are killed, each confirmation tells the truth, and everybody who waits for one is answered."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     url = hub.endpoints[0].location
     workers = await both_up(hub)
@@ -165,7 +156,6 @@ async def test_what_is_confirmed_is_recorded(start_workers: StartWorkers, tmp_pa
 
 
 async def test_a_core_that_is_killed(start_process: StartProcess, tmp_path: Path) -> None:
-    """All end with it; the hub is started again and again, clients come back, and what was confirmed is there."""
     arguments = ("--workers", "2", "--name", "both", "--log-format", "json", "--journal", str(tmp_path / "journal"))
     hub = await (await start_process("--listen", "tcp://127.0.0.1:0", *arguments)).wait_up()
     url = hub.endpoints[0].location
@@ -194,7 +184,6 @@ async def test_a_core_that_is_killed(start_process: StartProcess, tmp_path: Path
 
 
 async def test_no_descriptors(start_workers: StartWorkers) -> None:
-    """A core that cannot open anything goes on, starts no worker meanwhile, and says why; later it does."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     workers = await both_up(hub)
@@ -216,7 +205,6 @@ async def test_no_descriptors(start_workers: StartWorkers) -> None:
 
 
 async def test_clients_of_a_worker_that_is_stopped(start_workers: StartWorkers) -> None:
-    """It is killed, and its clients come back; whoever came meanwhile and waited for it may try again."""
     hub = await start_workers("--limits-ping-after-s", "1", "--limits-ping-timeout-s", "1")
     url = hub.endpoints[0].location
     workers = await both_up(hub)
@@ -235,7 +223,6 @@ async def test_clients_of_a_worker_that_is_stopped(start_workers: StartWorkers) 
 
 
 async def connected(url: str) -> Client:
-    """Connect; whoever waits for a worker that is killed is told that the connection was lost, and tries again."""
     while True:
         try:
             return await connect(url)
@@ -244,7 +231,6 @@ async def connected(url: str) -> Client:
 
 
 async def test_a_core_that_is_stopped(start_workers: StartWorkers) -> None:
-    """Workers that hear nothing of it end, so that their clients know; it starts others when it goes on."""
     hub = await start_workers("--limits-ping-after-s", "1", "--limits-ping-timeout-s", "1")
     url = hub.endpoints[0].location
     workers = await both_up(hub)

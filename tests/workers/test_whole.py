@@ -29,19 +29,16 @@ PROCESSES = {"core", "1", "2"}
 
 
 async def scrape(hub: HubProcess) -> dict[str, Metric]:
-    """What Prometheus reads, by name."""
     url = f"{hub.page}metrics"
     body = await asyncio.to_thread(lambda: urllib.request.urlopen(url).read())  # noqa: S310 -- this test's own hub
     return {family.name: family for family in text_string_to_metric_families(body.decode())}
 
 
 def values(family: Metric) -> dict[str, float]:
-    """The value of each process."""
     return {sample.labels["worker"]: sample.value for sample in family.samples}
 
 
 async def test_metrics_are_those_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Each process has its row in each family; the workers themselves are counted beside them."""
     hub = await start_workers(listen=BOTH)
     await spread(hub.endpoints[0].location)
     for _ in range(4):  # whichever worker answers
@@ -62,7 +59,6 @@ async def test_metrics_are_those_of_all(start_workers: StartWorkers, spread: Spr
 
 
 async def look(client: Client) -> Snapshot:
-    """One look at all handlers, as `hub top` has it."""
     assembly = Assembly()
     async with client.subscribe("$hub/statistics") as messages:
         async for message in messages:
@@ -73,7 +69,6 @@ async def look(client: Client) -> Snapshot:
 
 
 async def test_statistics_are_those_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Whoever subscribes at any worker is told of the clients of all, each under a number of its own."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     one, two = await spread(url)
@@ -89,7 +84,6 @@ async def test_statistics_are_those_of_all(start_workers: StartWorkers, spread: 
 
 
 async def all_rows(client: Client, topic: str, key: str) -> list[dict[str, Any]]:
-    """Ask for one page after the other."""
     rows: list[dict[str, Any]] = []
     while True:
         page = await client.request(topic, {"after": rows[-1][key]} if rows else None)
@@ -99,7 +93,6 @@ async def all_rows(client: Client, topic: str, key: str) -> list[dict[str, Any]]
 
 
 async def test_who_is_connected_anywhere(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Pages go on over all processes; more clients than a page has are told once each."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     one, _ = await spread(url)
@@ -113,7 +106,6 @@ async def test_who_is_connected_anywhere(start_workers: StartWorkers, spread: Sp
 
 
 async def test_whoever_is_kicked_is_kicked_anywhere(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """By his number, from either worker; where there is nobody, it says so."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     for asker in await spread(url):
@@ -132,7 +124,6 @@ async def test_whoever_is_kicked_is_kicked_anywhere(start_workers: StartWorkers,
 
 
 async def test_a_worker_reloads_the_hub(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Any) -> None:
-    """It asks the core, which lets all reload; the answer is the core's."""
     (tmp_path / "hub.toml").write_text("[queue]\nmessages = 100\n")
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
@@ -148,7 +139,6 @@ async def test_a_worker_reloads_the_hub(start_workers: StartWorkers, spread: Spr
 
 
 async def test_a_reload_that_would_close_most_of_all_workers(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """The connections of all workers count; a signal is refused as a request is, and `force` closes them."""
     policy = tmp_path / "policy.toml"
     policy.write_text('[users]\nada = ["admin"]\nbob = ["reader"]\n')
     file = TokenFile(str(tmp_path / "tokens"))
@@ -178,7 +168,6 @@ async def test_a_reload_that_would_close_most_of_all_workers(start_workers: Star
 
 
 async def test_a_worker_drains_the_hub(start_workers: StartWorkers) -> None:
-    """All clients are moved off, those of the other worker, too; then all processes end."""
     hub = await start_workers("--drain-clients-per-s", "1000")
     workers = workers_of(hub.pid)
     url = hub.endpoints[0].location
@@ -198,7 +187,6 @@ async def test_a_worker_drains_the_hub(start_workers: StartWorkers) -> None:
 
 
 async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """Each worker asks who comes; links between processes need no role; a user is one at all workers together."""
     token = tmp_path / "admin.token"
     hub = await start_workers("--access-admin-token", str(token))
     url = hub.endpoints[0].location
@@ -225,7 +213,6 @@ async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path:
 
 
 async def test_what_the_policy_says_and_refuses(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """Whichever worker is asked; it says what the policy says, and refusals of all are told."""
     policy = '[users]\nada = ["admin"]\nbob = ["reader"]\n'
     (tmp_path / "policy.toml").write_text(policy)
     file = TokenFile(str(tmp_path / "tokens"))
@@ -255,7 +242,6 @@ async def test_what_the_policy_says_and_refuses(start_workers: StartWorkers, tmp
 
 
 async def test_the_state_is_that_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Whichever worker is asked counts the clients of all, once each, and none of the links between processes."""
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
     async with one.subscribe("/a"), two.subscribe("/b"):
@@ -275,7 +261,6 @@ async def test_the_state_is_that_of_all(start_workers: StartWorkers, spread: Spr
 async def test_the_journal_is_that_of_the_core(
     start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
 ) -> None:
-    """Clients of either worker are told how it stands."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     for number, client in enumerate(await spread(hub.endpoints[0].location), 1):
         await client.publish_confirmed("/a", number)

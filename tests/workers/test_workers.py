@@ -23,7 +23,6 @@ pytestmark = pytest.mark.timeout(120)
 
 
 async def heard(publisher: Client, subscriber: Client, topic: str) -> None:
-    """Publish until a subscriber at another worker has it: its subscription is known there within a second."""
     async with subscriber.subscribe(topic) as messages:
         first = asyncio.create_task(anext(messages))
         while not first.done():
@@ -33,7 +32,6 @@ async def heard(publisher: Client, subscriber: Client, topic: str) -> None:
 
 
 async def asked(client: Client, topic: str, value: Any, *, name: bool = False) -> Any:
-    """Ask until it is known at this worker who answers."""
     while True:
         try:
             return await client.request(topic, value, name=name)
@@ -43,7 +41,6 @@ async def asked(client: Client, topic: str, value: Any, *, name: bool = False) -
 
 @NEW
 async def test_clients_of_all_workers_are_together(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Messages, requests and service names cross from one worker to the other, in both directions."""
     hub = await start_workers()
     assert hub.name == "both"
     one, two = await spread(hub.endpoints[0].location)
@@ -56,7 +53,6 @@ async def test_clients_of_all_workers_are_together(start_workers: StartWorkers, 
 
 
 async def test_history_is_that_of_the_core(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
-    """Clients of each worker read what clients of both have published, and are told that it is recorded, and where."""
     hub = await start_workers("--journal", str(tmp_path / "journal"))
     both = await spread(hub.endpoints[0].location)
     for client in both:
@@ -71,7 +67,6 @@ async def test_history_is_that_of_the_core(start_workers: StartWorkers, spread: 
 
 @NEW
 async def test_a_worker_that_dies_is_replaced(start_workers: StartWorkers, spread: SpreadClients) -> None:
-    """Its clients come back, to whichever worker; the others keep their connections."""
     hub = await start_workers()
     one, two = await spread(hub.endpoints[0].location)
     async with one.subscribe("/a") as messages:
@@ -92,7 +87,6 @@ async def test_a_worker_that_dies_is_replaced(start_workers: StartWorkers, sprea
 
 
 async def test_a_worker_that_hangs_is_replaced(start_workers: StartWorkers) -> None:
-    """It does not answer the core's PING: it is killed, also while it is stopped."""
     hub = await start_workers("--limits-ping-after-s", "0.5", "--limits-ping-timeout-s", "0.5")
     victim = (await hub.wait_logged("worker is up"))["pid"]
     await hub.wait_logged("worker is up")
@@ -104,7 +98,6 @@ async def test_a_worker_that_hangs_is_replaced(start_workers: StartWorkers) -> N
 
 
 async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers, spread_raw: SpreadRaw) -> None:
-    """A slow subscriber gets all that had waited for it when the hub was told to stop, though its link ends at once."""
     hub = await start_workers("--queue-messages", "100000", "--limits-drain-s", "60")
     slow, _, publisher = await spread_raw(hub.endpoints[0], receive_bytes=4096)
     await slow.subscribe("/flood")
@@ -122,7 +115,6 @@ async def test_a_client_may_take_the_time_there_is(start_workers: StartWorkers, 
 
 
 async def test_what_one_worker_has_heard_reaches_the_others(start_workers: StartWorkers, spread_raw: SpreadRaw) -> None:
-    """A hub that is told to stop takes what a publisher has sent, and subscribers of the other worker get all of it."""
     hub = await start_workers("--queue-messages", "100000", "--limits-drain-s", "60")
     publisher, subscriber, _ = await spread_raw(hub.endpoints[0])
     await subscriber.subscribe("/flood")
@@ -147,7 +139,6 @@ async def test_what_one_worker_has_heard_reaches_the_others(start_workers: Start
 
 @NEW
 async def test_nobody_outlives_the_core(start_workers: StartWorkers) -> None:
-    """A core that is killed, without a chance to say anything, leaves no process behind."""
     hub = await start_workers()
     workers = workers_of(hub.pid)
     assert len(workers) == 2
@@ -158,7 +149,6 @@ async def test_nobody_outlives_the_core(start_workers: StartWorkers) -> None:
 
 @NEW
 async def test_all_stop_together(start_workers: StartWorkers) -> None:
-    """A signal ends the core and its workers; clients are told 1001, and nothing worse than information is logged."""
     hub = await start_workers()
     workers = workers_of(hub.pid)
     clients = [await RawClient.connect(hub.endpoints[0]) for _ in range(8)]
@@ -176,7 +166,6 @@ async def test_all_stop_together(start_workers: StartWorkers) -> None:
 
 
 async def test_a_reload_reaches_all(start_workers: StartWorkers, tmp_path: Any) -> None:
-    """Each worker says what it has taken over."""
     (tmp_path / "hub.toml").write_text("[queue]\nmessages = 100\n")
     hub = await start_workers()
     (tmp_path / "hub.toml").write_text("[queue]\nmessages = 200\n")
@@ -196,7 +185,6 @@ async def test_a_reload_reaches_all(start_workers: StartWorkers, tmp_path: Any) 
     ],
 )
 async def test_what_cannot_be(start_process: StartProcess, arguments: tuple[str, ...], text: str) -> None:
-    """One line says what is wrong and what to do, and nothing is left running."""
     hub = await start_process(*arguments, "--log-level", "error")
     code, log = await hub.wait_ended()
     assert code != 0
@@ -205,7 +193,6 @@ async def test_what_cannot_be(start_process: StartProcess, arguments: tuple[str,
 
 
 async def test_a_port_in_use(start_workers: StartWorkers, start_process: StartProcess) -> None:
-    """A port is not shared with another hub, not even with one of the same account that has workers, too."""
     hub = await start_workers()
     url = hub.endpoints[0].location
     other = await start_process("--workers", "2", "--listen", url, "--log-level", "error")

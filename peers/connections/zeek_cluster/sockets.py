@@ -21,7 +21,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, HubError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
-from hub.limits import PEER_LIMITS
+from hub.limits import PEER_PREFIXES
 from hub.overflow import QueueLimits
 from hub.routes import Route
 from hub.topics import RESERVED
@@ -292,7 +292,7 @@ class Subscriber(FarEnd):
             self._cluster.want_no_more(self, topic)
 
     def _put_off_one(self, prefix: str) -> None:
-        if prefix not in self._put_off and len(self._put_off) >= PEER_LIMITS.prefixes:
+        if prefix not in self._put_off and len(self._put_off) >= PEER_PREFIXES:
             raise RejectedError(CloseCode.BAD_DATA, "it has asked for too many topics")
         self._put_off[prefix] = None
 

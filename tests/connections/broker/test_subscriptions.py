@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.limits import CoreLimits, HandlerLimits
+from hub.limits import CoreLimits
 from peers.connections.broker import STEP_PREFIXES, FarSubscriptions
 from tests.hub.fakes import Turn
 
@@ -65,7 +65,7 @@ def test_a_peer_that_is_gone() -> None:
 
 
 def test_a_filter_of_too_many_prefixes_ends_the_peering() -> None:
-    stage = Stage(CoreLimits(peer=HandlerLimits(prefixes=3)))
+    stage = Stage(CoreLimits(peer_prefixes=3))
     stage.far.replace(tuple(f"/{number}" for number in range(4)))
     assert stage.outlet.closed == [(CloseCode.NOT_ALLOWED, "4 prefixes, the limit for a peer is 3")]
     assert stage.prefixes == set()

@@ -10,6 +10,7 @@ import structlog
 
 from hub.batch import Batch, encode_value, encode_values
 from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
+from hub.mesh.announcement import Served
 from hub.request_frame import Status
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
@@ -88,7 +89,7 @@ async def test_serving(guarded: Guarded) -> None:
 
 
 async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
-    link = await guarded.hub.client(endpoint=guarded.tcp, role="hub", id=b"east" * 4, name="alice")
+    link = await guarded.hub.peer(endpoint=guarded.tcp, name="alice")
     await link.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(DENIED)))
     statuses = []
     while len(statuses) < len(DENIED):
@@ -96,8 +97,8 @@ async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
         if frame.kind == Kind.REPLY:
             statuses.append(frame)
     assert guarded.refused == len(DENIED)
-    await link.send(encode_subscription(Kind.SERVE, [*REFUSED, "/zeek/dns"], 0))
-    await guarded.until(lambda: guarded.core.requests.statistics().services == 1)
+    await link.announce(*map(Served, [*REFUSED, "/zeek/dns"]))
+    await guarded.until(lambda: guarded.core.requests.statistics().services == len(REFUSED) + 1)
     async with connect(guarded.tcp.location, name="free") as client:
         for topic in REFUSED:
             with pytest.raises(NoResponderError):

@@ -97,10 +97,7 @@ async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
 
 
 async def by_a_link(guarded: Guarded) -> list[str]:
-    hello = {"role": "hub", "id": b"east" * 4, "name": "alice"}
-    link = await guarded.hub.client(endpoint=guarded.tcp, **hello)
-    await link.send(encode_subscription(Kind.SUBSCRIBE, [""], 0))
-    await guarded.until(lambda: "" in guarded.hub.prefixes("alice"))
+    link = await guarded.hub.peer("", endpoint=guarded.tcp, name="alice")
     await publish_all(guarded)
     topics: list[str] = []
     while LAST not in topics:

@@ -9,7 +9,8 @@ import msgspec
 
 from hub.batch import encode_value
 from hub.errors import CloseCode
-from hub.frame import Frame, encode_frame, iterate_frames
+from hub.far_hub import FarHub
+from hub.frame import encode_frame, iterate_frames
 from hub.names.claim import Announced, Wish
 from hub.names.names import Names
 from hub.request_frame import Reply, Request, Status
@@ -18,11 +19,9 @@ from hub.settings.settings import Settings
 from peers.wire.control import Notice, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease, decode_names, encode_claim, encode_names, encode_release
+from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from tests.connections.pretend import Stage
-from tests.hubs.eventually import settle
 from tests.hubs.fixtures import StartHub
-from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient
 
 NAME = "org.example.Player"
@@ -158,9 +157,7 @@ async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
     await client.send(claim(1, NAME, queue=True))
     assert await notice(client) == Notice("confirmed", request=1)
     names: Names = hub.node.core.names
-    far = await hub.raw()
-    await far.greet(role="hub", id=b"\x07" * 16)
-    link = hub.handler("")
+    link = FarHub(b"\x07" * 16)
     handler = hub.handler("slow")
     handler.pause()
     for _ in range(3):
@@ -172,55 +169,3 @@ async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
     assert (told.kind, told.name, told.code) == ("queued", NAME, CloseCode.NOT_ALLOWED)
     assert told.text.endswith("whose claim was earlier")
     assert await client.ping() == []
-
-
-async def peer(hub: Hub, **hello: Any) -> RawClient:
-    link = await hub.raw()
-    await link.greet(role="hub", id=b"\x07" * 16, **hello)
-    return link
-
-
-async def names_frames(link: RawClient, count: int) -> list[Frame]:
-    frames: list[Frame] = []
-    while count > 0:
-        frame = await link.frame()
-        if frame.kind == Kind.NAMES:
-            frames.append(frame)
-            heard = decode_names(frame.body)
-            count -= len(heard.held) + len(heard.released)
-    return frames
-
-
-async def test_many_names_come_in_portions(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    client = await hub.client(name="owner")
-    handler = hub.handler("owner")
-    names: Names = hub.node.core.names
-    names.limits = names.limits._replace(per_client=10_000)
-    for number in range(3000):
-        names.claim(handler, Wish(f"a.n{number}", ["x" * 100]), 1)
-    names.claim(handler, Wish("b.large", [f"{number:0128}" for number in range(32)]), 1)
-    link = await peer(hub, frame=4096)
-    frames = await names_frames(link, 3001)
-    assert max(len(frame.body) for frame in frames) <= 4096
-    heard = [decode_names(frame.body) for frame in frames]
-    assert {each.name for one in heard for each in one.held} == {f"a.n{number}" for number in range(3000)}
-    assert [name for one in heard for name in one.released] == ["b.large"]
-    assert await client.ping() == []
-
-
-async def test_bad_announcements(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    link = await peer(hub)
-    await link.send(encode_names([Announced("bad", (), 1, 1), Announced("a.b", (), 1, 1)], []))
-    await link.send(encode_frame(Kind.NAMES, b"\xc1"))
-    told: list[Notice] = []
-    while len(told) < 2:
-        frame = await link.frame()
-        if frame.kind == Kind.NOTICE:
-            told.append(decode_notice(frame.body))
-    assert [each.code for each in told] == [CloseCode.BAD_DATA] * 2
-    assert told[0].text.startswith("1 announced names are not taken: name 'bad' is none")
-    assert [each["name"] for each in hub.node.core.names.register.list()] == ["a.b"]
-    await settle()
-    assert hub.node.core.names.statistics().unheard_total == 1

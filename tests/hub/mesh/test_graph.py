@@ -5,10 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.mesh.graph import Graph
-from hub.mesh.graph_change import GraphChange, difference
-from hub.mesh.record import Record
-from hub.mesh.tree import Links, parents
+from hub.mesh.announcement import Record
+from hub.mesh.graph import Graph, GraphChange, Links, difference, parents
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
 ME = HUBS[0]
@@ -20,7 +18,6 @@ _told = st.tuples(
 
 
 def _mutual(records: dict[bytes, Record]) -> Links:
-    """All links of which both hubs tell, looked for anew."""
     return {
         hub: {
             other: max(cost, records[other].neighbours[hub])
@@ -33,7 +30,6 @@ def _mutual(records: dict[bytes, Record]) -> Links:
 
 @given(st.lists(st.lists(_told, max_size=4), max_size=8))
 def test_it_is_what_both_hubs_of_each_link_tell(rounds: list[list[tuple[bytes, dict[bytes, int] | None]]]) -> None:
-    """However often they tell something else, and whoever is forgotten; what has become of it is told once."""
     graph = Graph(ME)
     records = {ME: Record(ME)}
     for told in rounds:
@@ -53,7 +49,6 @@ def test_it_is_what_both_hubs_of_each_link_tell(rounds: list[list[tuple[bytes, d
 
 
 def test_a_link_that_comes_and_goes_meanwhile_is_no_change() -> None:
-    """Nobody is told of it."""
     graph = Graph(ME)
     records = {hub: Record(hub) for hub in HUBS[:2]}
     graph.update(HUBS[1], records)

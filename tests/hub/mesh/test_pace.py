@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from hub.mesh.pace import Pace
+from hub.mesh.outgoing import Pace
 
 
 def test_a_burst_then_one_a_second() -> None:
-    """What is said later is put off by as much."""
     pace, said = Pace(3, 1.0), []
     now_s = 100.0
     for _ in range(6):
@@ -19,7 +18,6 @@ def test_a_burst_then_one_a_second() -> None:
 
 
 def test_after_a_quiet_time_there_is_a_burst_again() -> None:
-    """But not a longer one."""
     pace = Pace(2, 1.0)
     for now_s in (0.0, 0.0, 10.0, 10.0):
         assert pace.ready_s(now_s) == now_s

@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.mesh.tree import onward, parents
+from hub.mesh.graph import onward, parents
 
 Graph = dict[bytes, dict[bytes, int]]
 
@@ -16,7 +16,6 @@ HUBS = [bytes([number]) * 16 for number in range(1, 9)]
 
 @st.composite
 def graphs(draw: st.DrawFn) -> Graph:
-    """Draw hubs and links between them, the same in both directions."""
     pairs = [(a, b) for a in HUBS for b in HUBS if a < b]
     links: Graph = {}
     for a, b in draw(st.lists(st.sampled_from(pairs), unique=True)):
@@ -26,7 +25,6 @@ def graphs(draw: st.DrawFn) -> Graph:
 
 
 def distances(origin: bytes, links: Graph) -> dict[bytes, int]:
-    """How far each hub is, by making ways shorter until none gets shorter."""
     far = {origin: 0}
     while True:
         before = dict(far)
@@ -40,7 +38,6 @@ def distances(origin: bytes, links: Graph) -> dict[bytes, int]:
 
 @given(graphs(), st.randoms(use_true_random=False))
 def test_a_tree_is_shortest_and_the_same_in_whatever_order_links_are_known(links: Graph, random: Random) -> None:
-    """Of ways that are equally short it is the one by the lowest id."""
     origin = HUBS[0]
     shuffled = {hub: dict(random.sample(list(others.items()), len(others))) for hub, others in links.items()}
     items = list(shuffled.items())
@@ -58,7 +55,6 @@ def test_a_tree_is_shortest_and_the_same_in_whatever_order_links_are_known(links
 
 @given(graphs())
 def test_what_the_origin_sends_on_reaches_every_hub_once(links: Graph) -> None:
-    """No hub gets it twice."""
     origin = HUBS[0]
     tree = parents(origin, links)
     reached = [origin]
@@ -70,7 +66,6 @@ def test_what_the_origin_sends_on_reaches_every_hub_once(links: Graph) -> None:
 
 @given(graphs())
 def test_onward_leads_beneath_a_hub_and_nowhere_else(links: Graph) -> None:
-    """Compared with the way back from each hub, step by step."""
     tree = parents(HUBS[0], links)
     for hub in HUBS:
         beneath = onward(hub, tree)

@@ -9,7 +9,6 @@ A = b"a" * 16
 
 
 def test_an_epoch_is_taken_from_the_link_that_brings_it_first() -> None:
-    """And from no other."""
     upstreams: Upstreams[str] = Upstreams()
     assert upstreams.accepts("one", A, 1)
     assert not upstreams.accepts("two", A, 1)
@@ -17,7 +16,6 @@ def test_an_epoch_is_taken_from_the_link_that_brings_it_first() -> None:
 
 
 def test_nothing_older_is_taken_and_what_was_overtaken_is_lost() -> None:
-    """Of what another link brings nobody can tell."""
     upstreams: Upstreams[str] = Upstreams()
     assert upstreams.accepts("one", A, 1)
     assert upstreams.accepts("two", A, 2)
@@ -27,7 +25,6 @@ def test_nothing_older_is_taken_and_what_was_overtaken_is_lost() -> None:
 
 
 def test_what_was_overtaken_by_several_epochs_is_lost() -> None:
-    """As long as it is remembered from where the epoch was taken; of those that were passed over nobody can tell."""
     upstreams = Upstreams[str]()
     for link, epoch in (("one", 1), ("two", 2), ("two", 3), ("one", 5), ("two", 6)):
         assert upstreams.accepts(link, A, epoch)
@@ -43,7 +40,6 @@ def test_what_was_overtaken_by_several_epochs_is_lost() -> None:
 
 
 def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
-    """Another link may have brought a part of it already."""
     upstreams: Upstreams[str] = Upstreams()
     assert upstreams.accepts("one", A, 1)
     upstreams.leave("one")
@@ -53,7 +49,6 @@ def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
 
 
 def test_another_link_to_the_same_hub_goes_on_where_the_first_one_ended() -> None:
-    """That hub sends nothing twice, and all in its order; not while the first link is there, and no other hub may."""
     upstreams = Upstreams[str]()
     for link, far in (("one", b"far"), ("again", b"far"), ("other", b"else")):
         upstreams.come(link, far)
@@ -70,7 +65,6 @@ def test_another_link_to_the_same_hub_goes_on_where_the_first_one_ended() -> Non
 
 
 def test_origins_are_apart() -> None:
-    """Each has an upstream of its own, until it is forgotten."""
     upstreams: Upstreams[str] = Upstreams()
     assert upstreams.accepts("one", A, 5)
     assert upstreams.accepts("two", b"b" * 16, 1)
@@ -79,7 +73,6 @@ def test_origins_are_apart() -> None:
 
 
 def test_moves_from_one_way_to_another_are_counted() -> None:
-    """At the link to which they go: not the first way, nor a link that was made anew to the same hub."""
     upstreams: Upstreams[str] = Upstreams()
     for link in ("one", "two"):
         upstreams.come(link, link.encode())
@@ -96,7 +89,6 @@ def test_moves_from_one_way_to_another_are_counted() -> None:
 
 
 def test_an_origin_that_is_linked_is_believed_over_others() -> None:
-    """Others say no epoch of it that would overtake it for ever; what others have said that is newer can be told."""
     upstreams = Upstreams[str]()
     for link, far in (("own", A), ("liar", b"far")):
         upstreams.come(link, far)
@@ -112,7 +104,6 @@ def test_an_origin_that_is_linked_is_believed_over_others() -> None:
 
 
 def test_what_others_said_before_an_origin_was_linked_is_forgotten() -> None:
-    """If that would overtake it for ever; what it has said itself stands."""
     upstreams = Upstreams[str]()
     upstreams.come("liar", b"far")
     assert upstreams.accepts("liar", A, EPOCH_LIMIT)

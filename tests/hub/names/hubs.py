@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hub.delivery import Role
+from hub.far_hub import FarHub
 from hub.handler import Handler
 from hub.limits import NameLimits
 from hub.memory import Memory
@@ -56,8 +57,8 @@ class Link:
     """One direction of a link: what was announced and is not heard yet."""
 
     there: Hub
-    handler: Handler
-    """Of this link, at the far hub."""
+    handler: FarHub
+    """The hub that announces, as the far hub has it."""
     waiting: deque[tuple[str, Announced | None]] = field(default_factory=deque)
     told: list[tuple[str, Announced | None]] = field(default_factory=list)
     """The same, with what was heard."""
@@ -96,6 +97,7 @@ class Hub:
             on_owner=self._changed,
         )
         self.links: dict[Hub, Link] = {}
+        self.names.tell(self._tell)
         self.clients: list[Client] = []
 
     def client(self) -> Client:
@@ -104,17 +106,14 @@ class Hub:
 
     def connect(self, far: Hub) -> None:
         for here, there in ((self, far), (far, self)):
-            handler = Handler(FakeOutlet(), role=Role.LINK, limits=LIMITS, name="hub")
-            handler.attach(1000, lambda _: None, lambda _: None)
-            here.links[there] = Link(there, handler)
-        for here, there in ((self, far), (far, self)):
-            here.names.link(there.links[here].handler, there.id, here.links[there].tell)
+            link = here.links[there] = Link(there, FarHub(here.id))
+            for name, contest in here.names.register.contests():
+                if contest.announced is not None:
+                    link.tell(name, contest.announced)
 
     def disconnect(self, far: Hub) -> None:
         for here, there in ((self, far), (far, self)):
-            handler = there.links.pop(here).handler
-            handler.shut()
-            here.names.forget(handler)
+            here.names.forget(there.links.pop(here).handler)
 
     def next_turn(self) -> None:
         self.turn.begin()
@@ -134,6 +133,10 @@ class Hub:
     def _changed(self, name: str) -> None:
         claim = self.names.register.claim_of(name)
         self.owners[name] = None if claim is None else claim.handler
+
+    def _tell(self, name: str, announced: Announced | None) -> None:
+        for link in self.links.values():
+            link.tell(name, announced)
 
     def _wake(self) -> None:
         self.wakes += 1

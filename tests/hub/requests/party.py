@@ -12,15 +12,17 @@ from hub.delivery import Role
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.handler import Handler
 from hub.limits import CoreLimits, RequestLimits
-from hub.mesh.announcement import Announcement
+from hub.mesh.announcement import Announcement, Served
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply, Request, Status
-from tests.hub.fakes import ROOMY, FakeOutlet, at_once
+from tests.hub.fakes import ROOMY, FakeOutlet, at_once, mesh_link
 
 MOST = 2**32
 
 
 class FakePoster(FakeOutlet):
+    """Remembers requests and replies, too."""
+
     def __init__(self) -> None:
         super().__init__()
         self.posted: list[Item] = []
@@ -82,6 +84,8 @@ def values_of(item: Item) -> list[Any]:
 
 
 class Room:
+    """A core with a clock that the test puts forward."""
+
     def __init__(self, limits: RequestLimits | None = None, hub_id: bytes = b"") -> None:
         self.woken = False
         self.alarm_ms: int | None = None
@@ -103,12 +107,16 @@ class Room:
         limits = QueueLimits(messages=messages, bytes=ROOMY.bytes)
         handler = Handler(outlet, role=role, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
         self.core.attach(handler)
-        if prefixes:
+        if role is Role.LINK:
+            mesh_link(self.core, handler, *map(Served, prefixes))
+        elif prefixes:
             at_once(self.requests.serving(handler, list(prefixes)))
         return handler, outlet
 
     def link(self, hub: bytes) -> tuple[Handler, FakePoster]:
-        handler, outlet = self.join(role=Role.LINK)
+        outlet = FakePoster()
+        handler = Handler(outlet, role=Role.LINK, limits=ROOMY, poster=outlet)
+        self.core.attach(handler)
         self.core.link(handler, hub, lambda: None)
         self.core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((self.core.mesh.hub, 1),)))
         self.core.mesh.check(0.0)

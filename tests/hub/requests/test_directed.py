@@ -70,7 +70,6 @@ def test_this_hub_answers(room: Room, told: Told) -> None:
 
 
 def test_it_goes_on_to_the_link_that_leads_there(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
-    """With what this hub says of it; the answer comes back by the same way, and nobody else can give it."""
     link, outlet = room.link(THERE)
     other, _ = room.link(b"o" * 16)
     room.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ((HERE, 1), (BEYOND, 1))))
@@ -90,7 +89,6 @@ def test_it_goes_on_to_the_link_that_leads_there(room: Room, told: Told, near: t
 
 
 def test_a_link_is_lost(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:  # noqa: ARG001 -- is there
-    """What was asked over it is answered at once; and so is what is asked when no way leads there."""
     link, _ = room.link(THERE)
     room.ask(near[0], question(THERE, 5))
     room.core.detach(link, "lost")
@@ -115,7 +113,7 @@ def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handl
     assert outlet.take() == []
 
 
-@pytest.mark.parametrize("role", [Role.CLIENT, Role.LINK, Role.LEAF])
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.LEAF])
 def test_who_is_no_hub_of_the_mesh(room: Room, told: Told, role: Role) -> None:
     handler, outlet = room.join(role=role)
     for first, target in enumerate((target_at(HERE, "what").decode(), "$hub/at/x")):
@@ -126,7 +124,6 @@ def test_who_is_no_hub_of_the_mesh(room: Room, told: Told, role: Role) -> None:
 
 
 def test_what_is_no_question(room: Room, told: Told) -> None:
-    """A target that names no hub, or asks something else; several values; a name that looks like it."""
     link, outlet = room.link(THERE)
     here = target_at(HERE, "what").decode()
     bad = [

@@ -10,6 +10,7 @@ from hub.delivery import Role
 from hub.errors import ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
+from hub.mesh.announcement import Announcement
 from hub.names.claim import Announced, Wish
 from hub.request_frame import Reply, Status
 from hub.requests.services import COMPARED
@@ -58,43 +59,39 @@ def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
     room.ask(requester, request("/a/b", 3, 3))
     assert taken(outlet) == [[3]]
     at_once(room.requests.unserving(near, ["/a"]))
-    at_once(room.requests.unserving(link, ["/a"]))
+    room.core.detach(link, "gone")
     room.ask(requester, request("/a/b", 4, 4))
     assert [(one, status) for one, status, _ in answers(told.take())] == [
         (1, Status.NO_RESPONDER),
+        (2, Status.RESPONDER_GONE),
         (4, Status.NO_RESPONDER),
     ]
 
 
 def test_what_came_over_a_link(room: Room) -> None:
-    link, _ = room.join(role=Role.LINK)
+    link, link_told = room.join("/a/b/c", role=Role.LINK)
     _, far = room.join("/a/b", role=Role.LINK)
     _, near = room.join("/a")
     room.ask(link, request("/a/b", 1, 1))
-    assert taken(far, near) == [[], [1]]
+    room.ask(link, request("/a/b/c", 2, 2))
+    room.ask(link, request("/a", 3, 3))
+    assert taken(far, near) == [[1, 2], [3]]
+    assert link_told.take() == []
 
 
-def test_what_links_are_told(room: Room) -> None:
-    """What is served here when they come, and each change: a prefix once, whoever serves it; nothing of other links."""
+def test_what_the_mesh_is_told(room: Room) -> None:
+    told: list[Change] = []
     service, _ = room.join("/a", "/b")
     room.join("/far", role=Role.LINK)
-    link, _ = room.join(role=Role.LINK)
-    told: list[Change] = []
-    room.requests.tell(link, told.append)
+    room.requests.tell(told.append)
     other, _ = room.join("/a", "/c")
     room.core.detach(service, "gone")
     at_once(room.requests.unserving(other, ["/a"]))
     assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
-    room.core.detach(link, "gone")
     room.core.detach(other, "gone")
-    assert len(told) == 4
-
-
-def test_a_link_of_a_hub_without_services_is_told_nothing(room: Room) -> None:
-    link, _ = room.join(role=Role.LINK)
-    told: list[Change] = []
-    room.requests.tell(link, told.append)
-    assert not told
+    assert told[4:] == [Change(removed=("/c",))]
+    room.requests.tell(told.append)
+    assert len(told) == 5
 
 
 def test_what_cannot_be_served(room: Room) -> None:
@@ -115,43 +112,27 @@ def test_what_cannot_be_served(room: Room) -> None:
     assert not room.requests.statistics().services
 
 
-def test_many_prefixes_of_a_link(room: Room, requester: Handler) -> None:
-    """A link may serve more than a client; when it is lost they go in shares, and are not asked meanwhile."""
-    link, _ = room.join(*(f"/{number}" for number in range(5000)), role=Role.LINK)
-    assert room.requests.statistics().services == 5000
-    room.core.detach(link, "lost")
-    left = room.requests.statistics().services
-    assert 0 < left < 5000
-    assert room.woken
-    for number in range(5000):
-        room.requests.ask(requester, request(f"/{number}", number, 1), 0)
-    assert room.requests.counters.answered[Status.NO_RESPONDER] == 5000
-    room.settle()
-    assert room.requests.statistics().services == 0
-
-
 def test_the_names_of_others(room: Room) -> None:
     requester, told = room.join()
     owner, outlet = room.join()
-    far, far_outlet = room.join(role=Role.LINK)
-    link, link_told = room.join(role=Role.LINK)
+    far, far_outlet = room.link(b"\x02" * 16)
+    link, link_told = room.link(b"\x03" * 16)
     mute = handler_of()
     room.core.attach(mute)
     names = room.core.names
     names.claim(owner, Wish("org.example.A"), 0)
-    names.link(far, b"\x02" * 16, lambda *_: None)
-    names.hear(far, [Announced("org.example.B", (), 0, 1)], [])
+    room.core.mesh.hear(far, Announcement(b"\x02" * 16, 1, 2, added=(Announced("org.example.B", (), 0, 1),)))
+    room.turn()
     names.claim(mute, Wish("org.example.C"), 0)
     for number, name in enumerate(("org.example.A", "org.example.B", "org.example.C", "org.example.D")):
         room.ask(requester, request(name, number, number, flags=0b1000))
         room.ask(link, request(name, number, number, flags=0b1000))
-    assert taken(outlet, far_outlet) == [[0, 0], [1]]
+    assert taken(outlet, far_outlet) == [[0, 0], [1, 1]]
     assert [(one, status) for one, status, _ in answers(told.take())] == [(2, 2), (3, 2)]
-    assert [(one, status) for one, status, _ in answers(link_told.take())] == [(1, 2), (2, 2), (3, 2)]
+    assert [(one, status) for one, status, _ in answers(link_told.take())] == [(2, 2), (3, 2)]
 
 
 def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
-    """A peer hub may say what only a hub knows; what no hub knows is refused, and its request goes on."""
     link, outlet = room.join("/a", role=Role.LINK)
     room.ask(requester, request("/a", 7, 1))
     ((own, _),) = asked(outlet.take())

@@ -11,12 +11,13 @@ from hub.delivery import Role
 from hub.errors import RejectedError
 from hub.frame import FLAG_TAGGED, encode_frame, iterate_frames
 from hub.handler import Handler
+from hub.mesh.announcement import Interest
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.stretch import Stretch, find_runs
 from hub.tags.envelope import Envelope
 from hub.topics import RESERVED
-from tests.hub.fakes import Turn, handler_of
+from tests.hub.fakes import Turn, handler_of, mesh_link
 from tests.hub.requests.party import FakePoster
 
 __all__ = ["Guest", "Hall", "policy_of"]
@@ -27,6 +28,8 @@ def policy_of(text: str) -> Policy:
 
 
 class Guest:
+    """A connection of some user, and what it got and was told."""
+
     def __init__(self, hall: Hall, handler: Handler, outlet: FakePoster) -> None:
         self.hall = hall
         self.handler = handler
@@ -76,6 +79,8 @@ class Guest:
 
 
 class Hall:
+    """A core with a policy."""
+
     def __init__(self, policy: str | Policy, **settings: Any) -> None:
         self.turn = Turn(**settings)
         self.core = self.turn.core
@@ -89,6 +94,7 @@ class Hall:
         role: Role = Role.CLIENT,
         narrows: bool = False,
         roles: Sequence[str] = (),
+        interests: Sequence[Interest] = (),
     ) -> Guest:
         outlet = FakePoster()
         rights = None if user is None else self.policy.rights(user, roles)
@@ -96,7 +102,10 @@ class Hall:
         handler.poster = outlet
         handler.narrows = handler.narrows or narrows
         self.core.attach(handler)
-        self.core.subscribe(handler, prefixes)
+        if role is Role.LINK:
+            mesh_link(self.core, handler, *prefixes, *interests)
+        else:
+            self.core.subscribe(handler, prefixes)
         return Guest(self, handler, outlet)
 
     def reload(self, policy: Policy, users: Mapping[Handler, str | None]) -> None:

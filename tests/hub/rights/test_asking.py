@@ -6,7 +6,6 @@ import pytest
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
 from hub.mesh.announcement import Announcement
 from hub.names.claim import Announced, Wish
 from hub.policy.policy import DECIDED_LIMIT
@@ -148,19 +147,6 @@ def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
     assert hall.core.requests.statistics().services == 0
 
 
-def test_what_a_peer_hub_announces_is_served_as_far_as_it_may_take_it() -> None:
-    hall = Hall(POLICY)
-    link, client = hall.join("east", role=Role.LINK), hall.join(None)
-    with pytest.raises(RejectedError, match="take '/search': not granted to user 'east'"):
-        at_once(hall.core.requests.serving(link.handler, ["/far/a/", "/search", "/far/b/", "/far/secret/x", "/far"]))
-    assert hall.core.requests.statistics().services == 2
-    assert ask(client, "/far/a/x") == []
-    assert ask(client, "/search/x", first=2)[0][1] == Status.NO_RESPONDER
-    assert len(link.outlet.take()) == 1
-    at_once(hall.core.requests.unserving(link.handler, ["/far/a/", "/search", "/far/b/"]))
-    assert hall.core.requests.statistics().services == 0
-
-
 def test_who_leaves_while_what_it_serves_is_checked() -> None:
     hall = Hall(POLICY)
     bob = hall.join("bob")
@@ -182,17 +168,6 @@ def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
     assert hall.core.requests.statistics().services == 0
 
 
-def test_peers_are_told_of_what_is_served() -> None:
-    hall = Hall(POLICY)
-    link = hall.join(None, role=Role.LINK)
-    told: list[Change] = []
-    hall.core.requests.tell(link.handler, told.append)
-    serving(hall, "bob", "/search/x")
-    with pytest.raises(RejectedError):
-        serving(hall, "bob", "/other")
-    assert told == [Change(added=("/search/x",))]
-
-
 # Names.
 
 
@@ -200,7 +175,6 @@ def test_peers_are_told_of_what_is_served() -> None:
     "name", ["org.other", "org.examples.A", "org.example.Root", "org.example.Root.x", "com.example"]
 )
 def test_names_that_are_not_granted(name: str) -> None:
-    """Whether somebody owns them or not, and whether the claim would wait; it is counted as refused."""
     hall = Hall(POLICY)
     bob, owner = hall.join("bob"), hall.join(None)
     text = f"claim {name!r}: not granted to user 'bob'"
@@ -214,20 +188,7 @@ def test_names_that_are_not_granted(name: str) -> None:
     assert hall.core.names.statistics().waiting == 0
 
 
-def test_names_that_a_peer_announces() -> None:
-    hall = Hall(POLICY)
-    link = hall.join("east", role=Role.LINK)
-    hall.core.names.link(link.handler, b"east" * 4, lambda *_: None)
-    announced = [Announced(name, (), 1, 1) for name in ("org.site.a", "org.example.A", "org.site.b")]
-    with pytest.raises(RejectedError, match=r"1 announced names are not taken: claim 'org\.example\.A': not granted"):
-        hall.core.names.hear(link.handler, announced, [])
-    assert hall.core.names.statistics().far == 2
-    assert hall.core.names.statistics().unheard_total == 1
-    assert hall.core.names.register.owner("org.example.A") is None
-
-
 def test_names_that_a_hub_of_the_mesh_announces() -> None:
-    """Those that the link may not claim which has brought them are not taken, from whichever hub they are."""
     hall = Hall(POLICY)
     link = hall.join("east", role=Role.LINK)
     core, east, beyond = hall.core, b"east" * 4, b"west" * 4

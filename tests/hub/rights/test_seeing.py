@@ -120,9 +120,8 @@ def test_peers_take_what_they_may(role: Role) -> None:
 def test_what_is_for_a_name_at_a_peer() -> None:
     """A peer hub is no addressee: it takes what it may take, and the sender is told of the rest."""
     hall = Hall(POLICY)
-    east, source = hall.join("east", role=Role.LINK), hall.join(None)
-    hall.core.names.link(east.handler, b"east" * 4, lambda *_: None)
-    hall.core.names.hear(east.handler, [Announced("far.name", (), 1, 1)], [])
+    interests = [Announced("far.name", (), 1, 1)]
+    east, source = hall.join("east", role=Role.LINK, interests=interests), hall.join(None)
     source.send((tagged("/control/x", destination="far.name"), 1), (tagged("/x", destination="far.name"), 2))
     assert east.take() == [1]
     assert source.refused == [("take '/x': not granted to user 'east'", 1)]

@@ -18,7 +18,6 @@ from hub.names.claim import Wish
 from hub.stretch import Stretch, find_runs
 from hub.tags.envelope import Envelope, tagged
 from hub.tags.rules import Rule, check_rule
-from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import Turn
 
 NAMES = ("s.s", "t.t")
@@ -71,12 +70,12 @@ def bring(turn: Turn, source: Handler, frames: list[bytes]) -> list[str]:
 
 
 class TaggedAgainstNaive(RuleBasedStateMachine):
-    """Clients, a link and rules that change, while messages come in reads of several."""
+    """Clients and rules that change, while messages come in reads of several."""
 
     @initialize(limit=st.sampled_from((1, 4, 1000)), limit_bytes=st.sampled_from((1, 5_000, 10**8)))
     def start(self, limit: int, limit_bytes: int) -> None:
         self.turn = Turn(CoreLimits(routes=RouteLimits(limit, limit_bytes)))
-        roles = (Role.CLIENT, Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
+        roles = (Role.CLIENT, Role.CLIENT, Role.CLIENT, Role.CLIENT, Role.LOCAL)
         self.members = [self.turn.join(role=role) for role in roles]
         self.prefixes: list[list[str]] = [[] for _ in roles]
         self.rules: list[list[Rule]] = [[] for _ in roles]
@@ -151,28 +150,25 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
             frames.append(frame_of(envelope, self.sent))
             if envelope.destination and envelope.destination not in self.owners:
                 refused_early += 1
-            elif envelope.sender and self.owners.get(envelope.sender) != number and number != 3:
+            elif envelope.sender and self.owners.get(envelope.sender) != number:
                 self.refused[number] += 1
             else:
-                for other in self.receivers(number, envelope):
+                for other in self.receivers(envelope):
                     self.due[other].append(self.sent)
         assert len(bring(self.turn, self.members[number][0], frames)) == refused_early
 
-    def receivers(self, source: int, envelope: Envelope) -> list[int]:
+    def receivers(self, envelope: Envelope) -> list[int]:
         if envelope.destination:
             return [self.owners[envelope.destination]]
         return [
             number
             for number in range(5)
-            if not (source == 3 and number == 3)
-            and (
-                any(envelope.topic.startswith(prefix) for prefix in self.prefixes[number])
-                or any(
-                    set(one.labels) <= set(envelope.labels)
-                    and envelope.topic.startswith(one.prefix)
-                    and one.sender in {"", envelope.sender}
-                    for one in self.rules[number]
-                )
+            if any(envelope.topic.startswith(prefix) for prefix in self.prefixes[number])
+            or any(
+                set(one.labels) <= set(envelope.labels)
+                and envelope.topic.startswith(one.prefix)
+                and one.sender in {"", envelope.sender}
+                for one in self.rules[number]
             )
         ]
 
@@ -257,18 +253,6 @@ def test_too_many_rules_are_refused_all_of_them() -> None:
     turn.core.rules.unsubscribe(handler, some)
     assert len(turn.core.rules) == 0
     assert not turn.core.rules.of(handler)
-
-
-def test_the_rules_of_a_link_that_goes_are_removed_in_shares() -> None:
-    turn = Turn()
-    link, _ = turn.join(role=Role.LINK)
-    turn.core.subscribe_rules(link, [check_rule([str(number)]) for number in range(2_500)])
-    turn.core.detach(link, "gone")
-    assert len(turn.core.rules) == 2_500 - STEPS_PER_TURN
-    for _ in range(2_500 // STEPS_PER_TURN - 1):
-        turn.core.flush()
-    assert len(turn.core.rules) == 0
-    assert turn.wakes >= 2
 
 
 def test_a_sender_is_who_it_says() -> None:
