@@ -92,8 +92,7 @@ def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
         ):
             counted[master.name, what] = total
     for feed in scrape.node.stores.feeds:
-        fed = feed.statistics()
-        for what, total in (("fed", fed.messages_total), ("fed_lost", fed.lost_total)):
+        for what, total in (("fed", feed.messages_total), ("fed_lost", feed.lost_total)):
             counted[feed.store, what] = counted.get((feed.store, what), 0) + total
     return counted
 

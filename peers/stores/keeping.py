@@ -334,7 +334,7 @@ RETRY_S: Final = 1.0
 
 
 class InFile:
-    """Keeps one store in a file; see `Keeper` and `Database`."""
+    """Keeps one store in a file; see `Database`."""
 
     def __init__(self, path: str, now_us: Callable[[], int], *, full_sync: bool) -> None:
         self._path = path
@@ -355,11 +355,11 @@ class InFile:
 
     @property
     def is_certain(self) -> bool:
-        """See `Keeper`."""
+        """Whether every change that was ever published was in the store when it was opened."""
         return self._database.is_certain
 
     def open(self, name: str) -> tuple[int, int]:
-        """See `Keeper`."""
+        """Open; return epoch and number of the store. Raises `StorageError`."""
         self._database = Database(self._path, name, self._now_us(), full_sync=self._full_sync)
         return self._database.epoch, self._database.number
 
@@ -370,7 +370,10 @@ class InFile:
         self.notes = self._database.notes()
 
     def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes with the next transaction."""
+        """Keep changes and notes together, after all earlier ones, and call `then`, now or later, in order.
+
+        Without changes and notes, `then` waits for the earlier ones.
+        """
         if changes or notes:
             self._waiting.add(changes, self._store, notes)
         elif not self._waiting and self._writing is None:

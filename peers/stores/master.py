@@ -12,11 +12,11 @@ are one batch: kept together, and published in one message. No change is answere
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
+from asyncio import AbstractEventLoop, TimerHandle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import count, groupby
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
@@ -88,16 +88,6 @@ _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 _pack = msgspec.msgpack.Encoder().encode
 
 
-class Clock(Protocol):
-    """The part of an event loop that a master needs."""
-
-    def time(self) -> float:
-        """Return the time, seconds."""
-
-    def call_at(self, when: float, callback: Callable[..., object], /) -> TimerHandle:
-        """Call something at a time."""
-
-
 class MasterStatistics(NamedTuple):
     """Contents of a master, and its counters since its hub was started."""
 
@@ -127,7 +117,13 @@ class Master:
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- what it works with
-        self, core: Core, clock: Clock, now_ns: Callable[[], int], name: str, limits: StoreLimits, keeper: Keeper
+        self,
+        core: Core,
+        clock: AbstractEventLoop,
+        now_ns: Callable[[], int],
+        name: str,
+        limits: StoreLimits,
+        keeper: Keeper,
     ) -> None:
         self._core, self._clock, self._now_ns, self._keeper = core, clock, now_ns, keeper
         topic = changes_topic(name)

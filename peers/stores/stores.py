@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from asyncio import AbstractEventLoop
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 import structlog
@@ -22,19 +23,10 @@ from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED
 from peers.stores.keeping import InFile, InMemory, Keeper, NoRoomError
-from peers.stores.master import Clock, Master
+from peers.stores.master import Master
 from peers.values.conversion import is_value, msgpack_of_broker
 
 _pack = msgspec.msgpack.Encoder().encode
-
-
-class FeedStatistics(NamedTuple):
-    """Counters of a feed since the hub was started."""
-
-    messages_total: int
-    """Messages under the prefix."""
-    lost_total: int
-    """Last messages of a topic and a write that are not in the store: without a msgpack form, or rejected."""
 
 
 class Feed:
@@ -47,7 +39,8 @@ class Feed:
     def __init__(self, core: Core, master: Master, prefix: str, expiry_ns: int | None) -> None:
         self._core, self._master, self._expiry_ns = core, master, expiry_ns
         self.prefix = prefix
-        self._messages = self._lost = 0
+        self.messages_total = self.lost_total = 0
+        """Messages under the prefix, and last messages of a topic that are not in the store."""
         self._handler = Handler(
             self, role=Role.LOCAL, limits=QueueLimits(), name=f"feed of store {master.name}", address="local"
         )
@@ -65,14 +58,14 @@ class Feed:
         """Put the last message of each topic."""
         last: dict[bytes, Frame] = {}
         for batch in batches:
-            self._messages += batch.messages
+            self.messages_total += batch.messages
             for frame in batch.parts():
                 last[frame.topic] = frame
         commands = []
         for topic, frame in last.items():
             value = _last_value(frame)
             if value is None:
-                self._lost += 1
+                self.lost_total += 1
             else:
                 commands.append(Command("put", _pack(topic.decode()), value, self._expiry_ns))
         if commands:
@@ -86,15 +79,11 @@ class Feed:
 
     def _put(self, outcomes: Sequence[Change | StoreError | None], error: HubError | None) -> None:
         refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
-        self._lost += len(outcomes) if error is not None else len(refused)
+        self.lost_total += len(outcomes) if error is not None else len(refused)
 
     def stop(self) -> None:
         """Detach from the core."""
         self._core.detach(self._handler, "the store is closed")
-
-    def statistics(self) -> FeedStatistics:
-        """Return the counters."""
-        return FeedStatistics(self._messages, self._lost)
 
 
 def _last_value(frame: Frame) -> bytes | None:
@@ -124,7 +113,7 @@ _SECOND_NS = 1_000_000_000
 class Stores:
     """All stores of one hub."""
 
-    def __init__(self, core: Core, clock: Clock, now_ns: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, core: Core, clock: AbstractEventLoop, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._core = core
         self._clock = clock
         self._now_ns = now_ns
