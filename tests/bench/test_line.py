@@ -28,7 +28,6 @@ def value(layout: Layout, publisher: int, sequence: int, time_ns: int = 0) -> by
 
 
 def tcp(layout: Layout, items: Iterable[Item], time_ns: int = 0) -> bytes:
-    """Frames of the hub's own protocol, one for each message, under the topics they belong to."""
     frames = []
     for publisher, sequence in items:
         key = layout.topic(layout.topic_of(sequence)).encode()

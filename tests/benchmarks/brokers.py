@@ -51,8 +51,6 @@ class Broker(Protocol):
 
 
 class RunningBroker:
-    """One process, which is a context manager that ends it."""
-
     def __init__(self, broker: Broker, cpu: int | None) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix=f"bench-{broker.name}-")
         directory = Path(self._directory.name)
@@ -139,8 +137,6 @@ print(hub.__version__, "with", twin, "and", loop)
 
 
 class Hub:
-    """topichub."""
-
     install = ""
     websocket = True
 

@@ -103,7 +103,6 @@ class Channel:
         return self.receive(place + len(end))
 
     def release(self, *, listening: bool) -> socket.socket:
-        """Hand the socket over to a run."""
         if self._unread and listening:
             raise ConnectionError(f"not expected before the first message: {bytes(self._unread[:200])!r}")
         self.socket.setblocking(False)

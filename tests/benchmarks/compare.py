@@ -106,7 +106,6 @@ def enter_own_network() -> str:
 
 
 def surroundings(brokers: Sequence[Broker], network: str) -> dict[str, str]:
-    """Return names and texts, for people."""
     about = {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "machine": f"{_processor()}, {os.cpu_count()} CPUs, {_memory_gib():.0f} GiB",
@@ -130,7 +129,6 @@ def _memory_gib() -> float:
 
 
 def _value(file: Path, name: str, separator: str) -> str:
-    """Return what stands behind a name in a file of names and values, empty if nothing does."""
     try:
         lines = file.read_text().splitlines()
     except OSError:
@@ -166,7 +164,6 @@ def measure(
     duration_s: float,
     place: Placement,
 ) -> Run:
-    """Carry out one run; what goes wrong is in the result."""
     result: dict[str, Any]
     try:
         with RunningBroker(contestant.broker, place.server) as broker:

@@ -36,8 +36,6 @@ def packed(payload: bytes) -> bytes:
 
 
 class HubDialect:
-    """The hub over TCP."""
-
     def __init__(self, port: int, batched_bytes: int = 0) -> None:
         self._port = port
         self.unit_messages = WRITE_BYTES // len(packed(bytes(batched_bytes))) if batched_bytes else 1
@@ -197,8 +195,6 @@ _FILTERS_AT_ONCE = 100
 
 
 class MqttDialect:
-    """mosquitto, or any MQTT broker."""
-
     unit_messages = 1
 
     def __init__(self, port: int, websocket_port: int = 0) -> None:
@@ -276,8 +272,6 @@ _CONTROL = (b"PING\r\n", b"PONG\r\n", b"INFO ")
 
 
 class NatsDialect:
-    """nats-server."""
-
     unit_messages = 1
 
     def __init__(self, port: int, websocket_port: int = 0) -> None:
@@ -333,8 +327,6 @@ def _subject(topic: Topic) -> bytes:
 
 
 class RedisDialect:
-    """redis-server."""
-
     unit_messages = 1
 
     def __init__(self, port: int) -> None:
@@ -406,8 +398,6 @@ _SHORT_LIMIT_BYTES = 255
 
 
 class ZeromqDialect:
-    """An XSUB/XPUB proxy."""
-
     unit_messages = 1
 
     def __init__(self, port: int, subscriber_port: int) -> None:

@@ -94,7 +94,6 @@ class Publisher:
             self.writable = not self._left
 
     def discard_incoming(self) -> None:
-        """Read what the broker says and forget it."""
         with suppress(BlockingIOError):
             if not self.connection.recv(_STEP_BYTES):
                 raise ConnectionError("the broker closed a publisher's connection")
@@ -133,7 +132,6 @@ class Flood:
             self._poll.register(descriptor, select.EPOLLIN)
 
     def run(self, duration_s: float) -> Flow:
-        """Publish for a while, then wait until everything has come."""
         begun = sum(publisher.begun_messages for publisher in self._publishers)
         start_s = now_s = heard_s = time.perf_counter()
         while True:
@@ -185,7 +183,6 @@ class Flood:
         return bool(events)
 
     def _received(self, publisher: int) -> int:
-        """Return how many of this publisher's messages everybody has who gets them."""
         if self._only is not None:
             return self._only.messages(publisher)
         return min(receiver.messages(publisher) for receiver in self._receivers.values()) * self._shares
@@ -236,7 +233,6 @@ def pace(
     *,
     bystanders: Mapping[int, socket.socket],
 ) -> Pace:
-    """Send `messages`, one every `interval_ns`, and receive them."""
     poll = select.epoll()
     awaited = receiver.socket.fileno()
     others = {connection.fileno(): connection, **bystanders}
@@ -318,8 +314,6 @@ def open_receivers(workload: Workload, dialect: Dialect) -> list[Receiver]:
 
 
 def open_bystanders(workload: Workload, dialect: Dialect) -> dict[int, socket.socket]:
-    """Connect and subscribe those that get nothing; return their sockets by descriptor."""
-
     def open_one(number: int) -> socket.socket:
         channel = dialect.connect("subscriber")
         dialect.subscribe(channel, [Interest(("idle", f"{number:05}"))])
@@ -375,7 +369,6 @@ class Job:
 
 
 def carry_out(job: Job) -> Figures:
-    """Measure."""
     match job.workload.kind:
         case "flood":
             return _flood(job)

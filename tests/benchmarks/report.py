@@ -57,8 +57,6 @@ def ours(contestant: str) -> bool:
 
 
 class Summary:
-    """The runs, put together."""
-
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = runs
         self.faults = [run for run in runs if run.wrong or run.failed]
@@ -144,7 +142,6 @@ def tell_faults(summary: Summary, console: Console) -> None:
 
 
 def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any], file: Path) -> None:
-    """Write everything: surroundings, settings, each run, medians and spread, goals."""
     medians = {
         workload.name: {
             contestant: {

@@ -46,8 +46,6 @@ def payload_number(data: bytes, offset: int) -> int | None:
 
 
 class Stream:
-    """Units of one length, repeated without end."""
-
     __slots__ = ("_repeated", "chunks", "payload_offset", "period_bytes", "unit_bytes", "unit_messages")
 
     def __init__(self, units: Sequence[bytes], unit_messages: int, payload_offset: int) -> None:
@@ -112,7 +110,6 @@ class Traffic:
         return stream
 
     def delivered(self, publisher: int, share: int) -> Stream:
-        """Return what a subscriber gets of it."""
         workload = self.workload
         units = []
         for number in range(share, self._period_units(), workload.shares):
@@ -188,7 +185,6 @@ class Checker:
         self.position = 0
 
     def feed(self, data: memoryview | bytes) -> None:
-        """Take the next bytes."""
         if not self._held and self._stream.matches(data, self.position):
             self.position += len(data)
         else:
@@ -291,8 +287,6 @@ _LOOK_AGAIN_READS = 16
 
 
 class InterleavedReceiver:
-    """One connection that gets every publisher's messages."""
-
     __slots__ = ("_dialect", "_held", "_positions", "_publishers", "_reads", "_singly", "_streams", "_unit", "socket")
 
     def __init__(self, connection: socket.socket, streams: Sequence[Stream], dialect: Dialect) -> None:

@@ -83,7 +83,6 @@ class Chromium:
             self._process.wait()
 
     def _wait_url(self, told: Path) -> str:
-        """Wait for the file in which Chromium tells the port it took and the path of its protocol."""
         give_up = time.monotonic() + START_S
         while time.monotonic() < give_up:
             if self._process.poll() is not None:
@@ -96,11 +95,6 @@ class Chromium:
 
 
 class Browser:
-    """A connection to a Chromium.
-
-    Commands may be under way at once; events are handed to the page they belong to.
-    """
-
     def __init__(self, connection: ClientConnection) -> None:
         self._connection = connection
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}
@@ -121,7 +115,6 @@ class Browser:
                     await reader
 
     async def command(self, method: str, session: str = "", **parameters: Any) -> dict[str, Any]:
-        """Carry out one command of the protocol."""
         self._last_id += 1
         answer = asyncio.get_running_loop().create_future()
         self._answers[self._last_id] = answer
@@ -190,8 +183,6 @@ class Browser:
 
 @dataclass(slots=True)
 class Page:
-    """A tab."""
-
     browser: Browser
     session: str
     workers: list[str] = field(default_factory=list)

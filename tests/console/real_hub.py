@@ -16,8 +16,6 @@ START_S = 30
 
 
 class RealHub:
-    """A running hub."""
-
     def __init__(self, process: subprocess.Popen[str], port: int) -> None:
         self._process = process
         self.port = port
@@ -41,7 +39,6 @@ class RealHub:
 
 @contextmanager
 def run_hub(*flags: str, port: int = 0, folder: Path | None = None) -> Iterator[RealHub]:
-    """Run a hub for as long as the block lasts."""
     command = ("run", "--listen", f"ws://127.0.0.1:{port}", *flags)
     where = {} if folder is None else {"cwd": folder}
     process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where)

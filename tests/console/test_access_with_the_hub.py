@@ -62,7 +62,6 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    """A hub with an admin, a sensor, somebody who may look, and one who may do nothing."""
     (tmp_path / "policy.toml").write_text(POLICY)
     file = TokenFile(str(tmp_path / "tokens"))
     tokens = {user: file.add(user, datetime.now(UTC))[0] for user in ("ada", "bob", "vera", "nils")}

@@ -80,7 +80,6 @@ def crowded_hub(hub: ScriptedHub) -> ScriptedHub:
 
 @pytest.fixture
 async def crowd(browser: Browser, crowded_hub: ScriptedHub) -> AsyncIterator[Page]:
-    """Its view, once all are known, that has nothing to complain about when the test is over."""
     async with browser.open(f"{crowded_hub.page_url}#/connections") as page:
         await wait_shown(page, LOOKED)
         await wait_shown(page, "document.querySelectorAll('.table-lines .table-line').length > 0")

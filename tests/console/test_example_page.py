@@ -36,7 +36,6 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def put_example(folder: Path, hub: RealHub) -> None:
-    """Put the example page into a folder, with the hub's address instead of the default one."""
     source = EXAMPLE.read_text()
     assert source.count("127.0.0.1:7401") == 2
     (folder / "index.html").write_text(source.replace("127.0.0.1:7401", f"127.0.0.1:{hub.port}"))

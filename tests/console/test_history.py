@@ -29,7 +29,6 @@ def recording_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]
 
 @pytest.fixture
 async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
-    """Its page, connected, that has nothing to complain about when the test is over."""
     async with browser.reuse_tab(f"{recording_hub.page_url}#/messages?prefix=/") as page:
         await wait_messages(page)
         yield page

@@ -73,7 +73,6 @@ def telling_hub(hub: ScriptedHub) -> ScriptedHub:
 
 @pytest.fixture
 async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
-    """The page at this view, that has nothing to complain about when the test is over."""
     async with browser.reuse_tab(f"{recording_hub.page_url}#/journal") as page:
         await wait_view(page, "journal")
         yield page
@@ -251,7 +250,6 @@ def place() -> str:
 
 
 async def export(page: Page, prefix: str) -> None:
-    """Ask for an export of a prefix, once the page knows how the journal stands."""
     await wait_shown(page, "document.getElementById('journal-records').textContent !== '\N{EN DASH}'")
     await page.evaluate(
         """

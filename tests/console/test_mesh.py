@@ -141,7 +141,6 @@ async def test_rates_and_who_is_lost(browser: Browser, telling_hub: ScriptedHub)
 
 
 async def test_a_picture_stays(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Each stands where he has stood, in whatever order hubs and links are told; two never at one place."""
     zeek = "11111111-0000-0000-0000-000000000000"
     rows = [
         hub_row(n, *{(n - 1) % 9, (n + 1) % 9, 0} - {n}, zeeks={zeek: n == 3} if n in {3, 4} else {}) for n in range(9)

@@ -20,10 +20,6 @@ def hub_page_url(real_hub: RealHub) -> str:
 
 @pytest.fixture
 async def page(browser: Browser, hub_page_url: str) -> AsyncIterator[Page]:
-    """The hub's page, connected, that has nothing to complain about when the test is over.
-
-    The prefix leaves out the hub's own topics, on which it tells who comes and goes.
-    """
     async with browser.reuse_tab(f"{hub_page_url}#/messages?prefix=/") as page:
         await wait_messages(page)
         yield page
@@ -114,7 +110,6 @@ async def test_an_idle_hub_keeps_its_hint(browser: Browser, hub_page_url: str) -
 
 
 async def test_a_flood_is_counted_in_full_and_shown_in_part(page: Page) -> None:
-    """Each of 20,000 messages is received; a screenful is drawn, and what was never on the screen is told."""
     await page.evaluate("""
         const {connect} = await import("/hub.js");
         const publisher = connect();

@@ -48,7 +48,6 @@ def telling_hub(hub: ScriptedHub) -> ScriptedHub:
 
 @pytest.fixture
 async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
-    """The overview of a real hub, that has nothing to complain about when the test is over."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/overview") as page:
         await wait_view(page, "overview")
         yield page
@@ -178,7 +177,6 @@ async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: Scri
 
 
 async def test_who_may_not_ask_for_connections(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """He is told how the hub does, and nothing is asked for him that would be refused."""
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/history", "$hub/rights", "$hub/state"]}
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#losers li').length === 2")

@@ -81,7 +81,6 @@ async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, t
 
 @pytest.fixture
 async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
-    """The page of a hub without users, connected, that has nothing to complain about when the test is over."""
     async with browser.reuse_tab(real_hub.page_url) as page:
         await wait_connected(page)
         yield page

@@ -35,7 +35,6 @@ def counting_hub() -> Iterator[RealHub]:
 
 @pytest.fixture
 async def page(browser: Browser, counting_hub: RealHub) -> AsyncIterator[Page]:
-    """The page at this view, that has nothing to complain about when the test is over."""
     async with browser.reuse_tab(f"{counting_hub.page_url}#/topics") as page:
         await wait_view(page, "topics")
         yield page

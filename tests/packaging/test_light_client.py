@@ -27,7 +27,6 @@ OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 
 def run_without(names: set[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a Python program where the packages of these names are not installed."""
     return subprocess.run(
         [sys.executable, "-c", BLOCKED.format(names=names) + program, *arguments],
         cwd=PROJECT,

@@ -85,7 +85,6 @@ class Leftovers:
         return [_told(process) for process in below(os.getpid()) if process.pid not in ours]
 
     def _reap_orphans(self, _number: int, _frame: FrameType | None) -> None:
-        """Take the exit codes of adopted processes, for tests wait until the ids of such are free."""
         for pid in children(os.getpid()):
             if pid not in self._workers and is_zombie(pid):
                 reap(pid)

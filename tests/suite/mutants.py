@@ -172,7 +172,6 @@ def _new_forms(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:  # n
 
 
 def generated(count: int, seed: int) -> list[Mutant]:
-    """Draw mutants by the hash of their keys: those of code that stays are drawn again when other code has gone."""
     everything: list[Mutant] = []
     for folder in MUTATED:
         for file in sorted((TREE / folder).rglob("*.py")):
@@ -242,7 +241,6 @@ class _Measuring:
 
 
 def measure(folders: list[str], timeout_s: float) -> None:
-    """Run the tests of each folder whose map is not there, and keep what they cover."""
     MAP.mkdir(parents=True, exist_ok=True)
     if not TREE.exists():
         listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout

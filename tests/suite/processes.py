@@ -40,7 +40,6 @@ def adopt_orphans() -> None:
 
 
 def children(pid: int) -> list[int]:
-    """Return the ids of the children of a process, zombies included; none if it is gone."""
     found: list[int] = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 -- names are all that is needed

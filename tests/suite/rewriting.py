@@ -22,7 +22,6 @@ _TESTS = "test_*.py"
 
 
 def files_of(arguments: Iterable[str], folder: Path) -> Sequence[Path]:
-    """Return the files of tests that a run was asked for, in an order that is the same in all of its workers."""
     return sorted({file for argument in arguments for file in _below(folder / argument.partition("::")[0])})
 
 
@@ -31,7 +30,6 @@ def _below(place: Path) -> Iterator[Path]:
 
 
 def rewrite_share(config: pytest.Config, files: Sequence[Path], number: int, count: int) -> None:
-    """Rewrite the files of one of several workers that nobody has rewritten yet."""
     if sys.dont_write_bytecode:
         return
     state = config.stash[rewrite.assertstate_key]

@@ -40,7 +40,6 @@ class SmallRun:
 
 
 def run(folder: Path, files: dict[str, str], *arguments: str) -> SmallRun:
-    """Run tests to their end, two workers at a time."""
     tests = folder / "project"
     tests.mkdir()
     (tests / "pytest.ini").write_text("[pytest]\n")

@@ -57,7 +57,6 @@ A churn of 2,000/s can be read as 2,000 requests, or as 2,000 subscriptions and 
 
 
 def run_goals(scope: Scope, only: Iterable[str] = ()) -> list[Figure]:
-    """Measure the goals."""
     names = list(only) or list(GOALS)
     for name in names:
         if name not in GOALS:

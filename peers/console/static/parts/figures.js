@@ -21,7 +21,7 @@ const PREFIXES = ["", "k", "M", "G", "T"];
 export const TIME = String.raw`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,3})?)?`;
 
 /** What stands where something is not known. */
-export const UNKNOWN = "–";
+const UNKNOWN = "–";
 
 /** @param {Figure} value @returns {value is number} */
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);

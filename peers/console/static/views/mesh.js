@@ -237,7 +237,7 @@ const TRACE_TOPIC = "$hub/mesh/trace";
 const WAYS = 200;
 
 
-export class Way {
+class Way {
   #shell;
   #onFound;
   #asked = 0; // number of the question whose answer is meant
