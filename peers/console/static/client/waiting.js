@@ -1,6 +1,5 @@
 /** Promises that are settled from outside, pauses, the clock, and the end of a turn. */
 
-
 /**
  * @template Value
  * @typedef {{promise: Promise<Value>, resolve: (value: Value | PromiseLike<Value>) => void,

@@ -132,7 +132,6 @@ const FULL = 0.95;
 /** Prefixes that are named. */
 const NAMED = 3;
 
-
 // Return why it is slow, as far as that is seen; empty for one that has nothing waiting, and loses nothing.
 /** @param {Connection} row */
 export function whySlow(row) {

@@ -10,7 +10,6 @@
  * `take`, `ROW_CHARACTERS` a row. No clock: times are arguments, milliseconds.
  */
 
-
 /**
  * @typedef {{topic: string, value: any, at: number, offset?: number, labels?: readonly string[], sender?: string,
  *   to?: string}} Sampled

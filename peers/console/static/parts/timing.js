@@ -1,6 +1,5 @@
 /** Repeated work of a view, until its `signal` ends it. */
 
-
 // Do it now, and every so many milliseconds.
 /** @param {number} ms @param {() => void} act @param {AbortSignal} signal */
 export function every(ms, act, signal) {

@@ -19,7 +19,6 @@ const brand = () =>
     shape("circle", { cx: 13.5, cy: 3.5, r: 1.7 }), shape("circle", { cx: 8, cy: 14, r: 1.7 }),
   );
 
-
 export class Frame {
   #session;
   #views;

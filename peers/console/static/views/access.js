@@ -243,7 +243,6 @@ const ACTIONS = [
 /** So many names are offered while one writes. */
 const OFFERED = 200;
 
-
 class Trial {
   #session;
   #asked = 0; // number of the question whose answer is meant

@@ -26,7 +26,6 @@ const SAMPLES = 300;
 
 const perSecond = (/** @type {number | null} */ value) => (value === null ? short(value) : `${short(value)}/s`);
 
-
 /** @type {import("../shell/views.js").View} */
 export const journal = {
   name: "journal",
@@ -226,7 +225,6 @@ const LEAST_RATE = 0.05;
 
 /** A query that is behind and was not heard of for so long is in trouble, s: micro-batches may take some time. */
 const SILENT_S = 60;
-
 
 class Consumers {
   /** @type {Map<string, {lag: number, at: number}>} By name. */

@@ -236,7 +236,6 @@ const TRACE_TOPIC = "$hub/mesh/trace";
 /** Rows that are shown. */
 const WAYS = 200;
 
-
 class Way {
   #shell;
   #onFound;

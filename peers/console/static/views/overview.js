@@ -35,7 +35,6 @@ const CHARTS = /** @type {const} */ ([
   ["connections", whole, STEPS.whole, [["connections", "--accent"]]],
 ]);
 
-
 /** @type {import("../shell/views.js").View} */
 export const overview = {
   name: "overview",
