@@ -140,7 +140,7 @@ async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
         assert await page.evaluate("return document.getElementById('audit').checkVisibility()") is False
         assert telling_hub.of_type("subscribe") == []
-        telling_hub.authority["$hub/users"] = (1008, "not any more")
+        telling_hub.refusals["$hub/users"] = (1008, "not any more")
         await wait_shown(page, "document.getElementById('access-problem').textContent === '1008: not any more'")
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{telling_hub.page_url}#/access") as page:

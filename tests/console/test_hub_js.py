@@ -37,7 +37,7 @@ async def test_a_name_and_a_queue_are_asked_for_first(engine: Engine, hub: Scrip
 
 
 async def test_a_refused_hello_leaves_the_defaults(engine: Engine, hub: ScriptedHub) -> None:
-    hub.authority["page"] = (1007, "no such name")
+    hub.refusals["page"] = (1007, "no such name")
     result = await engine.evaluate("const welcome = await start({name: 'page'}).ready(); return [welcome.name, log]")
     assert result[0] == "scripted"
     assert [event for event, *_ in result[1]] == ["error", "open"]

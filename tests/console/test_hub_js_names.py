@@ -103,7 +103,7 @@ async def test_names_are_claimed_again(node: Node, hub: ScriptedHub) -> None:
         globalThis.claims = [client.claim("a.a", {labels: ["x"]}), client.claim("a.b", {queue: true})];
         await Promise.all(claims.map((claimed) => claimed.whenOwned()));
     """)
-    hub.authority["a.b"] = (1008, "name a.b is owned by another")
+    hub.refusals["a.b"] = (1008, "name a.b is owned by another")
     hub.drop_connections()
     messages = await hub.wait_received("claim", 4)
     words = [{key: value for key, value in message.items() if key != "request"} for message in messages]

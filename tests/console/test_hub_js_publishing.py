@@ -83,7 +83,7 @@ async def test_a_confirmed_publish_resolves_when_the_hub_confirms(engine: Engine
 
 
 async def test_a_refused_publish_rejects_with_the_hubs_code_and_text(engine: Engine, hub: ScriptedHub) -> None:
-    hub.authority["$hub/x"] = (1008, "topics of the hub are not to be published")
+    hub.refusals["$hub/x"] = (1008, "topics of the hub are not to be published")
     failures = await engine.evaluate("""
         await start().ready();
         const bad = [1, 2].map((value) => failure(() => client.publish("$hub/x", value, {confirm: true})));
@@ -96,7 +96,7 @@ async def test_a_refused_publish_rejects_with_the_hubs_code_and_text(engine: Eng
 
 async def test_an_unconfirmed_publish_that_is_refused_is_told_by_the_event(engine: Engine, hub: ScriptedHub) -> None:
     """Without a request the hub's error belongs to no call: it becomes an `error` event."""
-    hub.authority["$hub/x"] = (1008, "no")
+    hub.refusals["$hub/x"] = (1008, "no")
     events = await engine.evaluate("""
         await start().ready();
         client.publish("$hub/x", 1);

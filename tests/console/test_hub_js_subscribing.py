@@ -72,7 +72,7 @@ async def test_confirmed_waits_for_the_hub(engine: Engine, hub: ScriptedHub) -> 
 
 
 async def test_a_refused_prefix_ends_its_subscription_only(engine: Engine, hub: ScriptedHub) -> None:
-    hub.authority["/secret"] = (1008, "not for you")
+    hub.refusals["/secret"] = (1008, "not for you")
     result = await engine.evaluate("""
         await start().ready();
         const good = client.subscribe("/a", collect);
@@ -94,7 +94,7 @@ async def test_a_prefix_refused_after_a_reconnect_costs_the_others_nothing(engin
         globalThis.subscriptions = ["/a", "/b", "/c"].map((prefix) => client.subscribe(prefix, collect));
         await Promise.all(subscriptions.map(({confirmed}) => confirmed));
     """)
-    hub.authority["/b"] = (1008, "no longer")
+    hub.refusals["/b"] = (1008, "no longer")
     hub.drop_connections()
     result = await engine.evaluate("""
         await until(() => count("error") >= 1);
@@ -197,7 +197,7 @@ async def test_a_long_iteration_keeps_order_and_loses_nothing_in_time(engine: En
 
 
 async def test_an_iteration_over_a_refused_prefix_throws_once(engine: Engine, hub: ScriptedHub) -> None:
-    hub.authority["/secret"] = (1008, "not for you")
+    hub.refusals["/secret"] = (1008, "not for you")
     result = await engine.evaluate("""
         start();
         const stream = client.messages("/secret");

@@ -115,7 +115,7 @@ async def test_a_text_is_not_renewed(engine: Engine, hub: ScriptedHub) -> None:
 
 async def test_a_renewal_that_is_refused(engine: Engine, hub: ScriptedHub) -> None:
     hub.until = 0.01
-    hub.authority[f"{SECRET}2"] = (4401, "not recognised")
+    hub.refusals[f"{SECRET}2"] = (4401, "not recognised")
     await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
     error = (await engine.evaluate("return log.filter(([event]) => event === 'error')"))[0][1]
     assert (error["code"], error["text"]) == (4401, "not recognised")

@@ -211,10 +211,10 @@ async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: 
 
 
 async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.authority["$hub/journal"] = (1013, "not now")
+    telling_hub.refusals["$hub/journal"] = (1013, "not now")
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-problem')?.textContent === '1013: not now'")
-    telling_hub.authority.clear()
+    telling_hub.refusals.clear()
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/journal"], "may": []}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")

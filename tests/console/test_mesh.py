@@ -219,7 +219,7 @@ async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
         await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 2")
         assert await page.evaluate("return document.getElementById('way-topic').checkVisibility()") is False
         assert {one["topic"] for one in telling_hub.of_type("request")} == {"$hub/rights", GRAPH}
-        telling_hub.authority[GRAPH] = (1008, "not any more")
+        telling_hub.refusals[GRAPH] = (1008, "not any more")
         await wait_shown(page, "document.getElementById('mesh-problem').textContent === '1008: not any more'")
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{telling_hub.page_url}#/mesh") as page:

@@ -190,7 +190,7 @@ async def test_what_the_hub_dropped_is_shown(browser: Browser, hub: ScriptedHub)
 
 
 async def test_a_refused_prefix_is_told(browser: Browser, hub: ScriptedHub) -> None:
-    hub.authority["/secret/"] = (1008, "not for you")
+    hub.refusals["/secret/"] = (1008, "not for you")
     async with browser.open(f"{hub.page_url}#/messages?prefix=/secret/") as page:
         await wait_shown(page, "document.getElementById('problem')?.hidden === false")
         assert await text(page, "problem") == "1008: not for you"

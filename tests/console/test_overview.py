@@ -212,7 +212,7 @@ async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: 
 async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
-        telling_hub.authority["$hub/state"] = (1008, "not for you any more")
+        telling_hub.refusals["$hub/state"] = (1008, "not for you any more")
         await wait_shown(page, "document.getElementById('problem').textContent.includes('not for you any more')")
 
 

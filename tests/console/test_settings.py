@@ -64,7 +64,7 @@ async def test_who_may_not_ask(browser: Browser, hub: ScriptedHub) -> None:
     async with browser.open(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Settings is nothing')")
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/settings"]}
-    hub.authority["$hub/settings"] = (1013, "not now")
+    hub.refusals["$hub/settings"] = (1013, "not now")
     async with browser.open(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.getElementById('settings-problem')?.textContent === '1013: not now'")
 

@@ -215,7 +215,7 @@ async def test_hostile_names_of_hub_and_user(browser: Browser, hub: ScriptedHub)
 
 
 async def test_a_hub_of_another_version_behind_the_page(browser: Browser, hub: ScriptedHub) -> None:
-    hub.authority["$hub/rights"] = (1008, "there is no such service")
+    hub.refusals["$hub/rights"] = (1008, "there is no such service")
     async with browser.open(hub.page_url) as page:
         await wait_view(page, "messages")
         assert await entries(page) == ["Messages"]

@@ -148,7 +148,7 @@ async def test_hostile_topics(page: Page) -> None:
 
 async def test_a_refusal_is_told(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/topics"]}
-    hub.authority["$hub/topics"] = (1013, "not now")
+    hub.refusals["$hub/topics"] = (1013, "not now")
     async with browser.open(f"{hub.page_url}#/topics") as page:
         await wait_shown(page, "document.getElementById('topics-problem')?.hidden === false")
         assert await text(page, "topics-problem") == "1013: not now"
