@@ -35,8 +35,7 @@ from peers.client.exchange import ClientStatistics
 from peers.client.names import KnownName, ServiceName
 from peers.client.service import Service, ServiceRequest
 from peers.client.settings import Options
-from peers.client.stream import MessageStream
-from peers.client.subscriptions import CallbackSubscription
+from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.shm.ring import Block
 from peers.shm.views import View

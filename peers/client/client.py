@@ -19,7 +19,6 @@ import warnings
 from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from datetime import datetime
 from itertools import chain
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from hub.batch import Message
@@ -36,8 +35,7 @@ from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.settings import PREFETCH, ClientSettings, Options
-from peers.client.stream import MessageStream
-from peers.client.subscriptions import CallbackSubscription
+from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import encode_value
 from peers.shm.ring import Block
 from peers.transport.backoff import Backoff
@@ -65,9 +63,7 @@ class Client:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # Publishing.
@@ -630,9 +626,7 @@ class Connecting:
         self._client = await self._open()
         return self._client
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         if self._client is not None:
             await self._client.close()
 

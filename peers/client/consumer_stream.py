@@ -199,8 +199,7 @@ class ConsumerStream(Items[ConsumedMessage]):
         """Acknowledge messages, so that they are not delivered again.
 
         It does not wait for the hub: if the acknowledgement is lost with a connection, the message comes again. Closing
-        the
-        stream waits for all of them.
+        the stream waits for all of them.
         """
         self._say("acknowledge", self._finished(messages))
 
@@ -212,8 +211,7 @@ class ConsumerStream(Items[ConsumedMessage]):
         """Reject messages for now: each comes again, here or elsewhere, and has failed once more.
 
         Later messages of the same keys that this client has come again, too, in their order: it waits for the hub, and
-        those
-        that were not received by then are dropped here. Work on others may go on.
+        those that were not received by then are dropped here. Work on others may go on.
 
         Args:
             messages: Those that were acknowledged, or came on a connection that was lost, are passed over.
@@ -229,8 +227,7 @@ class ConsumerStream(Items[ConsumedMessage]):
         """Say that the program still works on messages: their time (`redeliver_s`) begins again.
 
         So does that of later messages of the same keys, and of no others: prefetch fewer where messages of other keys
-        wait
-        meanwhile. It does not wait for the hub.
+        wait meanwhile. It does not wait for the hub.
         """
         offsets = [each.offset for each in messages if each.session == self._session and each.offset in self._seen]
         self._say("in_progress", offsets)

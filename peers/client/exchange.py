@@ -29,7 +29,7 @@ from peers.client.requests import Requests
 from peers.client.service import Services
 from peers.client.settings import ClientSettings
 from peers.client.sharing import Blocks, SharingConnection
-from peers.client.subscriptions import Subscriptions
+from peers.client.stream import Subscriptions
 from peers.client.token_source import TokenRenewal, TokenSource
 from peers.client.values import BadMessage
 from peers.transport.backoff import Backoff

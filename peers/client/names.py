@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
@@ -83,9 +82,7 @@ class ServiceName:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.release()
 
     @property
@@ -98,8 +95,7 @@ class ServiceName:
 
         Raises:
             RejectedError: It is lost for good: another hub's claim was earlier, or another client had it after a
-                reconnect,
-                and this claim does not wait.
+                reconnect, and this claim does not wait.
             ClosedError, PeerError: It was released; the client is closed, or has ended with an error.
         """
         while not self._owned:

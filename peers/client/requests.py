@@ -540,7 +540,7 @@ class Requests:
         block.packed = []
         if requests > 1:
             flags, values = flags | FLAG_BATCH, BATCH_COUNT.pack(requests) + values
-        connection.conversation.request(Request(block.target, self._pending.add(block), timeout_ms, values, flags))
+        connection.conversation.send(Request(block.target, self._pending.add(block), timeout_ms, values, flags))
         return size
 
     def _watch(self) -> None:

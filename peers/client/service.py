@@ -429,7 +429,7 @@ class Services:
         connection, replies = self._changes.connection, self._replies
         if replies and connection is not None:
             for reply in replies.take():
-                connection.conversation.reply(reply)
+                connection.conversation.send(reply)
 
     def answer(self, notice: Notice) -> PeerError | None:
         """Take the hub's answer about a service; return an error if it refuses what it had granted before."""

@@ -36,13 +36,11 @@ class Options(TypedDict, total=False):
     Attributes:
         name: For people: logs of the hub, `hub top`. At most 64 bytes.
         token: Authenticates this client; or a function, plain or async, that returns it: called for each connection,
-            and
-            again before the proof of a connection ends. A plain one must be quick.
+            and again before the proof of a connection ends. A plain one must be quick.
         narrow: Accept subscriptions to more than this client may see, for the part that it may see. If not, they are
             rejected.
         origins: Whether messages tell in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
-            Unix
-            sockets, and not for records of their journals.
+            Unix sockets, and not for records of their journals.
         ca: Over TLS, the PEM file of the authorities that may vouch for the hub; by default those of the system.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
         key: The PEM file of its key; not needed if the certificate's file has it.

@@ -127,20 +127,14 @@ class SharingConversation(WireConversation):
             values, descriptor, shared = self._large(whole.body)
         self._hand_over(encode_frame(kind, values, key=key, flags=flags | shared), descriptor)
 
-    def request(self, request: Request) -> None:
-        values, descriptor, shared = self._any(request.values, request.flags)
-        self._hand_over(request._replace(values=values, flags=request.flags | shared).encode(), descriptor)
-
-    def reply(self, reply: Reply) -> None:
-        values, descriptor, shared = self._any(reply.values, reply.flags)
-        self._hand_over(reply._replace(values=values, flags=reply.flags | shared).encode(), descriptor)
-
-    def _any(self, values: bytes, flags: int) -> tuple[bytes, Descriptor | None, int]:
+    def send(self, item: Request | Reply) -> None:
+        values, flags = item.values, item.flags
         if isinstance(values, BlockValues):
-            return self._values_of(values.block)
-        if flags & FLAG_BATCH:
-            return values, None, 0
-        return self._large(values)
+            given = self._values_of(values.block)
+        else:
+            given = (values, None, 0) if flags & FLAG_BATCH else self._large(values)
+        values, descriptor, shared = given
+        self._hand_over(item._replace(values=values, flags=flags | shared).encode(), descriptor)
 
     def _values_of(self, block: Block) -> tuple[bytes, Descriptor | None, int]:
         """Return a handle of a block, or its values as they can be sent now."""

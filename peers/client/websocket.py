@@ -395,11 +395,8 @@ class WebSocketConversation:
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_binary(self._publication(frame))
 
-    def request(self, request: Request) -> None:
-        self._send_packed(of_request(request))
-
-    def reply(self, reply: Reply) -> None:
-        self._send_packed(of_reply(reply))
+    def send(self, item: Request | Reply) -> None:
+        self._send_packed(of_request(item) if isinstance(item, Request) else of_reply(item))
 
     def _publication(self, frame: Frame) -> bytes:
         return of_publication(frame, self._confirmations.expect(frame.messages) if frame.flags & FLAG_CONFIRM else 0)

@@ -107,13 +107,7 @@ class WireConversation:
     def publish(self, frames: list[bytes]) -> None:
         self._session.send(frames[0] if len(frames) == 1 else b"".join(frames))
 
-    def request(self, request: Request) -> None:
-        self._send(request)
-
-    def reply(self, reply: Reply) -> None:
-        self._send(reply)
-
-    def _send(self, item: Request | Reply) -> None:
+    def send(self, item: Request | Reply) -> None:
         """Send a frame; large values are copied once only, into what is written."""
         if len(item.values) > _COPIED_BYTES:
             self._session.send(item.head())

@@ -82,8 +82,7 @@ class Writer:
             topic: Topic of the message; the hub must record it.
             value: Anything that has a msgpack form.
             sequence: Its number, above that of the one before. A program that starts again gives the same numbers to
-                the
-                same messages. Without it the clock gives one, which is recognised as long as this writer lives.
+                the same messages. Without it the clock gives one, which is recognised as long as this writer lives.
 
         Returns:
             Its offset; None if it was recorded before, by a program that did not hear of it, and others since.

@@ -24,7 +24,6 @@ from hub.errors import (
 from hub.settings.settings import Settings
 from peers.client import InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
-from peers.client.blocking.client import Mailbox
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings
 from peers.transport.endpoints import Endpoint
@@ -321,32 +320,3 @@ def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:
         pytest.raises(RequestFailedError, match="cannot call this"),
     ):
         client.request("/loop", 1)
-
-
-async def test_woken_once() -> None:
-    woken: list[int] = []
-    mailbox: Mailbox[int] = Mailbox(asyncio.get_running_loop(), lambda: woken.append(1))
-    for number in range(100):
-        mailbox.put_nowait(number, 1)
-    await asyncio.sleep(0)
-    assert woken == [1]
-    assert mailbox.take() == list(range(100))
-    assert mailbox.take() == []
-    mailbox.put_nowait(100, 1)
-    await asyncio.sleep(0)
-    assert woken == [1, 1]
-
-
-async def test_bound() -> None:
-    mailbox: Mailbox[str] = Mailbox(asyncio.get_running_loop(), lambda: None, limit_bytes=1000)
-    mailbox.put_nowait("large", 5000)
-    with pytest.raises(BusyError, match="the limit is 1000"):
-        mailbox.put_nowait("small", 1)
-    assert mailbox.take() == ["large"]
-    for _ in range(3):
-        mailbox.put_nowait("small", 200)
-    with pytest.raises(BusyError):
-        mailbox.put_nowait("small", 200)
-    with pytest.raises(BusyError, match="within 0 s"):
-        mailbox.put("small", 200, timeout_s=0)
-    assert len(mailbox.take()) == 3

@@ -107,6 +107,7 @@ async def test_a_reader_may_stop_early(url: str) -> None:
     def work(client: BlockingClient) -> tuple[int, int]:
         fill(client, 5000)
         first = next(iter(client.read(piece_bytes=1000)))
+        assert client.read(epoch=7).epoch == 7
         return first.offset, client.journal().head
 
     assert await in_thread(url, work) == (0, 5000)

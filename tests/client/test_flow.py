@@ -13,7 +13,7 @@ from hub.frame import encode_frame
 from hub.overflow import Overflow
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
-from peers.client import Client, ConnectionLostError, Message, ProtocolError, QueueWish, connect
+from peers.client import Client, ConnectionLostError, Message, QueueWish, connect
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub
@@ -232,13 +232,6 @@ async def test_overslept() -> None:
         await eventually(lambda: client.statistics().connections == 2)
 
 
-async def test_nonsense_from_the_hub() -> None:
-    async with ScriptedHub() as hub, connect(hub.url) as client:
-        hub.send(encode_frame(99, b""))
-        with pytest.raises(ProtocolError, match="unknown kind 99"):
-            await client.wait_closed()
-
-
 async def test_a_hub_that_says_nothing() -> None:
     async with ScriptedHub() as hub:
         hub.answers = False
@@ -254,16 +247,6 @@ async def test_a_hub_that_says_nothing() -> None:
 async def _connect(url: str) -> None:
     async with connect(url):
         raise AssertionError("there is no hub")
-
-
-async def test_a_hub_that_closes_at_once() -> None:
-    async with ScriptedHub() as hub:
-        hub.answers = False
-        connecting = asyncio.ensure_future(_connect(hub.url))
-        await hub.next(Kind.HELLO)
-        hub.send(encode_close(CloseCode.NOT_ALLOWED, "no such token"))
-        results = await asyncio.gather(connecting, return_exceptions=True)
-        assert "no such token (1008)" in str(results[0])
 
 
 async def test_publishing_behind_a_close() -> None:

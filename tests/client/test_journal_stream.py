@@ -94,16 +94,6 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed:
             await asyncio.gather(*(read(reader, source.choice([0, 7, 400, 499])) for _ in range(8)))
 
 
-async def test_topics_that_are_filtered(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client, connect(hub.url) as reader:
-        publishing = Publishing(client, "/n/a", "/n/b", "/n/c", "/m")
-        await publishing.some(400)
-        async with publishing, reader.subscribe("/n/b", "/m", from_offset=100) as messages:
-            read = [await anext(messages) for _ in range(3_000)]
-    assert [message.value for message in read] == [number for number in range(100, 6_100) if number % 4 in {1, 3}]
-    assert {message.topic for message in read} == {"/n/b", "/m"}
-
-
 async def test_what_the_journal_does_not_record(start_recording: StartRecording) -> None:
     """Does not come; a stream that could never bring anything more says so, behind what there is."""
     hub = await start_recording(topics=("/n",))
@@ -242,26 +232,6 @@ async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed
             await asyncio.gather(*(read(reader, begin) for reader, begin in readers))
     await proxy.stop()
     assert proxy.cuts > 100
-
-
-async def test_a_hub_that_restarts(start_recording: StartRecording, hub: RecordingHub) -> None:
-    """In the middle of the history: the stream goes on with the new hub, as if nothing had happened."""
-    async with connect(hub.url) as client:
-        await Publishing(client).some(20_000)
-    async with (
-        connect(hub.url, backoff=quick_backoff()) as reader,
-        reader.subscribe("/n/", from_offset=0, buffer_bytes=10) as messages,
-    ):
-        reading = Reading(messages)
-        reading.take([message.value for message in await messages.batch()])
-        assert reading.next < 20_000
-        await hub.stop()
-        again = await start_recording(hub.endpoint)
-        await reading.until(19_999)
-        async with connect(again.url) as client:
-            await client.publish("/n/x", 20_000)
-            await reading.until(20_000)
-        assert messages.breaks == 0
 
 
 async def _without_power(hub: RecordingHub, tmp_path: Path, written_bytes: int) -> None:
@@ -560,17 +530,6 @@ async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
         await eventually(lambda: hub.journal.statistics().fetches == 0)
 
 
-async def test_many_at_once(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client, contextlib.AsyncExitStack() as stack:
-        streams = [await stack.enter_async_context(client.subscribe("/n", recorded=True)) for _ in range(200)]
-        assert len(hub.node.connections) == 1
-        for number in range(3):
-            await client.publish("/n", number)
-            for stream in streams:
-                message = await anext(stream)
-                assert (message.offset, message.value) == (number, number)  # type: ignore[attr-defined]
-
-
 async def test_closing(hub: RecordingHub) -> None:
     """A stream has the connection of its client, leaves nothing behind in the hub, and ends with its client."""
     async with connect(hub.url, name="reader") as client:
@@ -680,9 +639,3 @@ def test_what_is_read_value_by_value_has_room_for_offsets() -> None:
     frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a") for body in (b"\x01", b"\xc1", b"\x03"))
     found, _ = decode_batch(Batch(frames, 3), RecordedMessage)
     assert [type(message) for message in found] == [RecordedMessage] * 2
-
-
-def test_live_messages_are_left_as_they_are() -> None:
-    (message,) = decoded(Batch.of("/a", [1]), lambda *one: decode_batch(*one)[0])
-    assert message == ("/a", 1)
-    assert not isinstance(message, RecordedMessage)

@@ -55,19 +55,6 @@ def record(hub: Hub) -> Recorder:
     return recorder
 
 
-async def test_order_over_topics(hub: Hub) -> None:
-    """Messages of several topics arrive in the order of the calls; only neighbours are put together."""
-    recorder = record(hub)
-    calls = [("/a", 1), ("/a", 2), ("/b", 3), ("/a", 4), ("/b", 5), ("/b", 6), ("/b", 7)]
-    async with connect(hub.url) as client:
-        for topic, value in calls:
-            client.publish_nowait(topic, value)
-        await client.drain()
-        await recorder.wait_messages(7)
-    assert recorder.messages() == calls
-    assert recorder.frames() == [("/a", 2), ("/b", 1), ("/a", 1), ("/b", 3)]
-
-
 async def test_awaited_publishing(hub: Hub) -> None:
     """`await publish` keeps the order, too, and needs no drain to get more than the buffer across."""
     recorder = record(hub)

@@ -289,23 +289,6 @@ def values(futures: list[asyncio.Future[Any]]) -> list[Any]:
     return [future.result() if future.done() else None for future in futures]
 
 
-async def test_a_frame_is_answered_at_once_or_in_parts() -> None:
-    pending = Pending()
-    first, one = block_of(3)
-    second, two = block_of(4)
-    assert (pending.add(first), pending.add(second), pending.requests) == (1, 4, 7)
-    pending.answer(2, ["b"])
-    pending.answer(3, ["c", "d", "e"])
-    assert (values(one), values(two)) == ([None, "b", "c"], ["d", "e", None, None])
-    pending.answer(3, ["again", "again"])
-    assert (pending.late, pending.requests) == (2, 3)
-    pending.answer(1, ["a"])
-    pending.answer(6, ["f", "g", "nobody's"])
-    assert (values(one), values(two)) == (["a", "b", "c"], ["d", "e", "f", "g"])
-    pending.answer(1, ["late"])
-    assert (pending.late, pending.requests, bool(pending)) == (4, 0, False)
-
-
 async def test_numbers_begin_anew() -> None:
     pending = Pending()
     pending._next = 2**32 - 2

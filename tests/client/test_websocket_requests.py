@@ -43,10 +43,7 @@ def pair() -> Pair:
     ],
 )
 def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -> None:
-    if isinstance(item, Request):
-        pair.client.request(item)
-    else:
-        pair.client.reply(item)
+    pair.client.send(item)
     assert pair.to_server() == [message | {"request": 7}]
     assert pair.to_client(message | {"request": 7}) == [item]
 

@@ -23,7 +23,6 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from datetime import datetime
 from functools import wraps
 from inspect import signature
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from hub.batch import Message
@@ -335,9 +334,7 @@ class BlockingClient:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def open(self) -> None:

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import wraps
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
 from hub.batch import Message
@@ -35,8 +34,7 @@ from peers.client.replica import StoreReplica, StoreWatch
 from peers.client.routes import Wanted
 from peers.client.service import Service
 from peers.client.store import Store, StoreChange, StoreEntry
-from peers.client.stream import MessageStream
-from peers.client.subscriptions import CallbackSubscription
+from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage
 from peers.client.writer import Writer
 from peers.wire.records import Records
@@ -90,9 +88,7 @@ class _Entered(Face[A]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._leave()
 
     @abstractmethod
