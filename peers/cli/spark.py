@@ -5,10 +5,9 @@ Everything that can be checked is checked before Spark is loaded and Java starte
 
 from __future__ import annotations
 
-import csv
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -96,18 +95,6 @@ def check_folder(archive: str) -> None:
 def show_figures(figures: Iterable[Figure]) -> None:
     """Print figures with their units."""
     show(("", "unit", "figure"), list(figures), text_columns=(0, 1))
-
-
-def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Write a table to a file, and make the folder for it."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("w", newline="") as file:
-            writer = csv.writer(file)
-            writer.writerow(heads)
-            writer.writerows(rows)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def package(path: Path, /) -> None:

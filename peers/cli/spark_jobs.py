@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
 import time
 from dataclasses import dataclass
@@ -23,13 +25,12 @@ from peers.cli.spark import (
     described,
     prefixes_of,
     show_figures,
-    write_csv,
 )
 from peers.cli.texts import show
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile
 from peers.spark.archive_files import EVERYTHING, Selection
 from peers.spark.progress import JobProgress
-from peers.spark.report.findings import TRAFFIC_HEADS, figures_of, remarks, sheets, traffic_row
+from peers.spark.report.findings import TRAFFIC_HEADS, figures_of, remarks, traffic_row
 from peers.spark.report.page import page
 from peers.spark.session import check_packages
 from peers.spark.signals import stop_event
@@ -171,9 +172,6 @@ class ReportOutput:
     """What `hub spark report` writes, beside the tables."""
 
     html: Annotated[Path | None, described("Write a page with figures and drawings to this file.")] = None
-    csv: Annotated[Path | None, described("Write CSV files to this folder: topics, roots, rates, gaps, offsets.")] = (
-        None
-    )
     gap: Annotated[timedelta, described("Report stretches longer than this without any message of a root.")] = _GAP
     top: Annotated[int, described("Topics that are named as those with the most messages, and bytes.")] = 10
 
@@ -197,14 +195,11 @@ def report(
         from peers.spark.report.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
 
         begun = time.monotonic()
-        questions = Questions(selection=selection, gap_us=gap_us, top=output.top, all_topics=output.csv is not None)
+        questions = Questions(selection=selection, gap_us=gap_us, top=output.top)
         findings = survey(job.spark, archive, questions, job.progress)
     _show_findings(findings, time.monotonic() - begun)
     if output.html is not None:
         write_file(output.html, page(findings).encode())
-    if output.csv is not None:
-        for name, sheet in sheets(findings).items():
-            write_csv(output.csv / name, sheet.heads, sheet.rows)
 
 
 def _show_findings(findings: Findings, elapsed_s: float) -> None:
@@ -264,8 +259,7 @@ def route(
     _show_routes(matcher, totals, time.monotonic() - begun)
     _show_subscribers(matcher, totals, output.top)
     if output.counts is not None:
-        numbered = zip(range(len(matcher.names)), matcher.names, totals.messages, totals.bytes, strict=True)
-        write_csv(output.counts, ("number", "name", "messages", "bytes"), numbered)
+        _write_counts(output.counts, matcher, totals)
 
 
 def _show_routes(matcher: Matcher, totals: Totals, elapsed_s: float) -> None:
@@ -283,6 +277,14 @@ def _show_routes(matcher: Matcher, totals: Totals, elapsed_s: float) -> None:
         ]
     )
     print()
+
+
+def _write_counts(path: Path, matcher: Matcher, totals: Totals) -> None:
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(("number", "name", "messages", "bytes"))
+    writer.writerows(zip(range(len(matcher.names)), matcher.names, totals.messages, totals.bytes, strict=True))
+    write_file(path, text.getvalue().encode())
 
 
 def _show_subscribers(matcher: Matcher, totals: Totals, top: int) -> None:

@@ -26,11 +26,6 @@ def rate(count: float, elapsed_s: float) -> str:
     return amount(value) if value >= 100 else f"{value:.3g}"
 
 
-def moment(time_us: int) -> str:
-    """Write µs since 1970 UTC as RFC 3339."""
-    return datetime.fromtimestamp(time_us // 1_000_000, UTC).replace(microsecond=time_us % 1_000_000).isoformat()
-
-
 def second(time_us: int) -> str:
     """Write the second of µs since 1970 UTC: "2026-11-21 12:00:00"."""
     return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"

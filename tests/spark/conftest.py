@@ -9,17 +9,26 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from peers.spark.session import SessionSettings, open_session
+from peers.spark.archiving.state import ArchiveOrder
+from peers.spark.connector.connection import close_all
+from peers.spark.connector.options import Access
+from peers.spark.progress import JobProgress
+from peers.spark.session import Job, SessionSettings, open_session
 from tests.forked.servers import LAUNCHER, Server
+from tests.spark.hubs import HubWithJournal
 from tests.spark.quick import QUICK_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from peers.spark.archiving.archive import Archived
 
 HERE = "tests/spark/"
 
@@ -71,3 +80,30 @@ def pytest_sessionfinish() -> None:
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test, with a journal; the connections of this process are closed behind it."""
+    with HubWithJournal(tmp_path / "journal", "--journal-topics", "/,plain") as hub:
+        yield hub
+    close_all()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "archive"
+
+
+@pytest.fixture
+def run_archive(spark: SparkSession, hub: HubWithJournal, path: Path) -> Callable[..., Archived]:
+    """Archive what the hub has."""
+    from peers.spark.archiving.archive import Tally, archive
+
+    def run(
+        every: Callable[[Tally], object] = lambda _: None, stop: threading.Event | None = None, **order: Any
+    ) -> Archived:
+        given = {"access": Access(hub.url), "path": str(path), **order}
+        return archive(Job(spark, JobProgress()), ArchiveOrder(**given), every, stop)
+
+    return run

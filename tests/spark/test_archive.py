@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import pyarrow.dataset
 import pytest
@@ -15,45 +14,19 @@ from hub.batch import encode_value
 from hub.errors import BusyError, UsageError
 from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
-from peers.spark.archiving.archive import AWAY_S, Archived, Tally, archive
+from peers.spark.archiving.archive import AWAY_S, Archived, Tally
 from peers.spark.archiving.folders import STAGED
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, locked
-from peers.spark.connector.options import Access
-from peers.spark.progress import JobProgress
-from peers.spark.session import Job
+from peers.spark.archiving.state import CHECKPOINT, HUB, locked
 from tests.spark.archives import offsets_of, rows_of
 from tests.spark.hubs import HubWithJournal
 from tests.spark.queries import lose_commit
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "journal", "--journal-topics", "/,plain") as hub:
-        yield hub
-
 
 Run = Callable[..., Archived]
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
-@pytest.fixture
-def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    def run(
-        every: Callable[[Tally], object] = lambda _: None,
-        stop: threading.Event | None = None,
-        **order: Any,
-    ) -> Archived:
-        given = {"access": Access(hub.url), "path": str(path), **order}
-        return archive(Job(spark, JobProgress()), ArchiveOrder(**given), every, stop)
-
-    return run
+def run(run_archive: Run) -> Run:
+    return run_archive
 
 
 def seen(path: Path) -> list[int]:

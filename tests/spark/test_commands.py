@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +10,6 @@ from hub.errors import InvalidTopicError, UsageError
 from peers.cli.spark import app, archive
 from peers.cli.spark_jobs import How, replay
 from tests.spark.hubs import HubWithJournal
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "journal") as hub:
-        yield hub
 
 
 def run(*words: str) -> int:

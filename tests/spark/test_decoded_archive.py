@@ -7,8 +7,9 @@ import json
 import re
 import shutil
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,14 @@ from pyspark.errors import StreamingQueryException
 from hub.errors import UsageError
 from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
-from peers.spark.archiving.archive import Archived, archive
+from peers.spark.archiving.archive import Archived
 from peers.spark.archiving.iceberg import IcebergBatches
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
+from peers.spark.archiving.state import CHECKPOINT, HUB, Format
 from peers.spark.connector.options import Access
 from peers.spark.progress import JobProgress
 from peers.spark.replay import replay
 from peers.spark.report.findings import remarks
 from peers.spark.report.survey import Questions, survey
-from peers.spark.session import Job
 from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit
@@ -60,23 +60,8 @@ Run = Callable[..., Archived]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "hub.db") as hub:
-        yield hub
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "archive"
-
-
-@pytest.fixture
-def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    def run(**order: Any) -> Archived:
-        given = {"access": Access(hub.url), "path": str(path), "decode": True, "event_time": "ts", **order}
-        return archive(Job(spark, JobProgress()), ArchiveOrder(**given))
-
-    return run
+def run(run_archive: Run) -> Run:
+    return partial(run_archive, decode=True, event_time="ts")
 
 
 def in_duckdb(path: Path) -> duckdb.DuckDBPyRelation:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -14,17 +15,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from hub.errors import UsageError
 from peers.spark.archive_files import Selection
 from peers.spark.archiving import iceberg
-from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
-from peers.spark.connector.options import Access
-from peers.spark.progress import JobProgress
-from peers.spark.session import Job
+from peers.spark.archiving.archive import Archived
+from peers.spark.archiving.state import CHECKPOINT, HUB
 from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal
 from tests.spark.queries import lose_commit
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
 
@@ -36,23 +31,14 @@ Run = Callable[..., Archived]
 
 
 @pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "journal") as hub:
-        yield hub
-
-
-@pytest.fixture
 def path(tmp_path: Path) -> Path:
+    """Odd characters in it are taken as they are."""
     return tmp_path / "an archive #1" / "archive"
 
 
 @pytest.fixture
-def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
-    def run(**order: Any) -> Archived:
-        given = {"access": Access(hub.url), "path": str(path), "format": "iceberg", **order}
-        return archive(Job(spark, JobProgress()), ArchiveOrder(**given))
-
-    return run
+def run(run_archive: Run) -> Run:
+    return partial(run_archive, format="iceberg")
 
 
 @pytest.fixture

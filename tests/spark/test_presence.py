@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -23,12 +22,6 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.fail("a session was to be started")
 
     monkeypatch.setattr("peers.cli.spark.running_job", started)
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "journal") as hub:
-        yield hub
 
 
 def test_a_hub_that_is_not_there(tmp_path: Path) -> None:

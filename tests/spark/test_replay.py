@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,6 @@ from tests.spark.hubs import HubWithJournal
 
 NOON = datetime.fromtimestamp(NOON_US // 1_000_000, UTC)
 COUNT = 60
-
-
-@pytest.fixture
-def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    with HubWithJournal(tmp_path / "journal") as hub:
-        yield hub
 
 
 @pytest.fixture

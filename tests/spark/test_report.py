@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections import Counter, defaultdict
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -13,16 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.errors import InvalidTopicError, UsageError
+from hub.errors import UsageError
 from peers.cli.spark import app
 from peers.spark.archive_files import EVERYTHING, Selection
 from peers.spark.progress import JobProgress
 from peers.spark.report import survey
-from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic, sheets
+from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic
 from peers.spark.report.page import drawn_names, page, round_width_s, step_line, time_ticks
 from peers.spark.report.survey import BUCKETS, Questions, find_offsets
 from peers.spark.scan import Scan
-from peers.spark.summary import moment
 from tests.spark.archives import NOON_US, Archived, archived, root_of, write_archive
 
 if TYPE_CHECKING:
@@ -86,7 +84,7 @@ def test_a_survey_is_the_naive_count(
     gap_us: int,
 ) -> None:
     path = write_archive(tmp_path_factory.mktemp("archive"), messages)
-    findings = found(spark, path, gap_us=gap_us, all_topics=True)
+    findings = found(spark, path, gap_us=gap_us)
     bucket_us = findings.bucket_us
     topics = Counter(message.topic for message in messages)
     roots = Counter(root_of(message.topic) for message in messages)
@@ -102,9 +100,6 @@ def test_a_survey_is_the_naive_count(
     assert set(findings.gaps) == naive_gaps(messages, gap_us)
     assert findings.gaps_count == len(findings.gaps)
     assert [gap.length_us for gap in findings.gaps] == sorted((gap.length_us for gap in findings.gaps), reverse=True)
-    table = findings.all_topics
-    assert table is not None
-    assert {row["topic"]: row["messages"] for row in table.to_pylist()} == topics
 
 
 @settings(max_examples=ROUND_TRIPS)
@@ -211,7 +206,6 @@ def findings_of(**other: object) -> Findings:
         "roots": (traffic("<b>a"), traffic("")),
         "by_messages": (traffic("/<b>a/x"), traffic("/")),
         "by_bytes": (traffic("/<b>a/x"),),
-        "all_topics": None,
         "bucket_us": SECOND_US,
         "root_rates": (Rate("", NOON_US, 1, 10), Rate("<b>a", NOON_US, 99, 990)),
         "topic_rates": (Rate("/<b>a/x", NOON_US, 99, 990),),
@@ -262,16 +256,6 @@ def test_what_is_drawn() -> None:
     assert drawn_names(rates[-1:], ["a"]) == [OTHERS]
 
 
-def test_sheets_hold_everything() -> None:
-    made = {name: [sheet.heads, *sheet.rows] for name, sheet in sheets(findings_of()).items()}
-    assert sorted(made) == ["absent_offsets.csv", "gaps.csv", "root_rates.csv", "roots.csv", "topic_rates.csv"]
-    assert made["absent_offsets.csv"] == [("first", "last", "count"), (3, 5, 3)]
-    assert made["roots.csv"][1] == ("<b>a", 1, 10, moment(NOON_US), moment(NOON_US + SECOND_US))
-    assert made["root_rates.csv"][2] == ("<b>a", moment(NOON_US), 99, 990, 99.0)
-    assert made["gaps.csv"][1] == ("<b>a", moment(NOON_US), moment(NOON_US + 80 * SECOND_US), 80.0)
-    assert len(made["gaps.csv"]) == 61
-
-
 def hub_spark(*arguments: object) -> None:
     app([str(argument) for argument in arguments], exit_on_error=False, result_action="return_value")
 
@@ -279,29 +263,13 @@ def hub_spark(*arguments: object) -> None:
 @pytest.mark.usefixtures("spark")
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = write_archive(tmp_path / "archive", archived(["/a/x", "/b", "/a/y", "/a/x"]))
-    hub_spark("report", archive, "--html", tmp_path / "report.html", "--csv", tmp_path / "csv")
+    hub_spark("report", archive, "--html", tmp_path / "report.html")
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["messages", "messages", "4"] in lines
     assert ["gaps", "longer", "than", "1", "min", "gaps", "0"] in lines
     assert [line[:2] for line in lines if line[:1] == ["a"]] == [["a", "3"]]
     assert [line[:2] for line in lines if line[:1] == ["/a/x"]] == [["/a/x", "2"]]
     assert "<svg" in (tmp_path / "report.html").read_text()
-    with (tmp_path / "csv" / "topics.csv").open() as file:
-        rows = {row["topic"]: (row["root"], row["messages"]) for row in csv.DictReader(file)}
-    assert rows == {"/a/x": ("a", "2"), "/a/y": ("a", "1"), "/b": ("b", "1")}
-    with (tmp_path / "csv" / "root_rates.csv").open() as file:
-        rates = [(row["root"], row["start"], row["messages"]) for row in csv.DictReader(file)]
-    assert rates == [("a", moment(NOON_US + second * SECOND_US), "1") for second in (0, 2, 3)] + [
-        ("b", moment(NOON_US + SECOND_US), "1")
-    ]
-
-
-@pytest.mark.usefixtures("spark")
-def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    archive = write_archive(tmp_path, archived(["/a/x", "/b", "/a/y", "/a/x"]))
-    times = ("--start", "2026-11-21T12:00:01", "--end", "2026-11-21T14:00:03+02:00")
-    hub_spark("report", archive, "--prefix", "/a", "--prefix", "/c", *times)
-    assert ["messages", "messages", "1"] in [line.split() for line in capsys.readouterr().out.splitlines()]
 
 
 @pytest.mark.usefixtures("spark")
@@ -314,16 +282,9 @@ def test_the_command_selects(tmp_path: Path, capsys: pytest.CaptureFixture[str])
         (["@archive", "--start", "2027-01-01"], "there are no messages: from 2027-01-01T00:00:00 on"),
         (["@archive", "--start", "2027-01-01", "--end", "2026-01-01"], "--start, --end: .* is not before"),
         (["@archive", "--html", "@no/report.html"], r"no/report\.html: No such file"),
-        (["@archive", "--csv", "@archive/_hub/state"], r"state/roots\.csv: File exists"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, arguments: list[str], said: str) -> None:
     write_archive(tmp_path / "archive", archived(["/a"]))
     with pytest.raises(UsageError, match=said):
         hub_spark("report", *(argument.replace("@", f"{tmp_path}/") for argument in arguments))
-
-
-@pytest.mark.usefixtures("spark")
-def test_prefixes_that_no_hub_would_take(tmp_path: Path) -> None:
-    with pytest.raises(InvalidTopicError):
-        hub_spark("report", tmp_path, "--prefix", "/a\n")

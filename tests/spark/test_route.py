@@ -169,7 +169,7 @@ def test_the_command_writes_deliveries(tmp_path: Path, zeeks: tuple[Path, Path])
         (["@archive", "@nothing.csv"], "nothing.csv: No such file"),
         (["@nothing", "@subscriptions.csv"], "nothing: there is no such archive"),
         (["@archive", "@subscriptions.csv", "--conf", "x"], "--conf: KEY=VALUE expected, 'x' given"),
-        (["@archive", "@subscriptions.csv", "--counts", "@archive/_hub/state/x.csv"], "x.csv: File exists"),
+        (["@archive", "@subscriptions.csv", "--counts", "@archive/_hub/state/x.csv"], "x.csv: Not a directory"),
     ],
 )
 @pytest.mark.usefixtures("spark", "zeeks")

@@ -26,10 +26,7 @@ from peers.spark.session import (
     session_conf,
     spark_errors,
 )
-from tests.spark.hubs import HubWithJournal
-from tests.spark.queries import run_stream
-from tests.spark.quick import QUICK_JAVA, SHARED_CLASSES
-from tests.suite.processes import below
+from tests.spark.quick import QUICK_JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -94,38 +91,6 @@ def test_a_session_that_runs_is_taken(spark: SparkSession) -> None:
     assert spark.range(3).count() == 3
 
 
-@pytest.mark.usefixtures("spark")
-@pytest.mark.skipif(not SHARED_CLASSES.exists(), reason="classes are not shared here: `make test` has it done")
-def test_java_takes_classes_from_the_file() -> None:
-    """It would pass over one that was written for another Java or other jars, and say nothing."""
-    from pyspark import SparkContext
-
-    gateway = SparkContext._gateway
-    assert gateway is not None
-    assert str(SHARED_CLASSES) in Path(f"/proc/{gateway.proc.pid}/maps").read_text()
-
-
-def test_python_is_forked_for_these_tests(spark: SparkSession, tmp_path: Path) -> None:
-    def of_workers(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for _ in batches:
-            yield pa.record_batch({"command": [Path("/proc/self/cmdline").read_bytes()]})
-
-    (row,) = spark.range(1).mapInArrow(of_workers, "command BINARY").collect()
-    assert b"tests.forked.server" in row.command
-    running: list[str] = []
-    with HubWithJournal(tmp_path / "journal") as hub:
-        hub.fill_numbers(1)
-        options = {"url": hub.url, "startingOffsets": "earliest"}
-        run_stream(
-            spark,
-            options,
-            lambda *_: running.extend(process.command for process in below(os.getpid())),
-            tmp_path / "at",
-        )
-    (command,) = (command for command in running if command.endswith("python_streaming_source_runner"))
-    assert "tests/forked/launcher.py" in command
-
-
 def broken_off() -> None:
     """An interrupt that becomes an error of Spark on its way out, as where Java has closed the connection by then."""
     from pyspark.errors import PySparkRuntimeError
@@ -171,37 +136,25 @@ def test_the_command_line_does_not_load_pyspark() -> None:
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_a_session_of_its_own() -> None:
-    """It starts quietly with the settings that were asked for, works, and is stopped."""
+def test_a_session_of_its_own(tmp_path: Path) -> None:
+    """It starts quietly with the settings that were asked for, works, is stopped, and leaves no folder behind."""
     done = python(
+        "import os\n"
         "from peers.spark.session import SessionSettings, running_job\n"
-        "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
-        "quick['spark.driver.memory'] = '600m'\n"
+        "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "', 'spark.driver.memory': '600m'}\n"
+        f"os.chdir({str(tmp_path)!r})\n"
         "with running_job(SessionSettings(master='local[1]', name='mine', conf=quick)) as job:\n"
         "    spark = job.spark\n"
         "    conf = spark.sparkContext.getConf()\n"
         "    print(conf.get('spark.driver.memory'), conf.get('spark.app.name'), conf.get('spark.master'))\n"
         "    print(spark.range(10).count(), spark.conf.get('spark.sql.session.timeZone'))\n"
-        "print(type(spark).getActiveSession())\n"
+        "    spark.catalog.listTables()\n"
+        "    folder = spark.conf.get('spark.sql.warehouse.dir').removeprefix('file:')\n"
+        "    print(os.path.isdir(folder))\n"
+        "print(os.path.isdir(folder), type(spark).getActiveSession())\n"
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.split() == ["600m", "mine", "local[1,4]", "10", "UTC", "None"]
-
-
-def test_nothing_is_left_where_a_job_was_started(tmp_path: Path) -> None:
-    """Spark's folder for tables, which jobs do not have, is elsewhere, and goes with the session."""
-    done = python(
-        "import os\n"
-        "from peers.spark.session import SessionSettings, running_job\n"
-        "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
-        f"os.chdir({str(tmp_path)!r})\n"
-        "with running_job(SessionSettings(master='local[1]', conf=quick)) as job:\n"
-        "    job.spark.catalog.listTables()\n"
-        "    folder = job.spark.conf.get('spark.sql.warehouse.dir').removeprefix('file:')\n"
-        "    print(os.path.isdir(folder))\n"
-        "print(os.path.isdir(folder))\n"
-    )
-    assert (done.returncode, done.stdout.split()) == (0, ["True", "False"]), done.stderr
+    assert done.stdout.split() == ["600m", "mine", "local[1,4]", "10", "UTC", "True", "False", "None"]
     assert list(tmp_path.iterdir()) == []
 
 

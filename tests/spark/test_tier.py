@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.queries import run_stream
 from tests.spark.tiered import COUNT, SEALED, Tiered, small_files, started
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
@@ -33,17 +31,6 @@ def test_a_batch(spark: SparkSession, tiered: Tiered) -> None:
         .schema("topic STRING, offset BIGINT")
     )
     assert sorted(row.offset for row in narrow.load().collect()) == list(range(1, SEALED, 4))
-
-
-def test_a_stream(spark: SparkSession, tiered: Tiered, tmp_path: Path) -> None:
-    """It catches up, in micro-batches that end within files, and each record comes once."""
-    seen: list[int] = []
-
-    def look(frame: DataFrame, _: int) -> None:
-        seen.extend(row.offset for row in frame.sort("offset").collect())
-
-    run_stream(spark, tiered.options(startingOffsets="earliest", maxOffsetsPerTrigger="70"), look, tmp_path / "check")
-    assert seen == list(range(COUNT))
 
 
 def test_files_that_spark_reads_itself(spark: SparkSession, tiered: Tiered) -> None:

@@ -170,16 +170,6 @@ _SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
 # Spark hands these on although they are its own.
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
-# Options of Spark's source for Kafka, and what they are called here.
-_OF_KAFKA = {
-    "subscribe": "topics",
-    "subscribepattern": "topics",
-    "assign": "topics",
-    "kafka.bootstrap.servers": "url",
-    "groupidprefix": "consumer",
-    "kafka.group.id": "consumer",
-}
-
 
 class _Given:
     def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -282,8 +272,6 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
         for name in names:
             if key == name.lower():
                 return f"option {name} is for {place}, it has no meaning here"
-    if key in _OF_KAFKA and _OF_KAFKA[key] in known:
-        return f"there is no option {key}: here it is {_OF_KAFKA[key]}"
     names_of = {name.lower(): name for name in known}
     near = difflib.get_close_matches(key, names_of, n=1)
     hint = f"did you mean {names_of[near[0]]}?" if near else f"there are {', '.join(known)}"

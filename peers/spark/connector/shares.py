@@ -6,9 +6,8 @@ start ─── file ─── file ───┬─── gap ───┬──
                              from the hub                 from the hub
 ```
 
-The manifest says which files a range of offsets needs, and which of them cannot hold a topic that is wanted. Where
-files are fewer than tasks, they are cut between their stripes; of each, only row groups and columns that are wanted are
-read.
+The manifest says which files a range of offsets needs, and which of them cannot hold a topic that is wanted. Of each
+file, only row groups and columns that are wanted are read.
 
 The driver's process keeps manifests between plans: a stream makes one for each micro-batch. A manifest is read again
 where a range ends behind it, every `LOOK_EVERY_S` at most: newer records come from the hub.
@@ -18,7 +17,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -43,9 +42,6 @@ PARTITION_MOST_ROWS = 2_000_000
 
 LOOK_EVERY_S = 10.0
 """How often a stream reads the manifest again, seconds."""
-
-# Files whose stripes are remembered.
-_OPENED_LIMIT = 256
 
 _log = logging.getLogger("peers.spark")
 
@@ -79,7 +75,7 @@ class OffsetRange(InputPartition):
 
 @dataclass(frozen=True)
 class FileShare(InputPartition):
-    """A share that is a file of the tier, or some stripes of one."""
+    """A share that is a file of the tier, or a part of one."""
 
     start: int
     end: int
@@ -126,24 +122,10 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
             files.append(FileShare(begin, at, sought.journal, tier, msgspec.structs.replace(entry, topics=())))
     if at < sought.end:
         gaps.append((at, sought.end))
-    found: list[InputPartition] = list(_cut(files, held, partitions))
+    found: list[InputPartition] = list(files)
     for begin, end in gaps:
         found += split(begin, end, max(1, partitions - len(files)), sought.journal, sought.epoch)
     return found
-
-
-def _cut(files: Sequence[FileShare], held: TierFiles, partitions: int) -> Iterator[FileShare]:
-    """Yield the shares, cut between stripes if they are fewer than wanted."""
-    wanted = -(-partitions // len(files)) if files else 1
-    for share in files:
-        if wanted == 1:
-            yield share
-            continue
-        edges = [edge for edge in _edges(held, share.entry) if share.start < edge < share.end]
-        step = max(1, -(-(len(edges) + 1) // wanted))
-        cuts = [share.start, *edges[step - 1 :: step], share.end]
-        for begin, end in pairwise(cuts):
-            yield FileShare(begin, end, share.journal, share.tier, share.entry)
 
 
 # By tier and journal: the manifest, and when it was read.
@@ -160,23 +142,6 @@ def _manifest(tier: str, sought: Sought) -> TierFiles:
         held.refresh()
         _manifests[key] = held, now_s
     return held
-
-
-# By tier, journal and file: the offsets behind each stripe. Files never change.
-_stripes: dict[tuple[str, str, str], list[int]] = {}
-
-
-def _edges(held: TierFiles, entry: Entry) -> list[int]:
-    """Return the offsets behind each stripe of a file."""
-    key = (held.place.address, held.journal.hex(), entry.name)
-    edges = _stripes.get(key)
-    if edges is None:
-        with held.place.open(data_name(held.journal, entry)) as file:
-            edges = [stripe.next for stripe in Opened(file, entry, held.journal).stripes]
-        if len(_stripes) >= _OPENED_LIMIT:
-            _stripes.pop(next(iter(_stripes)))
-        _stripes[key] = edges
-    return edges
 
 
 def file_tables(

@@ -1,20 +1,15 @@
-"""`Findings`: what a survey of an archive found, in words and as CSV; times are µs since 1970 UTC."""
+"""`Findings`: what a survey of an archive found, and its words; times are µs since 1970 UTC."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from peers.spark.summary import Figure, amount, moment, plain, rate, second, span
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from peers.spark.summary import Figure, amount, plain, rate, second, span
 
 OTHERS = "(others)"
 """Stands for the roots that have no rates of their own."""
-
-_TOPICS_AT_ONCE = 10_000
 
 
 class Traffic(NamedTuple):
@@ -90,8 +85,6 @@ class Findings:
     """Topics with the most messages."""
     by_bytes: tuple[Traffic, ...]
     """Topics with the most bytes."""
-    all_topics: pa.Table | None
-    """If asked for: `root, topic, messages, bytes, first_us, last_us`, those with the most messages first."""
     bucket_us: int
     root_rates: tuple[Rate, ...]
     """Of the first roots, and of all `OTHERS` together; by name and time."""
@@ -172,53 +165,3 @@ def remarks(findings: Findings) -> list[str]:
             "over, or holds messages of several journals"
         )
     return said
-
-
-# CSV, for programs: every file has a header, times are RFC 3339 in UTC, names are as they are.
-
-Row = tuple[object, ...]
-
-_TIMES = ("messages", "bytes", "first", "last")
-
-
-class Sheet(NamedTuple):
-    """A CSV file."""
-
-    heads: tuple[str, ...]
-    rows: Iterable[Row]
-
-
-def sheets(findings: Findings) -> Mapping[str, Sheet]:
-    """Return the files by name; `topics.csv` only if all topics were asked for."""
-    made = {
-        "roots.csv": Sheet(
-            ("root", *_TIMES),
-            ((*traffic[:3], moment(traffic.first_us), moment(traffic.last_us)) for traffic in findings.roots),
-        ),
-        "root_rates.csv": _rates("root", findings, findings.root_rates),
-        "topic_rates.csv": _rates("topic", findings, findings.topic_rates),
-        "gaps.csv": Sheet(
-            ("root", "last_before", "first_after", "length_s"),
-            ((one.root, moment(one.last_us), moment(one.next_us), one.length_us / 1e6) for one in findings.gaps),
-        ),
-        "absent_offsets.csv": Sheet(
-            ("first", "last", "count"),
-            ((one.first, one.next - 1, one.next - one.first) for one in findings.offsets.longest),
-        ),
-    }
-    if findings.all_topics is not None:
-        made["topics.csv"] = Sheet(("topic", "root", *_TIMES), _topics(findings.all_topics))
-    return made
-
-
-def _topics(table: pa.Table) -> Iterator[Row]:
-    for batch in table.to_batches(_TOPICS_AT_ONCE):
-        for one in batch.to_pylist():
-            times = (moment(one["first_us"]), moment(one["last_us"]))
-            yield (one["topic"], one["root"], one["messages"], one["bytes"], *times)
-
-
-def _rates(head: str, findings: Findings, rates: Iterable[Rate]) -> Sheet:
-    width_s = findings.bucket_us / 1e6
-    rows = ((one.name, moment(one.start_us), one.messages, one.bytes, one.messages / width_s) for one in rates)
-    return Sheet((head, "start", "messages", "bytes", "messages_per_s"), rows)

@@ -23,7 +23,7 @@ from peers.spark.report.findings import (
 )
 from peers.spark.summary import amount, plain, second, span
 
-# Most rows of a table; the CSV files have them all.
+# Most rows of a table.
 _ROWS = 50
 
 _MARKS = 7

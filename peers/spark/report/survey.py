@@ -35,9 +35,8 @@ from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets,
 from peers.spark.report.page import round_width_s
 from peers.spark.scan import Chosen, Numbers, Scan
 
-# Most that is listed. All topics are 100 MB or so of this process.
+# Most that is listed.
 ROOTS_LIMIT = 1_000
-TOPICS_LIMIT = 1_000_000
 GAPS_LIMIT = 10_000
 RANGES_LIMIT = 10_000
 
@@ -65,7 +64,6 @@ class Questions:
     """Longer stretches are gaps; 1 or more."""
     top: int = 10
     """Topics that are listed as those with the most messages, and with the most bytes."""
-    all_topics: bool = False
 
 
 def survey(spark: SparkSession, archive: str, questions: Questions, progress: JobProgress) -> Findings:
@@ -88,9 +86,6 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         by_name = topics.withColumnRenamed("topic", "name")
         roots = _most(by_root, "messages", ROOTS_LIMIT)
         by_messages, by_bytes = _most(by_name, "messages", top), _most(by_name, "bytes", top)
-        all_topics: pa.Table | None = None
-        if questions.all_topics:
-            all_topics = topics.orderBy(F.desc("messages"), "topic").limit(TOPICS_LIMIT).toArrow()
         progress.step("looking for rates and gaps")
         bucket_us = round_width_s(total.last_us - total.first_us, BUCKETS) * 1_000_000
         talkers = {topic.name for topic in (*by_messages, *by_bytes)}
@@ -111,7 +106,6 @@ def survey(spark: SparkSession, archive: str, questions: Questions, progress: Jo
         roots=roots,
         by_messages=by_messages,
         by_bytes=by_bytes,
-        all_topics=all_topics,
         bucket_us=bucket_us,
         root_rates=root_rates,
         topic_rates=topic_rates,

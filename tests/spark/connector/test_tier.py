@@ -27,7 +27,6 @@ ALL = ("",)
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tier, "_manifests", {})
-    monkeypatch.setattr(tier, "_stripes", {})
 
 
 def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
@@ -92,21 +91,6 @@ class TestPlan:
         put(tmp_path, 50, 100)
         assert planned(tmp_path, 0, 100, topics=("/other",)) == []
         assert planned(tmp_path, 0, 100, topics=("/other", "/t/1")) == [("file", 0, 50), ("file", 50, 100)]
-
-    def test_one_file_for_several_tasks_is_cut_between_stripes(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("peers.journal.tier.parquet.STRIPE_RECORDS", 64)
-        put(tmp_path, 0, 640)
-        assert planned(tmp_path, 0, 640, 4) == [
-            ("file", 0, 192),
-            ("file", 192, 384),
-            ("file", 384, 576),
-            ("file", 576, 640),
-        ]
-        assert planned(tmp_path, 70, 100, 4) == [("file", 70, 100)]
-        found = shares(tmp_path, Sought(0, 640, JOURNAL.hex(), ALL), 4)
-        assert [offset for share in found for offset in offsets(share)] == list(range(640))
 
     def test_what_comes_later_is_seen_after_a_while(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A stream at the end of the manifest does not list the tier for each micro-batch."""

@@ -18,14 +18,14 @@ from peers.journal.tier import parquet
 from peers.journal.tier.parquet import Opened
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.connection import close_all
-from peers.spark.connector.options import DataLostError, read_source_options
+from peers.spark.connector.options import read_source_options
 from peers.spark.connector.shares import FileShare, OffsetRange
 from peers.spark.connector.source import BatchReader, StreamReader
 from peers.wire.records import Fetch
 from tests.client.recording import RecordingHub
-from tests.journal.files import AT_US, hurt_block
-from tests.spark.hubs import HubWithJournal, message, packed_message
-from tests.spark.tiered import COUNT, SEALED, Tiered, copy, fill, small_files, started
+from tests.journal.files import AT_US
+from tests.spark.hubs import packed_message
+from tests.spark.tiered import COUNT, SEALED, Tiered, small_files, started
 
 BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
 
@@ -90,14 +90,6 @@ def test_what_is_sealed_is_read_without_the_hub(own: Tiered) -> None:
 def test_it_is_what_the_hub_gives(tiered: Tiered, given: dict[str, str]) -> None:
     reader = tiered.batch(None, **given)
     assert rows(reader, reader.partitions()) == through_the_hub(tiered, None, **given)
-
-
-def test_files_without_the_topics_are_left_out(tmp_path: Path) -> None:
-    tiered = Tiered(tmp_path, *[message("/rare", number) for number in range(40)])
-    with tiered.hub:
-        shares = tiered.batch(topics="/rare", minPartitions="100").partitions()
-        assert 0 < len([share for share in shares if isinstance(share, FileShare)]) <= 2
-        assert tiered.batch(topics="/none").partitions() == []
 
 
 FIELDS = {
@@ -198,21 +190,3 @@ def _stream_offsets(given: dict[str, str]) -> list[int]:
 def _batch_offsets(given: dict[str, str]) -> list[int]:
     reader = BatchReader(default_schema("raw"), read_source_options(given, streaming=False))
     return [row["offset"] for row in rows(reader, reader.partitions())]
-
-
-def test_what_was_not_copied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A hole fails a query, or is left out with a warning, as it is told to; a query beside it is well."""
-    path, tier = tmp_path / "journal", tmp_path / "tier"
-    fill(path, 100)
-    hurt_block(path, 50)
-    copy(path, tier)
-    with HubWithJournal(path) as hub:
-        made = [
-            read_source_options({"url": hub.url, "tier": str(tier), "failOnDataLoss": loss}, streaming=False)
-            for loss in ("true", "false")
-        ]
-        strict, lossy = (BatchReader(default_schema("raw"), options) for options in made)
-        with pytest.raises(DataLostError, match="the records 40 to 59 could not be read when they were copied"):
-            rows(strict, strict.partitions())
-        assert [row["offset"] for row in rows(lossy, lossy.partitions())] == [*range(40), *range(60, 100)]
-        assert "could not be read when they were copied" in caplog.text
