@@ -128,7 +128,6 @@ def replay(  # noqa: PLR0913 -- one group of flags each
 
 def _advance(progress: JobProgress, done: Replay) -> None:
     progress.advance(done.next - done.first, done.last + 1 - done.first)
-    progress.poll()
 
 
 def _show(done: Replay) -> None:

@@ -33,6 +33,7 @@ from tests.faults.kills import read_on
 from tests.faults.ledger import Ledger
 from tests.faults.loads import BatchWriter, Moment, publish_confirmed, read_history
 from tests.faults.tiers import SpoiledTier
+from tests.journal.tier.made import files_of
 
 __all__ = ["STAGES", "TieredLife", "TieredLives"]
 
@@ -197,8 +198,7 @@ class TieredLives:
             journal, sealed = view.id, view.firsts[-1]
             assert view.extent.first > 0, "nothing was deleted here"
         place = self.tier.place
-        held = TierFiles(place, journal)
-        held.refresh()
+        held = files_of(place, journal)
         entries = list(held.entries())
         assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
         assert entries[-1].next == sealed

@@ -4,14 +4,6 @@
 [stripe: group, group, ...][stripe: ...] ... [tail: Parquet's own footer, with `_Outline`]
 ```
 
-| column | type | |
-|---|---|---|
-| `offset` | int64 | |
-| `timestamp` | timestamp, µs, UTC | when the hub took the message |
-| `topic` | string | |
-| `value` | binary | as published: msgpack, unless `encoding` says otherwise |
-| `encoding` | int8 | `hub.frame.Encoding` |
-
 A *stripe* is a range of offsets whose records are sorted by topic, and by offset within each: a reader of one topic
 reads the groups that have it, and a reader of all puts one stripe in order at a time. Any tool reads the file: zstd,
 statistics of offset, time and topic in each row group. The footer has, as `topichub`, the stripes and a checksum of

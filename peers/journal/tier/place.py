@@ -1,13 +1,8 @@
 """`Place`: where a tier is: a folder, or a bucket of S3 or of a server that speaks as S3 does.
 
-| `journal.tier` | |
-|---|---|
-| `/mnt/shared/hub` | a folder, which must exist: made where none is mounted, it would fill another file system |
-| `s3://bucket/prefix` | keys as AWS's own tools find them: `AWS_ACCESS_KEY_ID`, `~/.aws`, a role |
-| `…?region=eu-central-1` | of a bucket |
-| `…?endpoint=http://host:9000` | of another server than AWS |
-
-A file that `write` has written is whole, and survives a loss of power; before, nothing has its name. All calls block.
+A folder must exist: made where none is mounted, it would fill another file system. Keys of S3 are where AWS's own tools
+find them. A file that `write` has written is whole, and survives a loss of power; before, nothing has its name. All
+calls block.
 """
 
 from __future__ import annotations

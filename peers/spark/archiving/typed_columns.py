@@ -1,10 +1,7 @@
 """`TypedColumns`: the columns of the fields in a decoded archive, and how they grow.
 
-| message | column |
-|---|---|
-| a field without a column | a new column, behind the others; older files lack it, which readers take for NULL |
-| a wider number in an INT or a FLOAT of `--schema` | it widens to BIGINT or DOUBLE; older files stay |
-| anything else that does not fit | none: it goes to `_rest`, by the name of its field |
+A field without a column gets one, behind the others; older files lack it, which readers take for NULL. An INT or a
+FLOAT of `--schema` widens to BIGINT or DOUBLE. Other values that do not fit go to `_rest`, by the name of their field.
 
 Columns never vanish and never narrow. Integers are BIGINT from the start, for most readers take types from the first
 file that they find. A column of an Iceberg table does not widen.

@@ -1,16 +1,4 @@
-"""The columns of a query, and where each comes from.
-
-| column | type | |
-|---|---|---|
-| `offset` | BIGINT | of the record in the journal |
-| `timestamp` | TIMESTAMP | when the hub took the message |
-| `topic` | STRING | |
-| `value` | BINARY | msgpack, as published (a Zeek's own values as msgpack, too) |
-| `value` | STRING, decode=json | the JSON text that a WebSocket client gets |
-| any other | decode=schema, decode=json | the field of that name of messages that are maps |
-
-A user's schema may name fewer of them, in any order.
-"""
+"""The columns of a query: those of the record, and with `decode` the fields of messages that are maps."""
 
 from __future__ import annotations
 

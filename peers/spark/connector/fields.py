@@ -11,17 +11,8 @@
 | DATE | text such as 2026-11-21 |
 | ARRAY, MAP<STRING, ...>, STRUCT | arrays and maps whose items fit |
 
-| a field holds | its kind |
-|---|---|
-| integers of 64 bits; reals, also among integers | BIGINT; DOUBLE |
-| true and false; bytes | BOOLEAN; BINARY |
-| timestamps of msgpack and of a Zeek; RFC 3339 text with a zone, and no other text | TIMESTAMP |
-| text; other values of a Zeek that are text for browsers | STRING |
-| arrays of one kind of these | ARRAY<...> |
-| maps, and all other arrays: their JSON text | STRING |
-
-Where values of a field do not go together (text and numbers), the kind of most of them wins; nil has none. Cost of
-`Inference`: 0.25 µs a field.
+A kind is the name of the type of a field. Where values of a field do not go together (text and numbers), the kind of
+most of them wins; nil has none. Cost of `Inference`: 0.25 µs a field.
 """
 
 from __future__ import annotations

@@ -108,9 +108,6 @@ class Position(NamedTuple):
     number: int = 0
     """An offset, or ms since 1970 UTC."""
 
-    def __str__(self) -> str:
-        return str(self.number) if self.kind in {"offset", "time"} else self.kind
-
 
 EARLIEST = Position("earliest")
 LATEST = Position("latest")

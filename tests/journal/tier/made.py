@@ -38,8 +38,7 @@ def journal(path: Path, *counts: int, padding: int = 0) -> Path:
 
 def copied(place: Place, journal_id: bytes) -> list[Record]:
     """All records of a tier, read as other tools would: file by file as the manifest names them."""
-    held = TierFiles(place, journal_id)
-    held.refresh()
+    held = files_of(place, journal_id)
     found: list[Record] = []
     for entry in held.entries():
         with place.open(data_name(journal_id, entry)) as file:
@@ -64,3 +63,10 @@ def fill_untidily(path: Path, *counts: int) -> None:
     store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting)
     fill(store, *counts, padding=10)
     store.close()
+
+
+def files_of(place: Place, journal_id: bytes) -> TierFiles:
+    """Return the files of a journal in a tier, their manifest read."""
+    held = TierFiles(place, journal_id)
+    held.refresh()
+    return held

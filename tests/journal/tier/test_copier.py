@@ -20,12 +20,11 @@ from peers.journal.segment import Compressor
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.files import TierFiles
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.progress import TIER_FILE, Progress, read_copied
 from tests.hub.journal.segments import ID, mark_entry, segment
 from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened
-from tests.journal.tier.made import copied, id_of, journal
+from tests.journal.tier.made import copied, files_of, id_of, journal
 
 FOR_EVER = TierRetention(0, 0)
 
@@ -135,8 +134,7 @@ def test_killed_at_each_point(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
             copy(mine, place)
             kept = copied(place, id_of(mine))
             assert kept == expected[95 - len(kept) :]
-            held = TierFiles(place, id_of(mine))
-            held.refresh()
+            held = files_of(place, id_of(mine))
             names = {f"{entry.name}.parquet" for entry in held.entries()}
             assert set(place.sizes(f"{id_of(mine).hex()}/data")) == names
     assert at > 12
@@ -175,19 +173,6 @@ class Full:
         return getattr(self._place, name)
 
 
-def test_a_full_tier(path: Path, folder: Place) -> None:
-    full = Full(folder)
-    copier = Copier(str(path), full, FOR_EVER)  # type: ignore[arg-type]
-    for _ in range(3):
-        with pytest.raises(TierUnavailableError, match="No space"):
-            copier.step(AT_US)
-        assert read_copied(str(path)) is None
-    full.is_full = False
-    assert copier.step(AT_US)
-    copier.close()
-    assert copied(folder, id_of(path)) == everything(path)[:95]
-
-
 class Flipping(Full):
     def write(self, name: str, data: bytes) -> None:
         hurt = bytearray(data)
@@ -195,13 +180,20 @@ class Flipping(Full):
         self._place.write(name, bytes(hurt))
 
 
-def test_what_is_stored_wrong_does_not_count(path: Path, folder: Place) -> None:
-    flipping = Flipping(folder)
-    copier = Copier(str(path), flipping, FOR_EVER)  # type: ignore[arg-type]
-    with pytest.raises(JournalCorruptError, match="reads as something else"):
-        copier.step(AT_US)
-    assert read_copied(str(path)) is None
-    flipping.is_full = False
+@pytest.mark.parametrize(
+    ("kind", "error", "said"),
+    [(Full, TierUnavailableError, "No space"), (Flipping, JournalCorruptError, "reads as something else")],
+)
+def test_what_is_not_stored_well_does_not_count(
+    path: Path, folder: Place, kind: type[Full], error: type[Exception], said: str
+) -> None:
+    place = kind(folder)
+    copier = Copier(str(path), place, FOR_EVER)  # type: ignore[arg-type]
+    for _ in range(3):
+        with pytest.raises(error, match=said):
+            copier.step(AT_US)
+        assert read_copied(str(path)) is None
+    place.is_full = False
     assert copier.step(AT_US)
     copier.close()
     assert copied(folder, id_of(path)) == everything(path)[:95]
@@ -223,8 +215,7 @@ def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.Monke
     with small_files(monkeypatch):
         assert copy(path, folder).next == following
     assert copied(folder, ID) == expected
-    held = TierFiles(folder, ID)
-    held.refresh()
+    held = files_of(folder, ID)
     lacks = {offset for entry in held.entries() for hole in entry.holes for offset in range(hole.first, hole.next)}
     assert lacks == set(range(following)) - {record.offset for record in expected}
 
@@ -232,8 +223,7 @@ def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.Monke
 def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
     hurt_block(path, 50)
     copy(path, folder)
-    held = TierFiles(folder, id_of(path))
-    held.refresh()
+    held = files_of(folder, id_of(path))
     (entry,) = held.entries()
     (hole,) = entry.holes
     assert (hole.first, hole.next) == (40, 70)

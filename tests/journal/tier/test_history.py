@@ -18,11 +18,11 @@ from hub.policy.grants import allows_by
 from peers.journal.history import History
 from peers.journal.tier import parquet, tier_view
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.files import TierFiles, data_name
+from peers.journal.tier.files import data_name
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.view import LARGE_FACTOR, Extent
 from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
-from tests.journal.tier.made import fill_untidily, id_of
+from tests.journal.tier.made import files_of, fill_untidily, id_of
 
 LOTS = 1 << 30
 SECOND_US = 1_000_000
@@ -100,8 +100,7 @@ def read(
 def test_there_is_something_to_test(kept: Kept) -> None:
     """The first files are nowhere but in the tier; the tier has several, and the newest records are not in it."""
     assert kept.here == 100
-    held = TierFiles(place_at(kept.tier), id_of(kept.path))
-    held.refresh()
+    held = files_of(place_at(kept.tier), id_of(kept.path))
     assert len(list(held.entries())) > 2
     assert kept.here < (held.next or 0) < len(kept.records)
 
@@ -203,8 +202,7 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
     """It is gone, also for who has the tier open; reading goes on at what is left."""
     assert read(history, 0, 5) == kept.records[:5]
     kept.copy(TierRetention(1, 0))
-    held = TierFiles(place_at(kept.tier), id_of(kept.path))
-    held.refresh()
+    held = files_of(place_at(kept.tier), id_of(kept.path))
     left = held.first or 0
     assert left > 40
     for start in (39, 2):
@@ -218,8 +216,7 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
 
 def test_a_gap(kept: Kept, history: History) -> None:
     """What was deleted here before it was copied is gone, and said to be, with where to go on."""
-    held = TierFiles(place_at(kept.tier), id_of(kept.path))
-    held.refresh()
+    held = files_of(place_at(kept.tier), id_of(kept.path))
     lost = list(held.entries())[1]
     held._write([entry for entry in held.entries() if entry != lost])
     assert read(history, 0, lost.first) == kept.records[: lost.first]
@@ -277,8 +274,7 @@ def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
 
 
 def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
-    held = TierFiles(place_at(kept.tier), id_of(kept.path))
-    held.refresh()
+    held = files_of(place_at(kept.tier), id_of(kept.path))
     entry = list(held.entries())[number]
     flip(Path(kept.tier) / data_name(held.journal, entry), place % entry.size_bytes)
     return entry.first, entry.next

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from hub.errors import JournalCorruptError
 from hub.journal.manifest import Entry
 from peers.journal.tier import parquet
-from peers.journal.tier.files import TierFiles, data_name
+from peers.journal.tier.files import data_name
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import TierUnavailableError, place_at
 from peers.spark.connector import shares as tier
 from peers.spark.connector.options import DataLostError
 from peers.spark.connector.shares import FileShare, OffsetRange, Sought, file_tables, plan
-from tests.journal.tier.made import JOURNAL, blocks
+from tests.journal.tier.made import JOURNAL, blocks, files_of
 
 ALL = ("",)
 
@@ -30,8 +30,7 @@ def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
-    held = TierFiles(place_at(str(folder)), JOURNAL)
-    held.refresh()
+    held = files_of(place_at(str(folder)), JOURNAL)
     maker = FileMaker(JOURNAL, first)
     for block in blocks(following - first, first):
         maker.add(block)
