@@ -173,6 +173,8 @@ class Discovery:
             return
         if node.greeted_in != self._period:
             node.greeted_in = _NEVER  # it has seen this node come, perhaps once more
+        elif node.has_greeted:
+            node.is_answered = False  # it has seen this node go behind the answer, which it has forgotten then
         node.has_greeted = True
         self._greet(node_id)
 
