@@ -253,8 +253,8 @@ class _Publishing:
                 await client.drain()
             except _StoppedError:
                 done.ending = "stopped"
-            except PeerError as error:
-                done.ending = str(error)
+            except (PeerError, OSError, pa.ArrowException) as error:  # a file may be gone: small ones are merged
+                done.ending = " ".join(str(error).split())
         done.rejected += client.statistics().rejected_messages
 
     async def _publish(self, client: Client, window: pa.Table) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -129,6 +130,14 @@ def test_a_hub_that_goes_away(hub: HubWithJournal, run: Run, monkeypatch: pytest
     assert numbers == sorted(set(numbers))
     assert numbers[-1] == COUNT - 1
     assert len(numbers) > COUNT / 2
+
+
+def test_a_file_that_goes_away(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where small files are merged meanwhile: it says from where to go on."""
+    monkeypatch.setattr(module, "_WINDOW_MESSAGES", 7)
+    done = run(every=lambda _: shutil.rmtree(path, ignore_errors=True))
+    assert "No such file" in done.ending
+    assert 0 < done.next < 591
 
 
 def test_it_can_be_stopped(run: Run) -> None:
