@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,15 +27,6 @@ class RecordingHub(Hub):
         if not self._stopped:
             self._stopped = True
             await super().stop()
-
-    def abort(self, source: random.Random, name: str) -> None:
-        mine: list[Any] = [
-            one
-            for one in self.node.connections
-            if (handler := getattr(one, "handler", None)) is not None and handler.name == name
-        ]
-        if mine:
-            source.choice(mine).abort()
 
 
 _BURST = 10

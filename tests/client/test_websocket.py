@@ -7,17 +7,18 @@ from typing import Any
 import msgspec
 import pytest
 from websockets.frames import Frame, Opcode
-from websockets.http11 import Request
+from websockets.http11 import Request as HttpRequest
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode, UsageError
-from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
 from hub.names.claim import Wish
 from hub.overflow import Overflow
+from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.stretch import Run
-from peers.client.conversation import Event, Introduction
+from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
@@ -49,7 +50,7 @@ class Pair:
             f"ws://127.0.0.1:1{PATH}", introduction or Introduction(), self.routes, frame_limit_bytes=10_000
         )
         self.server = ServerProtocol(subprotocols=[Subprotocol(subprotocol)])
-        self.request: Request | None = None
+        self.request: HttpRequest | None = None
 
     def to_server(self) -> list[Any]:
         data = self.client.take_outgoing()
@@ -57,7 +58,7 @@ class Pair:
             self.server.receive_data(data)
         messages = []
         for event in self.server.events_received():
-            if isinstance(event, Request):
+            if isinstance(event, HttpRequest):
                 self.request = event
             elif isinstance(event, Frame) and event.opcode is Opcode.BINARY:
                 messages.append(msgspec.msgpack.decode(event.data))
@@ -81,6 +82,13 @@ class Pair:
         (hello,) = self.to_client(WELCOME)
         assert isinstance(hello, Hello)
         return hello
+
+
+@pytest.fixture
+def pair() -> Pair:
+    both = Pair()
+    both.greet()
+    return both
 
 
 def delivered(event: Event) -> list[tuple[str, Any]]:
@@ -111,10 +119,8 @@ def test_handshake() -> None:
     assert hello.frame < 100_000, "room for what stands around a value"
 
 
-def test_requests_and_answers() -> None:
+def test_requests_and_answers(pair: Pair) -> None:
     """Each message of the protocol is spelled as it is documented; unknown types and fields are passed over."""
-    pair = Pair()
-    pair.greet()
     rules: list[RuleFields] = [(("l",), "/a", "s.s")]
     rule = {"labels": ["l"], "prefix": "/a", "sender": "s.s"}
     for verb, message in (
@@ -144,9 +150,7 @@ def test_requests_and_answers() -> None:
     ) == [Notice("confirmed", request=7), Notice("dropped", count=3), Notice("error", request=8, code=1007, text="no")]
 
 
-def test_publishing() -> None:
-    pair = Pair()
-    pair.greet()
+def test_publishing(pair: Pair) -> None:
     frames = [Batch.of("/a", [{"x": 1}]).frames, Batch.of("/ä" * 100, [1, b"2"]).frames + Batch.of("/c", [None]).frames]
     pair.client.publish(frames)
     assert pair.to_server() == [
@@ -157,18 +161,14 @@ def test_publishing() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 70_000])
-def test_delivery(count: int) -> None:
-    pair = Pair()
-    pair.greet()
+def test_delivery(pair: Pair, count: int) -> None:
     pair.client._protocol.max_message_size = None
     (run,) = pair.to_client({"topic": "/a", "type": "messages", "values": [0] * count})
     assert delivered(run) == [("/a", 0)] * count
 
 
-def test_runs() -> None:
+def test_runs(pair: Pair) -> None:
     """Messages of one read that go the same way are one run; others, and answers between them, keep their places."""
-    pair = Pair()
-    pair.greet()
     first, second, third, last = pair.to_client(
         {"type": "messages", "topic": "/a", "values": [1, 2]},
         {"type": "messages", "topic": "/b", "values": [3]},
@@ -184,9 +184,7 @@ def test_runs() -> None:
     assert last.route.sinks == ()
 
 
-def test_fragments() -> None:
-    pair = Pair()
-    pair.greet()
+def test_fragments(pair: Pair) -> None:
     raw = msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": ["whole"]})
     pair.server.send_binary(raw[:5], fin=False)
     pair.server.send_continuation(raw[5:9], fin=False)
@@ -195,20 +193,16 @@ def test_fragments() -> None:
     assert delivered(run) == [("/a", "whole")]
 
 
-def test_bad_values_pass() -> None:
-    """A value that is not msgpack within a message that is one cannot be: the message itself is bad then."""
-    pair = Pair()
-    pair.greet()
-    good, closing = pair.to_client(
-        {"type": "messages", "topic": "/a", "values": [1]}, {"type": "messages", "topic": "/a", "values": "no array"}
-    )
-    assert delivered(good) == [("/a", 1)]
-    assert isinstance(closing, Closing)
-    assert (closing.code, closing.by_far_side) == (CloseCode.BAD_DATA, False)
-    assert pair.client.closed
-    pair.to_server()
-    assert pair.server.close_rcvd is not None
-    assert pair.server.close_rcvd.code == CloseCode.BAD_DATA
+BAD_ITEMS: list[dict[str, Any]] = [
+    {"type": "request", "request": -1, "topic": "/a", "value": 1},
+    {"type": "request", "request": 2**32, "topic": "/a", "value": 1},
+    {"type": "request", "request": 7, "topic": "/a"},
+    {"type": "request", "request": 7, "topic": "/a", "values": []},
+    {"type": "reply", "request": 7},
+    {"type": "reply", "request": 7, "values": "none"},
+    {"type": "reply", "request": 7, "status": 4, "count": 0},
+    {"type": "reply", "request": 7, "status": 4, "count": 65_537},
+]
 
 
 @pytest.mark.parametrize(
@@ -221,33 +215,34 @@ def test_bad_values_pass() -> None:
         (msgspec.msgpack.encode({"no": "type"}), CloseCode.BAD_DATA),
         (msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": []}), CloseCode.BAD_DATA),
         (msgspec.msgpack.encode({"type": "messages", "topic": "/a"}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": "no array"}), CloseCode.BAD_DATA),
         (msgspec.msgpack.encode({"type": "messages", "topic": "x" * 5000, "values": [1]}), CloseCode.BAD_DATA),
         (msgspec.msgpack.encode(WELCOME | {"hub": "nonsense"}), CloseCode.BAD_DATA),
         (msgspec.msgpack.encode(WELCOME | {"frame": 1}), CloseCode.BAD_DATA),
+        (msgspec.msgpack.encode(WELCOME | {"journal": "nonsense"}), CloseCode.BAD_DATA),
         (bytes(20_000), CloseCode.TOO_BIG),
+        *((msgspec.msgpack.encode(message), CloseCode.BAD_DATA) for message in BAD_ITEMS),
     ],
 )
-def test_nonsense(message: bytes, code: CloseCode) -> None:
-    pair = Pair()
-    pair.greet()
+def test_nonsense(pair: Pair, message: bytes, code: CloseCode) -> None:
     pair.server.send_binary(message)
     (closing,) = pair.to_client()
     assert isinstance(closing, Closing)
     assert (closing.code, closing.by_far_side) == (code, False)
+    assert pair.client.closed
+    pair.to_server()
+    assert pair.server.close_rcvd is not None
+    assert pair.server.close_rcvd.code == code
 
 
-def test_text() -> None:
-    pair = Pair()
-    pair.greet()
+def test_text(pair: Pair) -> None:
     pair.server.send_text(b"{}")
     (closing,) = pair.to_client()
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.WRONG_KIND
 
 
-def test_signs_of_life() -> None:
-    pair = Pair()
-    pair.greet()
+def test_signs_of_life(pair: Pair) -> None:
     pair.server.send_ping(b"x")
     assert pair.to_client() == []
     pair.client.ping()
@@ -261,9 +256,7 @@ def test_signs_of_life() -> None:
     ]
 
 
-def test_closed_by_the_hub() -> None:
-    pair = Pair()
-    pair.greet()
+def test_closed_by_the_hub(pair: Pair) -> None:
     pair.server.send_close(4008, "too slow")
     assert pair.to_client() == [Closing(4008, "too slow", by_far_side=True)]
     assert pair.client.closed
@@ -272,10 +265,8 @@ def test_closed_by_the_hub() -> None:
     assert list(pair.client.receive(b"more")) == []
 
 
-def test_closed_by_the_client() -> None:
+def test_closed_by_the_client(pair: Pair) -> None:
     """After the client has closed, what is still on its way is passed over up to the hub's own close frame."""
-    pair = Pair()
-    pair.greet()
     pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
     pair.client.close(CloseCode.DONE, "x" * 200)
     pair.client.say(SubscriptionChange(True, ["/a"], 1))
@@ -333,47 +324,30 @@ def test_no_http() -> None:
 
 
 def test_the_journal_of_a_hub() -> None:
+    assert Pair().greet().journal == b""
     pair = Pair()
     pair.shake_hands()
     pair.to_client(WELCOME)
     (hello,) = pair.to_client(WELCOME | {"journal": "ab" * 16})
     assert isinstance(hello, Hello)
     assert hello.journal == b"\xab" * 16
-    assert Pair().greet().journal == b""
-    pair = Pair()
-    pair.shake_hands()
-    pair.to_client(WELCOME)
-    (closing,) = pair.to_client(WELCOME | {"journal": "nonsense"})
-    assert isinstance(closing, Closing)
-    assert closing.code == CloseCode.BAD_DATA
 
 
-def test_fetching() -> None:
-    pair = Pair()
-    pair.greet()
+def test_fetching(pair: Pair) -> None:
     pair.client.say(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
     pair.client.say(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
     pair.client.say(Fetch(2**31 + 2, columns=("topic", "offset")))
     common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
     common |= {"hub": "b", "journal": "01" * 16}
     first, second, third = pair.to_server()
-    assert first == {
-        "type": "fetch",
-        "request": 2**31,
-        "start": 7,
-        "end": 9,
-        "prefixes": ["/a", "/b"],
-        "bytes": 1000,
-        "wait_ms": 50,
-    }
+    other = {"start": 7, "end": 9, "prefixes": ["/a", "/b"], "bytes": 1000, "wait_ms": 50}
+    assert first == {"type": "fetch", "request": 2**31} | other
     assert second == common | {"time_ms": 1_700_000_000_123.457}
     assert round(second["time_ms"] * 1000) == 1_700_000_000_123_457
     assert third["columns"] == ["topic", "offset"]
 
 
-def test_records() -> None:
-    pair = Pair()
-    pair.greet()
+def test_records(pair: Pair) -> None:
     places = {"start": 1, "next": 2, "first": 3, "head": 4}
     events = pair.to_client(
         {"type": "records", "request": 2**31, "blocks": [b"one", b"two"]} | places,
@@ -397,10 +371,8 @@ def confirmable(*frames: tuple[str, list[Any]]) -> list[bytes]:
     return made
 
 
-def test_publications_to_be_confirmed() -> None:
+def test_publications_to_be_confirmed(pair: Pair) -> None:
     """Each bears a request of its own; the answers are told in the order of the publications, whatever theirs is."""
-    pair = Pair()
-    pair.greet()
     pair.client.publish(confirmable(("/a", [1]), ("/b", [2, 3]), ("/c", [4]), ("/d", [5])))
     said = pair.to_server()
     requests = [message.pop("request") for message in said]
@@ -423,3 +395,37 @@ def test_publications_to_be_confirmed() -> None:
     assert pair.to_client({"type": "recorded", "request": four, "offset": 12, "count": 1}) == [
         Notice("recorded", count=1, offset=12)
     ]
+
+
+# Requests.
+
+pack = msgspec.msgpack.encode
+
+
+def packed(*values: Any) -> bytes:
+    return BATCH_COUNT.pack(len(values)) + b"".join(map(pack, values))
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (Request(b"/a", 7, 900, pack([1])), {"type": "request", "topic": "/a", "timeout_ms": 900, "value": [1]}),
+        (
+            Request(b"a.b", 7, 900, packed(1, None), FLAG_BATCH | FLAG_NAMED),
+            {"type": "request", "service": "a.b", "timeout_ms": 900, "values": [1, None]},
+        ),
+        (Reply(7, Status.OK, pack("x")), {"type": "reply", "value": "x"}),
+        (Reply(7, Status.OK, packed(*range(300)), FLAG_BATCH), {"type": "reply", "values": [*range(300)]}),
+        (failure(7, 1, Status.FAILED, "no"), {"type": "reply", "status": 1, "text": "no", "count": 1}),
+        (failure(7, 3, Status.FAILED, "no"), {"type": "reply", "status": 1, "text": "no", "count": 3}),
+    ],
+)
+def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -> None:
+    pair.client.send(item)
+    assert pair.to_server() == [message | {"request": 7}]
+    assert pair.to_client(message | {"request": 7}) == [item]
+
+
+def test_a_request_that_the_hub_cannot_read(pair: Pair) -> None:
+    (refusal,) = pair.to_client({"type": "error", "request": 7, "about": "request", "code": 1009, "text": "too much"})
+    assert refusal == Refusal(7, "too much")
