@@ -150,7 +150,7 @@ class Consumer:
         # Offset → how often that message has failed, where it has. One goes when it is done with.
         self._failures = dict(progress.failures)
         self._keys: dict[str, Key] = {}  # keys that something is READY or OUT of, by name
-        # A heap of offset and key of what is READY of keys that nobody has. Entries that are no more true are passed
+        # A heap of offset and key of what is READY of keys that no member has. Entries that are no more true are passed
         # over.
         self._free: list[tuple[int, str]] = []
         # A heap of when an item is due, and its offset. Entries that are no more true are passed over.
@@ -364,7 +364,7 @@ class Consumer:
             key.delayed = None
 
     def _trim_due(self) -> None:
-        """Make the heap anew where most of its entries are no more true."""
+        """Build the heap again where most of its entries are no more true."""
         if len(self._due) > 2 * len(self._items) + _DUE_SPARE:
             self._due = [(item.due_s, offset) for offset, item in self._items.items() if item.due_s]
             heapify(self._due)

@@ -20,7 +20,7 @@ class RecordedMessage(Message):
     offset: int
     time_us: int
 
-    def __new__(  # noqa: PYI034 -- nobody makes classes of it
+    def __new__(  # noqa: PYI034 -- no class is made of it
         cls, topic: str, value: Any, offset: int, time_us: int
     ) -> RecordedMessage:
         made = tuple.__new__(cls, (topic, value))

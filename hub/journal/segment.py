@@ -66,7 +66,7 @@ class Epoch(NamedTuple):
 def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch, ...]:
     """Return the ascending epochs of a journal with one that begins now, behind the last record, at `following`."""
     number = max(now_s, epochs[-1].number + 1 if epochs else 1)
-    # Those that begin no earlier have no records: whatever ends where they begin ends where the new one begins.
+    # Those that begin no earlier have no records: a position that ends where they begin ends where the new one begins.
     kept = [one for one in epochs if one.first < following]
     return (*kept[1 - EPOCHS_LIMIT :], Epoch(number, following))
 

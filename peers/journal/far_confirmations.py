@@ -107,7 +107,7 @@ class Marks:
         # Hub → mark → a batch that was asked about and has not come, in the order of the questions, which is about that
         # of the marks.
         self._expected: dict[bytes, dict[int, _Fate]] = {}
-        # Batches that have come, and nobody has asked about; the oldest first.
+        # Batches that have come, and no hub has asked about; the oldest first.
         self._seen: OrderedDict[tuple[bytes, int], _Fate] = OrderedDict()
         self.expected = 0
         self.confirmed_total = self.refused_total = 0

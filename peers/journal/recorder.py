@@ -196,7 +196,7 @@ class Recorder:
     # Batches of writers.
 
     def begin_batch(self) -> None:
-        """Have committed together what is offered from now on until `end_batch`, with whatever else comes."""
+        """Have committed together what is offered from now on until `end_batch`, with all else that comes."""
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=1))
 

@@ -128,7 +128,7 @@ class Staging:
         self._writes: OrderedDict[str, Write] = OrderedDict()
         # Query → its last batch that is on the disk: what `_writes` falls back to when a commit fails.
         self._on_disk: OrderedDict[str, Write] = OrderedDict()
-        # Transaction → what is staged of it, the one that nobody has touched for longest first.
+        # Transaction → what is staged of it, the one that was not touched for longest first.
         self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
         self._orders: deque[_Order] = deque()
         self._is_routing = False  # true while the first order is in the middle of a batch: `finish` must end that one

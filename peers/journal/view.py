@@ -318,7 +318,7 @@ class View:
         return position
 
     def _keep(self, row: Row, wanted: Wanted, block: Block) -> None:
-        """Keep a block of which some is given, for whoever reads on."""
+        """Keep a block of which some is given, for a reader that goes on."""
         if len(block.data) > _KEPT_BYTES:
             return
         key = row, wanted.prefixes

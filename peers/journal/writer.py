@@ -5,7 +5,7 @@ event loop ─ submit(entry) ─▶ [entry, entry, ...] ─ every commit_s ─�
                                                                    └─ failed ──▶ on_failed(error, ...)
 ```
 
-Entries are committed in their order, each once. Whatever goes wrong, the thread goes on and its listener is told. After
+Entries are committed in their order, each once. After any error the thread goes on, and calls its listener. After
 a failure all entries of that epoch are thrown away: their offsets are given again to what comes in the next one. A
 batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time do not keep
 the rest from being committed.
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
     time_us: int
     frames: bytes
     opens: int = 0
-    """1 where a batch begins, -1 where one ends: what is between them is committed at once, with whatever else came."""
+    """1 where a batch begins, -1 where one ends: what is between them is committed at once, with all else that came."""
     write: Write | None = None
     """Where a batch ends: what is remembered of it."""
 

@@ -254,7 +254,7 @@ class Served:
         self._reading = Reading(owner.journal.fetch, consumer.terms.prefixes, self._serve)
         self.participants: dict[int, Participant] = {}
         """Those who share it, by their numbers."""
-        # Those of them who wait, in their order: whoever was answered and asks again stands behind all others.
+        # Those of them who wait, in their order: one that was answered and asks again stands behind all others.
         self._waiting: dict[Participant, None] = {}
         # The timer for what is to be delivered again; None while nothing is out.
         self._due: asyncio.TimerHandle | None = None
@@ -288,13 +288,13 @@ class Served:
 
     def take(self, participant: Participant, most_bytes: int, wait_s: float) -> Later:
         """Return the answer that has messages once there are some, and none when the time is over."""
-        participant.answer([])  # an older question, which nobody waits for any more
+        participant.answer([])  # an older question, which is not waited for any more
         later = participant.asked = Later()
         participant.most_bytes = most_bytes
         participant.timer = self._loop.call_later(wait_s, self._give_up, participant)
         self._waiting.pop(participant, None)
         self._waiting[participant] = None
-        self._plan()  # in a turn of its own: nobody listens to the answer yet
+        self._plan()  # in a turn of its own: the answer has no listener yet
         return later
 
     def repeat(self, participant: Participant, got: int) -> None:

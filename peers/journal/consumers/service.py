@@ -214,7 +214,7 @@ class ConsumersStatistics(NamedTuple):
 
 
 FORGOTTEN_S: Final = 30 * 86_400
-"""How long a query that is not heard of is kept, s: names that nobody uses would count for `journal.consumers`."""
+"""How long a query that is not heard of is kept, s: unused names would count for `journal.consumers`."""
 
 _NOTHING_COUNTED: Final = ConsumerCounters(0, 0, 0, 0, 0, 0)
 
@@ -313,7 +313,7 @@ class Consumers:
         self._positions = positions
         self.frame_limit_bytes = frame_limit_bytes
         self._account = core.memory.account("consumers")
-        # Numbers of members begin anywhere, so that one of before a restart is nobody's.
+        # Numbers of members begin anywhere, so that one of before a restart is of no member.
         self._numbers = count(1 + secrets.randbelow(1 << 40))
         # Client → number of a membership → the member. An entry goes when the last one of a client does.
         self._memberships: dict[ConsumerClient, dict[int, Participant]] = {}
@@ -461,7 +461,7 @@ class Consumers:
         if there >= self._limit:
             raise UsageError(f"there are {there} consumers, the limit is {self._limit} (journal.consumers)")
         owner, _, _ = name.rpartition("/")
-        if not owner or there < self._user_limit:  # nobody, where there are no users, or nobody can have so many
+        if not owner or there < self._user_limit:  # there are no users, or none can have so many
             return
         of_him = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries.kept))
         if of_him >= self._user_limit:
