@@ -207,7 +207,6 @@ def test_refused_later(hubs: HubThread) -> None:
 
 
 def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
-    """The first connection fails in the calling thread, with advice, and leaves no thread behind."""
     hubs.run(tcp_hub.stop())
     before = threading.active_count()
     with pytest.raises(ConnectionLostError, match="is the hub running"):
@@ -220,7 +219,6 @@ def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
 
 
 def test_full(hubs: HubThread, tcp_hub: Hub) -> None:
-    """When nothing can be sent, publishing waits for its time limit, and not waiting refuses at once."""
     lost = threading.Event()
     with connect(tcp_hub.url, buffer_bytes=10_000, on_disconnect=lambda _: lost.set()) as client:
         hubs.run(tcp_hub.stop())
@@ -274,8 +272,6 @@ def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
 
 
 def test_request_and_serve(hub: Hub) -> None:
-    """Threads ask, one by one, at once and without waiting; functions answer in the loop thread, plain or async."""
-
     async def later(request: ServiceRequest) -> Any:
         await asyncio.sleep(0)
         return request.value
@@ -302,7 +298,6 @@ def test_request_and_serve(hub: Hub) -> None:
 
 
 def test_a_request_goes_behind_what_was_published(tcp_hub: Hub) -> None:
-    """Whoever answers has what was published before: the order of the calls is the order on the wire."""
     with connect(tcp_hub.url) as client, connect(tcp_hub.url) as server:
         seen: list[Any] = []
         hearing = server.subscribe_callback("/fact", lambda message: seen.append(message.value))

@@ -138,7 +138,6 @@ async def test_committed_parts_become_records_once(url: str) -> None:
 
 
 async def test_an_answer_that_does_not_come_is_a_timeout(url: str) -> None:
-    """Where the hub is gone and the client tries to reach it again, a limit of time ends the waiting."""
     lost = threading.Event()
 
     def work() -> None:

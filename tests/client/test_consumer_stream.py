@@ -73,7 +73,6 @@ async def fill(client: Client, *numbers: int, topic: str = "/a") -> None:
 
 
 async def test_what_is_recorded_comes_with_its_place(place: Place) -> None:
-    """A message is a pair of topic and value, and knows its offset, its time, and how often it was delivered."""
     async with connect(place.url) as client, client.consume("c", "/a") as stream:
         await fill(client, 1)
         message = await stream.receive()
@@ -99,7 +98,6 @@ async def test_iterating_opens_the_stream(place: Place) -> None:
 
 
 async def test_a_new_one_begins_at_a_time(place: Place) -> None:
-    """With the first record that is not older; one that is there goes on where it is; behind all there is nothing."""
     async with connect(place.url) as client:
         for number in range(4):
             await client.publish_confirmed("/a", number)
@@ -120,7 +118,6 @@ async def test_a_new_one_begins_at_a_time(place: Place) -> None:
 
 
 async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(place: Place) -> None:
-    """A later client with the same name gets what the first one has left, and needs no prefixes for that."""
     async with connect(place.url) as client:
         await fill(client, *range(6))
         async with client.consume("c", "/a", from_offset=0) as stream:
@@ -147,7 +144,6 @@ async def test_batches(place: Place) -> None:
 
 
 async def test_over_lost_connections_and_a_restart(place: Place) -> None:
-    """Every message comes at least once, in order, whatever becomes of connections and of the hub."""
     async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as publisher:
         stream = client.consume("c", "/a", from_offset=0)
         await stream.open()
@@ -168,7 +164,6 @@ async def test_over_lost_connections_and_a_restart(place: Place) -> None:
 
 
 async def test_what_a_program_cannot_do_now(place: Place) -> None:
-    """It comes again, after its delay, with what stands behind it of its topic; other topics go on meanwhile."""
     async with connect(place.url) as client, client.consume("c", "/", from_offset=0) as stream:
         await fill(client, 0, 1, 2)
         first = await stream.receive()

@@ -60,7 +60,6 @@ async def until(client: Client, topic: str, holds: Any) -> None:
 
 
 async def test_who_is_slow_is_seen(short_folder: Path) -> None:
-    """`report` loses messages, `quality` is behind, two hubs are linked; Ctrl-C leaves neither a hub nor a file."""
     with running(short_folder) as (process, (east, page, *_)):
         assert process.stdout is not None
         said = iter(process.stdout.readline, "")

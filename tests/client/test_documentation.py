@@ -78,7 +78,6 @@ async def run_in_turn(page: str, settings: dict[str, Any]) -> None:
 
 
 async def test_consumers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first program acknowledges a message; the second one gets the next, and not that one again."""
     await run_in_turn("docs/consumers.md", {"journal": {"path": str(tmp_path / "journal")}})
     lines = [line for line in capsys.readouterr().out.splitlines() if "{" in line and "[" not in line]
     assert lines == ["0 /app/orders {'id': 17}", "{'id': 18} 1"]
@@ -139,7 +138,6 @@ def test_blocking_example(hub: Hub) -> None:
 
 
 def test_three_sites() -> None:
-    """Three hubs in a row: what is published at one end comes three times at the other, and everything ends."""
     urls = [f"tcp://127.0.0.1:{port}" for port in free_ports(3)]
     where = dict(zip(("EAST", "MIDDLE", "WEST"), urls, strict=True))
     program = Path(sys.executable).with_name("hub")

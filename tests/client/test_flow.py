@@ -58,7 +58,6 @@ def check(got: list[tuple[int, int]]) -> None:
 
 
 async def test_drop_oldest(hub: Hub) -> None:
-    """The hub's queue decides what a slow reader loses: the newest arrive, and what is missing is told where it was."""
     told = Told()
     got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_OLDEST))
     check(got)
@@ -70,7 +69,6 @@ async def test_drop_oldest(hub: Hub) -> None:
 
 
 async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
-    """With the policy `disconnect` the client reads what was on its way, is told the reason, and comes back."""
     hub = await start_hub(listen_url)
     told = Told()
     queue = QueueWish(messages=50, bytes=None, overflow=Overflow.DISCONNECT)
@@ -137,7 +135,6 @@ async def test_closing_a_full_stream(client: Client, hub: Hub) -> None:
 
 
 async def test_still_full_after_a_reconnect(hub: Hub) -> None:
-    """What a stream holds survives the connection; while it is full the next connection is not read either."""
     told = Told()
     async with connect(hub.url) as publisher, told.connect(hub.url) as client:
         await told.connected.get()
@@ -266,7 +263,6 @@ async def test_publishing_behind_a_close() -> None:
 
 
 async def test_confirmations() -> None:
-    """Offsets go to the publishers in the order of the frames, refusals too; a hub that says too much costs nothing."""
     async with ScriptedHub() as hub, connect(hub.url) as client:
         publishing = [
             asyncio.ensure_future(client.publish_confirmed(topic, 1)) for topic in ("/a", "/b", "/b", "/c", "/d", "/e")

@@ -72,7 +72,6 @@ async def hub(start_recording: StartRecording) -> RecordingHub:
 
 @pytest.mark.parametrize("seed", range(2))
 async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed: int) -> None:
-    """Many streams that begin anywhere, with small buffers and large, quick and slow: each sees all, in order."""
     source = random.Random(seed)  # noqa: S311 -- to be repeated
 
     async def read(reader: Any, begin: int) -> None:
@@ -95,7 +94,6 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed:
 
 
 async def test_what_the_journal_does_not_record(start_recording: StartRecording) -> None:
-    """Does not come; a stream that could never bring anything more says so, behind what there is."""
     hub = await start_recording(topics=("/n",))
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 1)
@@ -111,7 +109,6 @@ async def test_what_the_journal_does_not_record(start_recording: StartRecording)
 
 
 async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
-    """A stream of what is recorded gives each message with its offset, also over connections that are lost."""
     async with connect(hub.url, backoff=quick_backoff()) as client, connect(hub.url) as publisher:
         await publisher.publish_confirmed("/n/before", 0)
         async with client.subscribe("/n/", recorded=True) as messages:
@@ -204,7 +201,6 @@ class _CuttingProxy:
 
 @pytest.mark.parametrize("seed", range(4))
 async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed: int) -> None:
-    """Cut at random, in the history and at the end of the journal: each stream gets all, once, in order."""
     source = random.Random(seed)  # noqa: S311 -- to be repeated
     proxy = _CuttingProxy(int(hub.url.rpartition(":")[2].rstrip("/")), source)
     url = f"{listen_url.partition(':')[0]}://127.0.0.1:{await proxy.start()}"
@@ -334,7 +330,6 @@ async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: 
 
 
 async def test_a_slow_reader_and_others(hub: RecordingHub) -> None:
-    """It holds little, and keeps nobody of its client from reading: not another stream, nor what is delivered."""
     async with connect(hub.url) as client, connect(hub.url) as reader:
         publishing = Publishing(client)
         await publishing.some(10)
@@ -438,7 +433,6 @@ async def _read_on(messages: MessageStream) -> None:
 
 
 async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
-    """History is read; what is not recorded meanwhile does not come; the stream goes on once it is written again."""
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
         await client.publish_confirmed("/n", 0)
         assert (await anext(messages)).value == 0
@@ -454,7 +448,6 @@ async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
 
 
 async def test_a_right_that_is_lost(hub: RecordingHub) -> None:
-    """The stream ends with an error that names what is not granted; nothing is given behind that."""
     async with (
         connect(hub.url) as client,
         connect(hub.url, name="reader") as reader,
@@ -497,7 +490,6 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
 
 
 async def test_position(hub: RecordingHub) -> None:
-    """What is recorded before it was read; who subscribes from there misses nothing, and reads little again."""
     async with connect(hub.url) as client:
         await Publishing(client).some(9_000)
         position, read = 0, 0
@@ -531,7 +523,6 @@ async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
 
 
 async def test_closing(hub: RecordingHub) -> None:
-    """A stream has the connection of its client, leaves nothing behind in the hub, and ends with its client."""
     async with connect(hub.url, name="reader") as client:
         await Publishing(client).some(20_000)
         for buffer_bytes in (1, 1_000_000):
@@ -552,7 +543,6 @@ async def test_closing(hub: RecordingHub) -> None:
 
 
 async def test_closing_while_it_is_entered(hub: RecordingHub) -> None:
-    """Whoever waits for the first piece when the client is closed is told; who gives up leaves nothing behind."""
     client = await connect(hub.url)
     opening = asyncio.ensure_future(client.subscribe("/n", from_offset=0).open())
     giving_up = asyncio.ensure_future(client.subscribe("/n", from_offset=0).open())
@@ -580,14 +570,6 @@ async def test_entering_without_a_connection(start_recording: StartRecording, hu
             assert (await anext(stream)).value == 1
 
 
-async def test_a_client_that_ends(hub: RecordingHub) -> None:
-    async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
-        await eventually(lambda: messages.live)
-        client._exchange.finish(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
-        with pytest.raises(RejectedError, match="so it is"):
-            await anext(messages)
-
-
 async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
     from hub.errors import InternalError
     from peers.client import journal_stream
@@ -612,13 +594,6 @@ def places_of(messages: list[Message]) -> list[tuple[int, int]]:
     return [(one.offset, one.time_us) for one in messages if isinstance(one, RecordedMessage)]
 
 
-def test_each_message_has_the_offset_and_the_time_of_its_record() -> None:
-    (block,) = pack([(100, Batch.of("/a", [1, 2]).frames), (150, Batch.of("/b", [3]).frames)], 3)
-    found = messages_of(block)
-    assert found == [("/a", 1), ("/a", 2), ("/b", 3)]
-    assert places_of(found) == [(3, 100), (4, 100), (5, 150)]
-
-
 def test_offsets_may_have_gaps() -> None:
     frames = b"".join(Batch.of(topic, [number]).frames for number, topic in enumerate(["/a", "/b", "/a"]))
     (block,) = pack([(100, frames)], 7)
@@ -633,9 +608,3 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
     found = messages_of(block)
     assert found == [("/a", 1), ("/a", 3)]
     assert places_of(found) == [(0, 100), (2, 100)]
-
-
-def test_what_is_read_value_by_value_has_room_for_offsets() -> None:
-    frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a") for body in (b"\x01", b"\xc1", b"\x03"))
-    found, _ = decode_batch(Batch(frames, 3), RecordedMessage)
-    assert [type(message) for message in found] == [RecordedMessage] * 2

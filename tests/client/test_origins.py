@@ -61,7 +61,6 @@ async def received(stream: MessageStream, count: int) -> list[tuple[Any, bytes]]
 
 
 async def test_each_message_says_where_it_has_entered(scripted: ScriptedHub) -> None:
-    """The hub itself, until the hub says another; single messages and batches, of one topic and of several."""
     async with connect(scripted.url, origins=True) as client:
         stream = await subscribed(scripted, client)
         tagged = Batch.under(Envelope("/t", ("l",)).encode(), [4], FLAG_TAGGED).frames

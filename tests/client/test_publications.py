@@ -25,7 +25,6 @@ calls = st.lists(st.tuples(st.sampled_from(["/a", "/b"]), st.binary(max_size=200
 
 @given(calls, st.sets(st.integers(0, 60)), st.integers(1, 300))
 def test_order_and_bytes(published: list[tuple[str, bytes]], turns: set[int], limit_bytes: int) -> None:
-    """Whatever the calls, the ends of turns and the sizes taken: all come out once, in order, none is charged."""
     publications = Publications()
     taken: list[bytes] = []
     for number, (topic, value) in enumerate(published):
@@ -50,7 +49,6 @@ def test_order_and_bytes(published: list[tuple[str, bytes]], turns: set[int], li
 
 @given(st.lists(st.tuples(st.sampled_from(["/a", "/b"]), st.integers(0, 300)), max_size=50), st.integers(100, 2000))
 def test_bound(published: list[tuple[str, int]], limit_bytes: int) -> None:
-    """What is held is at most the limit and at least the frames it becomes; a refused call leaves no trace."""
     publications = Publications(limit_bytes)
     accepted = []
     for topic, size in published:
@@ -85,7 +83,6 @@ def test_batches_end() -> None:
 
 
 def test_refused() -> None:
-    """Topics that no hub takes and values that are too large are refused, whatever was published before."""
     publications = Publications(1000)
     publications.append("/a", b"\x01")
     for topic in ("", "x" * 1025, "/\x7f", "$hub/x"):
@@ -101,7 +98,6 @@ def test_refused() -> None:
 
 
 def test_fitting_another_hub() -> None:
-    """For a hub with a lower limit, batches are cut; single values that are too large are dropped and counted."""
     publications = Publications()
     for number in range(10):
         publications.append("/a", encode_value(bytes([number] * 500)))

@@ -56,7 +56,6 @@ def record(hub: Hub) -> Recorder:
 
 
 async def test_awaited_publishing(hub: Hub) -> None:
-    """`await publish` keeps the order, too, and needs no drain to get more than the buffer across."""
     recorder = record(hub)
     async with connect(hub.url, buffer_bytes=64 * 1024) as client:
         for number in range(2000):
@@ -73,7 +72,6 @@ def fill(client: Client) -> None:
 
 
 async def test_full_buffer(start_hub: StartHub) -> None:
-    """Without a connection, publications wait up to the limit; then `publish_nowait` refuses and `publish` waits."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url, buffer_bytes=10_000) as client:
@@ -95,7 +93,6 @@ async def test_full_buffer(start_hub: StartHub) -> None:
 
 
 async def test_refused_at_once(client: Client) -> None:
-    """A topic that no hub would take, and a value without a msgpack form, are refused by the call itself."""
     for topic in ("", "/a\n", "x" * 1025, "$hub/overflow"):
         with pytest.raises(InvalidTopicError):
             client.publish_nowait(topic, 1)
@@ -121,7 +118,6 @@ async def test_too_large_for_the_hub(start_hub: StartHub, listen_url: str) -> No
 
 
 async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
-    """What waits and is too large for the hub that is connected next is dropped, counted and told; the rest arrives."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url) as client:
@@ -139,7 +135,6 @@ async def test_a_smaller_hub_comes_back(start_hub: StartHub) -> None:
 
 
 async def test_closing_sends_first(hub: Hub) -> None:
-    """Leaving the client sends everything that was published, even when the hub has sent what was not read."""
     recorder = record(hub)
     # A machine with much else to do needs longer than the 5 s of the default to read all of that.
     async with connect(hub.url, close_timeout_s=120) as client, client.subscribe("/"):
@@ -177,7 +172,6 @@ async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureF
 
 
 async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
-    """A hub that does not read holds up `close` for its time limit, not longer, and what is left is counted."""
     hub = await start_hub(settings=Settings())
     client: Client = await connect(hub.url, close_timeout_s=0.01, buffer_bytes=64 * 1024 * 1024)
     (connection,) = hub.node.connections

@@ -24,7 +24,6 @@ from tests.hubs.settings import settings_of
 
 
 async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
-    """After a restart of the hub on the same port the client is back: subscriptions hold, buffered messages arrive."""
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
         assert (await told.connected.get()).name == "hub"
@@ -115,7 +114,6 @@ async def test_many_prefixes_again(start_hub: StartHub, listen_url: str) -> None
 
 
 async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
-    """A subscription that the hub had granted and refuses later ends the client, with the reason."""
     told = Told()
     async with told.connect(hub.url) as client, client.subscribe("/a", "/b") as messages:
         await hub.stop()
@@ -128,7 +126,6 @@ async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
 
 
 async def test_without_reconnecting(hub: Hub) -> None:
-    """With `reconnect=False` a lost connection ends the client: everything that waits, and every call after, raises."""
     async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
         client.publish_nowait("/a", 1)
         await eventually(lambda: messages.buffered_bytes)
@@ -270,7 +267,6 @@ FINAL = {
 
 @pytest.mark.parametrize("code", list(CloseCode))
 def test_codes(code: CloseCode) -> None:
-    """Codes that another attempt would meet again are final and have their own error; all others are tried again."""
     ending = Ending(code, "because")
     assert ending.final == (code in FINAL)
     error = ending.error()

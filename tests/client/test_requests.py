@@ -47,7 +47,6 @@ def refuse(_: ServiceRequest) -> None:
 
 
 async def test_asking_and_answering(client: Client, server: Client) -> None:
-    """Plain and async functions answer; the service with the longest prefix is asked; the topic is told."""
     async with server.serve("/", double) as plain, server.serve(["/echo", "/too"], echo) as later:
         assert await client.request("/a", 21) == 42
         assert await client.request("/a", "ab") == "abab"
@@ -62,8 +61,6 @@ async def test_asking_and_answering(client: Client, server: Client) -> None:
 
 
 async def test_many_at_once(client: Client, server: Client) -> None:
-    """Each request has its own answer, however they were joined on the way; those that fail fail alone."""
-
     async def mixed(request: ServiceRequest) -> Any:
         if request.value % 3 == 0:
             await asyncio.sleep(0)
@@ -91,8 +88,6 @@ async def test_many_at_once(client: Client, server: Client) -> None:
 
 
 async def test_in_batches(client: Client, server: Client) -> None:
-    """A function may answer as many at once as came together, also later; what it returns must be as many."""
-
     async def later(values: list[Any]) -> list[Any]:
         await asyncio.sleep(0)
         return [value + 1 for value in values]
@@ -125,7 +120,6 @@ async def test_packed_values(client: Client, server: Client) -> None:
 
 
 async def test_large_values(client: Client, server: Client) -> None:
-    """What is larger than a batch travels alone; what is larger than the hub takes is refused, on either side."""
     large = b"x" * 300_000
     async with (
         server.serve("/echo", lambda request: request.value),
@@ -248,7 +242,6 @@ async def test_a_service_that_does_not_end(client: Client, hub: Hub) -> None:
 
 
 async def test_time_is_up(client: Client, server: Client) -> None:
-    """The hub ends what is not answered in time; the reply that comes later is dropped, and harms nobody."""
     go = asyncio.Event()
 
     async def wait(request: ServiceRequest) -> Any:
@@ -276,7 +269,6 @@ async def test_cancelling(client: Client, server: Client) -> None:
 
 
 async def test_a_lost_connection(start_hub: StartHub, listen_url: str) -> None:
-    """What was sent ends with `ConnectionLostError`; services are offered again; what is asked meanwhile waits."""
     hub = await start_hub(listen_url)
     go = asyncio.Event()
 
@@ -310,8 +302,6 @@ async def test_a_lost_connection(start_hub: StartHub, listen_url: str) -> None:
 
 
 async def test_closing(hub: Hub) -> None:
-    """A client that is closed, or that ends with its connection, answers everything that is pending."""
-
     async def wait(_: ServiceRequest) -> None:
         await asyncio.Event().wait()
 

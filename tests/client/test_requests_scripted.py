@@ -41,8 +41,12 @@ async def asked(hub: ScriptedHub) -> Request:
     return Request.decode(await hub.next(Kind.REQUEST))
 
 
-async def served(hub: ScriptedHub, client: Client, *prefixes: str, **options: Any) -> Any:
-    service = client.serve(prefixes, lambda request: [request.topic, request.value], **options)
+def answer(request: Any) -> list[Any]:
+    return [request.topic, request.value]
+
+
+async def served(hub: ScriptedHub, client: Client, *prefixes: str, by: Any = answer, **options: Any) -> Any:
+    service = client.serve(prefixes, by, **options)
     opening = asyncio.ensure_future(service.open())
     number, wanted = decode_subscription(Kind.SERVE, (await hub.next(Kind.SERVE)).body)
     assert (wanted, number in SERVICES) == (list(prefixes), True)
@@ -52,7 +56,6 @@ async def served(hub: ScriptedHub, client: Client, *prefixes: str, **options: An
 
 
 async def test_one_turn_is_one_frame_for_each_target(scripted: ScriptedHub) -> None:
-    """Their numbers follow one another; another time-out, or another kind of target, is another frame."""
     async with connect(scripted.url) as client:
         for number in range(3):
             client.request_nowait("/a", number)
@@ -117,7 +120,6 @@ async def test_a_hub_that_forgets(scripted: ScriptedHub, monkeypatch: pytest.Mon
 
 
 async def test_what_comes_for_nobody(scripted: ScriptedHub) -> None:
-    """A request that this client does not serve, or no longer, is answered so: nobody is left waiting."""
     async with connect(scripted.url):
         scripted.send(Request(b"/x", 5, 0, pack(1)).encode())
         reply = Reply.decode(await scripted.next(Kind.REPLY))
@@ -126,7 +128,6 @@ async def test_what_comes_for_nobody(scripted: ScriptedHub) -> None:
 
 
 async def test_a_service_answers_in_few_frames(scripted: ScriptedHub) -> None:
-    """Requests of one read, whose numbers follow one another, are answered by one frame; bad ones fail alone."""
     async with connect(scripted.url) as client:
         service = await served(scripted, client, "/a", "/b")
         frames = [Request(b"/a", 5, 0, pack(1)), Request(b"/b/c", 6, 0, BATCH_COUNT.pack(2) + pack(2) + pack(3), 1)]
@@ -194,11 +195,7 @@ async def test_a_reply_for_a_lost_connection(scripted: ScriptedHub) -> None:
         return request.value
 
     async with connect(scripted.url, backoff=quick_backoff()) as client:
-        service = client.serve("/a", wait, concurrency=1)
-        opening = asyncio.ensure_future(service.open())
-        number, _ = decode_subscription(Kind.SERVE, (await scripted.next(Kind.SERVE)).body)
-        scripted.send(encode_notice(Notice("confirmed", request=number)))
-        await opening
+        service = await served(scripted, client, "/a", by=wait, concurrency=1)
         for first in (5, 6):
             scripted.send(Request(b"/a", first, 0, pack("old")).encode())
         await eventually(lambda: service.requests == 2)
@@ -217,11 +214,7 @@ async def test_failures_are_logged_once_for_each_kind(scripted: ScriptedHub, cap
         raise (KeyError if request.value % 2 else ValueError)(request.value)
 
     async with connect(scripted.url) as client:
-        service = client.serve("/a", fail)
-        opening = asyncio.ensure_future(service.open())
-        number, _ = decode_subscription(Kind.SERVE, (await scripted.next(Kind.SERVE)).body)
-        scripted.send(encode_notice(Notice("confirmed", request=number)))
-        await opening
+        service = await served(scripted, client, "/a", by=fail)
         with caplog.at_level(logging.WARNING, "peers.client"):
             values = BATCH_COUNT.pack(10) + bytes(range(10))
             scripted.send(Request(b"/a", 5, 0, values, FLAG_BATCH).encode())
@@ -248,7 +241,6 @@ def test_frames_are_bounded() -> None:
 
 
 def test_what_the_hub_does_not_take() -> None:
-    """A value that is too large, or has no form, is not answered; a frame that is too large is cut."""
     replies = Replies()
     replies.frame_limit_bytes = 1000
     for values in ([1, bytes(2000)], [bytes(2000)], [object()]):
@@ -308,8 +300,6 @@ async def test_numbers_begin_anew() -> None:
     st.lists(st.tuples(st.integers(0, 50), st.integers(1, 8)), max_size=40),
 )
 def test_as_a_dictionary_would(frames: list[int], replies: list[tuple[int, int]]) -> None:
-    """Whatever comes in whatever pieces, each request gets the first answer to its number, and no other."""
-
     async def run() -> None:
         pending = Pending()
         futures: dict[int, asyncio.Future[Any]] = {}

@@ -37,7 +37,6 @@ texts = st.lists(st.sampled_from(("/", "a", "b", "é")), min_size=1, max_size=4)
     st.lists(texts, min_size=1, max_size=5),
 )
 def test_as_a_look_up(changes: list[tuple[bool, str, int]], topics: list[str]) -> None:
-    """After any changes of subscriptions a route names exactly the sinks with a prefix of the topic."""
     sinks = [NamedSink(str(number)) for number in range(3)]
     routes = LocalRoutes(UNREADABLE)
     held: set[tuple[str, int]] = set()
@@ -57,7 +56,6 @@ def test_as_a_look_up(changes: list[tuple[bool, str, int]], topics: list[str]) -
 
 
 def test_labels_names_and_prefixes() -> None:
-    """A message goes to each sink once, whichever of the things that it asked for has brought it."""
     routes = LocalRoutes(UNREADABLE)
     by_prefix, by_rule, by_both, by_name = sinks = [NamedSink(name) for name in ("prefix", "rule", "both", "name")]
     rule = Rule(("a",), "/x", "s.s")

@@ -46,7 +46,6 @@ def values_of(messages: list[Message]) -> list[Any]:
 
 
 async def test_marks_stand_where_they_belong() -> None:
-    """What one call returns stands between the same two marks; the counters hold for what was returned last."""
     stream = await opened()
     stream.put(batch(1, 2))
     stream.put(batch(3))
@@ -84,7 +83,6 @@ async def test_one_by_one_and_in_bulk() -> None:
 
 
 async def test_the_end() -> None:
-    """What has come is read first, then comes the end, again and again; later messages are not taken."""
     stream = await opened()
     stream.put(batch(1))
     stream.finish(ConnectionLostError(1006, "gone"))
@@ -128,7 +126,6 @@ async def test_cancelled_waits() -> None:
 
 
 async def test_what_it_holds() -> None:
-    """The size is that of the batches held; the source is held while the stream is full, and let go at half."""
     source = NoSource()
     stream = await opened(source)
     one, other = batch(bytes(200_000)), batch(bytes(100_000))

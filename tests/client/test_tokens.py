@@ -150,7 +150,6 @@ async def test_a_function_that_takes_too_long() -> None:
 
 
 async def test_a_token_is_renewed_while_the_connection_goes_on(scripted: ScriptedHub) -> None:
-    """Before the proof ends the function is asked again; each confirmation says when the next one is due."""
     tokens = Tokens()
     scripted.hello = msgspec.structs.replace(scripted.hello, until=0.01)
     async with connect(scripted.url, token=tokens.later) as client:
@@ -170,7 +169,6 @@ async def test_a_token_is_renewed_while_the_connection_goes_on(scripted: Scripte
 
 @pytest.mark.parametrize("loss", ["refused", "the function fails"])
 async def test_a_renewal_that_fails_is_told(scripted: ScriptedHub, loss: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The program is told, in the log too, and the connection goes on: nothing is raised anywhere."""
     tokens = Tokens()
     told = Told()
     scripted.hello = msgspec.structs.replace(scripted.hello, until=0.01)
@@ -239,7 +237,6 @@ async def test_a_hub_that_knows_no_token_of_a_function(scripted: ScriptedHub) ->
 
 @pytest.mark.parametrize("code", [CloseCode.NOT_RECOGNISED, CloseCode.FORBIDDEN])
 async def test_the_end_of_a_text(scripted: ScriptedHub, code: CloseCode) -> None:
-    """A running connection that ends with one of these codes is not made again, and the client says why."""
     async with connect(scripted.url, token=SECRET) as client:
         scripted.send(encode_close(code, "that was it"))
         with pytest.raises(RejectedError, match=f"that was it .{int(code)}."):

@@ -62,7 +62,6 @@ def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
 
 
 def test_runs_of_equal_headers() -> None:
-    """Frames of one topic and one size, read by their header alone, keep their own values; the next size does, too."""
     numbers = [*range(10), 1000, 1001, 1002, 5]
     messages, bad = decode_batch(Batch(b"".join(single("/a", number) for number in numbers), len(numbers)))
     assert [message.value for message in messages] == numbers
@@ -71,7 +70,6 @@ def test_runs_of_equal_headers() -> None:
 
 @given(st.binary(max_size=40), st.sampled_from([0, FLAG_BATCH, 0b10, 0b11]))
 def test_any_bytes(body: bytes, flags: int) -> None:
-    """No body raises; what cannot be read is reported, what stands before and behind it is delivered."""
     if flags & FLAG_BATCH:
         body = (3).to_bytes(4, "big") + body
     odd = encode_frame(KIND_MESSAGES, body, key=b"/odd", flags=flags)
@@ -147,7 +145,6 @@ def test_extensions_and_rich_types() -> None:
 
 
 def test_values_of_zeek() -> None:
-    """Events and typed values keep their types on the way, packed here or spelled by a Zeek itself."""
     event = Event("ping", Count(2), Port(53, "udp"), ip_address("192.0.2.7"))
     packed = several("/a", *map(encode_value, (event, Count(7), Set([1, Count(1)]), {"at": ip_address("::1")})))
     messages, bad = decode_batch(Batch(packed, 4))
@@ -162,7 +159,6 @@ def test_values_of_zeek() -> None:
 
 
 def test_extensions_that_are_no_values_of_zeek() -> None:
-    """One of its codes with a payload that says nothing is a bad message; other codes are anybody's."""
     packed = several("/a", encode_value(msgspec.msgpack.Ext(4, b"?")), encode_value(msgspec.msgpack.Ext(11, b"?")))
     messages, bad = decode_batch(Batch(packed, 2))
     assert [message.value for message in messages] == [msgspec.msgpack.Ext(11, b"?")]
@@ -241,7 +237,6 @@ class Answer(IntEnum):
     ],
 )
 def test_no_type_changes_silently(value: object, advice: str) -> None:
-    """What would arrive as text, a number or a list is refused wherever it stands, with what to write instead."""
     for whole in (value, [value], {"a": (1, value)}, Reading(value)):
         with pytest.raises(InvalidValueError) as caught:
             encode_value(whole)

@@ -100,7 +100,6 @@ def delivered(event: Event) -> list[tuple[str, Any]]:
 
 
 def test_handshake() -> None:
-    """The request asks for the path and the subprotocol; `hello` answers the first welcome, the second one counts."""
     queue = QueueWish(messages=5, bytes=None, overflow=Overflow.DISCONNECT)
     pair = Pair(Introduction("me", "secret", queue))
     pair.shake_hands()
@@ -120,7 +119,6 @@ def test_handshake() -> None:
 
 
 def test_requests_and_answers(pair: Pair) -> None:
-    """Each message of the protocol is spelled as it is documented; unknown types and fields are passed over."""
     rules: list[RuleFields] = [(("l",), "/a", "s.s")]
     rule = {"labels": ["l"], "prefix": "/a", "sender": "s.s"}
     for verb, message in (
@@ -168,7 +166,6 @@ def test_delivery(pair: Pair, count: int) -> None:
 
 
 def test_runs(pair: Pair) -> None:
-    """Messages of one read that go the same way are one run; others, and answers between them, keep their places."""
     first, second, third, last = pair.to_client(
         {"type": "messages", "topic": "/a", "values": [1, 2]},
         {"type": "messages", "topic": "/b", "values": [3]},
@@ -372,7 +369,6 @@ def confirmable(*frames: tuple[str, list[Any]]) -> list[bytes]:
 
 
 def test_publications_to_be_confirmed(pair: Pair) -> None:
-    """Each bears a request of its own; the answers are told in the order of the publications, whatever theirs is."""
     pair.client.publish(confirmable(("/a", [1]), ("/b", [2, 3]), ("/c", [4]), ("/d", [5])))
     said = pair.to_server()
     requests = [message.pop("request") for message in said]

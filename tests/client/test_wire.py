@@ -48,6 +48,13 @@ class Pair:
         assert self.to_client(HUB.encode()) == [HUB]
 
 
+@pytest.fixture
+def pair() -> Pair:
+    both = Pair()
+    both.greet()
+    return both
+
+
 def test_handshake() -> None:
     queue = QueueWish(messages=5, bytes=None, overflow=None)
     pair = Pair(Introduction("me", "secret", queue))
@@ -60,9 +67,7 @@ def test_handshake() -> None:
     assert "secret" not in repr(Introduction("me", "secret"))
 
 
-def test_requests() -> None:
-    pair = Pair()
-    pair.greet()
+def test_requests(pair: Pair) -> None:
     verbs: list[Verb] = [
         SubscriptionChange(True, ["/a", "/b"], 7),
         SubscriptionChange(False, ["/c"], 0),
@@ -84,9 +89,7 @@ def test_requests() -> None:
     assert pair.to_client(*map(encode_notice, notices)) == notices
 
 
-def test_messages() -> None:
-    pair = Pair()
-    pair.greet()
+def test_messages(pair: Pair) -> None:
     sink = NamedSink("all")
     pair.routes.add("/", sink)
     frames = [Batch.of("/a", [1]).frames, Batch.of("/b", [2, 3]).frames]
@@ -99,9 +102,7 @@ def test_messages() -> None:
     assert [message.value for message in decode_batch(delivered)[0]] == [1, 2, 3]
 
 
-def test_signs_of_life() -> None:
-    pair = Pair()
-    pair.greet()
+def test_signs_of_life(pair: Pair) -> None:
     assert pair.to_client(encode_frame(Kind.PING, b"x")) == []
     assert pair.client.take_outgoing() == encode_frame(Kind.PONG, b"x")
     pair.client.ping()
@@ -112,9 +113,7 @@ def test_signs_of_life() -> None:
 
 
 @pytest.mark.parametrize("by_client", [True, False])
-def test_closing(by_client: bool) -> None:  # noqa: FBT001
-    pair = Pair()
-    pair.greet()
+def test_closing(pair: Pair, by_client: bool) -> None:  # noqa: FBT001
     if by_client:
         pair.client.close(CloseCode.DONE, "done")
         assert pair.to_hub() == [Closing(CloseCode.DONE, "done", by_far_side=True)]
@@ -125,9 +124,7 @@ def test_closing(by_client: bool) -> None:  # noqa: FBT001
     assert list(pair.client.receive(encode_frame(Kind.PING, b""))) == []
 
 
-def test_nonsense() -> None:
-    pair = Pair()
-    pair.greet()
+def test_nonsense(pair: Pair) -> None:
     (closing,) = pair.to_client(encode_frame(Kind.SUBSCRIBE, b""))
     assert isinstance(closing, Closing)
     assert (closing.code, closing.by_far_side) == (CloseCode.PROTOCOL_ERROR, False)
@@ -147,10 +144,8 @@ def test_not_a_hub() -> None:
         assert hint in closing.text
 
 
-def test_a_batch_that_contradicts_itself() -> None:
+def test_a_batch_that_contradicts_itself(pair: Pair) -> None:
     """A batch with a wrong count is passed over and told; the client does not complain to the hub."""
-    pair = Pair()
-    pair.greet()
     bad = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH)
     assert pair.to_client(bad, bad) == [Unreadable(2)]
     assert pair.client.take_outgoing() == b""

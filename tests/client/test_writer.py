@@ -40,7 +40,6 @@ async def recorded(client: Client) -> list[Any]:
 
 
 async def test_offsets(daemon: Daemon) -> None:
-    """What is published together is recorded in the order of the calls, and each message has its offset."""
     async with connect(url_of(daemon)) as client:
         writer = client.writer("w")
         assert await writer.publish("/a", 0) == 0
@@ -65,7 +64,6 @@ async def test_connections_that_are_lost(daemon: Daemon) -> None:
 
 
 async def test_a_program_that_begins_anew(daemon: Daemon) -> None:
-    """Messages that were recorded in a former life are recognised, however they were put together then."""
     async with connect(url_of(daemon)) as client:
         writer = client.writer("w")
         await writer.publish("/a", 1, sequence=1)
@@ -78,7 +76,6 @@ async def test_a_program_that_begins_anew(daemon: Daemon) -> None:
 
 
 async def test_refused(daemon: Daemon) -> None:
-    """Numbers grow; a topic that is not recorded is told, and so is one that nobody may publish to."""
     async with connect(url_of(daemon)) as client:
         writer = client.writer("w")
         with pytest.raises(InvalidTopicError):

@@ -32,7 +32,6 @@ async def test_three_lines() -> None:
 
 
 async def test_lines_go_to_the_logger_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
-    """With all that they tell, also what bears the name of an attribute of the standard library's records."""
     caplog.set_level("INFO", "peers")
     async with Hub() as hub, hub.connect(name="me") as client:
         await client.publish("/a", 1)
@@ -75,7 +74,6 @@ async def test_all_that_remote_clients_have(tmp_path: Path) -> None:
 
 
 async def test_others_reach_it_too() -> None:
-    """Where it listens, clients over the network hear clients of the process, and the other way round."""
     async with Hub(["tcp://127.0.0.1:0", "ws://127.0.0.1:0"]) as hub, hub.connect() as inside:
         for url in hub.listening:
             async with connect(url) as outside, outside.subscribe("/in") as heard, inside.subscribe("/out") as told:
@@ -106,7 +104,6 @@ async def test_threads() -> None:
 
 
 async def test_the_hub_stops() -> None:
-    """Clients of the process end, and say why; a hub that has stopped, or was not started, is not connected to."""
     hub = Hub()
     with pytest.raises(UsageError, match="start the hub first: `async with Hub"):
         hub.connect()
@@ -186,7 +183,6 @@ async def test_settings() -> None:
 
 
 def test_without_an_event_loop() -> None:
-    """The same in three lines for threads; the end of the hub ends its thread, and a failure to start comes out."""
     before = threading.active_count()
     with BlockingHub("tcp://127.0.0.1:0") as hub, hub.connect() as client, client.subscribe("/a") as messages:
         client.publish("/a", 1, ["x"])

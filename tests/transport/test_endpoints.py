@@ -120,19 +120,12 @@ _NO_COSTS = ("", "0", "-1", "1.5", "65536", "100000", "many", "٣")
         ("localhost:7400", "starts with tcp://, tls://, unix://, ws://, wss:// or zeek://"),
         ("http://h:1", "unknown scheme 'http', expected tcp, tls, unix, ws, wss, zeek, zeek+tcp, zeek+ws"),
         ("wsx://h:1", "did you mean ws?"),
-        ("://h:1", "unknown scheme ''"),
         ("tcp://h", "port missing"),
-        ("tcp://h:", "port missing"),
         ("tcp://[::1]", "port missing"),
-        ("ws://h/v1/hub", "port missing"),
         ("tcp://h:65536", "bad port '65536', expected 0 to 65535"),
-        ("tcp://h:-1", "bad port '-1'"),
-        ("tcp://h:http", "bad port 'http'"),
         ("tcp://h:٣", "bad port"),
-        ("tcp://h:1e3", "bad port '1e3'"),
         ("tcp://[::1]7400", "bad port '7400'"),
         ("tcp://:7400", "host missing"),
-        ("tcp://", "host missing"),
         ("tcp://::1:7400", "stands in brackets"),
         ("tcp://[zz]:1", "not an IPv6 address"),
         ("tcp://[::1:1", "not an IPv6 address"),
@@ -143,12 +136,9 @@ _NO_COSTS = ("", "0", "-1", "1.5", "65536", "100000", "many", "٣")
         ("tcp://h:1/hub", "a tcp URL ends with the port, '/hub' has no meaning"),
         ("tcp://h:1#top", "'#' has no meaning here"),
         ("tcp://h:1\n", "spaces and control characters"),
-        ("tcp:// h:1", "spaces and control characters"),
         ("unix://run/hub.sock", "three slashes"),
         ("unix://", "three slashes"),
-        ("unix://?messages=1", "three slashes"),
         ("unix:///", "names a directory"),
-        ("unix:///run/", "names a directory"),
         ("unix:///" + "a" * 107, "at most 107 bytes"),
         ("unix:///a%00b", "no NUL"),
         ("unix:///a%ff", "not UTF-8"),
@@ -179,18 +169,15 @@ def test_longest_unix_path() -> None:
     assert "at most 107 bytes" in refusal("unix:///" + "ä" * 60)
 
 
-@pytest.mark.parametrize("url", ["tcp://h:1\x1b[2J\n", "tcp://\ud800:1", "\u202etcp://h:1", "x" * 100_000])
+@pytest.mark.parametrize(
+    "url", ["tcp://h:1\x1b[2J\n", "tcp://\ud800:1", "\u202etcp://h:1", "x" * 100_000, "tcp://a:1?messages=%1b[2J"]
+)
 def test_errors_are_one_short_printable_line(url: str) -> None:
     with pytest.raises(InvalidEndpointError) as caught:
         Endpoint.parse(url)
     assert str(caught.value).isprintable()
     assert len(str(caught.value)) < 400
     assert isinstance(caught.value, UsageError)
-
-
-@pytest.mark.parametrize("url", ["tcp://h:7400", "ws://h:7401/v1/hub", "unix:///run/hub.sock"])
-def test_remote(url: str) -> None:
-    assert Endpoint.parse_remote(url) == Endpoint.parse(url)
 
 
 @pytest.mark.parametrize(
@@ -239,9 +226,3 @@ def test_any_text_is_taken_or_refused(url: str) -> None:
     except InvalidEndpointError:
         return
     assert Endpoint.parse(str(endpoint)) == endpoint
-
-
-def test_a_bad_value_does_not_reach_a_terminal_as_it_is() -> None:
-    with pytest.raises(InvalidEndpointError) as caught:
-        Endpoint.parse("tcp://a:1?messages=%1b[2J")
-    assert str(caught.value).isprintable()

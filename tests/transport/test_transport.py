@@ -43,10 +43,11 @@ def test_a_transport_that_does_not_pause_by_itself_is_made_to() -> None:
     assert transport.paused
 
 
-def test_a_limit_that_was_set_stays() -> None:
+@pytest.mark.parametrize("high", [1000, 2 * HIGH_WATER_BYTES])
+def test_a_limit_that_was_set_stays(high: int) -> None:
     transport = FakeTransport()
-    transport.high = 2 * HIGH_WATER_BYTES
-    write_pieces(transport, [bytes(2 * HIGH_WATER_BYTES)])
+    transport.high = high
+    write_pieces(transport, [bytes(high)])
     assert not transport.paused
     write_pieces(transport, [b"x"])
     assert transport.paused
@@ -73,12 +74,3 @@ def test_nothing_is_written_to_a_transport_that_is_closing() -> None:
 def test_far_address(extra: dict[str, Any], address: str) -> None:
     """A TCP client that has reset its connection before it was looked at is not shown as a Unix socket."""
     assert far_address(FakeTransport(**extra)) == address
-
-
-def test_a_limit_below_the_default_pauses_too() -> None:
-    transport = FakeTransport()
-    transport.high = 1000
-    write_pieces(transport, [bytes(1000)])
-    assert not transport.paused
-    write_pieces(transport, [b"x"])
-    assert transport.paused
