@@ -41,11 +41,9 @@ _SHOWN = 8  # Things that the notice names that were taken away
 _FORGOTTEN_SINGLY = 100
 """Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
 
-OnRevoked = Callable[[RejectedError], object]
-"""Tells a handler what was taken away from it."""
+OnRevoked = Callable[[RejectedError], object]  # Tells a handler what was taken away from it
 
-OnRefused = Callable[[RejectedError, int], object]
-"""Tells a handler that so many of its messages were rejected."""
+OnRefused = Callable[[RejectedError, int], object]  # Tells a handler that so many of its messages were rejected
 
 HandlersOf = Callable[[Route], tuple[Handler, ...]]
 
@@ -61,21 +59,6 @@ class Kind(NamedTuple):
 
 class Authority:
     """The policy, and the rights of handlers."""
-
-    __slots__ = (
-        "_attached",
-        "_due",
-        "_forgotten",
-        "_kinds",
-        "_on_link",
-        "_quotas",
-        "_routes",
-        "_rules",
-        "_turn",
-        "on_refused",
-        "on_revoked",
-        "policy",
-    )
 
     def __init__(  # noqa: PLR0913 -- all that depends on rights
         self,
@@ -170,7 +153,6 @@ class Authority:
         self._due.pop(handler, None)
 
     def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
-        """Take away what may not be held, in steps, and tell it at the end."""
         taken: list[str] = []
         number = 0
         for held, may_hold, take_away, show in self._kinds:
@@ -190,7 +172,6 @@ class Authority:
             tell(RejectedError(CloseCode.NOT_ALLOWED, text))
 
     def _forget_seen_by(self, handler: Handler) -> None:
-        """Forget all routes in which a handler may stand, or not stand, because of its rights."""
         if not self._routes.table:
             return
         rules = self._rules.of(handler)
@@ -255,7 +236,6 @@ class Authority:
 def _held_kinds(
     prefixes: PrefixSubscriptions, rules: RuleSubscriptions, names: Names, requests: Requests
 ) -> list[Kind]:
-    """Return what handlers hold and must be granted, what matters at once first."""
     return [
         Kind(
             requests.served_by,
@@ -303,7 +283,6 @@ def may_publish(source: Handler, route: Route) -> bool:
 
 
 def _parted(source: Handler, route: Route, batch: Batch) -> tuple[Batch | None, Batch | None]:
-    """Return what of a batch is granted to `source`, and what is not; None for nothing."""
     rights, action = source.rights, source.acts.publishing
     if is_decided_by_route(source, (route,)) or rights is None:
         return (batch, None) if may_publish(source, route) else (None, batch)

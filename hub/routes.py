@@ -37,7 +37,8 @@ from hub.policy.grants import Domain, User
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
-from hub.tags.rules import Rule, RuleIndex, TaggedKeys, charge
+from hub.tags.remembered import TaggedKeys, charge
+from hub.tags.rules import Rule, RuleIndex
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 from hub.turn import Turn
 

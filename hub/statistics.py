@@ -42,14 +42,8 @@ class Look:
         if messages:
             self.waiting.add(number)
 
-    def add(self, other: Look) -> None:
-        self._change(other, 1)
-
-    def subtract(self, other: Look) -> None:
-        """Leave out what others have done."""
-        self._change(other, -1)
-
-    def _change(self, other: Look, times: int) -> None:
+    def add(self, other: Look, times: int = 1) -> None:
+        """Add what others have done, or with -1 leave it out."""
         self.published_messages += times * other.published_messages
         self.delivered_messages += times * other.delivered_messages
         self.delivered_bytes += times * other.delivered_bytes
@@ -119,14 +113,6 @@ class CoreStatistics(NamedTuple):
 
 class Counters:
     """The sums of handlers that have left."""
-
-    __slots__ = (
-        "_delivered_bytes",
-        "_delivered_messages",
-        "_dropped_messages",
-        "_published_messages",
-        "_unreadable_messages",
-    )
 
     def __init__(self) -> None:
         # The sums of handlers that have left: `forget` adds to them, and nothing takes away from them.

@@ -1,35 +1,4 @@
-"""`read_policy`: a policy as people write it, and every way in which it can be wrong.
-
-```toml
-[roles.sensor]
-publish = ["/zeek", "/status/{user}"]
-subscribe = ["/control/{user}"]
-
-[roles.analyst]
-subscribe = { allow = ["/zeek"], deny = ["/zeek/secret"] }
-journal = ["/zeek"]
-
-[roles.site]                                     # a peer hub
-link = { bring = ["/zeek"], take = ["/control"] }
-
-[roles.operator]
-admin = true
-
-[users]
-alice = ["analyst", "operator"]
-sensor-7 = ["sensor"]
-
-[certificates]                                   # the user of a client's certificate
-"CN=alice,O=Example" = "alice"
-"DNS:sensor-7.example.org" = "sensor-7"
-
-[unix]                                           # the user of an account on this machine, by number or name
-1000 = "alice"
-zeek = "sensor-7"
-
-[limits.users.sensor-7]
-connections = 2
-```
+"""`read_policy`: a policy as people write it (docs/policy.md), and every way in which it can be wrong.
 
 An unknown key, a role that does not exist, an ambiguous path is one error, which names the place.
 """

@@ -42,31 +42,19 @@ def prefix_not_granted(rights: Rights, action: Action, prefix: str) -> RejectedE
 
 
 def check_granted(rights: Rights | None, action: Action, topic: str) -> None:
-    """Check an action for a topic, or for a name.
-
-    Raises:
-        RejectedError: It is not granted.
-    """
+    """Raise a `RejectedError` unless an action is granted for a topic, or for a name."""
     if rights is not None and not rights.may(action, topic):
         raise not_granted(rights, action, topic)
 
 
 def check_prefix_granted(rights: Rights | None, action: Action, prefix: str) -> None:
-    """Check an action for every topic that begins with a prefix.
-
-    Raises:
-        RejectedError: It is not granted; the text says what is granted beneath.
-    """
+    """Raise a `RejectedError`, with what is granted beneath, unless an action is granted for a whole prefix."""
     if rights is not None and not rights.may_all(action, prefix):
         raise prefix_not_granted(rights, action, prefix)
 
 
 def check_prefixes_granted(rights: Rights | None, action: Action, prefixes: Iterable[str]) -> None:
-    """Check an action for every topic that begins with one of these prefixes.
-
-    Raises:
-        RejectedError: It is not granted for the first of the prefixes that the text names.
-    """
+    """Raise a `RejectedError` of the first prefix for which an action is not granted."""
     if rights is not None:
         for prefix in prefixes:
             check_prefix_granted(rights, action, prefix)

@@ -5,22 +5,23 @@ Where the hub is several processes, the core answers for all of them (`peers.wor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from heapq import nsmallest
 from typing import Any, Final
 
 import msgspec
 
+from hub.delivery import Role
 from hub.events import AUDIT_TOPIC
 from hub.handler import Handler
+from hub.requests.hub_services import Later
 from hub.settings.config import told
 from hub.settings.keys import KEYS
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph, trace
-from peers.admin.served import SERVED_TOPIC, served
 from peers.admin.state import history, losses, state
-from peers.admin.steps import Service, service
+from peers.admin.steps import Service, Work, in_steps, service
 from peers.admin.topics import topics
 from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
@@ -97,6 +98,87 @@ def nodes(node: Node, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
         if node_id > page.after
     )
     return nsmallest(NODES, found, key=lambda one: one["id"])
+
+
+SERVED_TOPIC: Final = RESERVED + "services"
+
+PAGE: Final = 500  # Most prefixes in an answer; fewer say that there are no more
+
+SHOWN: Final = 16  # Connections, and hubs, that are shown for a prefix; of the others the number
+
+_PREFIXES_PER_STEP: Final = 2_000
+
+
+class _Page(msgspec.Struct, forbid_unknown_fields=True):
+    after: str = ""
+
+
+@service("null, or a map with `after`, a prefix", _Page)
+def served(node: Node, _: Handler, page: _Page) -> Later:
+    """Answer null, or a map with `after`, a prefix, with a list of maps, by prefix."""
+    return in_steps(node, _answered(node, page.after))
+
+
+def _answered(node: Node, after: str) -> Work[list[dict[str, Any]]]:
+    if node.whole is None:
+        parts = [(yield from served_here(node, after))]
+    else:
+        parts = yield node.whole.ask("services", after)
+    return together(parts)
+
+
+def served_here(node: Node, after: str) -> Work[dict[str, Any]]:
+    """Return what one process knows: `rows` of the first prefixes behind one, and which hub it is itself."""
+    requests = node.core.requests
+    first: list[str] = []
+    prefixes = requests.prefixes_served()
+    for start in range(0, len(prefixes), _PREFIXES_PER_STEP):
+        some = prefixes[start : start + _PREFIXES_PER_STEP]
+        first = nsmallest(PAGE, [*first, *(prefix for prefix in some if prefix > after)])
+        yield None
+    return {"hub": node.id.hex(), "rows": [_row(node, prefix) for prefix in first]}
+
+
+def _row(node: Node, prefix: str) -> dict[str, Any]:
+    serving = node.core.requests.who_serves(prefix)
+    shown = [_connection(handler, pending) for handler, pending in serving.handlers[:SHOWN]]
+    return {
+        "prefix": prefix,
+        "connections": shown,
+        "connections_total": len(serving.handlers),
+        "pending": sum(pending for _, pending in serving.handlers),
+        "hubs": [hub.hex() for hub in serving.hubs],
+    }
+
+
+def _connection(handler: Handler, pending: int) -> dict[str, Any]:
+    is_own = handler.role is Role.LOCAL
+    return {"id": None if is_own else handler.id, "name": handler.name or handler.address, "pending": pending}
+
+
+def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the page of a hub, from what each of its processes knows."""
+    parts = list(parts)
+    own = {part["hub"] for part in parts}
+    rows: dict[str, dict[str, Any]] = {}
+    for part in parts:
+        for seen in part["rows"]:
+            row = rows.setdefault(
+                seen["prefix"],
+                {"prefix": seen["prefix"], "connections": [], "connections_total": 0, "pending": 0, "hubs": []},
+            )
+            row["connections"] = [*row["connections"], *seen["connections"]][:SHOWN]
+            row["connections_total"] += seen["connections_total"]
+            row["pending"] += seen["pending"]
+            row["hubs"] = sorted({*row["hubs"], *seen["hubs"]} - own)
+    for row in rows.values():
+        row["hubs_total"] = len(row["hubs"])
+        del row["hubs"][SHOWN:]
+    return [rows[prefix] for prefix in sorted(rows) if _is_served(rows[prefix])][:PAGE]
+
+
+def _is_served(row: Mapping[str, Any]) -> bool:
+    return bool(row["connections_total"] or row["hubs_total"])
 
 
 # For users with a grant

@@ -132,8 +132,7 @@ class Daemon:
         self._next_try_s = 0.0
         self._memory_watch = MemoryWatch(self.node.memory)
         self._told_of_memory = False  # Whether the log was told last that there is too little memory
-        self._tls: ssl.SSLContext | None = None
-        """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
+        self._tls: ssl.SSLContext | None = None  # Of all listeners on `tls://` and `wss://`
         self._vouching = Vouching()  # Which certificates are good, as of the last reload
         self._mechanisms = NO_CURVE  # By which nodes of Zeek clusters are spoken with; set at the start
         self._telling = Telling(self.node)
@@ -180,7 +179,6 @@ class Daemon:
         self.node.ready = True
 
     def _open_journal(self) -> None:
-        """Open the journal; where there is no room for it, go on without, as live messages need none."""
         node, settings = self.node, self.node.settings
         before = node.journal.trouble
         try:
@@ -197,7 +195,6 @@ class Daemon:
                 self._log.info("the journal is open now")
 
     def _open_stores(self) -> None:
-        """Open those stores for which there is room; Zeeks know of stores once all are open."""
         node = self.node
         node.stores.open(node.settings.stores)
         if node.stores.trouble:
@@ -229,7 +226,6 @@ class Daemon:
             self.endpoints.append(await self._bind(endpoint, self._maker(endpoint)))
 
     async def _open_cluster(self, endpoint: Endpoint) -> Endpoint:
-        """Be the central broker of a Zeek cluster: nodes subscribe at the first port, and publish at the second."""
         mechanism = self._mechanisms.served
         cluster = Cluster(self.node, serializer=endpoint.serializer, mechanism=mechanism)
         queue = self._queue(endpoint)
@@ -277,7 +273,6 @@ class Daemon:
             await self._journal.stop()
 
     async def _close_connections(self, until_s: float) -> None:
-        """Close each connection once its queue is written; abort those whose far side has not read it by then."""
         for connection in list(self.node.connections):
             connection.drain()
         with suppress(TimeoutError):
@@ -415,7 +410,6 @@ class Daemon:
         return hub_dialler(self.node, peer, self.node.settings.queue, address=address)
 
     def _tell_exposure(self) -> None:
-        """Warn of listeners that strangers may use, and note the names by which browsers may ask for them."""
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.node.host_names = frozenset(named | {socket.gethostname().lower()})
         role = self.node.access.anonymous
@@ -431,10 +425,6 @@ class Daemon:
         self._log.warning("connection closed: no file descriptor is left", so_far=self.node.admission.shed)
 
     def _fit_descriptors(self) -> None:
-        """Keep the limits of connections below what the process may open, so that running out is never a surprise.
-
-        What is kept beside them (`RESERVED_DESCRIPTORS`) is for journal, readers, files.
-        """
         places, limits = self.node.admission, self.node.settings.limits
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
         shared = self.node.settings.shm.descriptors if listens_unix else 0
@@ -475,15 +465,10 @@ class Daemon:
         self._servers = []
 
     def _plan_second(self) -> None:
-        """Have `_second` called when a second of the loop's clock begins: deadlines are kept in whole ones.
-
-        The time is kept here, as uvloop's `call_at` returns a handle without `when` if the time has come already.
-        """
         self._due_s = math.floor(self.node.loop.time()) + _TICK_S
         self._tick = self.node.loop.call_at(self._due_s, self._second)
 
     def _second(self) -> None:
-        """Plan the next second, and do what is due once a second: a bug in one part stops nothing else."""
         node, due_s = self.node, self._due_s
         self._plan_second()
         now_s = node.second_s = node.loop.time()

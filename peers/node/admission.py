@@ -17,18 +17,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from hub.settings.sections import Limits
 from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 
-
-class Admitted(Protocol):
-    """A connection, as far as admission needs it."""
-
-    def abort(self) -> None:
-        """End it now."""
+if TYPE_CHECKING:
+    from peers.node.node import Connected
 
 
 class Admission:
@@ -43,9 +39,9 @@ class Admission:
         self.evicted = 0
         self.shed = 0  # Closed unseen, because no descriptor was left for them
         # Admitted ones, until released, with the host (`host_of`) that each counts for; empty for none
-        self.connections: dict[Admitted, str] = {}
+        self.connections: dict[Connected, str] = {}
         # Neither settled nor released, refused ones included
-        self._newcomers: Newcomers[Admitted] = Newcomers(limits.newcomers)
+        self._newcomers: Newcomers[Connected] = Newcomers(limits.newcomers)
         self._connections_of: Counter[str] = Counter()  # By host
 
     @property
@@ -61,7 +57,7 @@ class Admission:
     def newcomers_limit(self, limit: int) -> None:
         self._newcomers.limit = limit
 
-    def admit(self, connection: Admitted, address: str) -> str:
+    def admit(self, connection: Connected, address: str) -> str:
         """Give a new connection a place, or return why it gets none.
 
         Even without a place it counts as a newcomer until it is released, for it takes a moment to send the reason.
@@ -78,15 +74,15 @@ class Admission:
         self._enter(connection, host)
         return ""
 
-    def enter(self, connection: Admitted) -> None:
+    def enter(self, connection: Connected) -> None:
         """Give a place to a connection that this hub has opened, without any limit."""
         self._enter(connection, "")
 
-    def settle(self, connection: Admitted) -> None:
+    def settle(self, connection: Connected) -> None:
         """Note that the far side has sent HELLO: no other connection gets its place."""
         self._newcomers.remove(connection)
 
-    def release(self, connection: Admitted) -> None:
+    def release(self, connection: Connected) -> None:
         """Free the place of a closed connection."""
         self.settle(connection)
         host = self.connections.pop(connection, "")
@@ -95,7 +91,7 @@ class Admission:
             if not self._connections_of[host]:
                 del self._connections_of[host]
 
-    def _enter(self, connection: Admitted, host: str) -> None:
+    def _enter(self, connection: Connected, host: str) -> None:
         self.accepted += 1
         self.connections[connection] = host
         if host:
@@ -112,7 +108,7 @@ class Admission:
         self._evict(oldest)
         return ""
 
-    def _evict(self, connection: Admitted) -> None:
+    def _evict(self, connection: Connected) -> None:
         self.evicted += 1
         self.release(connection)  # the end of the connection would release it too late: its place is needed now
         connection.abort()

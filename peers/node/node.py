@@ -126,13 +126,12 @@ class Node:
         self._has_no_broker = any(url.startswith("zeek+zmq://") for url in urls) and not any(
             url.startswith(_BROKER_URLS) for url in urls
         )
-        self._has_told_of_stores = False
-        """Becomes True with the first warning about prefixes that cover data stores, which is logged only once."""
+        self._has_told_of_stores = False  # Set with the first warning about prefixes that cover data stores
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
         self.loop = asyncio.get_running_loop()
         self.memory = budget(memory_limit_bytes(settings.limits.memory_bytes, settings.workers))
+        # Frames that are not complete, and what transports have not written
         self.held = self.memory.account("connections")
-        """What connections hold beside queues: frames that are not complete, and what transports have not written."""
         self._mesh_timer: asyncio.TimerHandle | None = None
         self._is_mesh_asked = False
         self.core = self._make_core()
@@ -143,24 +142,16 @@ class Node:
         self.handshakes = Handshakes(settings.limits, self.loop)
         self.tls_failures = 0  # How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start
         self.zeek_tls_failures = 0  # How many TLS handshakes at `zeek://` listeners have failed since the start
-        self.zeek_broken_connections = 0
-        """How many connections of Zeek nodes were ended as what came was no ZMTP, since the start."""
+        self.zeek_broken_connections = 0  # Of Zeek nodes, ended as what came was no ZMTP
         self.zeek_refused_subscriptions = 0  # How many subscriptions of Zeek nodes were not taken since the start
-        self.zeek_clusters_left = 0
-        """How many clusters that this hub has joined it leaves to other hubs of the mesh now."""
-        self.zeek_clusters: dict[str, Discovery] = {}
-        """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
-        self.zeek_failed_handshakes: Counter[str] = Counter()
-        """How many handshakes with nodes of Zeek clusters, and with their brokers, have failed, by why."""
+        self.zeek_clusters_left = 0  # Joined clusters that this hub leaves to other hubs of the mesh now
+        self.zeek_clusters: dict[str, Discovery] = {}  # In which this hub is a named node, by broker
+        self.zeek_failed_handshakes: Counter[str] = Counter()  # By reason
         self.lines = MinuteLines()  # Lines of what may happen all the time: libzmq dials again ten times a second
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
-        """Lets the data stores of Zeeks find each other."""
-        self.zeek_masters: dict[str, BrokerMaster] = {}
-        """The stores of this hub that Zeeks may clone, by the name that they know."""
-        self.zeek_copies: dict[str, Clone] = {}
-        """The stores of this hub that follow stores of Zeeks, by the name that those have."""
+        self.zeek_masters: dict[str, BrokerMaster] = {}  # Stores of this hub that Zeeks may clone, by their name there
+        self.zeek_copies: dict[str, Clone] = {}  # Stores of this hub that follow stores of Zeeks, by their name there
         self.zeek_master_counters = MasterCounters()
-        """What went wrong between masters and clones of which one is this hub's."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
@@ -171,31 +162,26 @@ class Node:
         # Asks the hub that `journal.of` names for its consumers, and passes on what other hubs ask each other.
         self.far_consumers = FarConsumers(self.core, settings.journal.of, self.far_journals.find, self.now_ms)
         self.journal = self._journal_without_file()
-        """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)
         self.stores = Stores(self.core, self.loop)  # The stores that this hub is the master of, once they are open
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
         self.access = Access(read_users(settings.access, settings.zeek), self._loop_s, time.time)
-        """Who is who, and who may do what. A reload changes what it holds."""
         self.core.authority.adopt(self.access.policy)
         self.admission = Admission(settings.limits)
         self.failed_connections = 0  # How many connections were ended by a bug of this hub since the start
         self.received_bytes_before = 0  # How much has come on connections that are over, bytes
         self.read_times = ReadTimes()
-        self.queue_times = Histogram(QUEUE_S_BOUNDS)
-        """How long messages waited for far sides that read too slowly, seconds (`peers.node.read_times`)."""
+        self.queue_times = Histogram(QUEUE_S_BOUNDS)  # Of messages for far sides that read too slowly
         self.cut_connections = {"incomplete": 0, "unread": 0}
         """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
         self.rejected_messages = 0  # How many messages were refused since the start
         self.drained_clients = 0  # How many clients were moved off since the start (`hub drain`)
-        self.draining = False
-        """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
+        self.draining = False  # No connection is admitted any more
         self.ready = False  # True from when the daemon has started everything until it begins to stop
-        self.second_s = math.inf
-        """When the daemon last did what is due once a second, of the loop's clock; infinity before the first time."""
+        self.second_s = math.inf  # When work that is due once a second was done last; infinity before the first time
         # Set by the end of the last connection; None unless `wait_released` waits for that.
         self._released: asyncio.Event | None = None
         # The timers for the request that times out first, and for what is due next in the mesh.
@@ -203,8 +189,8 @@ class Node:
         self.pulse = Pulse(self, self.after_turn)  # Looks at everything once a second, and knows what was before
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+        # Replaced by whoever gives this process a queue for its log
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics
-        """Tells how the log does. Whoever gives this process a queue for it puts that here."""
 
     def _journal_without_file(self) -> Recording:
         of = self.settings.journal.of
@@ -242,7 +228,7 @@ class Node:
     @property
     def connections(self) -> Mapping[Connected, str]:
         """The open connections, each with the host that it counts for."""
-        return cast("Mapping[Connected, str]", self.admission.connections)
+        return self.admission.connections
 
     def admit(self, connection: Connected) -> str:
         """Give a new connection a place; return why it is refused instead, or an empty text."""

@@ -19,42 +19,18 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-from hub.core import Core
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.history import STEP_S, Counters, Recent, Ring, Rings, Sample
 from hub.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
-from hub.memory import Memory
 from hub.statistics import Look
 
+if TYPE_CHECKING:
+    from peers.node.node import Connected, Node
+
 STEP: Final = 1_000  # Connections that are looked at in a turn: about 0.4 ms
-
-
-class Read(Protocol):
-    """A connection, as far as it is looked at here."""
-
-    read_bytes: int
-    handler: Handler | None
-
-
-class Source(Protocol):
-    """What is looked at: a node."""
-
-    core: Core
-    memory: Memory
-    received_bytes_before: int
-    draining: bool
-
-    @property
-    def connections(self) -> Mapping[Any, str]: ...
-
-    @property
-    def journal_trouble(self) -> str: ...
-
-    @property
-    def log_trouble(self) -> str: ...
 
 
 class _Sums:
@@ -70,25 +46,7 @@ class _Sums:
 class Pulse:
     """The pulse of one node."""
 
-    __slots__ = (
-        "_after_turn",
-        "_aside",
-        "_before",
-        "_gone",
-        "_gone_bytes",
-        "_inner",
-        "_looking",
-        "_marked",
-        "_source",
-        "_waiting",
-        "history",
-        "losses",
-        "recent",
-        "state",
-        "topics",
-    )
-
-    def __init__(self, source: Source, after_turn: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, source: Node, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._source = source
         self._after_turn = after_turn
         self.history = Ring()
@@ -101,7 +59,7 @@ class Pulse:
         # For whom messages waited then.
         self._waiting: set[int] = set()
         # Links between the processes of this hub, each with how much had come on it at the last look, bytes.
-        self._inner: dict[Read, int] = {}
+        self._inner: dict[Connected, int] = {}
         # What had come on those of them that are over.
         self._gone_bytes = 0
         # The handlers of these links, and those in this process, by number, with what they had done at the last look.
@@ -117,7 +75,7 @@ class Pulse:
     def is_looking(self) -> bool:
         return self._looking is not None
 
-    def leave_out(self, link: Read) -> None:
+    def leave_out(self, link: Connected) -> None:
         """Do not count what crosses a link between processes of this hub."""
         self._inner[link] = 0
 
@@ -148,7 +106,7 @@ class Pulse:
         look = sums.look
         aside = self._leave_out()
         source.core.counters.add_to(look)
-        look.subtract(self._gone)
+        look.add(self._gone, -1)
         sums.read_bytes = source.received_bytes_before - self._gone_bytes
         handlers = [one for number, one in source.core.handlers.items() if number not in aside]
         connections = [one for one in source.connections if one not in self._inner]

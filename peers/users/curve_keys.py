@@ -25,11 +25,7 @@ _PUBLIC_MODE: Final = 0o644
 
 
 def read_clients(settings: ZeekSettings) -> frozenset[bytes]:
-    """Return the public keys of nodes that may connect; none where no port for nodes speaks CURVE.
-
-    Raises:
-        ConfigError: The file is not set, or cannot be read; or a line is no key.
-    """
+    """Return the public keys of nodes that may connect; none where no port for nodes speaks CURVE."""
     if not settings.curve_key:
         return frozenset()
     if not settings.curve_clients:
@@ -39,36 +35,24 @@ def read_clients(settings: ZeekSettings) -> frozenset[bytes]:
 
 
 def read_public(path: str) -> bytes:
-    """Return the one public key of a file.
-
-    Raises:
-        ConfigError: It cannot be read, or holds none, or several.
-    """
+    """Return the one public key of a file."""
     return _one(path)
 
 
 def read_secret(path: str) -> bytes:
-    """Return the one secret key of a file.
-
-    Raises:
-        ConfigError: Others may read the file, it cannot be read, or holds none, or several.
-    """
+    """Return the one secret key of a file, which only its owner may be able to read."""
     with suppress(OSError), Path(path).open("rb") as file:  # what is wrong then is told below
         check_private(file.fileno(), Path(path))
     return _one(path)
 
 
 def write_secret(path: Path, key: bytes) -> None:
-    """Make a file with a secret key.
-
-    Raises:
-        ConfigError: It is there already, or cannot be made.
-    """
+    """Make a file with a secret key, where there is none."""
     _write(path, f"# Secret CURVE key of a topichub, or of nodes. For nobody else.\n{encode_key(key)}\n", _SECRET_MODE)
 
 
 def write_public(path: Path, key: bytes) -> None:
-    """Make a file with a public key; the errors are those of `write_secret`."""
+    """Make a file with a public key, where there is none."""
     _write(path, f"# Public CURVE key, for everybody.\n{encode_key(key)}\n", _PUBLIC_MODE)
 
 

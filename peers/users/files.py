@@ -9,11 +9,7 @@ from hub.settings.config import ConfigError
 
 
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        ConfigError: There is none, it cannot be read, or it is too large.
-    """
+    """Return the content of a file; `what` it should be, such as "a file of settings", is for the error."""
     try:
         with path.open("rb") as file:
             content = file.read(largest_bytes + 1)
@@ -27,20 +23,11 @@ def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
 
 
 def read_toml(path: Path, largest_bytes: int, what: str) -> dict[str, object]:
-    """Return the tables of a TOML file; the arguments are those of `read_file`.
-
-    Raises:
-        ConfigError: It cannot be read, or is no TOML; the text names the line.
-    """
+    """Return the tables of a TOML file; the arguments are those of `read_file`."""
     return parse_toml(decoded(read_file(path, largest_bytes, what), str(path)), str(path))
 
 
 def decoded(content: bytes, source: str) -> str:
-    """Return the text of a file.
-
-    Raises:
-        ConfigError: It is not UTF-8; the text names the line.
-    """
     try:
         return content.decode()
     except UnicodeDecodeError as error:
@@ -49,11 +36,7 @@ def decoded(content: bytes, source: str) -> str:
 
 
 def parse_toml(text: str, source: str) -> dict[str, object]:
-    """Return the tables of a TOML text; the source is for the error.
-
-    Raises:
-        ConfigError: It is no TOML; the text names the line.
-    """
+    """Return the tables of a TOML text; the source is for the error, which names the line."""
     try:
         return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError names the line; a number of thousands of digits is a plain ValueError

@@ -218,11 +218,7 @@ _PUBLIC_HEAD = b"-----BEGIN PUBLIC KEY-----"
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Read a file of keys.
-
-    Raises:
-        ConfigError: It cannot be used; the text names the key in it, and shows nothing of it.
-    """
+    """Read a file of keys; errors name the key in it, and show nothing of it."""
     content = read_file(path, _LARGEST_FILE_BYTES, "a file of keys")
     source = str(path)
     if content.lstrip().startswith(b"-----BEGIN"):

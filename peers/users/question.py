@@ -38,11 +38,7 @@ def own_roles(settings: Settings) -> Mapping[str, str]:
 
 
 def asked_deed(question: Question) -> Deed:
-    """Return the action.
-
-    Raises:
-        UsageError: There is no such action, or it is not for such a topic.
-    """
+    """Return the action, or raise a `UsageError` where there is none, or it is not for such a topic."""
     if question.action not in DEEDS:
         raise UsageError(f"there is no action {printable(question.action)}; there are {', '.join(DEEDS)}")
     deed = DEEDS[question.action]
@@ -57,11 +53,7 @@ def is_stranger(policy: Policy, question: Question, own: Mapping[str, str]) -> b
 
 
 def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdict:
-    """Return what a policy says.
-
-    Raises:
-        UsageError: There is no such role or action, or that is no user or topic.
-    """
+    """Return what a policy says, or raise a `UsageError` where there is no such role, action, user or topic."""
     user, roles, _, topic = question
     if user:
         check_user(user)

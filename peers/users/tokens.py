@@ -117,11 +117,7 @@ def new_secret() -> str:
 
 
 def read_tokens(content: bytes, source: str) -> Tokens:
-    """Read the content of a file of tokens; the source is for errors.
-
-    Raises:
-        ConfigError: A line is no token; the text names it, and shows nothing of it.
-    """
+    """Read the content of a file of tokens; errors name the line and show nothing of it."""
     by_hash: dict[str, Token] = {}
     ids: dict[str, int] = {}
     for number, line in _lines(content):
@@ -177,11 +173,7 @@ _HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub 
 
 
 def check_private(descriptor: int, path: Path) -> None:
-    """Check that only its owner, and root, can read or write a file.
-
-    Raises:
-        ConfigError: Others can; the text says how to mend it.
-    """
+    """Check that only its owner, and root, can read or write a file; the error says how to mend it."""
     mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
     if mode & _OTHERS:
         reason = f"others may read or write it (mode {mode:04o}); take that from them: chmod {_MODE:o} {path}"
@@ -195,11 +187,6 @@ class TokenFile:
         self._path = Path(path)
 
     def read(self) -> Tokens:
-        """Return the tokens in it.
-
-        Raises:
-            ConfigError: There is none, others may read it, or a line is no token.
-        """
         try:
             with self._path.open("rb") as file:
                 return read_tokens(self._content(file.fileno()), str(self._path))
@@ -218,14 +205,7 @@ class TokenFile:
         roles: tuple[str, ...] = (),
         label: str = "",
     ) -> tuple[str, Token]:
-        """Make a token, and the file if there is none.
-
-        Returns:
-            Its text, which is nowhere else, and its line.
-
-        Raises:
-            ConfigError: The file cannot be read or written, or the token could not be read from it.
-        """
+        """Make a token, and the file if there is none; return its text, which is nowhere else, and its line."""
         secret = new_secret()
         token = Token(hash_of(secret), user, created, ends, roles, label)
         line = msgspec.json.encode(token)
@@ -237,11 +217,7 @@ class TokenFile:
         return secret, token
 
     def revoke(self, token_id: str) -> Token:
-        """Remove a token.
-
-        Raises:
-            ConfigError: There is none with this id, or the file cannot be read or written.
-        """
+        """Remove a token by its id."""
         if not self._path.exists():
             self.read()
         with self._locked() as content:
@@ -265,7 +241,6 @@ class TokenFile:
             os.close(descriptor)
 
     def _lock(self) -> int:
-        """Return a descriptor of the file that is there, locked, and not of one that was replaced meanwhile."""
         while True:
             descriptor = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _MODE)
             try:
@@ -317,11 +292,7 @@ _SECRET = re.compile(r"hub_[A-Za-z0-9_-]{43,60}", re.ASCII)
 
 
 def usual_place(environment: Mapping[str, str]) -> str:
-    """Return the default path of the admin's token: in the state folder of this account.
-
-    Raises:
-        ConfigError: There is no such folder.
-    """
+    """Return the default path of the admin's token: in the state folder of this account."""
     state = environment.get("XDG_STATE_HOME", "")
     if not Path(state).is_absolute():  # the specification says that others are to be passed over
         home = environment.get("HOME", "")
@@ -338,11 +309,7 @@ class AdminToken:
         self._path = Path(path)
 
     def ensure(self) -> bool:
-        """Make it if it is not there; return whether it was made.
-
-        Raises:
-            ConfigError: It cannot be made.
-        """
+        """Make it if it is not there; return whether it was made."""
         if self._path.exists():
             return False
         try:
@@ -356,11 +323,6 @@ class AdminToken:
         return True
 
     def secret(self) -> str:
-        """Return its text.
-
-        Raises:
-            ConfigError: There is no such file, others may read it, or it holds no token.
-        """
         try:
             with self._path.open("rb") as file:
                 check_private(file.fileno(), self._path)
@@ -374,5 +336,5 @@ class AdminToken:
         return text
 
     def token(self) -> Token:
-        """Return its token, with the role of an admin; errors are those of `secret`."""
+        """Return its token, with the role of an admin."""
         return Token(hash_of(self.secret()), ADMIN, datetime.fromtimestamp(0, UTC), roles=(ADMIN,), label="first")

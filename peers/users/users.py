@@ -54,11 +54,7 @@ _ZEEK = ZeekSettings()
 
 
 def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
-    """Read everything that the settings name; the role of Zeeks (`zeek.role`) must be in the policy, too.
-
-    Raises:
-        ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
-    """
+    """Read everything that the settings name; the role of Zeeks (`zeek.role`) must be in the policy, too."""
     if not (settings.policy or settings.tokens or settings.admin_token or settings.jwt_keys or settings.anonymous):
         return NOBODY._replace(curve_clients=read_clients(zeek))
     # First what is read quickly: to free a policy that was compiled for nothing stops everything for 0.1 s.
@@ -86,20 +82,12 @@ def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: Ze
 
 
 def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
-    """Return the policy of the settings, and its name in an error: its file, or the built-in roles.
-
-    Raises:
-        ConfigError: Something is wrong with it.
-    """
+    """Return the policy of the settings, and its name in an error: its file, or the built-in roles."""
     return read_policy_file(settings.policy), settings.policy or _BUILT_IN
 
 
 def read_policy_file(path: str) -> Policy:
-    """Read and compile a policy's file, as `read_users` does; the built-in roles where the path is empty.
-
-    Raises:
-        ConfigError: Something is wrong with it.
-    """
+    """Read and compile a policy's file, as `read_users` does; the built-in roles where the path is empty."""
     policy, accounts = _compiled(path)
     _unix(accounts, path or _BUILT_IN)
     return policy

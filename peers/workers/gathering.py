@@ -21,8 +21,7 @@ from hub.requests.hub_services import Later
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, users
 from peers.admin.graph import links_here
-from peers.admin.served import served_here
-from peers.admin.services import NODES_TOPIC, journal, nodes, settings
+from peers.admin.services import NODES_TOPIC, journal, nodes, served_here, settings
 from peers.admin.state import history, losses, state, statistics
 from peers.admin.steps import in_steps
 from peers.admin.topics import counted_here, subscribers_here

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
+from hub.errors import CloseCode, RejectedError
 from peers.admin.access import EVENTS as PAGE
 from peers.client import connect
 from tests.admin.conftest import give_rights
@@ -29,14 +27,3 @@ async def test_pages(hub: Hub) -> None:
             assert len(page) <= PAGE
         assert seen == [f"no {number}" for number in reversed(range(PAGE + 30))]
         assert len(await client.request("$hub/audit", None)) == PAGE
-
-
-async def test_who_may_ask(hub: Hub) -> None:
-    async with connect(hub.endpoint.location, name="eve") as client:
-        for senseless in (7, {"after": 1}, {"before": "x"}, {"limit": "x"}):
-            with pytest.raises(RequestFailedError, match="expected null, or a map"):
-                await client.request("$hub/audit", senseless)
-        assert await client.request("$hub/audit", {"limit": -5}) == []
-        give_rights(hub, eve="eve")
-        with pytest.raises(NotAllowedError):
-            await client.request("$hub/audit", None)

@@ -8,10 +8,8 @@ from typing import Any
 import pytest
 
 from hub.delivery import Role
-from hub.errors import NotAllowedError, RequestFailedError
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
-from hub.policy.language import read_policy
 from hub.settings.settings import Settings
 from peers.admin import graph as graph_module
 from peers.admin.services import add_services
@@ -124,32 +122,3 @@ async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: py
         assert [row["hub"] for row in rows] == sorted(one.hex() for one in (*others, hub.node.id))
         assert sum(len(row["links"]) for row in rows) == 19 * 18 + 2
     assert sizes == [1, 3, 20]
-
-
-@pytest.mark.parametrize("value", [7, {"before": ""}, {"after": 1}, {"after": "no id"}])
-async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
-    async with connect(hub.url) as client:
-        with pytest.raises(RequestFailedError, match="expected null, or a map with `after`") as failed:
-            await client.request("$hub/mesh/graph", value)
-        assert "\n" not in str(failed.value)
-
-
-POLICY = read_policy(
-    {
-        "roles": {"watcher": {"request": ["$hub/mesh"]}},
-        "users": {"ada": ["admin"], "bob": ["member"], "wes": ["watcher"]},
-    },
-    "a test",
-)
-
-
-@pytest.mark.parametrize(("user", "may"), [("ada", True), ("wes", True), ("bob", False)])
-async def test_who_may_ask(hub: Hub, user: str, may: bool) -> None:  # noqa: FBT001 -- of a table
-    async with connect(hub.url, name=user) as client:
-        (handler,) = hub.node.core.handlers.values()
-        handler.rights = POLICY.rights(user)
-        if may:
-            assert [row["own"] for row in await whole(client)] == [True]
-        else:
-            with pytest.raises(NotAllowedError):
-                await whole(client)

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hub.errors import NotAllowedError, RequestFailedError
+from hub.errors import RequestFailedError
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.client import connect
-from tests.admin.conftest import give_rights
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 
@@ -40,13 +39,3 @@ async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
         assert await client.request("$hub/journal", None) is None
         with pytest.raises(RequestFailedError, match="expected null"):
             await client.request("$hub/journal", 7)
-
-
-async def test_who_may_ask(hub: Hub) -> None:
-    async with connect(hub.endpoint.location, name="ada") as client:
-        give_rights(hub, ada="ada")
-        assert await client.request("$hub/journal", None) is None
-    async with connect(hub.endpoint.location, name="eve") as client:
-        give_rights(hub, eve="eve")
-        with pytest.raises(NotAllowedError):
-            await client.request("$hub/journal", None)

@@ -84,7 +84,6 @@ def site(hub: Hub) -> Site:
 
 
 async def test_the_rule_that_decides(site: Site) -> None:
-    """It is told with its role and path; so is what bounds the user, by his own limits, or those of his roles."""
     told = (await site.ask(**ASK))["verdict"]
     assert told["allowed"]
     assert told["text"] == "publish '/zeek/dns': role sensor allows '/zeek' (roles of bob: analyst, sensor)"
@@ -123,7 +122,6 @@ async def test_the_rule_that_decides(site: Site) -> None:
     ],
 )
 async def test_verdicts(site: Site, question: tuple[str, str, str], allowed: bool, said: str) -> None:  # noqa: FBT001
-    """What people do is asked by words of its own; whom the hub itself names is asked like others."""
     action, topic, user = question
     told = (await site.ask(action=action, topic=topic, user=user))["verdict"]
     assert said in told["text"]
@@ -204,7 +202,6 @@ async def is_let(client: Client, action: str, topic: str, seen: MessageStream) -
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_verdicts_of_random_policies_are_what_happens(site: Site, seed: int) -> None:
-    """Whatever a policy says, and whatever somebody does: the hub lets him exactly where it has said so."""
     tree = random_policy(random.Random(seed))  # noqa: S311 -- a test
     access = site.hub.node.access
     policy = read_policy(tree, "random")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from hub.errors import NotAllowedError, RequestFailedError
 from peers.client import connect
 from tests.admin.conftest import give_rights
@@ -56,9 +54,3 @@ async def test_of_a_reader(hub: Hub) -> None:
         assert "$hub/rights" in told["asks"]
         assert "$hub/who" not in told["asks"]
         assert told["hears"] == []
-
-
-async def test_what_makes_no_sense(hub: Hub) -> None:
-    async with connect(hub.endpoint.location) as client:
-        with pytest.raises(RequestFailedError, match="expected null"):
-            await client.request("$hub/rights", {"user": "eve"})

@@ -8,11 +8,8 @@ from typing import Any
 
 import pytest
 
-from hub.errors import NotAllowedError, RequestFailedError
-from hub.policy.language import read_policy
-from peers.admin import served as served_module
-from peers.admin.served import together
-from peers.admin.services import add_services
+from peers.admin import services as served_module
+from peers.admin.services import add_services, together
 from peers.client import ServiceRequest, connect
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
@@ -84,7 +81,6 @@ def part(hub: str, prefix: str, *names: str, hubs: tuple[str, ...] = ()) -> dict
 
 
 def test_what_several_processes_know() -> None:
-    """The hub's own processes are no other hubs; whom they tell of is told once; of many only some are told."""
     many = [f"c{number}" for number in range(20)]
     parts = [
         part("core", "/a/", hubs=("west", "w1", "w2")),
@@ -95,18 +91,3 @@ def test_what_several_processes_know() -> None:
     (row,) = together(parts)
     assert [one["name"] for one in row["connections"]] == ["one", *many[:15]]
     assert (row["connections_total"], row["pending"], row["hubs"], row["hubs_total"]) == (17, 17, ["west"], 1)
-
-
-async def test_who_may_ask(hub: Hub) -> None:
-    policy = read_policy(
-        {"roles": {"seer": {"request": ["$hub/services"]}, "other": {}}, "users": {"ada": ["seer"], "eve": ["other"]}},
-        "a test",
-    )
-    async with connect(hub.endpoint.location, name="ada") as ada, connect(hub.endpoint.location, name="eve") as eve:
-        for handler in hub.node.core.handlers.values():
-            handler.rights = policy.rights(handler.name)
-        assert await ada.request("$hub/services", None) == []
-        with pytest.raises(RequestFailedError, match="expected null, or a map with `after`"):
-            await ada.request("$hub/services", 7)
-        with pytest.raises(NotAllowedError):
-            await eve.request("$hub/services", None)

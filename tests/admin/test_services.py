@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.policy.language import read_policy
 from peers.admin import who as who_module
 from peers.admin.steps import in_steps
 from peers.client import Client, connect
@@ -57,7 +59,6 @@ async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_one_connection(hub: Hub) -> None:
-    """It is told with all of its prefixes, its queue and what it has sent; who is not there is not in the list."""
     async with connect(hub.endpoint.location) as client, client.subscribe(*[f"/{n:02}" for n in range(20)]):
         await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
         (row,) = await client.request("$hub/who", None)
@@ -102,30 +103,61 @@ async def test_what_a_browser_runs(hub: Hub) -> None:
         assert row["software"] == "Mozilla/5.0 " + "x" * 116
 
 
-BAD: dict[str, list[Any]] = {
+FOR_ADMINS: dict[str, list[Any]] = {
     "$hub/who": [7, {"before": 1}, {"after": "x"}],
     "$hub/users": [7, {"after": 1}],
     "$hub/kick": [None, {}, {"id": 1, "user": "bob"}, {"id": "x"}, {"id": 4711}, {"user": "nobody"}],
+    "$hub/audit": [7, {"after": 1}, {"before": "x"}, {"limit": "x"}],
+    "$hub/settings": [1],
+    "$hub/mesh/trace": [
+        *(None, "/a", {}, {"topic": ""}, {"topic": "$hub/mesh"}, {"topic": "/a", "after": "x"}),
+        {"topic": "/a", "to": 1},
+    ],
 }
+
+BY_GRANT: dict[str, list[Any]] = {
+    "$hub/state": [7],
+    "$hub/losses": [7, {"id": "x"}],
+    "$hub/history": ["1m", {"after": "x"}],
+    "$hub/services": [7],
+    "$hub/journal": [7],
+    "$hub/nodes": [7, {"after": 1}],
+    "$hub/mesh/graph": [7, {"before": ""}, {"after": 1}, {"after": "no id"}],
+}
+
+FOR_EVERYBODY: dict[str, list[Any]] = {
+    "$hub/topics": [7, {"over": "/"}, {"under": 1}, {"search": "x" * 1_025}],
+    "$hub/rights": [{"user": "eve"}],
+}
+
+BAD = FOR_ADMINS | BY_GRANT | FOR_EVERYBODY
 
 
 @pytest.mark.parametrize("topic", BAD)
 async def test_what_makes_no_sense(hub: Hub, topic: str) -> None:
     async with connect(hub.endpoint.location) as client:
         for value in BAD[topic]:
-            with pytest.raises(RequestFailedError, match=r"expected|there is no connection") as failed:
+            with pytest.raises(
+                RequestFailedError, match=r"expected|there is no connection|topic is empty|do not cross"
+            ) as failed:
                 await client.request(topic, value)
             assert "\n" not in str(failed.value)
         assert len(await client.request("$hub/who", None)) == 1
 
 
 @pytest.mark.parametrize("topic", BAD)
-async def test_who_is_no_admin(hub: Hub, topic: str) -> None:
-    async with connect(hub.endpoint.location, name="bob") as client:
-        give_rights(hub, bob="bob")
-        for value in [None, *BAD[topic]]:
-            with pytest.raises(NotAllowedError):
-                await client.request(topic, value)
+async def test_who_may_ask(hub: Hub, topic: str) -> None:
+    """Admins everything; others some of it by grant, and of themselves all."""
+    policy = read_policy(
+        {"roles": {"seer": {"request": [topic]}, "other": {}}, "users": {"bob": ["seer"], "eve": ["other"]}}, "a test"
+    )
+    async with connect(hub.endpoint.location, name="bob") as bob, connect(hub.endpoint.location, name="eve") as eve:
+        for handler in hub.node.core.handlers.values():
+            handler.rights = policy.rights(handler.name)
+        for client, may in ((bob, topic not in FOR_ADMINS), (eve, topic in FOR_EVERYBODY)):
+            for value in [None, *BAD[topic]]:
+                with suppress(RequestFailedError) if may else pytest.raises(NotAllowedError):
+                    await client.request(topic, value)
 
 
 async def test_users(hub: Hub) -> None:

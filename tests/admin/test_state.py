@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import time
 
-import pytest
-
-from hub.errors import NotAllowedError, RequestFailedError
 from peers.client import connect
-from tests.admin.conftest import give_rights
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
-
-TOPICS = ("$hub/state", "$hub/losses", "$hub/history")
 
 
 async def look(hub: Hub, second: int) -> None:
@@ -43,7 +37,6 @@ async def test_losses(hub: Hub) -> None:
 
 
 async def test_history(hub: Hub) -> None:
-    """All of it, and what is behind a point; with the time, so that points can be put on a clock."""
     async with connect(hub.endpoint.location) as client:
         for second in range(100, 104):
             await look(hub, second)
@@ -54,29 +47,3 @@ async def test_history(hub: Hub) -> None:
         assert minute["clock_s"] > 0
         newer = await client.request("$hub/history", {"after": 102})
         assert (newer["first"], newer["figures"]["connections"]) == (103, [1])
-
-
-@pytest.mark.parametrize(
-    ("topic", "value"),
-    [
-        ("$hub/state", 7),
-        ("$hub/losses", {"id": "x"}),
-        ("$hub/losses", 7),
-        ("$hub/history", {"after": "x"}),
-        ("$hub/history", "1m"),
-    ],
-)
-async def test_what_makes_no_sense(hub: Hub, topic: str, value: object) -> None:
-    async with connect(hub.endpoint.location) as client:
-        with pytest.raises(RequestFailedError, match="expected") as failed:
-            await client.request(topic, value)
-        assert "\n" not in str(failed.value)
-
-
-@pytest.mark.parametrize("topic", TOPICS)
-async def test_who_may_ask(hub: Hub, topic: str) -> None:
-    async with connect(hub.endpoint.location, name="ada") as ada, connect(hub.endpoint.location, name="eve") as eve:
-        give_rights(hub, ada="ada", eve="eve")
-        assert await ada.request(topic, None) is not None
-        with pytest.raises(NotAllowedError):
-            await eve.request(topic, None)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hub.errors import RequestFailedError
 from hub.policy.language import read_policy
 from peers.admin import topics as topics_module
 from peers.client import Client, connect
@@ -80,7 +79,6 @@ async def test_what_a_topic_brought_before(hub: Hub) -> None:
 
 
 async def test_many_rows(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The busiest are told, and the others together; very many topics are looked at in several turns."""
     monkeypatch.setattr(topics_module, "ROWS", 3)
     monkeypatch.setattr(topics_module, "TOPICS_PER_STEP", 2)
     async with connect(hub.endpoint.location) as client:
@@ -116,10 +114,3 @@ async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
         assert prefixes(await ada.request("$hub/topics", None)) == [("/open/", 3), ("/secret/", 1)]
         answer = await nobody.request("$hub/topics", None)
         assert (answer["rows"], answer["counted"]) == ([], 0)
-
-
-@pytest.mark.parametrize("value", [7, {"over": "/"}, {"under": 1}, {"search": "x" * 1_025}])
-async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
-    async with connect(hub.endpoint.location) as client:
-        with pytest.raises(RequestFailedError, match="expected null, or a map"):
-            await client.request("$hub/topics", value)

@@ -1,7 +1,4 @@
-"""Goldens: sorted lines in a file beside the tests, compared with what the code says.
-
-`python -m tests.contracts.rewrite` writes them anew, so that a change of a contract is a diff to be reviewed.
-"""
+"""Goldens: sorted lines in a file beside the tests, compared with what the code says."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Bytes of each kind of frame in docs/protocol.md, written and read: `frames.txt` has them as hexadecimal digits.
-
-An example is made from its fields, and what was read of it is written again: both must be the recorded bytes.
-"""
+"""Bytes of each kind of frame in docs/protocol.md, written and read: `frames.txt` has them as hexadecimal digits."""
 
 from __future__ import annotations
 
@@ -65,8 +62,6 @@ HUB, FAR, JOURNAL = bytes(range(16)), bytes(range(16, 32)), bytes(range(32, 48))
 
 
 class Example(NamedTuple):
-    """A frame, and how it is written again from what was read of it."""
-
     frame: bytes
     again: Callable[[Frame], bytes]
 

@@ -71,7 +71,6 @@ INSIDE = {
 
 @pytest.mark.parametrize("golden", PACKAGES)
 def test_python(golden: str) -> None:
-    """Each name of a package has the recorded signature, and each class the recorded members."""
     lines: list[str] = []
     for package in PACKAGES[golden]:
         found = {name: getattr(package, name) for name in package.__all__}
@@ -134,7 +133,6 @@ INSIDE_JS += ["ClaimedName.confirmed", "Subscription.confirmed", "Subscription.c
 
 
 async def test_hub_js() -> None:
-    """The module exports the recorded names, and each class has the recorded members with their parameters."""
     command = node_command()
     if isinstance(command, str):
         pytest.skip(f"NODE IS MISSING: {command}")

@@ -36,8 +36,6 @@ alice = ["sensor"]
 
 
 class Site(NamedTuple):
-    """A hub with a journal, a tier and stores, and the folder where all of that is."""
-
     hub: RunningHub
     folder: Path
 
@@ -55,10 +53,7 @@ def _flags(folder: Path) -> list[str]:
 
 
 def test_metrics(tmp_path: Path) -> None:
-    """A hub with workers, a journal, a tier and stores has all metrics: names, types, and labels without `worker`.
-
-    Labels of a metric without a sample are those that docs/observability.md names.
-    """
+    """A hub with workers, a journal, a tier and stores has all metrics: names, types, and labels without `worker`."""
     with run_hub(tmp_path, *_flags(tmp_path), "--workers", "2") as running:
         url = running.ws.replace("ws://", "http://") + "/metrics"
         with urllib.request.urlopen(url) as answer:  # noqa: S310 -- a hub's
@@ -307,7 +302,6 @@ CODES: dict[str, int] = {
 
 
 def test_exit_codes(site: Site) -> None:
-    """Scripts can tell by the exit code how a command has ended; docs/command-line.md says what each means."""
     (site.folder / "policy.toml").write_text(POLICY)
     hub("pub", "/a", os.urandom(50_000).hex(), "--text", url=site.hub.tcp)
     _damage(site.folder)

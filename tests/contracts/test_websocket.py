@@ -1,9 +1,4 @@
-"""Messages of docs/websocket.md, of each type, as clients and a hub exchange them: recorded word by word.
-
-`websocket.json.txt` and `websocket.msgpack.txt` have one message a line: its step, who says it (`b >`) or hears it
-(`a <`), and its bytes, as text or as hexadecimal digits. A message that differs from run to run stands there as JSON,
-with `...` for what differs.
-"""
+"""Messages of docs/websocket.md, of each type, as clients and a hub exchange them: recorded word by word."""
 
 from __future__ import annotations
 
@@ -29,8 +24,6 @@ DIFFERS = {"hub", "software", "journal", "epoch", "time_ms", "until", "blocks", 
 
 
 class Step(NamedTuple):
-    """One message of a client, and how many messages of the hub follow it for each of them."""
-
     who: str
     says: dict[str, Any]
     a: int = 0

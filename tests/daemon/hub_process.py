@@ -41,18 +41,7 @@ class HubProcess:
         before: Sequence[str] = (),
         is_new: bool = False,
     ) -> HubProcess:
-        """Start it; it may fail, see `wait_ended`.
-
-        Args:
-            arguments: Of `hub run`.
-            variables: Of its environment, which has no others that begin with HUB_.
-            descriptors: Most files that it may open; None leaves the test's own limit. With a limit it is a new
-                interpreter, too.
-            stderr: A descriptor for its log, which the test reads itself; else this object reads it.
-            stdout: The same for what it announces: `wait_up` is of no use then.
-            before: A command that runs the command that follows it: a new interpreter.
-            is_new: Whether it is a new interpreter, as its workers are then, rather than a fork.
-        """
+        """Start it; it may fail, see `wait_ended`."""
         if descriptors is not None:
             before = (*before, "sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}

@@ -16,14 +16,13 @@ import structlog
 
 from hub.errors import CloseCode
 from hub.overflow import Overflow
-from hub.quotas.resource import Resource
 from hub.settings.keys import KEYS, Kind, value_at
 from peers.cli.check import check
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.node.metrics import exposition
-from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hubs.authority import Authority
@@ -36,18 +35,6 @@ from tests.users.keys import public_pem
 def is_listening(endpoint: Endpoint) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex((endpoint.host, endpoint.port)) == 0
-
-
-async def test_it_listens_everywhere(start_daemon: StartDaemon, connect: Connect, tmp_path: Path) -> None:
-    """On each URL, in order, with the ports that were picked; clients of all meet in one hub."""
-    daemon = await start_daemon("tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock", "ws://127.0.0.1:0")
-    assert [endpoint.scheme for endpoint in daemon.endpoints] == [Scheme.TCP, Scheme.UNIX, Scheme.WS]
-    assert daemon.node.ready
-    assert is_listening(daemon.endpoints[2])
-    subscriber = await connect(daemon.endpoints[0], "/a")
-    publisher = await connect(daemon.endpoints[1])
-    await publisher.publish("/a", 1)
-    assert await subscriber.values(1) == [("/a", 1)]
 
 
 async def test_an_address_that_fails_closes_the_others(start_daemon: StartDaemon) -> None:
@@ -72,22 +59,7 @@ async def test_listeners_have_queues_of_their_own(start_daemon: StartDaemon) -> 
     assert granted == [QueueWish(99, 64 << 20, Overflow.DROP_OLDEST), QueueWish(7, 64 << 20, Overflow.DISCONNECT)]
 
 
-async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -> None:
-    far = await start_daemon()
-    near = await start_daemon(peers=[far.endpoints[0].location])
-    reader = await connect(far.endpoints[0], "/a")
-    await eventually(lambda: list(near.node.core.far_hubs.wanted_by(far.node.id)) == ["/a"])
-    publisher = await connect(near.endpoints[0])
-    await publisher.publish("/a", 1)
-    assert await reader.values(1) == [("/a", 1)]
-    publisher.close()
-    await near.stop()
-    assert not near.node.connections
-    await eventually(lambda: len(far.node.links) == 0)
-
-
 async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path) -> None:
-    """Whoever lets strangers in where the network reaches it is told so, in the log and in the metrics."""
     listen = ["tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
     with structlog.testing.capture_logs() as lines:
         daemon = await start_daemon(*listen, access={"anonymous": "reader"})
@@ -241,15 +213,6 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
 """Where a live key is not read from the node's settings each time that it is used."""
 
 
-async def test_users_share_the_connections_that_there_are(start_daemon: StartDaemon) -> None:
-    daemon = await start_daemon()
-    total = daemon.node.core.quotas.wholes[Resource.CONNECTIONS]
-    assert total.total == daemon.node.admission.limit
-    loaded = load({"listen": ["tcp://127.0.0.1:0"], "limits": {"connections": 7}}, {})
-    daemon.take_over(daemon.prepare(loaded))
-    assert total.total == daemon.node.admission.limit == 7
-
-
 # Once a second.
 
 
@@ -276,7 +239,6 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
 
 
 async def test_time_passes_for_topics(start_daemon: StartDaemon) -> None:
-    """Once a second it is seen whether more of what is published can be looked at, and rates are of that second."""
     daemon = await start_daemon()
     counted = daemon.node.core.topic_rates
     counted.every = 4

@@ -89,7 +89,6 @@ async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
 
 
 async def test_the_first_start_shows_a_link(start_process: StartProcess) -> None:
-    """One line has the address of the page that signs the admin in; later ones do not have the token."""
     listen = ["--listen", "tcp://0.0.0.0:0", "--listen", "ws://0.0.0.0:0"]
     hub = await (await start_process(*listen)).wait_up(2)
     token = AdminToken(f"{os.environ['XDG_STATE_HOME']}/topichub/admin-token").secret()

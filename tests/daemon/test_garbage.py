@@ -63,7 +63,6 @@ def test_young_garbage_is_not_frozen() -> None:
 
 
 def test_nothing_is_collected_while_something_large_is_made() -> None:
-    """Neither by the collector itself nor by a tick; what was made is not walked over afterwards, either."""
     watch = GarbageWatch()
     collections = [each["collections"] for each in gc.get_stats()]
     with undisturbed():
@@ -76,7 +75,6 @@ def test_nothing_is_collected_while_something_large_is_made() -> None:
 
 
 def test_what_is_made_at_the_same_time_is_not_disturbed_by_who_is_ready_first() -> None:
-    """The collector is kept out until all of them are, in whichever order they end, and whatever they raise."""
     first, second = undisturbed(), undisturbed()
     first.__enter__()
     second.__enter__()

@@ -17,6 +17,5 @@ print(sorted(set(sys.modules) - before))
 
 
 def test_conversions_import_nothing() -> None:
-    """Neither of Zeek's values that a client has published as msgpack, nor of those that a Zeek has."""
     ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
     assert (ended.stdout.strip(), ended.stderr) == ("[]", "")

@@ -110,7 +110,6 @@ def shown(**fields: object) -> str:
     ids=["auto on a terminal", "auto elsewhere", "text", "json"],
 )
 def test_forms(form: Any, stream: io.StringIO, *, is_json: bool) -> None:
-    """Form auto is text on a terminal and JSON elsewhere; the others are what they say anywhere."""
     configure(LogSettings(format=form), stream)
     logger().info("connected", peer="tcp://h:1")
     assert stream.getvalue().startswith("{") is is_json
@@ -153,17 +152,6 @@ def test_levels(level: Any, expected: list[str]) -> None:
         assert [line["level"] for line in json_lines(stream)] == expected
 
 
-@pytest.mark.parametrize(("level", "expected"), [("debug", 3), ("info", 1), ("warning", 1), ("error", 0)])
-def test_levels_of_libraries(level: Any, expected: int) -> None:
-    stream = io.StringIO()
-    configure(LogSettings(level=level, format="json"), stream)
-    library = logging.getLogger("library")
-    library.debug("frame")
-    library.info("connection open")
-    library.warning("odd")
-    assert len(json_lines(stream)) == expected
-
-
 def test_secrets_are_not_logged() -> None:
     """Not at level debug either: neither what stands in a request's headers nor what a message holds."""
     stream = io.StringIO()
@@ -180,7 +168,6 @@ def test_secrets_are_not_logged() -> None:
 
 
 def test_configure_again_replaces() -> None:
-    """A second call replaces level, form and stream, also for loggers in use, and doubles nothing."""
     first, second = io.StringIO(), io.StringIO()
     configure(LogSettings(level="info", format="json"), first)
     log = logger().bind(client="c")
@@ -206,7 +193,6 @@ def test_library_line() -> None:
 
 
 async def test_asyncio_errors_are_logged() -> None:
-    """What asyncio tells of an exception that nobody caught arrives as a line with the traceback."""
     stream = io.StringIO()
     configure(LogSettings(format="json"), stream)
     asyncio.get_running_loop().call_exception_handler({"message": "oh", "exception": ValueError("lost")})
@@ -217,7 +203,6 @@ async def test_asyncio_errors_are_logged() -> None:
 
 
 def test_hostile_values_in_text() -> None:
-    """Nothing in an event, a field's name or a value, at any depth, makes a line, a colour or a change of direction."""
     stream = io.StringIO()
     configure(LogSettings(format="text"), stream)
     logger().warning(HOSTILE, value=HOSTILE, nested=[{HOSTILE: (HOSTILE,)}], raw=HOSTILE.encode("utf-8", "replace"))
@@ -229,7 +214,6 @@ def test_hostile_values_in_text() -> None:
 
 
 def test_hostile_exception_in_text() -> None:
-    """The lines of a traceback are indented, so that an exception's text cannot pass for a line of the log."""
     stream = io.StringIO()
     configure(LogSettings(format="text"), stream)
     logger().error("failed", exc_info=raised(HOSTILE))
@@ -279,7 +263,6 @@ def test_plain_values() -> None:
     ids=["text", "bytes", "number", "list", "map", "deep"],
 )
 def test_long_values_are_shortened(value: object) -> None:
-    """A value of any size takes a few KiB at most, and the line says that something is left out."""
     for text in (shown(value=value), json.dumps(logged(value=value))):
         assert len(text) < 6_000
         assert "..." in text
@@ -311,7 +294,6 @@ def test_any_fields_make_one_line(fields: dict[str, Any]) -> None:
 
 
 def test_rate_limit_of_one_event() -> None:
-    """A burst passes, then as many lines a second as allowed; the next line that passes tells how many did not."""
     limit = RateLimit(lines_per_s=2, burst_lines=3)
     assert [limit.admit("a", 10.0) for _ in range(5)] == [0, 0, 0, None, None]
     assert limit.admit("a", 10.4) is None
@@ -322,7 +304,6 @@ def test_rate_limit_of_one_event() -> None:
 
 
 def test_rate_limit_is_bounded_in_events() -> None:
-    """Beyond so many names all further ones share one allowance; silent ones make room again."""
     limit = RateLimit(lines_per_s=1, burst_lines=1, names=2)
     assert [limit.admit(name, 0.0) for name in ("a", "b", "c", "d", "e")] == [0, 0, 0, None, None]
     assert limit.take_suppressed(0.0) == {"(other events)": 2}
@@ -365,7 +346,6 @@ def test_storm_in_the_log() -> None:
 
 
 def test_storm_of_a_library() -> None:
-    """Lines of a library count by their format, whatever their arguments, and are limited alike."""
     stream = io.StringIO()
     limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), Clock())
     for number in range(5):

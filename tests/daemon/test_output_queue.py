@@ -110,7 +110,6 @@ def test_nothing_is_taken_before_half_of_the_room_is_free(queue: OutputQueue, pi
 
 
 def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
-    """What a line is printed in, as the interpreter prints tracebacks, is one line, and one that counts."""
     queue.write("a")
     queue.write("b")
     queue.flush()
@@ -122,7 +121,6 @@ def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
 
 
 def test_a_line_may_be_longer_than_the_queue(queue: OutputQueue, pipe: Pipe) -> None:
-    """A traceback of 32 KiB is not lost because the queue is small: it is taken where nothing waits before it."""
     queue.write("z" * 32_768 + "\n")
     assert pipe.read_until("\n") == "z" * 32_768 + "\n"
     assert queue.statistics().dropped_lines_total == 0
@@ -152,7 +150,6 @@ def test_the_end_does_not_wait_for_ever(queue: OutputQueue, pipe: Pipe) -> None:
 
 
 def test_a_pipe_that_does_not_let_wait(pipe: Pipe) -> None:
-    """Somebody else who has the same pipe has told it not to let anybody wait: lines wait here then."""
     os.set_blocking(pipe.stream.fileno(), False)
     queue = OutputQueue(pipe.stream)
     for _ in range(100):
@@ -175,7 +172,6 @@ raise ValueError("the reason of the end")
 
 
 def test_a_traceback_is_the_last_that_is_said() -> None:
-    """A process that ends by an exception says so behind all that it has logged; what it has announced is there."""
     command = [sys.executable, "-c", _ENDS]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | python_path())
     assert (done.returncode, done.stdout) == (1, "announced\n")

@@ -59,7 +59,6 @@ async def test_missing_twins_are_told_in_the_log(start_process: StartProcess, mo
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_it(start_process: StartProcess, connect: Connect, number: signal.Signals) -> None:
-    """In order: clients are told 1001, the exit code is 0, nothing worse than information is logged."""
     hub = await (await start_process(*TCP)).wait_up()
     client = await connect(hub.endpoints[0])
     hub.signal(number)
@@ -243,7 +242,6 @@ async def test_a_socket_of_a_hub_that_was_killed(start_process: StartProcess, co
 
 
 async def test_few_descriptors(start_process: StartProcess, connect: Connect) -> None:
-    """Where the process may open few files, fewer connections are taken, and one more is told so."""
     hub = await (await start_process(*TCP, "--log-format", "json", descriptors=67)).wait_up()
     line = await hub.wait_logged("fewer connections than set")
     assert (line["limit"], line["set"], line["nofile"]) == (2, 10_000, 67)

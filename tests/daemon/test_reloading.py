@@ -24,7 +24,6 @@ from tests.daemon.conftest import Connect
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
 from tests.hubs.mesh_peer import MeshPeer
-from tests.hubs.raw_client import RawClient
 
 POLICY = """
 [users]
@@ -36,11 +35,7 @@ bob = ["reader"]
 
 
 class Files:
-    """What a hub is started with, and reads again.
-
-    Args:
-        folder: Where the files are.
-    """
+    """What a hub is started with, and reads again."""
 
     def __init__(self, folder: Path) -> None:
         self.settings = folder / "hub.toml"
@@ -61,11 +56,7 @@ class Files:
 
 
 class Reloads:
-    """A daemon of these files, with what a reload answers.
-
-    Args:
-        files: Written already.
-    """
+    """A daemon of these files, with what a reload answers."""
 
     def __init__(self, files: Files) -> None:
         self.daemon = Daemon(files.load(), "hub")
@@ -159,18 +150,6 @@ async def test_a_policy_that_would_close_most(files: Files, start: Callable[...,
     assert (await hub.ask({"force": True}))["closed"] == MANY + 1
     with pytest.raises(HubError, match="null is expected"):
         await hub.ask({"forced": True})
-
-
-@pytest.mark.parametrize(("connections", "more"), [(MANY, ""), (MANY + 1, "reload_closes = 100")])
-async def test_a_reload_that_may_close_all(
-    files: Files, start: Callable[..., Any], connect: Connect, connections: int, more: str
-) -> None:
-    files.write("ada")
-    hub = await start()
-    for _ in range(connections):
-        await connect(hub.daemon.endpoints[1])
-    files.write("eve", policy=POLICY.replace("ada", "eve"), more=more)
-    assert (await hub.ask())["closed"] == connections
 
 
 BROKEN: dict[str, Callable[[Files], object]] = {
@@ -314,18 +293,6 @@ async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytes
         with pytest.raises(HubError, match="please report it"):
             await hub.ask()
     assert (await hub.ask())["closed"] == 0
-
-
-async def test_many_connections(files: Files, start: Callable[..., Any]) -> None:
-    files.write("ada")
-    hub = await start()
-    clients = [await RawClient.connect(hub.daemon.endpoints[1]) for _ in range(250)]
-    for client in clients:
-        await client.greet()
-    files.write("bob")
-    assert (await hub.ask({"force": True}))["closed"] == 250
-    for client in clients:
-        client.close()
 
 
 async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) -> None:

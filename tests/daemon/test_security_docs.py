@@ -80,7 +80,6 @@ def test_every_link_leads_somewhere() -> None:
 
 
 def test_the_image_listens_as_the_page_says() -> None:
-    """The Dockerfile's listeners are those of the start without a container, and its folder is in the volume."""
     dockerfile = (ROOT / "Dockerfile").read_text()
     (listen,) = re.findall(r"HUB_LISTEN=(\S+)", dockerfile)
     assert all(f"--listen {url}" in CONTAINER for url in listen.split(","))

@@ -198,7 +198,6 @@ def unit() -> configparser.SectionProxy:
 
 
 def test_the_unit() -> None:
-    """It starts what is there, with flags that are, waits for the hub's word, and lets the hub stop its workers."""
     service = unit()
     program, *words = service["ExecStart"].split()
     assert program.endswith("/bin/hub")

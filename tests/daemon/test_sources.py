@@ -41,7 +41,6 @@ def refusal(
 
 
 def test_nothing_given() -> None:
-    """Without file, environment and flags everything is the default, and the URLs are parsed."""
     loaded = load({}, {"PATH": "/bin", "HUBBUB": "x"})
     assert loaded.settings == Settings()
     assert set(loaded.origins.values()) == {DEFAULT}
@@ -67,7 +66,6 @@ def test_precedence(folder: Path) -> None:
 
 
 def test_which_file(folder: Path) -> None:
-    """The file is that of the flag, else of HUB_CONFIG, else hub.toml of the working directory."""
     write(folder / "hub.toml", 'name = "here"')
     named = write(folder / "named.toml", 'name = "named"')
     other = write(folder / "other.toml", 'name = "other"')
@@ -78,7 +76,6 @@ def test_which_file(folder: Path) -> None:
 
 
 def test_file_that_is_named_must_exist(folder: Path) -> None:
-    """A file that somebody named and that does not exist is an error, from the flag as from the environment."""
     missing = str(folder / "missing.toml")
     assert str(refusal(config_path=missing)) == f"{missing}: there is no such file"
     assert refusal(environ={"HUB_CONFIG": missing}).source == missing
@@ -165,7 +162,6 @@ def test_every_key_by_variable_and_flag(path: str) -> None:
 
 
 def test_names_of_variables_and_flags() -> None:
-    """No two keys share a variable or a flag, and no key takes a variable that means something else."""
     assert variable("queue_max.bytes") == "HUB_QUEUE_MAX_BYTES"
     assert flag("limits.prefixes_per_client") == "--limits-prefixes-per-client"
     assert flag("peers") == "--peer"
@@ -174,7 +170,6 @@ def test_names_of_variables_and_flags() -> None:
 
 
 def test_lists_in_the_environment() -> None:
-    """Lists are separated by commas, with or without spaces; an empty variable is an empty list."""
     loaded = load({}, {"HUB_PEERS": "tcp://a:1, unix:///s", "HUB_WEBSOCKET_ORIGINS": "https://a,https://b"})
     assert loaded.peers == (Endpoint.parse("tcp://a:1"), Endpoint.parse("unix:///s"))
     assert loaded.settings.websocket.origins == ("https://a", "https://b")
@@ -182,7 +177,6 @@ def test_lists_in_the_environment() -> None:
 
 
 def test_lists_on_the_command_line() -> None:
-    """A flag of texts may be given once with commas, or once for each; one with a URL is given once for each."""
     flags = {"zeek": {"topics": ["/a,/b", "/c"]}, "listen": ["tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"]}
     settings = load(flags, {}).settings
     assert settings.zeek.topics == ("/a", "/b", "/c")
@@ -197,7 +191,6 @@ def test_unknown_variable() -> None:
 
 @pytest.mark.parametrize("name", ["HUB_SERVICE_HOST", "HUB_PORT", "HUB_PORT_7400_TCP_ADDR"])
 def test_variables_of_kubernetes(name: str) -> None:
-    """Variables that Kubernetes sets for a service called "hub" are refused with the way out."""
     assert "enableServiceLinks: false" in str(refusal(environ={name: "x"}))
 
 

@@ -62,7 +62,6 @@ async def say_and_hear(url: str, **options: Any) -> Any:
 
 @pytest.mark.parametrize("scheme", BOTH)
 async def test_a_client(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
-    """A client that knows the authority talks as it would without TLS, by address and by name."""
     hub = await start(start_daemon, hub_files, scheme)
     url = hub.endpoints[0].location
     assert await say_and_hear(url, ca=authority.ca) == "over TLS"
@@ -140,7 +139,6 @@ async def test_the_command_line(
 async def test_clients_that_must_have_a_certificate(
     start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
 ) -> None:
-    """With `tls.clients = required`, one of the authority gets in; none, or one of another authority, does not."""
     hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="required")
     url = hub.endpoints[0].location
     own, foreign = authority.issue("client.example"), stranger.issue("client.example")
@@ -166,7 +164,6 @@ async def test_clients_that_may_have_a_certificate(
 async def test_strangers_at_listeners_with_tls(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files
 ) -> None:
-    """Encryption alone keeps nobody out, so that an admin's token does; certificates of clients do so themselves."""
     for clients, is_open in [("any", True), ("asked", True), ("required", False)]:
         tls = {**hub_files._asdict(), "ca": authority.ca, "clients": clients}
         hub = await start_daemon("tls://0.0.0.0:0", "wss://0.0.0.0:0", tls=tls)
@@ -383,7 +380,6 @@ async def test_a_certificate_that_is_revoked(
 async def test_a_peer_whose_certificate_is_revoked(
     start_daemon: StartDaemon, authority: Authority, tmp_path: Path
 ) -> None:
-    """Is not linked with by the hub that dials it, either; a link that is there is closed at the reload."""
     crl, shown = tmp_path / "crl.pem", authority.issue("127.0.0.1")
     crl.write_bytes(authority.revoke())
     near = await start(start_daemon, shown, "tls")
@@ -435,7 +431,6 @@ async def test_a_key_with_a_pass_phrase(start_daemon: StartDaemon, hub_files: Fi
 
 
 def test_options_that_make_no_sense(authority: Authority) -> None:
-    """Files of TLS for a URL without it, a key without its certificate, a file that is not there: all at once."""
     with pytest.raises(TlsError, match="this URL has no TLS"):
         peers.client.blocking.connect("tcp://127.0.0.1:1", ca=authority.ca)
     with pytest.raises(TlsError, match="a key without its certificate"):

@@ -103,10 +103,7 @@ async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> No
 
 
 async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
-    """Lines that nobody reads keep nobody waiting: neither who is connected, nor who comes. They are counted, and told.
-
-    Once somebody reads, the lines from before are there, then how many are missing, and then new ones.
-    """
+    """Lines that nobody reads keep nobody waiting: neither who is connected, nor who comes. They are counted."""
     hub = await (await start_process(*TCP, "--listen", "ws://127.0.0.1:0", stderr=pipe.writer)).wait_up(2)
     await exchange_while_strangers_come(hub, connect)
     while not (dropped := await counted_lines(hub.endpoints[1], "dropped")):

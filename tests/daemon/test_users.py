@@ -41,11 +41,7 @@ NOT_RELOADED = "settings not reloaded, the old ones stay"
 
 
 class Site:
-    """The files of a hub with users.
-
-    Args:
-        folder: Where they are.
-    """
+    """The files of a hub with users."""
 
     def __init__(self, folder: Path) -> None:
         self.policy, self.keys, self.tokens = folder / "policy.toml", folder / "jwks.json", folder / "tokens"
@@ -91,7 +87,6 @@ async def is_let_in(hub: HubProcess, shown: str) -> bool:
 
 
 async def test_who_is_let_in(site: Site, start_process: StartProcess) -> None:
-    """Who shows a token or a JWT; who shows nothing, or something wrong, is logged without what he has shown."""
     hub = await (await start_process()).wait_up()
     assert await is_let_in(hub, site.token)
     assert await is_let_in(hub, site.jwt)

@@ -25,8 +25,6 @@ WAIT_S = 60
 
 
 class Zeek:
-    """An endpoint with a clone, or a master, that dials the hub again when that has gone."""
-
     def __init__(self, own_id: bytes) -> None:
         self.id = own_id
         self.clone = StrictClone(entity(own_id, 7), self._sender(MASTER))

@@ -1,7 +1,4 @@
-"""What the tests of the core share: batches whose messages can be told apart, and an outlet that remembers.
-
-Values are consecutive numbers, so that order and loss can be read off what arrives.
-"""
+"""What the tests of the core share: batches whose messages can be told apart, and an outlet that remembers."""
 
 from __future__ import annotations
 
@@ -53,8 +50,6 @@ def values_of(batches: Iterable[Batch]) -> list[Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """How many values each frame of a batch holds, and how many bytes its values have beside the number."""
-
     frames: tuple[tuple[int, bool], ...]
     padding: int = 0
 
@@ -90,8 +85,6 @@ Told = Batch | int
 
 @dataclass
 class FakeOutlet:
-    """Remembers what it was told. `act` is called after each batch and each gap, in the middle of `send`."""
-
     act: Callable[[], object] = field(default=lambda: None)
     on_close: Callable[[], object] = field(default=lambda: None)
     told: list[Told] = field(default_factory=list)
@@ -151,14 +144,7 @@ def handler_of(
 
 
 def publish(core: Core, topic: str, *values: Any, source: Handler | None = None) -> None:
-    """Do what a connection does with a run of frames of one key.
-
-    Args:
-        core: Where it is published.
-        topic: One that clients may publish to.
-        values: One or more.
-        source: The handler of the connection. Unless it is given, it is a client of no hub, which nobody counts.
-    """
+    """Do what a connection does with a run of frames of one key."""
     batch = Batch.of(topic, values)
     core.publish(source or handler_of(), core.routes.of(next(iter(batch.parts())).routing_key), batch)
 
@@ -179,8 +165,6 @@ def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
 
 
 class Turn:
-    """A core whose shell is the test: counts how often it was woken."""
-
     def __init__(self, limits: CoreLimits = CoreLimits(), **settings: Any) -> None:  # noqa: B008 -- frozen
         self.wakes = 0
         self.core = Core(self._wake, limits, **settings)
@@ -236,8 +220,6 @@ def place_after(told: list[Told], place: int) -> int:
 
 
 class Bench:
-    """A handler between a source of numbered batches and a fake outlet, without a core."""
-
     def __init__(
         self, messages: int = ROOMY.messages, limit_bytes: int = ROOMY.bytes, overflow: Overflow = Overflow.DROP_OLDEST
     ) -> None:
@@ -293,8 +275,6 @@ class Bench:
 
 
 class FarSide:
-    """A link's far side: what it knows of this hub's filter by what it was told."""
-
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.known: set[str] = set()

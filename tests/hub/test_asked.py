@@ -7,7 +7,6 @@ from tests.hub.fakes import FarSide, handler_of
 
 
 def test_what_is_wanted_of_stores_is_asked_for_beside_everything() -> None:
-    """A prefix of everything does not cover topics of stores, so that far sides must hear of both."""
     asked = Asked(lambda _, __: True)
     handler = handler_of()
     handler.prefixes = {"": 1, "/a/": 1, "$store/s/changes": 1}

@@ -280,7 +280,6 @@ def test_a_bad_body_is_a_value_error_that_says_why(flags: int, body: bytes, text
 
 @given(st.sampled_from((0, FLAG_BATCH)), st.binary(max_size=60))
 def test_any_body_is_read_or_refused(flags: int, body: bytes) -> None:
-    """No bytes raise anything but `ValueError`; what is read is as many values as were announced."""
     part = Frame(KIND_MESSAGES, flags, b"/a", body)
     try:
         values = decode_values(part)

@@ -52,7 +52,6 @@ def test_defaults() -> None:
 
 @pytest.mark.parametrize("key", NUMBERS, ids=by_path)
 def test_ends_of_ranges(key: Key) -> None:
-    """The ends of a range are inside; a step beyond either is an error that tells the range."""
     step = 0.01 if key.kind is Kind.SECONDS else 1
     assert key.convert(key.least) == key.least
     assert key.convert(key.most) == key.most
@@ -64,7 +63,6 @@ def test_ends_of_ranges(key: Key) -> None:
 
 @pytest.mark.parametrize("key", NUMBERS, ids=by_path)
 def test_zero_never_means_nothing_or_everything(key: Key) -> None:
-    """0 is refused, but where it is none of what there may be, or, of memory and shares, "by what there is"."""
     none = {"access.reload_closes", "limits.drain_s", "limits.memory_bytes", "shm.over_bytes", "shm.segments"}
     if key.path in none or key.path.startswith("quotas."):
         assert key.convert(0) == 0
@@ -75,7 +73,6 @@ def test_zero_never_means_nothing_or_everything(key: Key) -> None:
 @pytest.mark.parametrize("value", [True, "many", 1.5, None, [1], {"a": 1}, float("nan"), float("inf"), 10**30])
 @pytest.mark.parametrize("path", ["queue.messages", "queue.bytes", "limits.connections"])
 def test_wrong_type_of_number(path: str, value: object) -> None:
-    """What is not a whole number, a truth value included, is refused with key, source and what was expected."""
     error = refusal(("hub.toml", tree(path, value)))
     assert (error.source, error.key) == ("hub.toml", path)
     assert str(error).startswith(f"hub.toml: {path}: ")
@@ -95,7 +92,6 @@ def test_wrong_type_of_number(path: str, value: object) -> None:
     ],
 )
 def test_unknown_key(layer: dict[str, Any], key: str, place: str, hint: str) -> None:
-    """An unknown key is an error that names key, source, place and the nearest known key, on one printable line."""
     error = refusal(("hub.toml", layer))
     assert error.source == "hub.toml"
     assert key in error.key
@@ -107,7 +103,6 @@ def test_unknown_key(layer: dict[str, Any], key: str, place: str, hint: str) -> 
 
 
 def test_section_that_is_no_table() -> None:
-    """A value where a section belongs is refused, and so is a section where a value belongs."""
     assert "expected a table [queue]" in str(refusal(("hub.toml", {"queue": 5})))
     assert "expected a list of one or more URLs" in str(refusal(("hub.toml", {"listen": {"tcp": 1}})))
 
@@ -155,7 +150,6 @@ def test_every_layer_is_checked() -> None:
 
 
 def test_two_journals() -> None:
-    """A hub has one of its own, or reads that of another one: the error names who says what."""
     error = refusal(("hub.toml", {"journal": {"path": "a"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
     assert (error.source, error.key) == ("flag --journal-of", "journal.of")
     assert "journal.path (hub.toml)" in error.reason
@@ -220,7 +214,6 @@ def test_stores_that_follow_those_of_zeeks() -> None:
 
 
 def test_default_queue_above_the_largest() -> None:
-    """The default queue may not be above what a client may wish for; the error names both and who set them."""
     error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))
     assert (error.source, error.key) == ("hub.toml", "queue.bytes")
     assert "queue_max.bytes = 268435456 (default)" in error.reason
@@ -240,7 +233,6 @@ def test_default_queue_above_the_largest() -> None:
     )
 )
 def test_any_tree_is_taken_or_refused(value: Any) -> None:
-    """Whatever a file holds, the result is settings or a `ConfigError`, never another exception."""
     layer = value if isinstance(value, dict) else {"queue": value}
     try:
         settings, _ = merge([("hub.toml", layer)])

@@ -20,8 +20,6 @@ topics = prefixes.filter(bool)
 
 @dataclass(eq=False)
 class Member:
-    """A handler, what it should have got, and what it was told of the filter."""
-
     handler: Handler
     outlet: FakeOutlet
     wanted: Counter[str] = field(default_factory=Counter)
@@ -43,8 +41,6 @@ def _cover(members: list[Member]) -> set[str]:
 
 
 class CoreAgainstNaive(RuleBasedStateMachine):
-    """Handlers of all roles come, subscribe, publish and go, in any order."""
-
     members = Bundle[Member]("members")
 
     @initialize(target=members, routes_limit=st.sampled_from((1, 4, 1000)))

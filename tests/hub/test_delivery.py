@@ -30,7 +30,6 @@ def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
     ],
 )
 def test_who_gets_what_is_published(role: Role, received: set[Role | str]) -> None:
-    """Unless something else is said: a leaf does not get back what it says, and a link gets nothing of another."""
     source = handler_of(role=role)
     others = [handler_of(role=other) for other in Role]
     got = {"itself" if one is source else one.role for one in who_gets(source, *others)}
@@ -44,7 +43,6 @@ def test_without_links_is_the_same_tuple_where_there_is_none() -> None:
 
 @pytest.mark.parametrize("role", Role)
 def test_topics_of_the_hub(role: Role) -> None:
-    """Clients and this process get them, by a wide prefix only if nothing else was said; links and leaves never do."""
     is_near = role in {CLIENT, LOCAL}
     handler = handler_of(role=role)
     assert handler.delivery.hears_of_hub([""]) is is_near
@@ -57,7 +55,6 @@ def test_topics_of_the_hub(role: Role) -> None:
     ("asks", "never"), [(Delivery.asks_links, LINK), (Delivery.asks_leaves, LEAF)], ids=["links", "leaves"]
 )
 def test_who_is_asked(asks: Callable[[Delivery, str], bool], never: Role) -> None:
-    """Links are not asked for what links want, nor leaves for what leaves want, nor anybody for the hub's own."""
     for role in Role:
         assert asks(Delivery.of(role), "/a") is asks(Delivery.of(role), "") is (role is not never)
         assert not asks(Delivery.of(role), "$hub/x")

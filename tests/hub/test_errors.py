@@ -75,14 +75,12 @@ def test_an_error_of_the_far_side_survives_pickling() -> None:
 
 
 def test_a_request_that_is_not_answered_with_a_value_says_what_has_become_of_it() -> None:
-    """Its status is a number for programs; the code is in a range of its own; a time-out is one of Python's, too."""
     error = pickle.loads(pickle.dumps(RequestTimeoutError(4, "no answer within 30 s")))  # noqa: S301 -- our own bytes
     assert isinstance(error, TimeoutError)
     assert (error.status, error.code, str(error)) == (4, 4104, "no answer within 30 s")
 
 
 def test_whoever_is_not_recognised_learns_nothing_else() -> None:
-    """The code and the text are the same whatever was wrong; how long the answer waits is for the hub."""
     error = pickle.loads(pickle.dumps(NotRecognisedError(0.5)))  # noqa: S301 -- our own bytes
     assert isinstance(error, ProtocolError)
     assert (error.delay_s, error.code, error.text) == (0.5, 4401, NotRecognisedError().text)

@@ -31,8 +31,6 @@ class Receiver:
 
 
 class FilterAgainstNaive(RuleBasedStateMachine):
-    """Any sequence of changes leaves the minimal cover, here and at a receiver."""
-
     def __init__(self) -> None:
         super().__init__()
         self.filter = Filter()

@@ -34,7 +34,6 @@ def test_frames_back_to_back_come_out_as_they_went_in(parts: list[Frame]) -> Non
 
 @given(frames)
 def test_the_routing_key_is_cut_from_the_frame(part: Frame) -> None:
-    """Bytes 4 to 8 + K of the encoded frame, so that the scanner needs no parsing to find a route."""
     raw = encode_frame(part.kind, part.body, key=part.key, flags=part.flags)
     assert part.routing_key == raw[4 : HEADER_BYTES + len(part.key)]
     assert HEADER.unpack_from(raw) == (len(part.body), part.kind, part.flags, len(part.key))

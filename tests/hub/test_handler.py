@@ -44,7 +44,6 @@ def test_a_pause_in_the_middle_of_the_queue_stops_it() -> None:
 
 
 def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
-    """The last write of a queue may pause the outlet again; what is offered then is queued anew."""
     bench = Bench()
     bench.handler.pause()
     bench.offer()
@@ -58,7 +57,6 @@ def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
 
 
 def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
-    """A subscriber that publishes to itself from within a write gets that after what it is being given."""
     bench = Bench()
     bench.offer()
     bench.offer()
@@ -70,7 +68,6 @@ def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
 
 
 def test_a_pause_within_a_write_keeps_the_order() -> None:
-    """What is offered before it, after it, and what was queued meanwhile come out in that order."""
     bench = Bench()
     for _ in range(4):
         bench.offer()
@@ -129,7 +126,6 @@ def test_a_gap_of_what_was_lost_elsewhere(overflow: Overflow) -> None:
 
 
 def test_losses_are_counted_once_when_a_write_resumes() -> None:
-    """An outlet that resumes from within the last write of its queue does not double the number lost."""
     bench = Bench(messages=1)
     bench.handler.pause()
     bench.offer(3)
@@ -141,7 +137,6 @@ def test_losses_are_counted_once_when_a_write_resumes() -> None:
 
 
 def test_losses_that_show_when_the_queue_is_taken_are_counted() -> None:
-    """A BATCH that cannot be cut is lost whole when its turn comes: counted, told, and reported to the core."""
     bench = Bench(messages=5)
     bench.handler.pause()
     bench.handler.offer(Batch(opaque_frame(5), 5))
@@ -208,7 +203,6 @@ def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
 
 
 def test_overflow_while_the_queue_is_written() -> None:
-    """A subscriber that disconnects by what it publishes from within a write gets nothing more."""
     bench = Bench(messages=3, overflow=Overflow.DISCONNECT)
     bench.handler.pause()
     for _ in range(3):
@@ -244,7 +238,6 @@ def test_closing_throws_away_what_waits(paused: bool) -> None:  # noqa: FBT001
 
 
 def test_losses_are_remembered_when_the_handler_is_shut() -> None:
-    """The number lost outlives the queue, also when the connection goes before the gap was told."""
     bench = Bench(messages=2)
     bench.handler.pause()
     bench.offer(5)

@@ -1,9 +1,4 @@
-"""Handlers: order, loss and counters, whatever the outlet does and whenever it does it.
-
-The stream that an outlet was told, batches and gaps, is read from the beginning (`place_after` in `fakes`): every
-number must be the one that is due, and a gap moves on by as many as it says. So order, the place of each gap and its
-size are checked at once.
-"""
+"""Handlers: order, loss and counters, whatever the outlet does and whenever it does it."""
 
 from __future__ import annotations
 
@@ -18,8 +13,6 @@ from tests.hub.fakes import ROOMY, Bench, Shape, shapes
 
 
 class HandlerAndOutlet(RuleBasedStateMachine):
-    """Offers, turns, pauses and resumes in any order, from outside and from within the outlet."""
-
     @initialize(
         messages=st.sampled_from((1, 5, 30, ROOMY.messages)),
         limit_bytes=st.sampled_from((300, 2000, ROOMY.bytes)),

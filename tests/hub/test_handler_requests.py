@@ -20,8 +20,6 @@ from tests.hub.requests.party import reply, values_of
 
 
 class Teller(FakeOutlet):
-    """Remembers what it was told in order: numbers of messages, and of replies as negative ones."""
-
     def __init__(self) -> None:
         super().__init__()
         self.said: list[int] = []
@@ -104,7 +102,6 @@ def test_requests_go_before_messages_that_wait() -> None:
 
 
 def test_what_waits_is_bounded_in_requests() -> None:
-    """As the queue is in messages; those of a batch count one by one. What is to be kept is."""
     handler, outlet = asking_handler(messages=3)
     handler.pause()
     assert handler.post(reply(0, -1, -2))
@@ -126,7 +123,6 @@ def test_what_waits_is_bounded_in_bytes() -> None:
 
 @pytest.mark.parametrize("paused", [False, True])
 def test_what_the_far_side_does_not_take(paused: bool) -> None:  # noqa: FBT001 -- a parameter
-    """It is refused, whether the far side reads or not, unless it is an answer that is always kept."""
     handler, _ = asking_handler(frame_limit_bytes=100)
     if paused:
         handler.pause()
@@ -169,8 +165,6 @@ def test_a_pause_within_what_waits() -> None:
 
 
 class LaneAndQueue(RuleBasedStateMachine):
-    """Messages and replies, turns, pauses and resumes in any order, from outside and from within the outlet."""
-
     @initialize(messages=st.sampled_from((2, 1000)))
     def start(self, messages: int) -> None:
         self.handler, self.outlet = asking_handler(messages)

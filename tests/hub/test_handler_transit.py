@@ -104,7 +104,6 @@ def test_what_is_free_shrinks_with_the_connections_of_a_user() -> None:
 
 
 def test_messages_and_items_in_a_turn() -> None:
-    """Several that are too much together wait as if the outlet took nothing; what there is room for is written."""
     handler, outlet = asking_handler()
     charged(handler)
     for number in range(3):

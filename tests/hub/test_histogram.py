@@ -11,7 +11,6 @@ from hub.statistics import Histogram
 
 
 def test_values_fall_into_the_first_bucket_that_holds_them() -> None:
-    """A bound belongs to the bucket that it closes; what is above all of them is in the last one."""
     histogram = Histogram((1, 10))
     assert histogram.statistics().counts == (0, 0, 0)
     for value in (0, 1, 1.5, 10, 11, 1e9):
@@ -28,7 +27,6 @@ def test_what_was_told_does_not_change() -> None:
 
 @given(st.lists(st.integers(-5, 30)), st.lists(st.integers(0, 20), unique=True).map(sorted))
 def test_nothing_is_lost(values: list[int], bounds: list[int]) -> None:
-    """Up to each bound, exactly those are counted that are no larger; all together are as many as were observed."""
     histogram = Histogram(tuple(bounds))
     for value in values:
         histogram.observe(value)

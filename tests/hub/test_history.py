@@ -28,7 +28,6 @@ def test_nothing_is_known_at_first() -> None:
 
 
 def test_seconds_become_points() -> None:
-    """The newest are there second by second, the newest last; what is before the first second is not known."""
     history = Ring()
     for second in range(1000, 1003):
         history.add(second, sample(second))
@@ -45,7 +44,6 @@ def test_a_ring_forgets_what_is_older() -> None:
 
 @pytest.mark.parametrize("after", [499, 500, 2**63, 2**64 - 1])
 def test_behind_what_is_not_there_yet(after: int) -> None:
-    """Nothing follows, and the next point is the one that comes: whatever number somebody makes up."""
     history = Ring()
     for second in range(500):
         history.add(second, sample(second))
@@ -53,7 +51,6 @@ def test_behind_what_is_not_there_yet(after: int) -> None:
 
 
 def test_rates_have_the_mean_and_heights_the_largest() -> None:
-    """A point of five seconds has the mean of the seconds that are in it so far, or the largest of them."""
     history = Ring(step_s=STEP_S)
     for second, value in [(10, 4), (11, 8), (12, 0)]:
         history.add(second, sample(value))
@@ -82,7 +79,6 @@ def test_a_clock_that_goes_back_changes_nothing() -> None:
 
 
 def test_what_one_has_is_left_out() -> None:
-    """Only the points behind a number are told; none if there is none, and all of them if one has missed some."""
     history = Ring()
     for second in range(100, 200):
         history.add(second, sample(second))
@@ -113,7 +109,6 @@ def test_processes_are_added_up_by_number() -> None:
 
 
 def test_processes_wait_for_each_other() -> None:
-    """A point that one has not come to yet is told with the next question, unless that one hangs."""
     found = merged([part(10, 1, 2, 3), part(10, 4)])
     assert (found["first"], found["figures"]["in_messages"]) == (10, [5])
     found = merged([part(11, 2, 3), part(11)])
@@ -180,7 +175,6 @@ def test_who_has_come_since_then_is_measured_from_then_on() -> None:
 
 
 def test_what_comes_for_a_slow_one() -> None:
-    """It was delivered, was lost, or waits now; less was delivered than before where what waits is dropped."""
     recent = Recent()
     mark(recent, 10.0, c1=counters(delivered=100, queued=50))
     told = recent.rates(1, 0.0, counters(delivered=180, dropped=60, queued=30), 20.0)

@@ -40,7 +40,6 @@ def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
 
 
 def test_what_is_wanted_is_charged_before_the_first_step() -> None:
-    """Two that want much at once cannot both find room; what one does not take after all is there for others."""
     one, (first, second), usage = shared(3)
     held: dict[str, int] = {}
     steps = one.taking(first, held, ["a", "b", "c"])
@@ -54,7 +53,6 @@ def test_what_is_wanted_is_charged_before_the_first_step() -> None:
 
 
 def test_what_is_given_back_between_the_steps() -> None:
-    """An item that was held as the steps began, and is given back before its own, is charged again."""
     one, (first, _), usage = shared(3)
     held = dict.fromkeys(take(one, first, {}, "b"), 1)
     steps = one.taking(first, held, ["a", "b"])
@@ -66,7 +64,6 @@ def test_what_is_given_back_between_the_steps() -> None:
 
 
 def test_long_items_count_more_than_once() -> None:
-    """A user is charged one more for each 256 characters, so that what he holds is bounded in memory, too."""
     one, (first, _), usage = shared(9)
     held: dict[str, int] = {}
     assert len(take(one, first, held, "x" * 255, "y" * 256, "z" * 1024)) == 3

@@ -19,7 +19,6 @@ def by_path(key: Key) -> str:
 
 
 def test_keys_are_complete() -> None:
-    """The table of keys names every field of the settings, each with a description, and each number with a unit."""
     sections = [name for name in Settings.__struct_fields__ if isinstance(getattr(Settings(), name), msgspec.Struct)]
     expected = {name for name in Settings.__struct_fields__ if name not in sections}
     expected |= {f"{name}.{field}" for name in sections for field in getattr(Settings(), name).__struct_fields__}

@@ -38,7 +38,6 @@ def test_no_labels(label: str, cause: str) -> None:
     )
 )
 def test_a_set_of_labels_is_in_the_order_of_its_bytes(labels: list[str]) -> None:
-    """The same set gives the same bytes, in whatever order and however often they are given."""
     distinct = set(labels)
     if len(distinct) > LABELS_LIMIT:
         with pytest.raises(InvalidNameError, match=f"{len(distinct)} labels, the limit is 32"):

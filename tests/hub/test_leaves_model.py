@@ -22,8 +22,6 @@ _leaves = st.sampled_from(_LEAVES)
 
 
 class Party:
-    """A hub, with its links and leaves, and who is their gateway, as it was told."""
-
     def __init__(self, number: int) -> None:
         self.id = bytes([number + 1]) * 16
         self.core = Core(lambda: None, hub_id=self.id)
@@ -39,8 +37,6 @@ class Party:
 
 
 class LeavesModel(RuleBasedStateMachine):
-    """Some hubs, whose links carry everything at once, and two leaves that any of them may have."""
-
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 0.0

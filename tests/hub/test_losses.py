@@ -33,7 +33,6 @@ def test_what_is_older_counts_no_more() -> None:
 
 
 def test_a_handler_has_the_name_that_it_had() -> None:
-    """One that loses something in the whole minute keeps its name while older slots are let go."""
     losses = Losses()
     for second in range(100, 200, 5):
         losses.add(loss(second, 1))

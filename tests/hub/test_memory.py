@@ -23,8 +23,6 @@ LIMIT_BYTES = 1 << 20
 
 
 class Machine:
-    """A core and the machine that it runs on, whose memory the test sets: what is charged, and what else there is."""
-
     def __init__(self) -> None:
         self.beside_bytes = 0
         self.looks = 0
@@ -216,7 +214,6 @@ def test_a_look_that_is_due_is_asked_for_once() -> None:
 
 @given(st.lists(st.integers(0, 100)), st.integers(-10, 2000))
 def test_the_level_to_which_queues_are_cut(sizes: list[int], surplus: int) -> None:
-    """What is above it is as much as is to go, or all there is; and no less than a byte for each is too much."""
     sizes.sort(reverse=True)
     level = _level(sizes, surplus)
     cut = sum(max(0, size - level) for size in sizes)

@@ -15,8 +15,6 @@ numbers = st.integers(0, 4)  # 0 too: a value may be false
 
 
 class Naive:
-    """The same multimap as a plain dictionary: `find` looks at everything."""
-
     def __init__(self) -> None:
         self.pairs: dict[tuple[str, int], None] = {}
 
@@ -25,8 +23,6 @@ class Naive:
 
 
 class MultimapAgainstNaive(RuleBasedStateMachine):
-    """Any sequence of changes and look-ups gives what the naive one gives."""
-
     used = Bundle[str]("used")
 
     def __init__(self) -> None:
@@ -83,7 +79,6 @@ NASTY = ["", "/", "//", "///", "a", "/a", "a/", "/a/", "/ab", "a/b", "/a/b", "/a
 
 @pytest.mark.parametrize("topic", [*NASTY, "/abc/d", "/a/b/c", "/e\N{COMBINING ACUTE ACCENT}", "b", "é"])
 def test_every_nasty_prefix_at_once(topic: str) -> None:
-    """Plain string prefixes: slashes mean nothing, the empty one matches everything, nothing is normalised."""
     multimap: PrefixMultimap[str] = PrefixMultimap()
     for prefix in NASTY:
         assert multimap.add(prefix, prefix)
@@ -92,7 +87,6 @@ def test_every_nasty_prefix_at_once(topic: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a", "/zeek/dns/"])
 def test_values_keep_their_order(prefix: str) -> None:
-    """Values of one prefix are found in the order in which they were added, also after one has gone and come back."""
     multimap: PrefixMultimap[int] = PrefixMultimap()
     for value in (3, 1, 2):
         multimap.add(prefix, value)

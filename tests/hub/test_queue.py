@@ -1,8 +1,4 @@
-"""The bounded queue against a naive one that knows every single message.
-
-Values are numbered, so that what is held and what is missing can be read off. The naive queue drops one message at a
-time and measures everything anew; the real one must hold exactly the same messages at every moment.
-"""
+"""The bounded queue against a naive one that knows every single message."""
 
 from __future__ import annotations
 
@@ -169,8 +165,6 @@ class NaiveQueue:
 
 
 class QueueAgainstNaive(RuleBasedStateMachine):
-    """Both drop policies, under bounds in messages, in bytes and in both; that in bytes may be one of the user's."""
-
     @initialize(
         messages=st.sampled_from((1, 2, 5, 16, ROOMY.messages)),
         limit_bytes=st.sampled_from((1, 180, 250, 600, 1500, 4000, ROOMY.bytes)),
@@ -321,7 +315,6 @@ def numbered(count: int, first: int = 0) -> Batch:
 
 
 def test_a_queue_may_be_filled_to_the_brim() -> None:
-    """Both bounds are the most that is held, and `take` stops as soon as it has what was asked for."""
     one = numbered(2)
     limits = QueueLimits(messages=4, bytes=2 * one.size_bytes)
     queue = BoundedQueue(limits, HELD)
@@ -346,7 +339,6 @@ def test_a_message_that_alone_is_too_large_goes_itself() -> None:
 
 
 def test_dropping_many_messages_one_by_one_is_cheap() -> None:
-    """Dropped messages at the front of a large batch are only counted; the batch is cut once, when it is taken."""
     queue = BoundedQueue(QueueLimits(messages=1000), HELD)
     large = numbered(1000)
     assert queue.append_whole(large)
@@ -358,7 +350,6 @@ def test_dropping_many_messages_one_by_one_is_cheap() -> None:
 
 
 def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
-    """A dropped message in an unreadable BATCH takes the others of that frame with it, and they are told."""
     queue = BoundedQueue(QueueLimits(messages=5), HELD)
     assert queue.append_whole(Batch(opaque_frame(5), 5))
     offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
@@ -369,7 +360,6 @@ def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
 
 
 def test_a_queue_obeys_one_policy() -> None:
-    """A gap in the middle and drop-oldest do not go together: that would be a bug, and it is not passed over."""
     queue = BoundedQueue(QueueLimits(messages=2), HELD)
     offer(queue, numbered(3), Overflow.DROP_NEWEST)
     queue.take(1)

@@ -46,8 +46,6 @@ flags_taken = st.sampled_from((0, FLAG_BATCH, FLAG_BROKER, FLAG_BATCH | FLAG_BRO
 
 
 class RoutesAgainstMultimap(RuleBasedStateMachine):
-    """Whatever is subscribed and looked up, what the table remembers is never stale."""
-
     @initialize(limit=st.sampled_from((1, 8, 1000, 1000)))
     def start(self, limit: int) -> None:
         self.multimap: PrefixMultimap[Handler] = PrefixMultimap()
@@ -119,7 +117,6 @@ def test_the_key_is_that_of_the_frame() -> None:
 
 
 def test_keys_with_equal_handlers_share_one_route() -> None:
-    """Also when the handlers were found in another order: `is` tells whether two frames take the same way."""
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
     one, other = numbered(Role.CLIENT, Role.CLIENT)
     for prefix, handler in (("/a", one), ("/a", other), ("/b", other), ("/b", one)):
@@ -149,7 +146,6 @@ def test_forgetting_leaves_the_rest() -> None:
 
 @pytest.mark.parametrize("rest", ["", "/", "b", "\N{TILDE}", "é", "漢", "\uffff", "😀", "\U0010ffff"])
 def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
-    """Whatever character follows it, and the topic that is the prefix itself; not its neighbours."""
     routes = Routes(PrefixMultimap())
     neighbours = [key_of(topic) for topic in ("/", "/é", "/ê", "/d", "/f", "/é/m", "/é/l\U0010ffff", "/é/o")]
     for key in [*neighbours, key_of("/é/n" + rest)]:
@@ -197,7 +193,6 @@ BAD = [
     [*((key, CloseCode.NOT_ALLOWED) for key in NOT_ALLOWED), *((key, CloseCode.BAD_DATA) for key in BAD)],
 )
 def test_refused_keys_are_not_remembered(key: bytes, code: CloseCode) -> None:
-    """The hub's own topics, what is no topic, and flags that this version does not know: each time anew."""
     routes = Routes(PrefixMultimap())
     for _ in range(2):
         with pytest.raises(RejectedError) as refused:

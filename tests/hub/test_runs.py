@@ -77,7 +77,6 @@ streams = st.lists(st.one_of(single_frames, batch_frames, control_frames, repeat
 @both
 @given(data=streams, cut=st.integers(0, 40), skipped=st.integers(0, 3))
 def test_agrees_with_the_naive_walk(twin: ModuleType, data: bytes, cut: int, skipped: int) -> None:
-    """Whatever the stream holds, wherever the read ends and wherever one begins: runs as a frame-by-frame walk."""
     one, other = object(), object()
     table: dict[bytes, Any] = {}
     for topic, route in ((b"/a", one), (b"/b", one), (b"/c", other)):
@@ -90,7 +89,6 @@ def test_agrees_with_the_naive_walk(twin: ModuleType, data: bytes, cut: int, ski
 
 @both
 def test_one_topic_is_one_run(twin: ModuleType) -> None:
-    """Frames of one topic are one run, of whatever sizes they are; a cut one is left for the next read."""
     frames = [encode_frame(KIND_MESSAGES, b"x" * size, key=b"/a") for size in (5, 5, 5, 9, 5)]
     data = b"".join(frames)
     route = object()
@@ -112,7 +110,6 @@ def test_one_route_is_one_run(twin: ModuleType) -> None:
 
 @both
 def test_leaves_what_is_no_hit(twin: ModuleType) -> None:
-    """Unknown keys, bodies over the limit and impossible counts are no run; nothing is said of them."""
     frame = encode_frame(KIND_MESSAGES, b"x" * 10, key=b"/a")
     table = {key_of(frame): object(), key_of(batch(b"/a", 1, b"x")): object()}
     assert twin.find_runs(frame, 0, {}, 100) == NONE

@@ -84,10 +84,7 @@ def fill(hub: Hub, topic: str, messages: int) -> None:
 
 
 def test_a_thousand_stalled_connections_leave_others_their_part() -> None:
-    """Whoever comes when another user has taken all that he could still gets a third of what is left: W / 6 at least.
-
-    However many connections that one has, and however much more comes for them.
-    """
+    """Whoever comes when another user has taken all that he could gets a third of what is left: W / 6 at least."""
     hub = Hub({QUEUED: WHOLE})
     crowd = [hub.join("mallory", "/a", stalled=True)[0] for _ in range(1000)]
     fill(hub, "/a", 20)
@@ -117,7 +114,6 @@ def test_a_thousand_stalled_connections_leave_others_their_part() -> None:
 
 @pytest.mark.parametrize("overflow", Overflow)
 def test_both_at_the_same_time(overflow: Overflow) -> None:
-    """What comes for both: neither is below a sixth once there was as much for him, nor above a half."""
     hub = Hub({QUEUED: WHOLE})
     for _ in range(50):
         hub.join("mallory", "/a", stalled=True)
@@ -129,7 +125,6 @@ def test_both_at_the_same_time(overflow: Overflow) -> None:
 
 
 def test_who_does_not_stall_is_not_touched() -> None:
-    """Whoever reads gets everything, though nothing may wait for him any more; and who has no rights pays nothing."""
     hub = Hub({QUEUED: 5 * SIZE}, mallory=SetLimits({QUEUED: 5 * SIZE}))
     hub.join("mallory", "/a", stalled=True)
     _, outlet = hub.join("alice", "/a")

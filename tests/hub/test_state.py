@@ -42,7 +42,6 @@ from hub.losses import DROPPERS_TOLD, SLOW_TOLD, Losers, State, droppers_of, sen
     ],
 )
 def test_the_sentence(state: State, text: str) -> None:
-    """It says how many are slow, how much was lost and by whom; what is wrong with the hub itself comes first."""
     assert sentence(state) == text
     assert state.fields()["text"] == text
 
@@ -56,7 +55,6 @@ def test_hostile_names(label: str, shown: str) -> None:
 
 
 def test_processes_are_put_together() -> None:
-    """Their figures are added up, a name that several know counts once, and so does a trouble."""
     one = State(10, 5, 1, 30, (("a", 20), ("b", 10)), 2, (4,), ("the hub is stopping",))
     other = State(1, 1, 1, 15, (("b", 15),), 1, (7,), ("the hub is stopping",))
     assert one.plus(other) == State(11, 6, 2, 45, (("b", 25), ("a", 20)), 3, (4, 7), ("the hub is stopping",))
@@ -74,7 +72,6 @@ def test_a_state_is_bounded() -> None:
 
 
 def test_who_has_lost_what() -> None:
-    """Several with one name are one to people; those that are not told apart are one more, without a name."""
     by, droppers = droppers_of(Losers(30, {1: 5, 2: 8, 3: 7}, {1: "a", 2: "b", 3: "a"}, 10))
     assert by == (("a", 12), ("b", 8))
     assert droppers == 4

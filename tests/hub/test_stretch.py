@@ -46,7 +46,6 @@ WAYS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True).map(lambda name
 def test_everybody_gets_what_it_wants_in_order(
     ways: list[Way], data: st.DataObject, before: bytes, behind: bytes
 ) -> None:
-    """Exactly the runs of its routes, in the order of the read, counted right, whatever routes overlap."""
     order = data.draw(st.lists(st.sampled_from(ways), min_size=1, max_size=20))
     stretch, runs = stretch_of(order, before=before, behind=behind)
     expected: dict[str, tuple[bytes, int]] = {}

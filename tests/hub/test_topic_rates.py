@@ -130,7 +130,6 @@ def test_the_quietest_topics_lose_their_counters() -> None:
 
 
 def test_labels_do_not_make_topics(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A topic is one with whatever labels, and routing keys take no more room than they may."""
     monkeypatch.setattr(topic_rates, "KEYS_BYTES", 1_000)
     counted, handler = counters(), source()
     for number in range(20):
@@ -153,7 +152,6 @@ def shown(under: str) -> list[tuple[str, bool, int, float]]:
 
 
 def test_levels() -> None:
-    """A node ends with a slash and has what is under it; the busiest is first; a topic is no node."""
     assert shown("") == [
         ("/zeek/", False, 3, 9),
         ("plain", True, 1, 7),
@@ -183,7 +181,6 @@ def test_what_there_is_no_room_for_is_told_together() -> None:
 
 @given(topics=st.lists(nasty_texts.filter(bool), unique=True), under=nasty_texts)
 def test_every_topic_is_under_exactly_one_node(topics: list[str], under: str) -> None:
-    """Whatever slashes there are; each node begins with the prefix, and is longer unless it is a topic itself."""
     nodes = nodes_under(under, [Rate(topic, 1, 1, 1) for topic in topics])
     for topic in topics:
         above = [node for node in nodes if (topic == node.prefix if node.is_topic else topic.startswith(node.prefix))]

@@ -28,7 +28,6 @@ CONTROL = ["\x00", "/a\nb", "/a\tb", "\x1b[2J", "\x7f", "/\x80", "\x9f", "\ud800
 
 @pytest.mark.parametrize("topic", GOOD)
 def test_good_topics_are_returned_as_they_are(topic: str) -> None:
-    """A topic is any text without control characters; it comes back unchanged, from text and from bytes."""
     assert check_topic(topic) == topic
     assert check_prefix(topic) == topic
     assert decode_topic(topic.encode()) == topic
@@ -77,7 +76,6 @@ def test_bytes_that_are_not_utf8_are_refused(raw: bytes) -> None:
 
 @given(st.text(st.characters(codec=None), max_size=400))
 def test_an_error_is_one_short_line_of_ascii(text: str) -> None:
-    """Whatever is refused, its error can stand in a log: no line breaks, no terminal codes, bounded length."""
     try:
         check_topic(text * 10)
     except InvalidTopicError as error:

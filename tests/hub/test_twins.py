@@ -59,7 +59,6 @@ def test_constants_are_those_of_python(source: str, expected: dict[str, int]) ->
 
 @pytest.mark.parametrize("name", ["LENGTH_BYTES", "FIXED_BYTES"])
 def test_tables_of_msgpack_are_those_of_python(name: str) -> None:
-    """How long values are by their first byte, from 0xC0 to 0xDF; 255 stands for no such byte."""
     source = (HUB / "journal/_values.pxi").read_text()
     found = re.search(rf"{name} = \[([^]]*)\]", source)
     assert found is not None

@@ -62,7 +62,6 @@ def test_whoever_has_few_readers_goes_ahead() -> None:
 
 
 def test_all_reads_of_a_turn_have_one_share() -> None:
-    """Many reads, each for some, write no more in a turn than one for all; a new turn brings a new share."""
     crowd = Crowd(0)
     rooms = [[crowd.turn.join(f"/room/{room:03}")[1] for _ in range(FEW + 1)] for room in range(WRITES_PER_TURN)]
     for room in range(len(rooms)):
@@ -105,7 +104,6 @@ def test_order_and_nothing_lost() -> None:
 
 
 def test_a_waiting_handler_stands_in_the_line_once() -> None:
-    """However much comes for it meanwhile, and even if it writes meanwhile, as it is answered something."""
     crowd = Crowd()
     for number in range(5):
         crowd.read(("/crowd", number))
@@ -119,7 +117,6 @@ def test_a_waiting_handler_stands_in_the_line_once() -> None:
 
 
 def test_links_and_the_journal_do_not_wait() -> None:
-    """Others stand behind them, and who is told of what is recorded relies on its being handed on at the read's end."""
     crowd = Crowd()
     others = [crowd.turn.join("/crowd", role=role)[1] for role in (Role.LINK, Role.LEAF, Role.LOCAL)]
     crowd.read(("/crowd", 1))

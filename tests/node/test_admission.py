@@ -31,7 +31,6 @@ def arrive(admission: Admission, count: int, address: str = LOCAL, *, settle: bo
 
 
 def test_the_silent_never_keep_others_out() -> None:
-    """However many connect and say nothing, whoever comes next has a place, and those that have spoken keep theirs."""
     admission = places(connections=10, newcomers=5)
     settled = arrive(admission, 9, settle=True)
     silent = arrive(admission, 1000)
@@ -86,7 +85,6 @@ def test_one_address_does_not_take_all_places() -> None:
 
 
 def test_nothing_is_kept_of_who_has_gone() -> None:
-    """Neither of those that were released, nor of those that were evicted and are released when they end."""
     admission = places(newcomers=2)
     each = arrive(admission, 5, FAR)
     for one in each:

@@ -115,7 +115,6 @@ async def test_admins_hear_of_it() -> None:
 
 
 def test_what_was_told_before() -> None:
-    """Is kept for those who look later, the newest first and page by page; nothing is missed, nor told twice."""
     moments = iter([1.0, 2.0, 2.0, 2.0, 3.0])
     audit = Audit(lambda _: None, lambda: next(moments))
     for number in range(5):

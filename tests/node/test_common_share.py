@@ -8,8 +8,6 @@ from peers.node.common_share import CommonShare
 
 
 class Stage:
-    """A share of 100 events, whose turns come when the test says so."""
-
     def __init__(self) -> None:
         self.turns: list[Callable[[], object]] = []
         self.share = CommonShare(100, self.turns.append)
@@ -29,8 +27,6 @@ class Stage:
 
 
 class Waiting:
-    """Somebody who does as much as it may until it is done, and waits again where that was not all."""
-
     def __init__(self, stage: Stage, name: str, needs: int) -> None:
         self.stage, self.name, self.needs = stage, name, needs
 

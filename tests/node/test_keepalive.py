@@ -14,8 +14,6 @@ from peers.node.keepalive import Keepalive
 
 @dataclass(eq=False)
 class FakeConnection:
-    """Says when it wants to be looked at next, and remembers when it was."""
-
     again: Callable[[float], float] = lambda _: math.inf
     looks: list[float] = field(default_factory=list)
     due_s: int = -1
@@ -72,8 +70,6 @@ def test_forgotten_while_others_are_looked_at() -> None:
 
 
 class KeepaliveAgainstNaive(RuleBasedStateMachine):
-    """Whatever is watched and forgotten: who is due is looked at, and nobody else."""
-
     @initialize(start=st.floats(0, 50))
     def begin(self, start: float) -> None:
         self.keepalive = Keepalive(start)

@@ -91,7 +91,6 @@ def test_a_link_that_does_not_answer_goes() -> None:
 
 
 def test_a_link_that_ends_makes_room_at_once() -> None:
-    """The question itself may end it, where the far side has forgotten it: then nobody waits for the time limit."""
     older, newer = FakeLink(used=True), FakeLink()
     scene = Scene(HIGH, older)
     scene.links.add(HIGH, newer, 0.0)
@@ -120,7 +119,6 @@ def test_of_several_that_wait_the_last_one_counts() -> None:
 @pytest.mark.parametrize("far", [LOW, HIGH])
 @pytest.mark.parametrize("dialled", [False, True])
 def test_two_in_one_direction(far: bytes, *, dialled: bool) -> None:
-    """A side that dials twice has no reason to, unless it has lost the first, used or not: that one is asked."""
     older, newer = FakeLink(dialled=dialled), FakeLink(dialled=dialled)
     scene = Scene(far, older)
     assert not scene.links.add(far, newer, 0.0)
@@ -168,7 +166,6 @@ def test_a_sweep_is_over_once_all_have_answered() -> None:
 
 
 def test_a_sweep_does_not_wait_for_who_is_gone() -> None:
-    """A link that ends counts as one that has answered; without any link a sweep is over after the turn."""
     first, done = FakeLink(), list[str]()
     scene = Scene(LOW, first)
     scene.links.sweep([LOW], lambda: done.append("one"))

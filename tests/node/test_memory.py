@@ -38,14 +38,12 @@ def test_the_tightest_group_of_version_2_counts(machine: Path) -> None:
 
 
 def test_groups_of_version_1_count_too(machine: Path) -> None:
-    """Within a container the path is the host's, and the group is where its file system is mounted."""
     write(machine, "proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/abc\n0::/\n")
     write(machine, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{300 * MIB}\n")
     assert available_bytes(machine) == 300 * MIB
 
 
 def test_what_is_resident_grows_with_what_is_used() -> None:
-    """By about as much. The pages are new ones: malloc might have kept some that are resident already."""
     before = resident_bytes()
     with mmap.mmap(-1, 64 * MIB) as used:
         for _ in range(64):
@@ -54,7 +52,6 @@ def test_what_is_resident_grows_with_what_is_used() -> None:
 
 
 def test_what_is_resident_is_known_without_a_descriptor() -> None:
-    """A hub that can open nothing more looks at its memory all the same; else it would be a bug in each second."""
     resident_bytes()
     with no_descriptor_left():
         assert resident_bytes() > MIB

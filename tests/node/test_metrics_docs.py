@@ -54,13 +54,11 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 async def test_every_metric_stands_there_and_no_other(node: Node) -> None:
-    """Whoever writes a query finds its names in the page, those of a hub of several processes among them."""
     workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
     assert documented() == told(HubCollector(node).collect()) | told(workers)
 
 
 async def test_buckets_stand_there(node: Node) -> None:
-    """Whoever asks what share was done within some time finds for which times that can be said."""
     bounds = {
         family.name: [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
         for family in HubCollector(node).collect()

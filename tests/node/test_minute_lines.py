@@ -6,7 +6,6 @@ from peers.node.node import KEYS_LIMIT, MinuteLines
 
 
 def test_one_line_a_minute_stands_for_all() -> None:
-    """A line comes at the first event of a key, and then after a minute, with the number of events since."""
     lines = MinuteLines()
     assert [lines.add("a", now_s) for now_s in (5.0, 5.1, 64.9)] == [1, 0, 0]
     assert lines.add("b", 64.9) == 1

@@ -52,7 +52,6 @@ async def test_limits_reach_the_core() -> None:
 
 
 async def test_the_id_is_a_uuid() -> None:
-    """Of version 4, whoever made it: Broker passes no status on about an endpoint with another id."""
     ids = {Node(Settings()).id for _ in range(64)}
     assert len(ids) == 64
     for hub_id in ids:

@@ -35,8 +35,6 @@ class Sink:
 
 
 class Source:
-    """A node, as far as it is looked at, and the turns of its loop."""
-
     def __init__(self) -> None:
         self.core = Core(lambda: None)
         self.memory = Memory()

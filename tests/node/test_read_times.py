@@ -52,7 +52,6 @@ def test_what_was_put_off_belongs_to_it(times: ReadTimes, clock: Clock) -> None:
 
 
 def test_one_that_never_comes_to_its_turn(times: ReadTimes, clock: Clock) -> None:
-    """As its connection is gone: it counts when the next read is measured, with the time until then."""
     times.begin(5.0, 1)
     times.put_off(object())
     clock.now_s += 70

@@ -14,8 +14,6 @@ _LARGE = bytes(WRITE_LIMIT_BYTES)
 
 
 class Queue:
-    """A handler whose transport takes so many messages, each time that it takes bytes again."""
-
     def __init__(self, *, messages: int = 1000, overflow: Overflow = Overflow.DROP_OLDEST) -> None:
         self.outlet = FakeOutlet()
         self.handler = handler_of(self.outlet, messages=messages, overflow=overflow)

@@ -51,11 +51,7 @@ dora = ["reader"]
 
 
 class Place:
-    """A hub's files, and its clocks.
-
-    Args:
-        folder: Where the files are.
-    """
+    """A hub's files, and its clocks."""
 
     def __init__(self, folder: Path) -> None:
         self.policy = folder / "policy.toml"
@@ -127,7 +123,6 @@ def test_nothing_set() -> None:
 
 
 def test_nobody_is_anonymous_unless_that_is_set(place: Place) -> None:
-    """Who shows nothing is refused, or has the role that the settings name; on loopback, too."""
     for proof in (Proof(ADDRESS), Proof("127.0.0.1:5", is_local=True), Proof("unix:", unix_uid=4711)):
         assert refused(place.access(), proof) is Reason.NOTHING
         access = place.access("reader")
@@ -175,7 +170,6 @@ def test_tokens(place: Place) -> None:
 
 
 def test_roles_of_a_token(place: Place) -> None:
-    """A token may vouch for roles, also of a user whom the policy does not name; without any he is not known."""
     with_role, _ = place.tokens.add("eve", NOW, roles=("admin", "unknown"))
     without, _ = place.tokens.add("eve", NOW)
     senseless, _ = place.tokens.add("eve", NOW, roles=("unknown",))
@@ -232,7 +226,6 @@ def test_certificates(shown: dict[str, Any], user: str, place: Place) -> None:
 
 
 def test_certificates_of_nobody(place: Place) -> None:
-    """They are refused where there is a table, also with an account that would do, and mean nothing where is none."""
     access = place.access("reader")
     both = certificate(names=(("DNS", "dora.example.org"), ("email", "bob@example.org")))
     for shown in (STRANGERS, both, certificate(), certificate(("commonName", "Bob"))):
@@ -243,7 +236,6 @@ def test_certificates_of_nobody(place: Place) -> None:
 
 
 def test_a_certificate_and_a_token(place: Place) -> None:
-    """The certificate says who it is, if it is in the table; a wrong token beside it is refused all the same."""
     access = place.access()
     bob = certificate(("commonName", "bob"))
     assert access.recognise(Proof(ADDRESS, place.token, bob)).user == "bob"
@@ -262,7 +254,6 @@ def test_what_is_shown_and_wrong_is_refused(place: Place) -> None:
 
 
 def test_failures_are_held_back(place: Place) -> None:
-    """Each longer than the one before, counted from when he asked; who is recognised does not wait."""
     access = place.access()
     delays = []
     for _ in range(3):
@@ -394,7 +385,6 @@ def test_mistakes_in_the_tables(text: str, told: str, tmp_path: Path) -> None:
 
 
 def test_the_role_of_zeeks_must_be_there(tmp_path: Path) -> None:
-    """Like that of strangers; where there are no users, it has no meaning and is not looked at."""
     file = tmp_path / "policy.toml"
     file.write_text("[roles.zeeks]\nlink = { bring = ['/zeek'] }\n")
     settings = AccessSettings(policy=str(file))

@@ -24,7 +24,6 @@ def refused(path: Path) -> str:
 
 
 def test_a_jwks(tmp_path: Path) -> None:
-    """Each key has the algorithm of its kind, whether it says so or not; what is not for signatures is passed over."""
     file = tmp_path / "jwks.json"
     more = [jwk("RS256", kid="e", use="enc", alg="RSA-OAEP"), jwk("RS256", kid="w", key_ops=["wrapKey"])]
     for named in (False, True):

@@ -75,7 +75,6 @@ def test_whose_tokens_are_still_taken() -> None:
     ],
 )
 def test_tokens_that_are_right_too(changed: dict[str, Any]) -> None:
-    """Several audiences, times within the leeway, one role as a text, claims that mean nothing here."""
     identity = all_keys().identity(token(CLAIMS | changed), NOW_S)
     assert (identity.user, identity.roles) == ("alice", {"reader"})
 
@@ -172,12 +171,10 @@ def test_claims_that_must_be_there(name: str) -> None:
     ],
 )
 def test_claims_that_are_none(content: bytes) -> None:
-    """Though they are signed: no JSON, no object, a name twice, numbers that are none, thousands of levels."""
     refused(token(content))
 
 
 def test_a_token_must_not_be_large() -> None:
-    """Nothing of one that is too large is looked at, and a large one is refused for nothing else."""
     assert all_keys().identity(token(CLAIMS | {"x": "y" * 5000}), NOW_S).user == "alice"
     assert "characters" in refused(token(CLAIMS | {"x": "y" * 7000})).text
     assert "characters" in refused("x" * 10_000_000).text
@@ -203,7 +200,6 @@ def test_no_algorithm(name: Any, kid: str | None) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
 def test_a_public_key_as_a_secret(algorithm: str) -> None:
-    """Everybody knows a public key, in each of its forms: it is never taken for the secret of an HMAC."""
     pem = public_pem(algorithm)
     for secret in (pem, pem.strip(), pem + b"\n", json.dumps({"kty": "RSA"}).encode()):
         for jwts in (all_keys(), Jwts([verifying(algorithm)], SETTINGS), Jwts([verifying(algorithm, "")], SETTINGS)):
@@ -223,7 +219,6 @@ def test_a_wrong_kid(kid: Any) -> None:
 
 
 def test_one_key() -> None:
-    """It is meant where a token, or the file, names none; a name that is another one's is refused."""
     named, nameless = Jwts([verifying("HS256")], SETTINGS), Jwts([verifying("HS256", "")], SETTINGS)
     assert named.identity(token(CLAIMS, kid=None), NOW_S).user == "alice"
     assert nameless.identity(token(CLAIMS, kid="x"), NOW_S).user == "alice"

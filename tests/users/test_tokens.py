@@ -95,7 +95,6 @@ def test_a_token_is_found_by_its_whole_text_alone() -> None:
     ],
 )
 def test_a_broken_file(content: bytes, told: str) -> None:
-    """It is one error that names the line, and shows nothing of a secret that somebody may have put there."""
     with pytest.raises(ConfigError) as refused:
         read_tokens(content, "tokens")
     assert told in str(refused.value)
@@ -172,7 +171,6 @@ def test_several_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root works on other accounts' files")
 def test_a_file_of_another_account_stays_that_account_s(tmp_path: Path) -> None:
-    """Root may make a token for a hub that runs under its own account, which goes on reading its file."""
     path = tmp_path / "tokens"
     path.touch(0o600)
     os.chown(path, 4242, 4243)

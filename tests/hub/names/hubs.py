@@ -21,8 +21,6 @@ LIMITS = QueueLimits()
 
 
 class Client:
-    """A client of a hub, and where its claims stand as far as it was told."""
-
     def __init__(self, hub: Hub, number: int) -> None:
         self.hub = hub
         self.handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=LIMITS, name=f"client-{number}")
@@ -54,8 +52,6 @@ class Client:
 
 @dataclass
 class Link:
-    """One direction of a link: what was announced and is not heard yet."""
-
     there: Hub
     handler: FarHub
     """The hub that announces, as the far hub has it."""
@@ -77,8 +73,6 @@ class Link:
 
 
 class Hub:
-    """A hub of nothing but names, which remembers what it announced and replays it."""
-
     def __init__(self, number: int, limits: NameLimits | None = None) -> None:
         self.id = bytes([number]) * 16
         self.events: list[tuple[str, str]] = []

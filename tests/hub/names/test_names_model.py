@@ -19,8 +19,6 @@ LIMITS = NameLimits(per_client=2, queue=2, total=2)
 
 
 class HubAgainstLists(RuleBasedStateMachine):
-    """Clients of one hub claim, release, and leave. The model: for each name a list of clients, the owner first."""
-
     def __init__(self) -> None:
         super().__init__()
         self.hub = Hub(1, LIMITS)
@@ -101,8 +99,6 @@ class HubAgainstLists(RuleBasedStateMachine):
 
 
 class HubsAgree(RuleBasedStateMachine):
-    """Clients of several hubs claim, and links come, go and deliver, in any order."""
-
     @initialize(count=st.integers(2, 3))
     def start(self, count: int) -> None:
         self.hubs = [Hub(number) for number in range(1, count + 1)]
@@ -150,10 +146,7 @@ class HubsAgree(RuleBasedStateMachine):
 
     @rule()
     def all_hear_all(self) -> None:
-        """Once all are linked and have heard all, they agree; the earliest of what was held was not given up.
-
-        What is on its way before is heard first: a claim that was earlier and is over by now still takes a name away.
-        """
+        """Once all are linked and have heard all, they agree; the earliest of what was held was not given up."""
         settle(self.hubs)
         for index, hub in enumerate(self.hubs):
             for far in self.hubs[:index]:

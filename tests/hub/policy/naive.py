@@ -1,7 +1,4 @@
-"""The rules of a policy in the plainest form that there is: every grant is compared with every topic.
-
-The compiled tree is compared with this.
-"""
+"""The rules of a policy in the plainest form that there is: every grant is compared with every topic."""
 
 from __future__ import annotations
 
@@ -38,14 +35,7 @@ def naive_allows(grants: list[NaiveGrant], topic: str, user: User) -> bool:
 
 
 def naive_covers(grants: list[NaiveGrant], prefix: str, user: User, words: list[str]) -> bool:
-    """Whether every topic that begins with a prefix is allowed: all ways on from it are tried, `words` long and deep.
-
-    Args:
-        grants: All of them.
-        prefix: The prefix.
-        user: Who.
-        words: Every component that stands in a grant, and one that stands in none.
-    """
+    """Whether every topic that begins with a prefix is allowed: all ways on from it are tried."""
     endings = [word[len(part) :] for part in [prefix.rpartition("/")[2]] for word in words if word.startswith(part)]
     ways = [prefix + ending for ending in ["", "?", *endings]]
     for _ in range(3):

@@ -45,7 +45,6 @@ def matches(text: str, shown: dict[str, Any]) -> bool:
     ],
 )
 def test_what_is_meant(text: str) -> None:
-    """The whole subject, the common name, and each other name, as people and OpenSSL write them."""
     assert matches(text, ALICE)
 
 
@@ -91,7 +90,6 @@ subjects = st.lists(st.lists(st.tuples(types, values), min_size=1, max_size=2).m
 
 @given(subjects)
 def test_a_subject_as_it_is_written(subject: list[tuple[tuple[str, str], ...]]) -> None:
-    """Whatever stands in a subject, it can be written in a policy, means that certificate, and is read back."""
     shown = {"subject": tuple(subject)}
     text = names_of(shown)[0][0].text
     assert matches(text, shown)

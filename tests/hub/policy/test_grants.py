@@ -36,7 +36,6 @@ def allows(tree: Grants, topic: str, user: User) -> bool:
 
 @given(grants_of, topics, users)
 def test_as_the_naive_one(grants: list[NaiveGrant], topic: str, user: User) -> None:
-    """The tree says of each topic what comparing it with every grant says, and names the grant that decides."""
     tree = compiled(grants)
     assert allows(tree, topic, user) is naive_allows(grants, topic, user)
     decisive = tree.decisive(tree.domain(topic), user)
@@ -61,7 +60,6 @@ def test_prefixes_as_the_naive_one(grants: list[NaiveGrant], prefix: str, user: 
 
 @given(grants_of, topics, topics)
 def test_topics_of_one_domain_are_alike(grants: list[NaiveGrant], first: str, second: str) -> None:
-    """Whoever may do it to one topic of a domain may do it to all: so a route remembers what was decided."""
     tree = compiled(grants)
     if tree.domain(first) == tree.domain(second):
         for name in ("alice", "bob", "a"):
@@ -109,7 +107,6 @@ def test_what_is_beneath_a_grant(topic: str) -> None:
 
 @pytest.mark.parametrize("topic", DENIED)
 def test_what_only_looks_like_it(topic: str) -> None:
-    """Partial components, other cases, other forms and other ways of writing are not granted."""
     assert not allows(ZEEK, topic, ALICE)
 
 
@@ -141,7 +138,6 @@ def test_what_only_looks_like_it(topic: str) -> None:
     ],
 )
 def test_prefixes(prefix: str, *, is_covered: bool) -> None:
-    """A subscription is for all that begins with its prefix, so all of that must be granted."""
     assert ZEEK.covers(prefix, ALICE) is is_covered
 
 
@@ -157,7 +153,6 @@ def test_everything_is_not_what_the_hub_says_of_itself() -> None:
 
 
 def test_deny_wins_a_tie() -> None:
-    """Of two grants for the same path, in whichever roles, the one that denies decides; a deeper one overrules both."""
     tree = compiled([NaiveGrant("a", "/x", True), NaiveGrant("b", "/x", False), NaiveGrant("a", "/x/y", True)])
     both = User("u", frozenset(["a", "b"]))
     assert not allows(tree, "/x", both)
@@ -183,7 +178,6 @@ def test_the_same_name_in_two_places() -> None:
 
 
 def test_granted_beneath() -> None:
-    """A refusal can say what would have been granted, without what is beneath that, and not endlessly."""
     assert ZEEK.granted_beneath("", ALICE, 8) == ["/status/alice", "/zeek", "zeek/event"]
     assert ZEEK.granted_beneath("/st", ALICE, 8) == ["/status/alice"]
     assert ZEEK.granted_beneath("/zeek/secret/", ALICE, 8) == ["/zeek/secret/shared"]

@@ -1,7 +1,4 @@
-"""Every trick with a topic that somebody could hope for, for a user `alice` with the role below.
-
-Each is tried with the compiled grants, and at every door of the hub.
-"""
+"""Every trick with a topic that somebody could hope for, for a user `alice` with the role below."""
 
 from __future__ import annotations
 

@@ -27,7 +27,6 @@ def test_the_examples_are_limits() -> None:
 
 
 def test_the_promised_parts() -> None:
-    """What each can hold of 1 GiB when he comes last, and all others have taken what they could."""
     rows = re.findall(r"^\| (\d+) \| ([\d.]+) MiB \|$", DOCUMENT, re.MULTILINE)
     assert len(rows) == 4
     for users, promised_mib in rows:

@@ -20,7 +20,6 @@ def test_nothing_is_set() -> None:
 
 
 def test_the_largest_of_several_roles() -> None:
-    """Of several roles that say something of a resource, the largest applies; the others say nothing against it."""
     assert LIMITS.of("bob", frozenset({"small", "large"})) == SetLimits(
         {Resource.RULES: 20, Resource.NAMES: 1}, RateLimits(20, 100)
     )

@@ -12,7 +12,6 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def test_a_share_stays_while_something_is_charged_to_it() -> None:
-    """What is left behind by connections that are gone is still his who comes again meanwhile."""
     quotas = Quotas()
     share = quotas.join("alice", NOBODY)
     share[Resource.STAGED_BYTES].require(100)

@@ -16,7 +16,6 @@ def test_no_rate() -> None:
 
 
 def test_messages() -> None:
-    """What comes in one second passes at once; what is more has to wait for as long as it takes."""
     rate = Rate(RateLimits(messages_per_s=10))
     assert rate.is_limited
     assert rate.spend(10, 10**9, 100.0) == 0
@@ -60,7 +59,6 @@ def test_another_rate() -> None:
     per_s=st.integers(1, 1000), reads=st.lists(st.tuples(st.integers(1, 500), st.floats(0, 3)), min_size=1, max_size=50)
 )
 def test_in_the_long_run_the_rate_is_kept(per_s: int, reads: list[tuple[int, float]]) -> None:
-    """Whoever is read on only when he may has never published more than the rate, one second of it, and one read."""
     rate = Rate(RateLimits(messages_per_s=per_s))
     now = 50.0
     published = 0

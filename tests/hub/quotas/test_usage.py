@@ -25,7 +25,6 @@ def take_all(usage: Usage) -> int:
 
 
 def test_a_limit_takes_the_place_of_the_fair_part() -> None:
-    """Whoever has a limit may hold so much, as long as there is any, and is not counted among the sharers."""
     whole, (alice, bob) = users(600, 550, None)
     assert take_all(alice) == 550
     assert take_all(bob) == 25
@@ -52,7 +51,6 @@ def test_another_limit() -> None:
 
 
 def test_what_is_added_without_asking() -> None:
-    """It may be more than there is; then there is nothing for anybody until it is given back."""
     whole, (alice, bob) = users(600, None, 10)
     alice.add(700)
     assert (whole.free, alice.room, bob.room) == (-100, 0, 0)
@@ -98,10 +96,7 @@ def promised(total: int, sharers: int) -> int:
 
 @given(total=st.integers(1, 10**6), steps=STEPS)
 def test_the_promise(total: int, steps: list[tuple[int, str, int]]) -> None:
-    """Whatever users do, and in whatever order: each can hold W / (n * (n + 1)), where n have a part with him.
-
-    And any m of them hold at most m / (m + 1) of W together, from which this follows.
-    """
+    """Whatever users do, and in whatever order: each can hold W / (n * (n + 1)), where n have a part with him."""
     whole, some = users(total, *[None] * 8)
     acts: dict[str, Callable[[Usage, int], object]] = {
         "all": lambda usage, _: take_all(usage),

@@ -17,8 +17,6 @@ HERE, THERE, BEYOND = b"h" * 16, b"t" * 16, b"b" * 16
 
 
 class Told:
-    """A kind of question; it remembers what was asked, and says on what way."""
-
     def __init__(self, room: Room) -> None:
         self.asked: list[tuple[Handler, object, Answer]] = []
         self.refusal: RejectedError | None = None

@@ -52,7 +52,6 @@ def test_values_that_are_none() -> None:
 
 
 def test_a_service_that_judges_itself() -> None:
-    """Whoever has rights needs no grant to ask it; for any other service of the hub's he does."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double, judges_itself=True)
     room.requests.hub_services.add("$hub/other", double)
@@ -65,7 +64,6 @@ def test_a_service_that_judges_itself() -> None:
 
 
 def test_services_hear_of_who_is_gone() -> None:
-    """A service that keeps something for those who ask is told when one of them has left, who has asked or not."""
     room = Room()
     gone: list[Handler] = []
     room.requests.hub_services.when_gone(gone.append)

@@ -28,7 +28,6 @@ def service(room: Room) -> tuple[Handler, FakePoster]:
 
 
 def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """After 2^32 requests the hub begins again, but not with an id that is pending; no batch goes over the end."""
     requester, _ = room.join()
     room.ask(requester, request("/a", 0, "old", "older"))
     room.requests._participants[service[0]].issued_total = MOST - 1
@@ -52,7 +51,6 @@ def test_whoever_cannot_be_answered(room: Room) -> None:
 
 
 def test_a_requester_that_does_not_read(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """What does not fit beside its queue becomes an overflow; that it is told, once it reads."""
     requester, told = room.join(messages=2)
     for number in range(4):
         room.ask(requester, request("/a", number, number))
@@ -65,7 +63,6 @@ def test_a_requester_that_does_not_read(room: Room, service: tuple[Handler, Fake
 
 
 def test_time_outs(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """The hub's own where none is given, and no longer than the hub allows; the service is told which it is."""
     requester, told = room.join()
     for number, timeout_ms in enumerate((0, 500, 10**9)):
         room.ask(requester, request("/a", number, number, timeout_ms=timeout_ms))

@@ -1,8 +1,4 @@
-"""Requests against a model that keeps one dictionary: whatever happens in whichever order, each has exactly one answer.
-
-The model knows what is pending at whom under which ids, and says for each thing that happens which answers are due.
-Requesters that read have them at once; those that do not, once they read again, and then perhaps that they overflowed.
-"""
+"""Requests against a model that keeps one dictionary: each has exactly one answer."""
 
 from __future__ import annotations
 
@@ -338,8 +334,6 @@ class TestPure(_Short):
 
 
 class TestBuilt(_Short):
-    """With blocks as they are here: the compiled ones, where there is a compiler."""
-
     block = Block
 
 

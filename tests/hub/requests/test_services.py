@@ -142,7 +142,6 @@ def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
 
 
 def test_counted(room: Room, requester: Handler) -> None:
-    """Who serves twice must take it back twice; taking back what is not served is passed over."""
     service, outlet = room.join("/a", "/a")
     at_once(room.requests.unserving(service, ["/a", "/b"]))
     at_once(room.requests.unserving(requester, ["/a"]))
@@ -154,7 +153,6 @@ def test_counted(room: Room, requester: Handler) -> None:
 
 
 def test_the_longest_prefix_wins(room: Room, requester: Handler) -> None:
-    """As plain strings; the empty prefix takes what nobody else does, but never the hub's own."""
     (_, all_), (_, a), (_, ab) = room.join(""), room.join("/a"), room.join("/a/b")
     for number, topic in enumerate(("/x", "/a", "/a/", "/a/b/c", "/ab")):
         room.ask(requester, request(topic, number, number))

@@ -51,7 +51,6 @@ def test_a_refused_run_takes_no_other_with_it() -> None:
 
 
 def test_nobody_is_asked_twice() -> None:
-    """What was decided for a domain is remembered for all connections of the user, in one set."""
     hall = Hall(POLICY)
     first, second = hall.join("alice"), hall.join("alice")
     first.send(("/zeek/dns", 1), ("/zeek/http", 2))

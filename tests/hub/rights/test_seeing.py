@@ -54,7 +54,6 @@ dave = ["owner"]
     ],
 )
 def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
-    """With what is granted beneath, as prefixes that would be taken; nothing of the same request is taken."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     with pytest.raises(RejectedError) as refused:
@@ -99,7 +98,6 @@ def test_labels_are_no_way_around() -> None:
 
 
 def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
-    """Whatever its topic: he has claimed the name, and the sender may publish there. Others see nothing of it."""
     hall = Hall(POLICY)
     dave, alice, source = hall.join("dave"), hall.join("alice", "/zeek/a"), hall.join(None)
     hall.core.names.claim(dave.handler, Wish("dave.inbox"), 1)
@@ -110,7 +108,6 @@ def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
 
 @pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
 def test_peers_take_what_they_may(role: Role) -> None:
-    """They ask for what their own subscribers want, however wide, and get of it what their user may take."""
     hall = Hall(POLICY)
     east, source = hall.join("east", "", "/control/keys", role=role), hall.join(None)
     source.send(("/control", 1), ("/control/keys/x", 2), ("/zeek", 3), ("/control/x", 4))
@@ -118,7 +115,6 @@ def test_peers_take_what_they_may(role: Role) -> None:
 
 
 def test_what_is_for_a_name_at_a_peer() -> None:
-    """A peer hub is no addressee: it takes what it may take, and the sender is told of the rest."""
     hall = Hall(POLICY)
     interests = [Announced("far.name", (), 1, 1)]
     east, source = hall.join("east", role=Role.LINK, interests=interests), hall.join(None)

@@ -23,8 +23,6 @@ def matches(one: Rule, topic: str, labels: tuple[str, ...], sender: str) -> bool
 
 
 class RulesAgainstAll(RuleBasedStateMachine):
-    """Whatever comes and goes, a search gives what comparing all rules would."""
-
     def __init__(self) -> None:
         super().__init__()
         self.index: RuleIndex[int] = RuleIndex()
@@ -89,7 +87,6 @@ def test_all_pairs() -> None:
 
 
 def test_what_is_met_is_little_more_than_what_matches() -> None:
-    """Of 2,000 rules with one label in common, a message that bears it meets those of its other labels."""
     index: RuleIndex[int] = RuleIndex()
     for value in range(1, 2001):
         index.add(Rule(("common", f"x{value}")), value)
