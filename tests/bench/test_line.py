@@ -8,12 +8,11 @@ import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from websockets.frames import Opcode
 
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
-from peers.bench.line import Control, Framing, Shape, Tally, cut_tcp, cut_websocket, websocket_frame
+from peers.bench.line import Control, Framing, Shape, Tally, cut_tcp, cut_websocket
 from peers.bench.measurement import Histogram
-from peers.bench.messages import STAMP, Layout, Template
+from peers.bench.messages import STAMP, Layout
 from peers.bench.worker import BenchError
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello, QueueWish
@@ -69,23 +68,6 @@ def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
     assert frame.size == len(data)
     assert cut(layout, buffer, 0, len(data) - 1) is None, "a frame that is not whole"
     return frame
-
-
-def test_a_frame_with_one_value() -> None:
-    data = tcp(LAYOUT, [(0, 7)])
-    shape = only(cut_tcp, data)
-    assert isinstance(shape, Shape)
-    assert shape.values == 1
-    assert shape.topic == 7
-    assert data[shape.first_value :].startswith(LAYOUT.value_head)
-
-
-def test_a_frame_with_several_values() -> None:
-    data = tcp_batch(LAYOUT, [(0, 20), (0, 21), (0, 22)])
-    shape = only(cut_tcp, data)
-    assert isinstance(shape, Shape)
-    assert shape.values == 3
-    assert len(data) - shape.first_value == 3 * LAYOUT.value_bytes
 
 
 @pytest.mark.parametrize("count", [1, 3, 15, 16, 2000])
@@ -157,23 +139,6 @@ def test_what_this_benchmark_did_not_send(cut: Framing, data: bytes) -> None:
         cut(LAYOUT, bytearray(data), 0, len(data))
 
 
-@pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
-def test_a_clients_websocket_frame(length: int) -> None:
-    frame = websocket_frame(Opcode.BINARY, bytes(length))
-    head = len(frame) - length
-    assert frame[0] == 0x82
-    assert frame[1] & 0x80, "a client masks"
-    assert head == 6 + (0 if length < 126 else 2 if length < 65_536 else 8)
-
-
-def test_a_websocket_ping_is_answered_with_its_body() -> None:
-    ping = only(cut_websocket, websocket(b"abc", opcode=9))
-    assert isinstance(ping, Control)
-    head, mask, body = ping.answer[:2], ping.answer[2:6], ping.answer[6:]
-    assert head == b"\x8a\x83"
-    assert bytes(one ^ other for one, other in zip(body, mask, strict=False)) == b"abc"
-
-
 TALLIED = Layout("/bench/0000/", 3, 20, 1)
 ONE_TOPIC = Layout("/bench/0000/", 1, 20, 1)
 
@@ -238,13 +203,6 @@ def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) 
     assert (counted.received, counted.lost, counted.out_of_order) == (received, start - received, 0)
 
 
-def test_a_frame_whose_values_do_not_count_up() -> None:
-    tally, _ = tally_of(ONE_TOPIC, publishers=2)
-    feed(tally, tcp_batch(ONE_TOPIC, [(0, 0), (0, 1), (0, 5), (1, 0)]))
-    counted = tally.take([6, 1])
-    assert (counted.received, counted.lost, counted.out_of_order) == (4, 3, 0)
-
-
 def test_websocket_frames() -> None:
     controls: list[Control] = []
     tally = Tally(ONE_TOPIC, 1, cut_websocket, controls.append)
@@ -252,22 +210,6 @@ def test_websocket_frames() -> None:
     feed(tally, data + websocket_messages(ONE_TOPIC, [(0, 4)]), cuts=[1, 2, 50, 51])
     counted = tally.take([5])
     assert (counted.received, counted.lost) == (4, 1)
-
-
-def test_a_long_stream_in_large_reads() -> None:
-    layout = Layout("/bench/0000/", 7, 20, 1)
-    template = Template(layout, publisher=1)
-    tally, _ = tally_of(layout)
-    total = 70_001
-    position, data = 0, b""
-    while position < total:
-        piece = bytes(template.block(position, total - position))
-        position += len(piece) // layout.frame_bytes
-        data += piece
-    feed(tally, data, cuts=list(range(0, len(data), 250_001)))
-    counted = tally.take([0, total])
-    assert counted.received == total
-    assert counted.lost == counted.out_of_order == counted.misrouted == 0
 
 
 def test_a_message_twice_or_too_late_is_out_of_order() -> None:

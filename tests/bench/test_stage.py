@@ -44,32 +44,11 @@ def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) ->
     assert str(caught.value).startswith(said)
 
 
-def test_messages_are_shared_out_in_whole_batches() -> None:
-    plan = Plan(messages=100, publishers=3, batch=8)
-    assert plan.publisher_messages == 40
-
-
 def test_warmup_goes_through_all_topics_twice() -> None:
     """So that no topic is new to the hub when measuring begins; but a short benchmark has a short one."""
     assert Plan(topics=10_000).warmup_messages == 20_000
     assert Plan(messages=300).warmup_messages == 300
     assert Plan(warmup=0).warmup_messages == 0
-
-
-def test_hub_and_load_do_not_share_a_cpu_unless_there_is_only_one() -> None:
-    allowed = sorted(os.sched_getaffinity(0))
-    if len(allowed) > 1:
-        assert Plan().placement == (allowed[0], allowed[1:])
-    else:
-        assert Plan().placement == (None, [])
-    assert Plan(pin=False).placement == (None, [])
-    assert Plan(urls=(TCP,)).placement == (None, [])
-
-
-def test_subscribers_are_spread_over_no_more_processes_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
-    assert Plan(subscribers=2).processes == 2
-    assert Plan(subscribers=9).processes == 4
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +107,6 @@ def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object], burst: 
     assert (
         run.elapsed_s >= last_due_s - run.publisher_late_us / 1e6
     )  # where the first message is late, the last need not be
-
-
-def test_full_speed_has_no_latencies(hub: RunningHub) -> None:
-    with Stage(plan_for(hub)) as stage:
-        stage.measure(100, rate=5000)
-        assert stage.measure(100).latency is None
 
 
 def test_without_a_window_losses_are_told(hub: RunningHub) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -75,14 +74,6 @@ def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) ->
     assert str(raised.value).startswith(said)
 
 
-@pytest.mark.parametrize(
-    "fields", [{}, {"transport": "tcp"}, {"urls": (UNIX,)}, {"urls": (TCP,), "hub_pid": 1}, {"pairs": 1, "repeat": 2}]
-)
-def test_a_plan_that_can(fields: dict[str, Any]) -> None:
-    plan = YPlan(**fields)
-    assert plan.check() is plan
-
-
 OUTSTANDING = pytest.mark.parametrize("outstanding", [1, 64])
 
 
@@ -115,14 +106,6 @@ async def test_wrong_results_and_failures_are_counted(outstanding: int) -> None:
 
 
 @OUTSTANDING
-async def test_a_run_ends_when_its_time_is_up(outstanding: int) -> None:
-    asker = Asker()
-    found = await ask_pairs(asker, "/y", Ask(0, 0.01, outstanding))
-    assert found.pairs == len(asker.asked) > 0
-    assert found.lost == 0
-
-
-@OUTSTANDING
 async def test_a_connection_that_is_lost(outstanding: int) -> None:
     class Lost(Asker):
         async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
@@ -151,11 +134,6 @@ async def test_pairs_are_drawn_from_all_numbers() -> None:
             union |= pair[place]
             ones |= pair[place] ^ (2**64 - 1)
         assert union == ones == 2**64 - 1
-
-
-def test_operations_are_modulo_two_to_the_64() -> None:
-    assert OPERATIONS["add"](2**64 - 1, 2) == 1
-    assert OPERATIONS["multiply"](2**63, 3) == 2**63
 
 
 CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500}
@@ -216,19 +194,6 @@ def test_the_table_has_medians_and_extremes() -> None:
     assert rows["pairs, lowest"] == ["250,000", "1,000,000"]
     assert rows["pairs, highest"] == ["1,000,000", "1,000,000"]
     assert "1,024 outstanding" in text
-
-
-def test_other_work_is_told() -> None:
-    assert report_of(run()).remarks == []
-    assert "the machine had other work" in report_of(run(), load=3.0).remarks[0]
-
-
-def test_json_has_each_run_and_the_medians() -> None:
-    document = json.loads(report_of(run(), run(elapsed_ns=2_000_000), run(elapsed_ns=3_000_000)).json())
-    assert document["benchmark"] == "y"
-    assert document["flawless"] is True
-    assert len(document["runs"]["one"]) == 3
-    assert document["median"]["one"]["pairs_per_s"] == pytest.approx(500_000)
 
 
 def test_a_hub_whose_process_is_not_known() -> None:

@@ -30,11 +30,6 @@ def pretty(*messages: Message, width: int | None = None, colour: bool = False) -
     return PrettyFormat(colour=colour).render(messages, AT, width).decode()
 
 
-def test_json_is_one_object_a_line() -> None:
-    lines = JsonFormat().render([Message("/a", {"n": 1}), Message("/b", "text\nwith a line end")])
-    assert lines == b'{"topic":"/a","value":{"n":1}}\n{"topic":"/b","value":"text\\nwith a line end"}\n'
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -83,10 +78,6 @@ def test_where_a_record_stands() -> None:
     lines = [json.loads(line) for line in JsonFormat().render(records, 9).splitlines()]
     assert [(line["offset"], line["epoch"]) for line in lines] == [(6, 9), (7, 9)]
     assert "epoch" not in json.loads(JsonFormat().render(records[:1]))
-
-
-def test_pretty_shows_what_has_no_json_form() -> None:
-    assert "Ext" in pretty(Message("/a", EXTENSION))
 
 
 def test_pretty_lines_are_cut_to_the_terminal() -> None:

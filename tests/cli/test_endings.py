@@ -80,37 +80,6 @@ def test_ctrl_c_ends_a_command_quietly(running_hub: RunningHub, name: str) -> No
     assert process.returncode == 130
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["pub"],
-        ["pub", "/a", "1", "--rate", "5"],
-        ["pub", "/a", "-", "--rate", "0"],
-        ["pub", "/a", "-", "--limit", "0"],
-        ["sub", "--limit", "0"],
-        ["sub", "--timeout", "0"],
-        ["sub", "--queue-messages", "0"],
-        ["sub", "--from-offset", "-1"],
-        ["sub", "--no-such-flag"],
-        ["sub", "--limit", "many"],
-        ["request", "/a", "1", "--timeout", "0"],
-        ["serve", "--exec", "cat"],
-        ["serve", "/a"],
-        ["serve", "$hub/a", "--exec", "cat"],
-        ["serve", "/a", "--exec", "cat", "--limit", "0"],
-        ["serve", "/a", "--exec", "cat", "--concurrency", "0"],
-        ["top", "--interval", "0"],
-        ["check", "--timeout", "0"],
-        ["sub", "--url", "nowhere"],
-        ["nothing"],
-    ],
-)
-def test_flags_that_make_no_sense_are_told_before_anything_is_done(arguments: list[str], tmp_path: Path) -> None:
-    done = hub(*arguments, HUB_URL=f"unix://{tmp_path}/no-hub")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert one_line(done.stderr)
-
-
 def one_line(said: bytes) -> str:
     """Return what a command has said on standard error, which must be one line of its own."""
     text, end = said.decode()[:-1], said.decode()[-1:]

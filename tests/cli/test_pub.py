@@ -20,9 +20,6 @@ from tests.cli.programs import (
     RunningHub,
     environment,
     hub,
-    on_terminal,
-    plain,
-    screen,
     start,
 )
 from tests.cli.refusing_hub import refusing_hub
@@ -203,12 +200,6 @@ def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], re
     assert result.stderr.count(b"\n") == 1
 
 
-def test_bytes_on_the_command_line_that_are_no_text(running_hub: RunningHub) -> None:
-    result = hub("pub", "/a", "a\udcff", url=running_hub.tcp)
-    assert result.returncode == 2
-    assert result.stderr == b"hub: VALUE is not UTF-8 at byte 1; --file publishes bytes\n"
-
-
 async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) -> None:
     result, messages = await received(
         running_hub, "/pub/broken", 1, lambda: hub("pub", "/pub/broken", '{"a":', url=running_hub.tcp)
@@ -222,13 +213,6 @@ async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) 
     lines = hub("pub", "/pub/strict", "--json", url=running_hub.tcp, stdin=b"1\nhello\n")
     assert lines.returncode == 1
     assert lines.stderr.startswith(b"hub: standard input: line 2: not valid JSON: ")
-
-
-def test_no_hub_is_one_line(tmp_path: Path) -> None:
-    result = hub("pub", "/a", "1", url=f"unix://{tmp_path}/no.sock")
-    assert result.returncode == 1
-    assert b"hub run" in result.stderr
-    assert result.stderr.count(b"\n") == 1
 
 
 def test_closed_standard_input_is_named(running_hub: RunningHub) -> None:
@@ -251,19 +235,6 @@ async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
     messages = "1 message" if count == 1 else f"{count:,} messages"
     assert result.stdout.startswith(f"published {messages} in ".encode())
     assert result.stderr.decode() == f"hub pub: the hub refused {messages}: nobody may publish here (1008)\n"
-
-
-def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, tmp_path: Path) -> None:
-    file = tmp_path / "records"
-    file.write_bytes(RECORDS)
-    flags = ["--ndjson", str(file), "--topic", "/pub/bar", "--loop", "--limit", "20000"]
-    process, terminal = on_terminal("pub", *flags, url=running_hub.tcp)
-    shown = screen(terminal)
-    assert process.wait() == 0
-    assert "messages  " in plain(shown)
-    assert plain(shown).splitlines()[-1].startswith("published 20,000 messages in ") or (
-        "published 20,000 messages in " in shown.rsplit("\x1b[2K", 1)[-1]
-    )
 
 
 async def test_labels_and_a_destination(running_hub: RunningHub) -> None:

@@ -14,13 +14,11 @@ from peers.cli.replay import (
     _MAX_PAUSE_S,
     BadLineError,
     FieldError,
-    Rate,
     Recorded,
     Replay,
     Schedule,
     Template,
     TemplateError,
-    UnreadableError,
     decode_record,
     decode_value,
     time_s,
@@ -139,22 +137,6 @@ def test_the_first_time_field_that_is_there_counts() -> None:
     assert [pace.pause_s({"_write_ts": T0}), pace.pause_s({"ts": T0 + 1, "_write_ts": T0 + 5})] == [0, 1]
 
 
-def test_a_record_without_time_is_an_error() -> None:
-    with pytest.raises(FieldError, match="field 'ts' is missing"):
-        Recorded().pause_s({"_path": "dns"})
-
-
-def test_a_recording_can_begin_anew() -> None:
-    pace = Recorded()
-    assert pauses(pace, T0, T0 + 1) == [0, 1]
-    pace.restart()
-    assert pauses(pace, T0, T0 + 1) == [0, 1]
-
-
-def test_a_rate_spaces_evenly() -> None:
-    assert [Rate(4).pause_s({}), Rate(4).pause_s({"ts": "x"})] == [0.25, 0.25]
-
-
 def test_delays_do_not_add_up() -> None:
     schedule = Schedule(100.0)
     assert schedule.wait_s(0.25, 100.0) == 0.25
@@ -204,20 +186,6 @@ def test_a_value_is_json_or_else_text(line: bytes, value: Any) -> None:
     found = decode_value(line)
     assert found == value
     assert type(found) is type(value)
-
-
-def test_bytes_that_are_no_text_are_refused() -> None:
-    with pytest.raises(UnreadableError, match="not UTF-8 at byte 2"):
-        decode_value(b"ab\xff")
-
-
-def test_records_become_messages_in_order() -> None:
-    replay = recording()
-    assert list(replay.messages([b'{"p":"a","n":1}', b"", b'{"p":"b"}'])) == [
-        ("/t/a", {"p": "a", "n": 1}, 0.0),
-        ("/t/b", {"p": "b"}, 0.0),
-    ]
-    assert not replay.paced
 
 
 def test_pauses_come_with_the_messages() -> None:
@@ -292,17 +260,3 @@ FILE: dict[str, Any] = {"ndjson": "f", "template": "/t"}
 def test_contradictions_are_refused(recording: dict[str, Any], stream: dict[str, Any], reason: str) -> None:
     with pytest.raises(UsageError, match=reason):
         RecordingFlags(**recording).check(StreamFlags(**stream))
-
-
-@pytest.mark.parametrize(("flags", "reason"), [({"rate": 0}, "--rate 0"), ({"limit": 0}, "--limit 0")])
-def test_nothing_is_not_a_number_of_messages(flags: dict[str, Any], reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        StreamFlags(**flags)
-
-
-def test_the_pace_is_what_was_asked_for() -> None:
-    assert RecordingFlags(**FILE).pace(StreamFlags()) is None
-    assert isinstance(RecordingFlags(**FILE).pace(StreamFlags(rate=5)), Rate)
-    recorded = RecordingFlags(**FILE, speed=2).pace(StreamFlags())
-    assert isinstance(recorded, Recorded)
-    assert [recorded.pause_s({"ts": at}) for at in (0, 1)] == [0, 0.5]

@@ -20,10 +20,7 @@ from tests.cli.programs import (
     RunningHub,
     environment_of_shell,
     hub,
-    on_terminal,
-    plain,
     run_hub,
-    screen,
     start,
 )
 
@@ -161,18 +158,6 @@ def test_lines_that_are_not_put(storing: RunningHub) -> None:
         assert put >= 2_500
         keys = {json.loads(each)["key"] for each in store(storing, "ls", "refusing", "--json").splitlines()}
         assert keys == set(range(2_500))
-
-
-def test_progress_is_shown_on_a_terminal(storing: RunningHub, tmp_path: Path) -> None:
-    file = tmp_path / "entries.jsonl"
-    file.write_bytes(b"".join(b'{"key": %d, "value": 1}\n' % number for number in range(20_000)))
-    process, terminal = on_terminal("store", "import", "progress", str(file), url=storing.tcp, columns=200)
-    shown = screen(terminal)
-    assert process.wait() == 0
-    assert re.search(r"\d put +━", plain(shown))
-    assert "20,000 put into progress" in shown.rsplit("\x1b[2K", 1)[-1]
-    process, terminal = on_terminal("store", "export", "progress", "--prefix", "none", url=storing.tcp)
-    assert (screen(terminal), process.wait()) == ("", 0)
 
 
 def test_no_store(storing: RunningHub) -> None:

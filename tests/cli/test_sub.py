@@ -89,23 +89,6 @@ def test_pretty_lines_on_a_terminal(running_hub: RunningHub) -> None:
     assert "\x1b[" in shown.splitlines()[1]
 
 
-def test_full_pretty_lines_are_not_cut(running_hub: RunningHub) -> None:
-    process, terminal = on_terminal(
-        "sub", "/sub/full", "--full", "--name", "full", "--limit", "1", url=running_hub.unix, columns=60
-    )
-    wait_subscribed(running_hub.tcp, "full")
-    publish(running_hub.tcp, ("/sub/full", "x" * 200))
-    assert '"' + "x" * 200 + '"' in screen(terminal)
-    assert process.wait() == 0
-
-
-def test_pretty_can_be_asked_for_on_a_pipe(running_hub: RunningHub) -> None:
-    process = subscribed(running_hub, "piped", "/sub/piped", "--format", "pretty", "--limit", "1")
-    publish(running_hub.tcp, ("/sub/piped", "x" * 300))
-    out, _ = process.communicate(timeout=PATIENCE_S)
-    assert re.fullmatch(rb'\d\d:\d\d:\d\d\.\d{3} /sub/piped "x{300}"\n', out)
-
-
 def test_time_is_up(running_hub: RunningHub) -> None:
     flags = ["sub", "/sub/silence", "--timeout", "0.05"]
     assert hub(*flags, url=running_hub.unix).returncode == 0

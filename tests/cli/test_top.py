@@ -62,15 +62,6 @@ def test_the_counters_are_those_of_the_hub() -> None:
     assert set(HandlerCounters.__struct_fields__) == set(HandlerStatistics._fields)
 
 
-def test_one_message_can_be_a_whole_look() -> None:
-    found = Assembly().feed(part(1.0, 1, 0, counters(1, later="x")) | {"later": 1})
-    assert found == snapshot(1.0, counters(1))
-
-
-def test_a_hub_without_handlers_is_a_look_too() -> None:
-    assert Assembly().feed(part(1.0, 0, 0)) == snapshot(1.0)
-
-
 def test_the_messages_of_a_look_are_put_together() -> None:
     assembly = Assembly()
     assert assembly.feed(part(1.0, 3, 0, counters(1), counters(2))) is None
@@ -98,11 +89,6 @@ def test_rates_are_differences_over_the_hubs_own_time() -> None:
     )
     (row,) = activities(before, now)
     assert row[1:] == (100.0, 20.0, 2000.0, 3)
-
-
-def test_a_handler_that_has_just_come_began_at_nothing() -> None:
-    (row,) = activities(snapshot(10.0), snapshot(11.0, counters(7, published_messages=50)))
-    assert row.in_per_s == 50.0
 
 
 def test_queued_messages_that_are_dropped_give_no_negative_rate() -> None:
@@ -134,16 +120,6 @@ def test_rows_are_sorted() -> None:
     assert names(activities(before, now, Sort.QUEUE)) == [3, 1, 2, 4]
     assert names(activities(before, now, Sort.DROPPED)) == [2, 3, 1, 4]
     assert names(activities(before, now, Sort.NAME)) == [2, 1, 3, 4]
-
-
-def test_totals_add_up() -> None:
-    before = snapshot(0.0)
-    now = snapshot(
-        2.0,
-        counters(1, published_messages=10, queued_messages=3, queued_bytes=30, dropped_messages=1),
-        counters(2, delivered_messages=20, delivered_bytes=400, queued_messages=4, queued_bytes=40),
-    )
-    assert total(activities(before, now)) == (5.0, 10.0, 200.0, 7, 70, 1, 1)
 
 
 def test_the_sentence_of_a_look() -> None:
@@ -197,17 +173,6 @@ def test_names_cannot_steer_the_terminal() -> None:
     assert text.replace("\n", "").isprintable()
 
 
-@pytest.mark.parametrize("columns", [60, 80, 100, 120, 160])
-def test_numbers_are_whole_on_every_terminal(columns: int) -> None:
-    lines = drawn(counters(1, name="n" * 80, address="a" * 80, sample=["/p" * 40], published_messages=123456))
-    narrow = drawn(
-        counters(1, name="n" * 80, address="a" * 80, sample=["/p" * 40], published_messages=123456), columns=columns
-    )
-    assert len(narrow) == len(lines) == 4
-    assert "123,456" in narrow[2]
-    assert max(map(len, narrow)) <= columns
-
-
 @pytest.mark.parametrize("columns", [40, 60, 80, 120])
 def test_name_and_losses_are_whole_on_every_terminal(columns: int) -> None:
     slow = counters(
@@ -254,10 +219,6 @@ def test_a_look_for_programs(running_hub: RunningHub) -> None:
     assert look["total"]["in_per_s"] == pytest.approx(sum(one["in_per_s"] for one in look["handlers"]))
     assert "dropped in the last minute" in look["state"]
     assert [one["name"] for one in look["handlers"]] == sorted(one["name"] for one in look["handlers"])
-
-
-def test_it_works_over_websocket(running_hub: RunningHub) -> None:
-    assert b"hub top" in hub("top", "--once", url=running_hub.ws).stdout
 
 
 def test_it_is_drawn_in_place_until_ctrl_c(running_hub: RunningHub) -> None:

@@ -246,37 +246,6 @@ async def test_what_a_connection_did_before(browser: Browser, hub: ScriptedHub) 
         assert not await page.evaluate("return document.getElementById('no-history').checkVisibility()")
 
 
-async def test_hostile_names(browser: Browser, hub: ScriptedHub) -> None:
-    markup = "<img src=x onerror='globalThis.broken = true'>"
-    names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
-    hostile = [row(at, name=name, address=name, user=name, sample=[name]) for at, name in enumerate(names, 1)]
-    hub.answers |= {"$hub/who": who(hostile), "$hub/state": State().fields(), "$hub/losses": []}
-    async with browser.open(f"{hub.page_url}#/connections?sort=since") as page:
-        await wait_shown(page, "document.querySelectorAll('.table-lines .table-line:not([hidden])').length === 3")
-        assert await rows_of(page) == names
-        heights = await page.evaluate("""
-            const lines = [...document.querySelectorAll(".table-lines .table-line:not([hidden])")];
-            return lines.map((line) => line.offsetHeight);
-        """)
-        assert heights == [30, 30, 30]
-        for number in (1, 2, 3):
-            await page.evaluate("location.hash = `#/connections/${number}`", number=number)
-            length = len(names[number - 1])
-            await wait_shown(page, f"document.getElementById('prefixes')?.textContent.length === {length}")
-            assert await text(page, "connection-title") == names[number - 1]
-        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
-        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
-
-
-async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, crowded_hub: ScriptedHub) -> None:
-    async with browser.open(f"{crowded_hub.page_url}#/connections") as page:
-        await wait_shown(page, LOOKED)
-        crowded_hub.answers["$hub/who"] = who([row(1, name="another one")])
-        crowded_hub.drop_connections()
-        await wait_shown(page, "document.getElementById('count').textContent === '1 connection'")
-        await wait_shown(page, f"{FIRST} === 'another one'")
-
-
 async def test_a_real_hub(browser: Browser, real_hub: RealHub) -> None:
     async with browser.reuse_tab(f"{real_hub.page_url}#/connections") as page:
         await wait_view(page, "connections")

@@ -22,20 +22,6 @@ async def test_ready_gives_the_hubs_greeting(engine: Engine, hub: ScriptedHub) -
     assert hub.received == []
 
 
-async def test_a_name_and_a_queue_are_asked_for_first(engine: Engine, hub: ScriptedHub) -> None:
-    welcome = await engine.evaluate("""
-        start({name: "page", queue: {messages: 10, overflow: "drop-newest"}});
-        client.subscribe("/a", collect);
-        return client.ready();
-    """)
-    assert hub.received[0][1] == {
-        "type": "hello",
-        "name": "page",
-        "queue": {"messages": 10, "overflow": "drop-newest"},
-    }
-    assert welcome["queue"] == {"messages": 10, "bytes": 67_108_864, "overflow": "drop-newest"}
-
-
 async def test_a_refused_hello_leaves_the_defaults(engine: Engine, hub: ScriptedHub) -> None:
     hub.refusals["page"] = (1007, "no such name")
     result = await engine.evaluate("const welcome = await start({name: 'page'}).ready(); return [welcome.name, log]")
@@ -83,18 +69,6 @@ async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub)
         await engine.evaluate("await until(() => count('open') >= number)", number=count)
     delays = await engine.evaluate("return log.filter(([event]) => event === 'reconnecting').map(([, delay]) => delay)")
     assert delays == [delay for _, _, delay in reasons]
-
-
-async def test_ready_during_a_reconnect_waits_for_the_next_greeting(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("await start().ready()")
-    hub.refused_connections = 1
-    hub.drop_connections()
-    state = await engine.evaluate("""
-        await until(() => count("close") >= 1);
-        await client.ready();
-        return [count("open"), client.statistics().state, client.statistics().connections];
-    """)
-    assert state == [2, "open", 2]
 
 
 async def test_delays_double_up_to_the_cap_and_are_random_within(engine: Engine, hub: ScriptedHub) -> None:
@@ -230,14 +204,6 @@ async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engin
     assert result == [1000, 2, ["open", "close", "reconnecting", "close"]]
     await hub.wait_until(lambda hub: hub.live_connections == 0)
     await hub.wait_connections(1)
-
-
-async def test_closing_from_a_listener_is_final_too(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("await start().ready(); client.on('close', () => client.close())")
-    hub.drop_connections()
-    events = await engine.evaluate("await client.close(); return log.map(([event]) => event)")
-    assert "reconnecting" not in events
-    assert await engine.evaluate("return client.statistics().state") == "closed"
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from tests.console.engine import Engine
 from tests.console.node import Node
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import ScriptedHub
-from tests.journal.files import crashed, lose_power, segments
 
 
 @pytest.fixture
@@ -133,54 +131,6 @@ async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_muc
     assert result == {"offsets": [0, 7], "dropped": 6, "told": [["dropped", 6]], "errors": 0}
 
 
-async def test_a_power_loss(node: Node, tmp_path: Path) -> None:
-    journal, lost = tmp_path / "journal", tmp_path / "lost"
-    with run_hub("--journal", str(journal)) as hub:
-        await use(node, hub)
-        await node.evaluate("""
-            globalThis.client = start();
-            globalThis.pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-            globalThis.found = [];
-            globalThis.several = async (from, to) => {
-              for (let value = from; value < to; value += 1) await client.publish("/a", value, {confirm: "recorded"});
-            };
-            client.subscribe("/a", ({offset, value, epoch}) => found.push([offset, value, epoch]), {fromOffset: 0});
-            await several(0, 3);
-        """)
-        written_bytes = segments(journal)[-1].stat().st_size
-        before = await node.evaluate("await several(3, 10); while (found.length < 10) await pause(5); return found;")
-        crashed(journal, lost)
-        lose_power(lost, written_bytes)
-    shutil.rmtree(journal)
-    lost.rename(journal)
-    with run_hub("--journal", str(journal), port=hub.port):
-        result = await node.evaluate("""
-            await several(100, 120);
-            while (found.length < 30) await pause(5);
-            const since = async (fromOffset, epoch) => {
-              const values = [];
-              for await (const {value} of client.messages("/a", {fromOffset, epoch})) {
-                values.push(value);
-                if (value === 119) return values;
-              }
-            };
-            const [offset, , epoch] = found[9];
-            const again = await since(offset + 1, epoch);
-            const plain = await since(offset + 1);
-            const {code, first} = await client.read("", {start: offset + 1, epoch}).next().catch((error) => error);
-            const alone = (await failure(async () => client.subscribe("/a", collect, {epoch}))).name;
-            const told = log.filter(([name]) => name === "cut");
-            return {after: found.slice(10), again, plain, read: [code, first], alone, told};
-        """)
-    assert [row[:2] for row in before] == [[number, number] for number in range(10)]
-    assert [row[:2] for row in result["after"]] == [[offset, 97 + offset] for offset in range(3, 23)]
-    assert result["after"][0][2] > before[0][2] > 0
-    assert result["again"] == list(range(100, 120))
-    assert result["plain"] == list(range(107, 120))
-    assert result["told"] == [["cut", {"from": 10, "to": 3}]] * 2
-    assert (result["read"], result["alone"]) == ([4011, 3], "TypeError")
-
-
 async def test_a_power_loss_and_retention(engine: Engine, hub: ScriptedHub) -> None:
     await engine.evaluate("""
         await start().ready();
@@ -297,28 +247,6 @@ async def test_what_is_recorded_with_its_offset(node: Node, recording_hub: RealH
     before, one, two = [0, True, "/r", "before"], [2, True, "/r", 1], [3, True, "/r", 2]
     assert result["fresh"] == [one, two, two]
     assert result["all"] == [before, one, two]
-
-
-async def test_what_is_recorded_over_a_lost_connection(node: Node, recording_hub: RealHub) -> None:
-    await use(node, recording_hub)
-    result = await node.evaluate("""
-        let socket;
-        const Kept = class extends WebSocket {
-          constructor(...given) { super(...given); socket = this; }
-        };
-        const publisher = start();
-        await publisher.publish("/r", 0, {confirm: "recorded"});
-        const client = start({WebSocket: Kept});
-        const found = [];
-        for await (const {offset, value} of client.messages("/r", {recorded: true, fromOffset: 0})) {
-          found.push([offset, value]);
-          if (value === 30) break;
-          if (value % 10 === 5) socket.close();
-          await publisher.publish("/r", value + 1, {confirm: "recorded"});
-        }
-        return found;
-    """)
-    assert result == [[number, number] for number in range(31)]
 
 
 async def test_what_is_not_there_is_told(node: Node, recording_hub: RealHub) -> None:

@@ -155,21 +155,6 @@ async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Cli
         assert (type(again), again) == (type(meant), meant)
 
 
-async def test_values_with_many_numbers_arrive(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
-    numbers = [0.5, 200, 60_000, 4_000_000_000, 2**50, -100, -30_000, -2_000_000_000, -(2**50)]
-    values = [[number] * 300 for number in numbers]
-    result = await engine.evaluate(
-        """
-        for (const [index, value] of values.entries()) await store.put(index, value);
-        return Promise.all(values.map((_, index) => store.get(index)));
-        """,
-        values=values,
-    )
-    assert result == values
-    assert [await python.store("s").get(index) for index in range(len(values))] == values
-
-
 async def test_keys_are_told_apart_by_type(engine: Engine, storing: Hub, python: Client) -> None:
     await use(engine, storing.url)
     for number, (made, _) in enumerate(TYPED):

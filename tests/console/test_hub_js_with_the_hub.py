@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import itertools
 import json
 from pathlib import Path
 
-import pytest
 from websockets.asyncio.client import connect
 
 from tests.console.browser import Page
 from tests.console.node import Node
 from tests.console.real_hub import RealHub, run_hub
-
-SAMPLE = Path(__file__).parents[2] / ".." / "shared" / "data" / "zeek-logs.ndjson.gz"
 
 
 async def use(engine: Node | Page, hub: RealHub) -> None:
@@ -76,18 +71,6 @@ async def test_too_many_prefixes_are_refused_and_the_others_stay(node: Node) -> 
     assert result == [1008, True, False, True, ["/a", "/e"]]
 
 
-async def test_a_restarted_hub_is_found_again(node: Node) -> None:
-    with run_hub() as hub:
-        await use(node, hub)
-        await node.evaluate("start(); await client.subscribe('/a', collect).confirmed")
-        assert hub.stop() == 0
-        port = hub.port
-    await node.evaluate("await until(() => count('reconnecting') > 0); client.publish('/a', 'kept')")
-    with run_hub(port=port):
-        result = await node.evaluate("await until(() => got.length >= 1); return [got, log[1][1], count('open')]")
-    assert result == [[["/a", "kept"]], 1001, 2]
-
-
 async def test_every_message_is_received_or_told_as_dropped(node: Node, real_hub: RealHub, tmp_path: Path) -> None:
     await use(node, real_hub)
     await node.evaluate("""
@@ -118,43 +101,3 @@ async def test_every_message_is_received_or_told_as_dropped(node: Node, real_hub
     assert len(result["numbers"]) + result["dropped"] == 3000
     assert result["numbers"] == sorted(result["numbers"])
     assert result["numbers"][-50:] == list(range(2951, 3001))
-
-
-async def test_the_sample_of_zeek_records_reaches_a_browser_whole_and_in_order(
-    blank_page: Page, node: Node, real_hub: RealHub
-) -> None:
-    if not SAMPLE.exists():
-        pytest.skip(f"THE SAMPLE IS MISSING: {SAMPLE} is not there, so no real records were sent to a browser")
-    await blank_page.go(f"{real_hub.page_url}hub.d.ts")
-    await blank_page.evaluate(
-        """
-        globalThis.numbers = [];
-        globalThis.wrong = 0;
-        const {connect} = await import("/hub.js");
-        globalThis.client = connect("/", {queue: {messages: 200000, bytes: 200000000}});
-        await client.subscribe("/zeek/", ({topic, value: [number, record]}) => {
-          wrong += topic !== `/zeek/${record._path}`;
-          numbers.push(number);
-        }).confirmed;
-        """
-    )
-    await use(node, real_hub)
-    await node.evaluate("start()")
-    with gzip.open(SAMPLE, "rt") as lines:
-        numbered = enumerate(json.loads(line) for line in lines)
-        while block := list(itertools.islice(numbered, 2000)):
-            await node.evaluate(
-                """
-                for (const [number, record] of block) client.publish(`/zeek/${record._path}`, [number, record]);
-                await client.publish("/end-of-block", null, {confirm: true});
-                """,
-                block=block,
-            )
-    result = await blank_page.evaluate("""
-        while (numbers.length + client.statistics().droppedMessages < 127391) {
-          await new Promise((resolve) => setTimeout(resolve, 10));
-        }
-        const inOrder = numbers.every((number, index) => number === index);
-        return {count: numbers.length, inOrder, wrong, dropped: client.statistics().droppedMessages};
-    """)
-    assert result == {"count": 127_391, "inOrder": True, "wrong": 0, "dropped": 0}

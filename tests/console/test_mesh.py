@@ -159,24 +159,6 @@ async def test_a_picture_stays(browser: Browser, telling_hub: ScriptedHub) -> No
         assert sorted(row[1:] for row in again) == sorted(row[1:] for row in first)
 
 
-async def test_a_row_of_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers[GRAPH] = [
-        hub_row(0, 1, 3),
-        hub_row(1, 0, 2),
-        hub_row(2, 1),
-        hub_row(3, 0),
-        hub_row(4, lost=1.0),
-    ]
-    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
-        await wait_shown(page, "document.querySelectorAll('.mesh-picture g').length === 5")
-        at = {row[0]: (float(row[2]), float(row[3])) for row in await places(page)}
-        assert at["h0"] == (0, 0)
-        assert 0 < at["h1"][0] < at["h2"][0]
-        assert at["h1"][1] == at["h2"][1] == 0
-        assert at["h3"][0] < 0
-        assert at["h4"] not in {at["h1"], at["h2"], at["h3"]}
-
-
 async def test_very_many_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers[GRAPH] = [hub_row(0, *range(1, 900)), *(hub_row(n, 0) for n in range(1, 900))]
     async with browser.open(f"{telling_hub.page_url}#/mesh") as page:

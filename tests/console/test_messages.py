@@ -131,18 +131,6 @@ async def test_a_flood_is_counted_in_full_and_shown_in_part(page: Page) -> None:
     assert await number(page, "dropped") == 0
 
 
-async def test_the_table_shows_the_busiest_topics(page: Page) -> None:
-    await publish(page, *[(f"/t/{topic:02}", None) for topic in range(25) for _ in range(25 - topic)])
-    await wait_shown(page, "document.getElementById('received').textContent === '325'")
-    others = "and 15 messages of 5 other topics"
-    await wait_shown(page, f"document.getElementById('other-topics').textContent === '{others}'")
-    table = await page.evaluate("""
-        const lines = [...document.querySelectorAll("#topics tr")];
-        return lines.map(({cells}) => [cells[0].textContent, cells[1].textContent]);
-    """)
-    assert table == [[f"/t/{topic:02}", str(25 - topic)] for topic in range(20)]
-
-
 async def test_a_paused_stream_stands_still_and_counts(page: Page) -> None:
     await publish(page, ("/a", 1))
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")
@@ -271,20 +259,6 @@ async def test_labels(page: Page) -> None:
     assert await rows(page) == [["/door", '"yes"']]
     await page.evaluate("document.querySelector('.row').click()")
     assert "labels north, urgent, x" in await text(page, "inspected-beside")
-
-
-async def test_what_is_too_fast_is_sampled_and_said(browser: Browser, hub: ScriptedHub) -> None:
-    async with browser.open(f"{hub.page_url}#/messages") as page:
-        await wait_messages(page)
-        for first in range(0, 100_000, 1_000):
-            await hub.send(type="messages", topic=f"/fast/{first}", values=list(range(first, first + 1_000)))
-        await wait_shown(page, "document.getElementById('received').textContent.replace(/\\D/g, '') === '100000'")
-        await wait_shown(page, "/^1 in \\d+ shown$/.test(document.getElementById('share').textContent)")
-        await wait_shown(page, "document.getElementById('topic-count').textContent === '100'")
-        shown = [int(value) for _, value in await rows(page)]
-        # How long the piece at the top is depends on when the thread has taken it; tests of the sampler say how long.
-        assert shown[0] == 99_999, "the newest is there"
-        assert shown == sorted(shown, reverse=True), "in their order"
 
 
 async def test_rows_are_chosen_by_keys(page: Page) -> None:

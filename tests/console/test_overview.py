@@ -105,11 +105,6 @@ async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, 
         assert await page.evaluate(f"return {first}") == last
 
 
-def asked(hub: ScriptedHub) -> list[Any]:
-    requests = [one for one in hub.of_type("request") if one["topic"] == "$hub/history"]
-    return [value for one in requests for value in one.get("values", [one.get("value")])]
-
-
 async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -> None:
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.getElementById('sentence')?.textContent.startsWith('3 of 214')")
@@ -129,38 +124,6 @@ async def reasons(page: Page) -> list[list[str]]:
         return [...document.querySelectorAll("#slow li")].map((it) => [...it.children].map((part) => part.textContent));
     """)
     return found
-
-
-async def test_why_somebody_is_slow(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers["$hub/state"] = SEVEN._replace(slow_ids=(7,)).fields()
-    telling_hub.answers["$hub/who"] = [SLOW]
-    async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(
-            page,
-            "document.querySelector('#slow .why')?.textContent.includes('; its rate is being measured. Its')",
-        )
-        rest = "Its queue is full: 5,000 messages wait, and the oldest ones are dropped."
-        assert await reasons(page) == [["sensor-7", f"It reads /plant/; its rate is being measured. {rest}"]]
-        rates = {
-            "in_messages": 0,
-            "out_messages": 457,
-            "dropped_messages": 0,
-            "out_bytes": 9,
-            "offered_messages": 1_250,
-        }
-        telling_hub.answers["$hub/who"] = [SLOW | {"rates": rates}]
-        takes = "It takes 457/s, 1.25k/s come for it under /plant/"
-        await wait_shown(page, f"document.querySelector('#slow .why').textContent.startsWith('{takes}')")
-        assert await reasons(page) == [["sensor-7", f"{takes}. {rest}"]], "what the hub says, from the first look on"
-        assert await page.evaluate("return document.querySelector('#slow a').hash") == "#/connections/7"
-        await wait_shown(page, "document.querySelector('#sentence a')?.hash === '#/connections/7'")
-        assert (await text(page, "sentence")).endswith("most of them by sensor-7.")
-        telling_hub.answers["$hub/who"] = [SLOW | {"queued_messages": 50, "rates": rates | {"dropped_messages": 800}}]
-        said = f"{takes}. 800/s are dropped, 50 messages wait."
-        await wait_shown(page, f"document.querySelector('#slow .why').textContent === '{said}'")
-        telling_hub.answers["$hub/state"] = State(300, 214).fields()
-        await wait_shown(page, "!document.getElementById('slow').checkVisibility()")
-        assert await page.evaluate("return document.querySelector('#sentence a')") is None
 
 
 async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: ScriptedHub) -> None:
@@ -183,30 +146,6 @@ async def test_who_may_not_ask_for_connections(browser: Browser, telling_hub: Sc
         await wait_shown(page, "document.querySelector('.overview').dataset.points === '3'")
         assert await page.evaluate("return document.getElementById('slow').checkVisibility()") is False
         assert not [one for one in telling_hub.of_type("request") if one["topic"] == "$hub/who"]
-
-
-async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
-    markup = "<img src=x onerror='globalThis.broken = true'>"
-    names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
-    state = SEVEN._replace(dropped_by=tuple((name, 3) for name in names), troubles=(markup,))
-    telling_hub.answers["$hub/state"] = state.fields()
-    async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(page, "document.querySelectorAll('#losers li').length === 3")
-        shown = await page.evaluate("return [...document.querySelectorAll('#losers a')].map((it) => it.textContent)")
-        assert shown == names
-        assert markup in await text(page, "sentence")
-        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
-        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
-
-
-async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
-        telling_hub.answers |= {"$hub/state": State(1, 1).fields(), "$hub/history": history(5, first=7)}
-        telling_hub.drop_connections()
-        await wait_shown(page, "document.getElementById('sentence').textContent.startsWith('The only subscriber')")
-        await wait_shown(page, "document.querySelector('.overview').dataset.points === '1'")
-        assert await page.evaluate("return document.querySelector('.sentence').dataset.state") == "good"
 
 
 async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:

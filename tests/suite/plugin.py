@@ -13,7 +13,6 @@ from tests.garbage import set_aside
 from tests.suite.hanging import Hanging
 from tests.suite.leftovers import Leftovers
 from tests.suite.naming import Naming
-from tests.suite.rewriting import files_of, rewrite_share
 from tests.suite.scheduling import ScopeScheduling
 
 
@@ -34,13 +33,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+def pytest_collection() -> Generator[None, object, object]:
     """Collect without the garbage collector: all of that stays, and walks over it were a sixth of the work."""
     gc.disable()
-    config = session.config
-    if worker := getattr(config, "workerinput", None):
-        files = files_of(config.args, config.invocation_params.dir)
-        rewrite_share(config, files, int(worker["workerid"].removeprefix("gw")), worker["workercount"])
     try:
         return (yield)
     finally:

@@ -149,15 +149,6 @@ def test_zeek_values_are_converted(path: Path) -> None:
     assert bad["bad"].startswith("not a Zeek value: ")
 
 
-def test_export_sees_what_was_committed_when_it_began(path: Path) -> None:
-    store = opened(path)
-    commit(store, ("/a", 1))
-    assert [row["value"] for row in lines("export", path)] == [1]
-    commit(store, ("/a", 2))
-    assert [row["value"] for row in lines("export", path)] == [1, 2]
-    store.close()
-
-
 def test_what_is_deleted_meanwhile_is_told(path: Path) -> None:
     store = opened(path)
     fill(store, 20)  # more than is read at once
@@ -204,27 +195,6 @@ def test_ctrl_c_ends_behind_a_whole_line(full: Path) -> None:
     assert (process.returncode, error) == (130, b"")
 
 
-def test_a_reader_that_goes_away_ends_it_quietly(full: Path) -> None:
-    process = _exporting(full)
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdout.readline().startswith(b'{"offset":0,')
-    process.stdout.close()
-    with process:
-        assert process.stderr.read() == b""
-        assert process.wait(PATIENCE_S) == 1
-
-
-def test_export_on_a_terminal(path: Path) -> None:
-    store = opened(path)
-    commit(store, ("/a", "\x7f\u202e"))
-    store.close()
-    process, terminal = on_terminal("journal", "export", str(path), url="")
-    shown = screen(terminal)
-    assert process.wait(PATIENCE_S) == 0
-    assert shown.strip().endswith('"value":"\\u007f\\u202e"}')
-
-
 def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
     process, terminal = on_terminal("journal", "export", str(full), "-o", str(tmp_path / "out"), url="")
     shown = screen(terminal)
@@ -264,12 +234,6 @@ def test_deleted_offsets_are_a_mistake(full: Path) -> None:
     store.close()
     assert first == 40962
     assert f"--start 0: the journal has offsets {first} to 40962" in complaint("export", full, "--start", "0")
-
-
-def test_export_of_an_empty_journal(path: Path) -> None:
-    opened(path).close()
-    assert lines("export", path) == []
-    assert "--start 1: the journal is empty" in complaint("export", path, "--start", "1")
 
 
 def test_the_journal_is_never_written_over(full: Path, tmp_path: Path) -> None:

@@ -78,13 +78,6 @@ def test_ls_topics_counts_what_each_has(full: Path) -> None:
     ]
 
 
-def test_ls_of_an_empty_journal(path: Path) -> None:
-    opened(path).close()
-    assert len(cells(run("ls", path))) == 1
-    assert lines("ls", path, "--json") == []
-    assert lines("ls", path, "--json", "--topics") == []
-
-
 def test_stat(full: Path) -> None:
     view = View(str(full))
     journal_id = view.id.hex()
@@ -122,13 +115,6 @@ def test_stat_while_it_is_written(path: Path) -> None:
     rows = cells(run("stat", path))
     assert rows[-2:] == [["query", "last batch", "first offset", "next offset"], ["query-1", "7", "0", "2"]]
     store.close()
-
-
-def test_stat_of_an_empty_journal(path: Path) -> None:
-    opened(path).close()
-    (found,) = lines("stat", path, "--json")
-    assert (found["first"], found["next"], found["oldest"]) == (0, 0, None)
-    assert ["oldest record", "UTC", "none"] in cells(run("stat", path))
 
 
 @pytest.mark.parametrize("flag", [["--limit", "0"], ["--topics", "--limit", "-3"]])

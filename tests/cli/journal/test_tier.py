@@ -48,13 +48,6 @@ def test_status(journal: Path) -> None:
     assert "copied before" in run("tier", "status", journal)
 
 
-def test_status_without_a_tier(tmp_path: Path) -> None:
-    fill_untidily(tmp_path / "journal", 10)
-    result = hub("journal", "tier", "status", str(tmp_path / "journal"))
-    assert result.returncode != 0
-    assert b"was never copied; a hub with journal.tier does that" in result.stderr
-
-
 @pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
 def test_the_folder_alone(journal: Path, command: str) -> None:
     assert b"in the tier" not in hub("journal", command, str(journal), "--tier", "none").stderr
@@ -194,16 +187,6 @@ def test_verify(journal: Path) -> None:
     assert told.endswith("\n25 records can be read, in 1 of 2 files\n")
     first.unlink()
     assert "there is no such file" in run("tier", "verify", journal.parent / "tier", code=3)
-
-
-def test_verify_of_a_sound_tier(tmp_path: Path) -> None:
-    path = tmp_path / "journal"
-    fill_untidily(path, 40, 30, 25)
-    (tmp_path / "tier").mkdir()
-    copier = Copier(str(path), place_at(str(tmp_path / "tier")), TierRetention(0, 0))
-    copier.step(AT_US)
-    copier.close()
-    assert run("tier", "verify", tmp_path / "tier") == "sound: 95 records in 1 files\n"
 
 
 def test_a_tier_without_journals(tmp_path: Path) -> None:
