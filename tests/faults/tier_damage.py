@@ -179,7 +179,6 @@ class TierSample:
         return Outcome.ALL if is_whole else Outcome.REPORTED
 
     def _read(self, prefix: str, hurt: Path, bad: range) -> bool:
-        """Read from the oldest offset to the newest, behind damage, too; return whether there was none."""
         is_whole = True
         with closing(History(str(self.path), str(self.tier))) as history:
             position = 0
@@ -229,5 +228,4 @@ def _is_version(error: StorageError | GoneError) -> bool:
 
 
 def _check_told(error: StorageError | GoneError, hurt: Path) -> None:
-    """See to it that an error names the file; where the manifest is lost, nobody knows of it."""
     assert isinstance(error, GoneError) or hurt.stem in str(error), error

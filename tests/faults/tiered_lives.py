@@ -170,7 +170,6 @@ class TieredLives:
         self._check_tier()
 
     async def _copy_rest(self) -> None:
-        """Copy all that is sealed, once the process that the last hub has left behind has ended."""
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 with suppress(JournalUnavailableError):
@@ -182,7 +181,6 @@ class TieredLives:
                 pass
 
     def _read(self, ledger: Ledger) -> None:
-        """Read what a ledger has not seen, from the tier and from here, as a hub does for its clients."""
         with closing(History(str(self.path), self.tier.place.address)) as history:
             extent = history.fetch(0, None, ("",), 0).extent
             assert extent.first == 0
@@ -193,7 +191,6 @@ class TieredLives:
                 assert ledger.position == found.next
 
     def _check_tier(self) -> None:
-        """See to it that each sealed record stands in the tier once, and nothing else does."""
         with closing(View(str(self.path))) as view:
             journal, sealed = view.id, view.firsts[-1]
             assert view.extent.first > 0, "nothing was deleted here"

@@ -78,7 +78,6 @@ class Job:
 
 
 def _session(leader: int) -> Iterator[int]:
-    """Yield the living processes of a session: Spark's Python daemon has a process group of its own."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             fields = stat.read_text().rpartition(")")[2].split()
@@ -113,7 +112,6 @@ def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = 
 
 
 def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = print) -> None:
-    """Kill a query from the hub to itself so often, then let it end, and look at the journal."""
     with _filled_hub(folder, messages) as hub:
         checkpoint = folder / "copy"
         command = [sys.executable, str(PROJECT / "tests" / "spark" / "copy_stream.py"), hub.url, str(checkpoint)]
@@ -164,7 +162,6 @@ def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
 
 
 def _wait_batch(job: Job, checkpoint: Path) -> int:
-    """Wait until a micro-batch begins that had not begun before; return its number."""
     last = _last(checkpoint / "offsets")
     due_s = time.monotonic() + PATIENCE_S
     while job.running and (now := _last(checkpoint / "offsets")) == last:

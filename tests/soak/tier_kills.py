@@ -43,7 +43,6 @@ async def _run(kind: str, folder: Path, kills: int, random: Random, done: list[T
 
 
 def _row(kind: str, kills: int, seed: int) -> tuple[list[str], str]:
-    """Go through one kind; return what the table shows, and what is wrong, empty if nothing is."""
     done: list[TieredLife] = []
     records = confirmed = "-"
     result, failure = "all sound", ""

@@ -73,7 +73,6 @@ def _of_workers(spark: SparkSession) -> dict[str, str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish() -> None:
-    """End the Java that pyspark keeps for the next session of this process; its workers end with it."""
     pyspark = sys.modules.get("pyspark")
     gateway = None if pyspark is None else pyspark.SparkContext._gateway
     if gateway is not None:
@@ -84,7 +83,6 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
-    """A hub of one test, with a journal; the connections of this process are closed behind it."""
     with HubWithJournal(tmp_path / "journal", "--journal-topics", "/,plain") as hub:
         yield hub
     close_all()
@@ -97,7 +95,6 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def run_archive(spark: SparkSession, hub: HubWithJournal, path: Path) -> Callable[..., Archived]:
-    """Archive what the hub has."""
     from peers.spark.archiving.archive import Tally, archive
 
     def run(

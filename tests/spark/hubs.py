@@ -68,7 +68,6 @@ class HubWithJournal:
         return connect(self.url)
 
     def fill(self, messages: Iterable[tuple[str, Any]]) -> int:
-        """Publish messages and wait until all are recorded; return the offset behind the last."""
         last = -1
         with self.client() as client:
             pending = list(messages)
@@ -96,5 +95,4 @@ def message(topic: str, value: Any) -> bytes:
 
 
 def packed_message(topic: str, packed: bytes, *, broker: bool = False) -> bytes:
-    """Return a frame with one value as it stands, in msgpack or as Zeek's Broker spells it."""
     return encode_frame(KIND_MESSAGES, packed, key=topic.encode(), flags=BROKER_FLAGS if broker else 0)

@@ -16,7 +16,6 @@ def run_stream(
     look: Callable[[DataFrame, int], None],
     checkpoint: Path,
 ) -> dict[str, Any]:
-    """Run a query over what is there, give each batch to `look`, and return its last progress."""
     stream = spark.readStream.format("hub").options(**options).load()  # type: ignore[arg-type]
     query = (
         stream.writeStream.foreachBatch(look)

@@ -83,7 +83,6 @@ class TestParquet:
         assert folders(path) == before
 
     def test_small_files_are_merged(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """And a batch that Spark repeats afterwards is recognised, though its folder is another one."""
         hub.fill_numbers(10, topics=1)
         done = run(max_offsets=2, compact=True)
         assert done.compacted == (5, 1)
@@ -116,7 +115,6 @@ class TestParquet:
         assert not left.exists()
 
     def test_what_a_batch_had_before_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """Where a batch that is repeated has other records, as after a power loss of the hub."""
         hub.fill_numbers(3, topics=1)
         run()
         (folder,) = folders(path)

@@ -49,7 +49,6 @@ def test_several_prefixes(archive: Path) -> None:
     ],
 )
 def test_names_of_tables(topic: str, levels: int, table: str) -> None:
-    """The first levels of a topic, or all; what is no letter or digit is an underscore."""
     assert table_of(topic, levels) == table
 
 
@@ -65,7 +64,6 @@ def test_names_of_tables(topic: str, levels: int, table: str) -> None:
     ],
 )
 def test_names_of_folders(topic: str, folder: str) -> None:
-    """As Spark writes them, with characters that it escapes; cut to what a file's name may have."""
     assert root_folder(root_of(topic)) == folder
     assert root_in(Path(folder)) == root_of(topic)
 

@@ -32,7 +32,6 @@ Run = Callable[..., Archived]
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Odd characters in it are taken as they are."""
     return tmp_path / "an archive #1" / "archive"
 
 
@@ -79,7 +78,6 @@ def test_a_lost_commit_is_recognised(hub: HubWithJournal, run: Run, path: Path) 
 
 
 def test_new_columns(hub: HubWithJournal, run: Run, table: Callable[[], Any]) -> None:
-    """A decoded archive gets them; its types stay, and integers are wide from the start."""
     hub.fill([("/zeek/conn", {"n": 1, "tags": ["a"]})])
     run(decode=True)
     hub.fill([("/zeek/dns", {"n": 2**40, "query": "a.example"}), ("/zeek/dns", {"n": 1.5})])

@@ -75,14 +75,6 @@ def test_a_step_that_counts_itself_is_believed() -> None:
     progress._bar.stop()
 
 
-def test_as_a_context_it_asks_by_itself() -> None:
-    stages = Stages({1: (10, 4)})
-    with JobProgress(terminal()) as progress:
-        progress.watch(tracker(stages))
-        assert stages.asked.wait(30)
-    assert not progress._thread.is_alive()
-
-
 def test_nothing_is_shown_or_asked_off_terminals() -> None:
     pipe = Console(file=io.StringIO(), width=100)
     stages = Stages({1: (10, 4)})

@@ -27,7 +27,6 @@ COUNT = 60
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """An archive of 60 messages, 100 ms apart, in several roots and batches, the later batch first."""
     messages = [
         Archived(10 * number, NOON_US + 100_000 * number, f"/{'abc'[number % 3]}/x", encode_value(number))
         for number in range(COUNT)
@@ -81,7 +80,6 @@ def test_nothing_is_no_error(hub: HubWithJournal, run: Run) -> None:
 
 
 def test_the_recorded_pace(hub: HubWithJournal, run: Run) -> None:
-    """Divided by a factor: 5.9 s in a fifth of it, which the hub's own times show."""
     done = run(pace=Pace(speed=5))
     with hub.client() as client:
         times = [record.time_us for record in client.read()]
@@ -133,7 +131,6 @@ def test_a_hub_that_goes_away(hub: HubWithJournal, run: Run, monkeypatch: pytest
 
 
 def test_a_file_that_goes_away(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where small files are merged meanwhile: it says from where to go on."""
     monkeypatch.setattr(module, "_WINDOW_MESSAGES", 7)
     done = run(every=lambda _: shutil.rmtree(path, ignore_errors=True))
     assert "No such file" in done.ending
@@ -155,7 +152,6 @@ def test_refusals(run: Run) -> None:
 
 
 def test_windows_are_cut_by_messages_and_bytes() -> None:
-    """Taking the messages of a row group for evenly spread; every offset is in one window."""
     half = module._WINDOW_MESSAGES // 2
     groups = [module._Group(0, 4 * half, 4 * half, 1, "", 0), module._Group(6 * half, 6 * half + 9, 9, 1, "", 0)]
     assert module._cuts(groups, 0) == [0, 2 * half, 6 * half + 1, 6 * half + 9]
@@ -169,7 +165,6 @@ S = 1_000_000
 
 
 def due(pace: Pace, *windows: list[float]) -> list[float]:
-    """When messages are due that were recorded at these seconds, in several windows."""
     return [
         at for times in windows for at in pace.due_s(np.array([time * S for time in times], dtype=np.int64)).tolist()
     ]

@@ -131,13 +131,6 @@ def test_many_and_few_offsets_of_a_block(spark: SparkSession, tmp_path: Path) ->
     assert told == Offsets(0, 74_095, absent, 2, 1, holes[:1])
 
 
-def test_an_offset_twice_does_not_hide_an_absent_one(spark: SparkSession, tmp_path: Path) -> None:
-    for batch, offset in enumerate([0, 1, 1, 3]):
-        write_archive(tmp_path, archived(["/a"], first=offset), batch)
-    told = find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=100)
-    assert told == Offsets(0, 3, 1, 1, 1, (Missing(2, 3),))
-
-
 def test_only_the_longest_are_listed(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of gaps, of absent offsets, of topics and roots; all are counted, and roots without rates are taken together."""
     for name in ("GAPS_LIMIT", "RANGES_LIMIT", "ROOTS_RATED"):

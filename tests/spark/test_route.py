@@ -76,7 +76,6 @@ def test_a_chain_holds_everyone_once(given_topics: list[str], pairs: list[tuple[
 
 
 def test_subscriptions_as_csv(tmp_path: Path) -> None:
-    """With a spreadsheet's mark, quotes, empty lines, other columns, and the same line twice."""
     path = tmp_path / "subscriptions.csv"
     path.write_bytes(b'\xef\xbb\xbfprefix,note,name\r\n"/a,b",x,one\r\n\r\n,y,two\r\n"/a,b",z,one\r\n/c,,one\r\n')
     assert read_subscriptions(path) == [("one", "/a,b"), ("two", ""), ("one", "/a,b"), ("one", "/c")]
@@ -112,11 +111,6 @@ def test_bad_subscriptions_are_named(tmp_path: Path, content: bytes, said: str) 
     with pytest.raises(SubscriptionError) as raised:
         read_subscriptions(path)
     assert str(raised.value).startswith(f"{path}: {said}")
-
-
-def test_no_file_of_subscriptions(tmp_path: Path) -> None:
-    with pytest.raises(SubscriptionError, match="nothing: No such file"):
-        read_subscriptions(tmp_path / "nothing")
 
 
 def hub_spark(*arguments: object) -> None:

@@ -70,7 +70,6 @@ def test_settings_of_a_local_session() -> None:
 
 
 def test_settings_of_a_session_on_a_cluster() -> None:
-    """Addresses and numbers of tasks are the cluster's; times are UTC there, too."""
     conf = session_conf(SessionSettings(master="yarn"), cores=8)
     assert conf["spark.sql.session.timeZone"] == "UTC"
     assert not conf.keys() & {"spark.driver.bindAddress", "spark.ui.enabled", "spark.sql.shuffle.partitions"}

@@ -49,7 +49,6 @@ class TestBatch:
         assert hub.records() == [("/t", "1"), ("/t", "{")]
 
     def test_what_was_read_can_be_written(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """Bytes are msgpack already; offset and time are given anew. What is broken spoils nothing else."""
         hub.fill_numbers(3)
         hub.stage(
             packed_message("/bad", b"\xc1"), packed_message("/zeek", bytes([3, 0, 0, 0, 0, 0, 0, 0, 42]), broker=True)
@@ -66,7 +65,6 @@ class TestBatch:
         assert [value["id"] for _, value in hub.records()] == list(range(30_000))
 
     def test_a_write_with_a_name_is_done_once(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        """With txnAppId and txnVersion, repeating it adds nothing; a higher version does."""
         frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
         for version in (4, 4, 3, 5):
             write(frame, txnAppId="nightly", txnVersion=version)
@@ -96,11 +94,6 @@ class TestRefusals:
         with pytest.raises(PySparkException) as caught:
             write(spark.range(1).selectExpr(*columns.split(", ")), **options)
         assert said in str(caught.value)
-
-    def test_overwriting(self, spark: SparkSession, write: Write) -> None:
-        frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
-        with pytest.raises(PySparkException, match="messages cannot be overwritten"):
-            write(frame, mode="overwrite")
 
     def test_values_that_the_hub_does_not_take(self, spark: SparkSession, tmp_path: Path) -> None:
         frame = spark.range(1).selectExpr("'/a' AS topic", "repeat('x', 100000) AS value")

@@ -60,7 +60,6 @@ def told(client: BlockingClient, expected: Callable[[dict[str, Any]], bool]) -> 
 
 
 def committed_offset(checkpoint: Path) -> int:
-    """The end of the last batch that Spark has committed, as its checkpoint has it."""
     last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
     offset: int = json.loads((checkpoint / "offsets" / str(last)).read_text().splitlines()[-1])["offset"]
     return offset
@@ -82,7 +81,6 @@ class TestBatch:
         assert 0 <= age.total_seconds() < 600
 
     def test_large_ranges_are_read_by_several_tasks(self, read: Read) -> None:
-        """Two by default, as many as `minPartitions` says, but none of fewer than 10,000 records."""
         assert read().rdd.getNumPartitions() == 2
         assert read(minPartitions="1").rdd.getNumPartitions() == 1
         assert read(minPartitions="8").rdd.getNumPartitions() == 2
@@ -99,7 +97,6 @@ class TestBatch:
         assert read(startingOffsets="earliest", endingOffsets="0").count() == 0
 
     def test_times_bound_the_range(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
-        """From the first record that is not older, to before the first that is not older than the end."""
         own_hub.fill([("/a", 0)])
         own_hub.fill([("/a", 1)])
         with own_hub.client() as client:
@@ -128,7 +125,6 @@ class TestBatch:
         ]
 
     def test_fields_become_typed_columns(self, own_hub: HubWithJournal, spark: SparkSession) -> None:
-        """Of messages that are maps; what is missing or does not fit is NULL, and no record is lost."""
         own_hub.fill(
             [
                 ("/dns", {"query": "a.example", "id.orig_p": 53, "rtt": 0.25, "ts": 1_700_000_000.5, "tags": ["x"]}),
@@ -215,7 +211,6 @@ class TestStream:
     def test_available_now_reads_what_is_there_once(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]
     ) -> None:
-        """In batches of at most `maxOffsetsPerTrigger`; the next run goes on behind the last one."""
         own_hub.fill_numbers(10)
         run(maxOffsetsPerTrigger=4)
         assert seen == [(0, [0, 1, 2, 3]), (1, [4, 5, 6, 7]), (2, [8, 9])]
@@ -228,7 +223,6 @@ class TestStream:
     def test_the_hub_knows_how_far_a_query_is(
         self, spark: SparkSession, own_hub: HubWithJournal, tmp_path: Path
     ) -> None:
-        """It is told what Spark has committed, and nothing before: not what a batch that goes on reads."""
         own_hub.fill_numbers(10)
         held, goes_on = threading.Event(), threading.Event()
 
@@ -260,7 +254,6 @@ class TestStream:
             query.stop()
 
     def test_the_end_of_what_is_available_is_told(self, own_hub: HubWithJournal, run: Callable[..., Any]) -> None:
-        """A query that ends has told its last place, in however short a time it has read it all."""
         own_hub.fill_numbers(10)
         run(maxOffsetsPerTrigger=4, consumer="once")
         with own_hub.client() as client:

@@ -8,7 +8,6 @@ from peers.spark.summary import amount, plain, rate, second, span
 
 
 def test_what_does_not_print_is_escaped() -> None:
-    """Control characters and what turns the direction of writing; other scripts stay."""
     assert plain("a\u202eb\n") == "a\\u202eb\\n"
     assert plain("é'\"") == "é'\""
 

@@ -56,8 +56,6 @@ def copy(path: Path, tier: Path) -> None:
 
 
 class Tiered:
-    """A hub whose first records are in the tier alone, and whose last ones are not there yet."""
-
     def __init__(self, folder: Path, *frames: bytes) -> None:
         self.path, self.tier = folder / "journal", folder / "tier"
         fill(self.path, SEALED, 0, *frames)

@@ -21,7 +21,6 @@ from tests.journal.tier.made import fill_untidily
 
 @pytest.fixture
 def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A journal of 95 records in three files of its tier, whose second lacks what was damaged."""
     monkeypatch.setattr(parquet, "FILE_BYTES", 300)
     path = tmp_path / "journal"
     fill_untidily(path, 40, 30, 25)
@@ -67,7 +66,6 @@ def delete(journal: Path) -> None:
 
 
 def moved(journal: Path) -> Path:
-    """Move the tier, as when the hub sees it under another path; return where it is."""
     return (journal.parent / "tier").rename(journal.parent / "elsewhere")
 
 

@@ -37,7 +37,6 @@ def journal(path: Path, *counts: int, padding: int = 0) -> Path:
 
 
 def copied(place: Place, journal_id: bytes) -> list[Record]:
-    """All records of a tier, read as other tools would: file by file as the manifest names them."""
     held = files_of(place, journal_id)
     found: list[Record] = []
     for entry in held.entries():
@@ -58,7 +57,6 @@ def id_of(path: Path) -> bytes:
 
 
 def fill_untidily(path: Path, *counts: int) -> None:
-    """Commit so many records each time, each of these a segment that stays as it is."""
     segmenting = Segmenting(1, 1 << 60)
     store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting)
     fill(store, *counts, padding=10)
@@ -66,7 +64,6 @@ def fill_untidily(path: Path, *counts: int) -> None:
 
 
 def files_of(place: Place, journal_id: bytes) -> TierFiles:
-    """Return the files of a journal in a tier, their manifest read."""
     held = TierFiles(place, journal_id)
     held.refresh()
     return held

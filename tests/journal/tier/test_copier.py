@@ -67,20 +67,6 @@ def test_what_is_sealed_is_copied(path: Path, place: Place) -> None:
     assert copy(path, place) == progress
 
 
-def test_it_goes_on_where_it_was(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    copy(path, folder)
-    store = opened(path, segment_bytes=1)
-    fill(store, 20, 20)
-    store.close()
-    with small_files(monkeypatch):
-        assert copy(path, folder).files == 4
-    assert copied(folder, id_of(path)) == everything(path)
-
-
-def test_a_journal_without_sealed_segments(tmp_path: Path, folder: Place) -> None:
-    assert copy(journal(tmp_path / "journal"), folder) == Progress(0, 0, 0, 0, 0)
-
-
 class Killed(BaseException):
     pass
 
@@ -287,7 +273,6 @@ def test_retention_by_age(path: Path, folder: Place, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("way", ["lost", "damaged", "with tier.json"])
 def test_a_lost_manifest_is_rebuilt(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    """From the files that it named, wherever they stand: it says what it said, holes and all."""
     hurt_block(path, 50)
     with small_files(monkeypatch):
         before = copy(path, place)
@@ -306,7 +291,6 @@ def test_a_lost_manifest_is_rebuilt(path: Path, place: Place, monkeypatch: pytes
 def test_a_damaged_file_that_no_manifest_names_stays(
     path: Path, folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not named, and not deleted either: it is for people to look at; the rest is as it was."""
     with small_files(monkeypatch):
         copy(path, folder)
     folder.delete(f"{id_of(path).hex()}/manifest.json")
@@ -346,7 +330,6 @@ def test_what_was_deleted_on_purpose_is_not_named_again(
 def test_segments_that_are_joined_while_they_are_copied(
     path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What seems damaged, and is not when it is looked at again, is no hole: the step is done again."""
     calls = iter([JournalCorruptError("gone")])
     original = copier_module.View.block
 

@@ -16,7 +16,6 @@ TEXT = (Path(__file__).parents[3] / "docs" / "tier.md").read_text()
 
 
 def test_pandas_reads_it(tmp_path: Path) -> None:
-    """The example runs as it stands: rows of one topic, with the columns of the table."""
     path, tier = tmp_path / "journal", tmp_path / "tier"
     tier.mkdir()
     store = opened(path, segment_bytes=1)

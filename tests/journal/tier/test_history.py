@@ -31,7 +31,6 @@ FOR_EVER = TierRetention(0, 0)
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files of about 40 records, stripes of 16, groups of 4: so that few records make many of them."""
     monkeypatch.setattr(parquet, "FILE_BYTES", 400)
     monkeypatch.setattr(parquet, "STRIPE_RECORDS", 16)
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 4)
@@ -131,7 +130,6 @@ def test_any_part_of_it(  # noqa: PLR0917 -- given by hypothesis
     prefixes: tuple[str, ...],
     granted: dict[str, bool] | None,
 ) -> None:
-    """Whatever is asked for, wherever it stands, whoever asks: each record once, in order."""
     may_read = allows_by(tuple(granted.items())) if granted else None
     expected = [
         record
@@ -184,22 +182,7 @@ def test_times(kept: Kept, history: History) -> None:
         assert history.fetch(0, None, ("",), 0, time_us=time_us).start == expected
 
 
-def test_behind_the_end(history: History, kept: Kept) -> None:
-    with pytest.raises(GoneError, match="behind the end") as caught:
-        history.fetch(len(kept.records) + 1, None, ("",), LOTS)
-    assert caught.value.first == kept.here
-
-
-def test_without_a_tier(kept: Kept) -> None:
-    history = History(str(kept.path))
-    with pytest.raises(GoneError) as caught:
-        history.fetch(0, None, ("",), LOTS)
-    assert caught.value.first == kept.here
-    history.close()
-
-
 def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
-    """It is gone, also for who has the tier open; reading goes on at what is left."""
     assert read(history, 0, 5) == kept.records[:5]
     kept.copy(TierRetention(1, 0))
     held = files_of(place_at(kept.tier), id_of(kept.path))
@@ -215,7 +198,6 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
 
 
 def test_a_gap(kept: Kept, history: History) -> None:
-    """What was deleted here before it was copied is gone, and said to be, with where to go on."""
     held = files_of(place_at(kept.tier), id_of(kept.path))
     lost = list(held.entries())[1]
     held._write([entry for entry in held.entries() if entry != lost])
@@ -226,7 +208,6 @@ def test_a_gap(kept: Kept, history: History) -> None:
 
 
 def test_what_is_new_in_the_tier_is_seen(kept: Kept, history: History) -> None:
-    """A reader that has the manifest looks again when it lacks what is asked for."""
     assert read(history) == kept.records
     fill_untidily(kept.path, 30, 30)
     kept.copy()
@@ -237,7 +218,6 @@ def test_what_is_new_in_the_tier_is_seen(kept: Kept, history: History) -> None:
 
 
 def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
-    """What is here is read; what is not is told to be away, and read when the tier is back."""
     shutil.move(kept.tier, tmp_path / "moved")
     history = History(str(kept.path), kept.tier)
     assert read(history, kept.here) == kept.records[kept.here :]
@@ -282,7 +262,6 @@ def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("place", [200, -100])
 def test_damage_in_the_tier(kept: Kept, history: History, place: int) -> None:
-    """It is an error that names the file; what stands before and behind it is read."""
     first, following = flipped(kept, 1, place)
     assert read(history, 0, first) == kept.records[:first]
     with pytest.raises(JournalCorruptError, match=rf"{first:020}-{following:020}\.parquet"):
@@ -291,7 +270,6 @@ def test_damage_in_the_tier(kept: Kept, history: History, place: int) -> None:
 
 
 def test_holes(tmp_path: Path) -> None:
-    """What was damaged when it was copied is told as such, also to who wants it by time or by topic."""
     (tmp_path / "tier").mkdir()
     path = tmp_path / "journal"
     fill_untidily(path, 10, 10, 10, 10)

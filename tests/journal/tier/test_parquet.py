@@ -67,7 +67,6 @@ def holed() -> tuple[bytes, Entry]:
 
 
 def test_a_file_says_what_the_manifest_says() -> None:
-    """All of it, so that a manifest that was lost can be made anew; a file that only has holes, too."""
     data, entry = holed()
     assert entry_from(data, (0, 90), JOURNAL) == entry
     maker = FileMaker(JOURNAL, 7)
@@ -124,7 +123,6 @@ print(len(set(os.listdir("/proc/self/task")) - before))
 
 
 def test_who_reads_a_file_that_is_near_starts_no_threads(tmp_path: Path) -> None:
-    """Such of Arrow end a process by SIGABRT now and then, if they are still there as it ends."""
     command = [sys.executable, "-c", _READER, str(tmp_path / "file")]
     assert subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S).stdout == b"0\n"
 
@@ -179,15 +177,6 @@ def test_holes() -> None:
     file = opened(data, entry)
     file.check()
     assert [(stripe.first, stripe.next) for stripe in file.stripes] == [(12, 17)]
-
-
-def test_a_file_of_holes_alone() -> None:
-    maker = FileMaker(JOURNAL, 0)
-    maker.pass_over(5, "lost")
-    data, entry = maker.finish()
-    file = opened(data, entry)
-    file.check()
-    assert (entry.records, entry.topics, file.stripes) == (0, (), ())
 
 
 def test_a_block_that_does_not_follow() -> None:

@@ -25,7 +25,6 @@ from tests.journal.tier.servers import bucket
 
 
 def test_files_come_and_go(place: Place) -> None:
-    """What is written is listed and read; what is written again is replaced; what is deleted is gone."""
     assert place.sizes("a/b") == {}
     assert place.folders() == []
     place.write("a/b/one", b"first")
@@ -59,7 +58,6 @@ def test_a_large_file(place: Place) -> None:
 
 
 def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
-    """It is not made: where a file system is not mounted, another one would be filled."""
     place = place_at(str(tmp_path / "away"))
     for act in (lambda: place.write("a/b", b""), lambda: place.sizes("a"), place.folders):
         with pytest.raises(TierUnavailableError, match="make it, or mount it"):

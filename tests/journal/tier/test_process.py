@@ -27,8 +27,6 @@ def order(tmp_path: Path) -> Order:
 
 
 class Pauses:
-    """Stands for time: it notes how long is waited, does what is due then, and ends behind the last."""
-
     def __init__(self, *due: object) -> None:
         self.waited: list[float] = []
         self._due = list(due)
@@ -74,7 +72,6 @@ def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> Non
 
 
 def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told in one line, with its place, and tried again, later each time; then it goes on."""
     original = Copier.step
 
     def step(_: Copier, __: int) -> bool:
@@ -87,14 +84,6 @@ def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> N
     assert all(line.error.startswith("ValueError at ") for line in lines[:-1])
     assert all(line.error.endswith(": two lines") for line in lines[:-1])
     assert (lines[-1].progress.next, lines[-1].error) == (95, "")
-
-
-def test_a_journal_that_comes_later(tmp_path: Path) -> None:
-    (tmp_path / "tier").mkdir()
-    made = tmp_path / "journal"
-    lines, _ = told(Order(str(made), str(tmp_path / "tier")), None, lambda: journal(made, 10, 10), None)
-    assert [bool(line.error) for line in lines] == [True, False]
-    assert lines[-1].progress.next == 20
 
 
 def test_it_ends_with_its_socket(order: Order) -> None:

@@ -71,7 +71,6 @@ def test_groups_end_where_the_topic_changes(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_groups_of_one_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the topic does not change, a group ends all the same: by records, and by bytes."""
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 10)
     assert [len(group) for group in Stripe(blocks(200, topics=1)).groups()] == [80, 80, 40]
     monkeypatch.setattr(parquet, "GROUP_RECORDS", 1_000)
@@ -80,7 +79,6 @@ def test_groups_of_one_topic_are_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_some_rows_make_sparse_blocks() -> None:
-    """A group alone has gaps in its offsets; its records are those of its topics."""
     made = blocks(100, topics=7)
     stripe = Stripe(made)
     some = stripe.table.filter(pc.equal(stripe.table["topic"], "/t/3"))
@@ -88,7 +86,6 @@ def test_some_rows_make_sparse_blocks() -> None:
 
 
 def test_blocks_are_cut_where_they_are_full(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By records and by bytes; one value that is larger alone is a block of its own."""
     made = blocks(40, padding=50)
     monkeypatch.setattr(parquet, "_BLOCK_RECORDS", 16)
     assert [Block.parse(one).count for one in blocks_of(Stripe(made).table)] == [16, 16, 8]

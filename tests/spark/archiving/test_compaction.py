@@ -13,7 +13,7 @@ import pytest
 
 from peers.spark.archiving import compaction, folders
 from peers.spark.archiving.compaction import Compacted, compact, groups
-from peers.spark.archiving.folders import STAGED, batches, exchange, hidden_name, repair, roots
+from peers.spark.archiving.folders import batches, exchange, hidden_name, repair, roots
 from tests.spark.archives import archived, write_archive
 
 TOPICS = ["/a/x", "/b/x", "/a/y"]
@@ -62,13 +62,6 @@ def test_merged_files_are_what_the_small_ones_were(tmp_path: Path) -> None:
     assert metadata.row_group(0).column(0).compression == "ZSTD"
 
 
-def test_rows_are_held_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "_ROW_GROUP_ROWS", 15)
-    archive = make(tmp_path / "archive", 3)
-    compact(archive, 2)
-    assert sorted(offsets(archive)) == list(range(90))
-
-
 def test_too_few_are_left(tmp_path: Path) -> None:
     archive = make(tmp_path / "archive", 5)
     assert compact(archive, 4, least=6) == Compacted()
@@ -86,7 +79,6 @@ def test_too_few_are_left(tmp_path: Path) -> None:
     ],
 )
 def test_groups(sizes: dict[int, int], expected: list[list[int]]) -> None:
-    """Neighbours that are small (MiB), and not too much together; large ones part them."""
     mib = 1024 * 1024
     assert list(groups({number: size * mib for number, size in sizes.items()})) == expected
 
@@ -100,8 +92,6 @@ def crash(*_: Any) -> None:
 
 
 class TestCrashes:
-    """Wherever it is killed, readers see each record once, and the next run goes on."""
-
     def check(self, archive: Path) -> None:
         assert sorted(offsets(archive)) == list(range(90))
         self.go_on(archive)
@@ -186,10 +176,3 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, no_links: 
     no_links()
     compact(archive, 1)
     assert sorted(offsets(archive)) == list(range(90))
-
-
-def test_repair_deletes_what_was_staged(tmp_path: Path) -> None:
-    archive = make(tmp_path / "archive", 1)
-    (archive / STAGED / "1").mkdir(parents=True)
-    assert repair(archive) == 1
-    assert repair(archive) == 0

@@ -46,8 +46,6 @@ class Progress:
 
 
 class Runs:
-    """One run of `run_query`, whose queries end one after the other as it is said here."""
-
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.progress = Progress()
         self.left: Iterator[str] = iter(())
@@ -119,7 +117,6 @@ def test_each_batch_counts_once() -> None:
 
 
 def test_idle_reports_tell_how_far_it_is() -> None:
-    """They bear the number of the batch that is to come, which counts when it comes."""
     tally = Tally()
     tally.take([report(3, 0, 10, 10)], {})
     assert (tally.batches, tally.first, tally.next) == (0, None, 10)

@@ -10,14 +10,6 @@ from hub.errors import BusyError, UsageError
 from peers.spark.archiving.state import HUB, ArchiveState, load, locked, store
 
 
-def test_what_is_stored_is_loaded(tmp_path: Path) -> None:
-    with locked(tmp_path / "new"):
-        assert load(tmp_path / "new") is None
-        state = ArchiveState("iceberg", ("/a", ""), 7)
-        store(tmp_path / "new", state)
-        assert load(tmp_path / "new") == state
-
-
 def test_one_job_at_a_time(tmp_path: Path) -> None:
     with locked(tmp_path), pytest.raises(BusyError, match="another job writes this archive"), locked(tmp_path):
         pass

@@ -15,7 +15,6 @@ def types_of(columns: TypedColumns) -> dict[str, str]:
 
 
 def test_names() -> None:
-    """Columns are called as their fields; where that cannot be, otherwise or not at all."""
     kinds = {"a.b": "BIGINT", "topic": "STRING", "x y": "BIGINT", "A.B": "BIGINT", "": "BIGINT", "x_y": "BIGINT"}
     columns, growth = TypedColumns().grown(kinds, widens=True)
     assert growth.added == ("a.b", "field_topic", "x_y")
@@ -23,7 +22,6 @@ def test_names() -> None:
 
 
 def test_integers_are_wide_from_the_start() -> None:
-    """For readers take types from the first file; what else does not fit changes no column."""
     columns, _ = TypedColumns().grown({"a": "BIGINT", "b": "ARRAY<BIGINT>", "c": "STRING"}, widens=True)
     assert types_of(columns) == {"a": "bigint", "b": "array<bigint>", "c": "string"}
     assert columns.grown({"a": "DOUBLE", "b": "ARRAY<DOUBLE>", "c": "BIGINT"}, widens=True) == (columns, Growth())

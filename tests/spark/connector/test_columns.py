@@ -32,7 +32,6 @@ def test_defaults(decode: Decode, schema: str) -> None:
     ],
 )
 def test_users_choose(decode: Decode, schema: str) -> None:
-    """Some of them, in any order; with decode=schema, fields of the messages beside them."""
     given = schema_of(schema)
     assert checked_schema(given, decode) == given
 
@@ -56,7 +55,6 @@ def test_refusals(decode: Decode, schema: str, said: str) -> None:
 
 
 def test_fields_that_were_looked_up() -> None:
-    """Come behind the columns of the record, unless a name is taken; integers may grow."""
     kinds = {
         "query": "STRING",
         "qtype": "BIGINT",

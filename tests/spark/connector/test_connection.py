@@ -30,7 +30,6 @@ def connection(hub: HubWithJournal, pauses: list[float]) -> Connection:
 
 class TestRetries:
     def test_pauses_double(self, pauses: list[float]) -> None:
-        """Until there were enough; then the error says how many, and names the options."""
         retries = Retries(Access("tcp://127.0.0.1:1"), pauses.append)
         for _ in range(3):
             retries.pause(ConnectionLostError(1006, "nothing listens"))
@@ -113,29 +112,6 @@ class TestReading:
             offsets += [record.offset for record in block.records()]
         assert offsets == list(range(5000))
         assert pauses
-
-    def test_another_journal(self, hub: HubWithJournal, connection: Connection, tmp_path: Path) -> None:
-        hub.fill_numbers(10)
-        journal = connection.state().id
-        hub.stop()
-        hub.path = tmp_path / "another"
-        with pytest.raises(JournalReplacedError, match=f"the offsets are those of journal {journal.hex()}"):
-            self.read(connection, 0, 10, journal)
-        with pytest.raises(JournalReplacedError):
-            connection.state(journal)
-
-    def test_deleted_records(self, hub: HubWithJournal, connection: Connection) -> None:
-        hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
-        hub.restart()
-        with hub.client() as client:
-            for _ in range(20):
-                client.publish_confirmed("/large", "x" * 10_000)
-        first, head = connection.state().first, connection.state().head
-        assert first > 0
-        with pytest.raises(DataLostError, match=f"the records 0 to {first - 1} were deleted"):
-            self.read(connection, 0, head)
-        assert self.read(connection, 0, head, lossy=True) == list(range(first, head))
-        assert self.read(connection, 0, first - 1, lossy=True) == []
 
     def test_a_journal_that_has_shrunk(self, hub: HubWithJournal, connection: Connection) -> None:
         hub.fill_numbers(10)

@@ -22,13 +22,6 @@ def batch_of(topics: list[str | None], values: list[Any], kind: pa.DataType | No
     return pa.RecordBatch.from_pydict({"topic": pa.array(topics, pa.string()), "value": pa.array(values, kind)})
 
 
-def test_raw_values_are_passed_on() -> None:
-    batch = batch_of(["/a", "/a", "/b"], [packed(1), packed("x"), None], pa.binary())
-    frames = frames_of(batch, None, "raw")
-    assert messages(frames) == [("/a", 1), ("/a", "x"), ("/b", None)]
-    assert sum(count for _, count in frames) == 3
-
-
 def test_slices_and_large_types() -> None:
     batch = batch_of([f"/{number}" for number in range(10)], [packed(number) for number in range(10)], pa.binary())
     assert messages(frames_of(batch.slice(3, 2), None, "raw")) == [("/3", 3), ("/4", 4)]
@@ -39,19 +32,6 @@ def test_slices_and_large_types() -> None:
 
 
 @pytest.mark.parametrize(
-    ("encode", "values", "kind", "expected"),
-    [
-        ("json", ['{"a":1}', "null", None], pa.string(), [{"a": 1}, None, None]),
-        ("json", [b"[1.5]"], pa.binary(), [[1.5]]),
-        ("text", ["1", "", None], pa.string(), ["1", "", None]),
-    ],
-)
-def test_text(encode: Encode, values: list[Any], kind: pa.DataType, expected: list[Any]) -> None:
-    frames = frames_of(batch_of([None] * len(values), values, kind), "/t", encode)
-    assert messages(frames) == [("/t", value) for value in expected]
-
-
-@pytest.mark.parametrize(
     ("encode", "value"),
     [("json", "{"), ("json", "1" * 30), ("json", "[" * 2000 + "]" * 2000)],
 )
@@ -59,13 +39,6 @@ def test_what_is_no_json(encode: Encode, value: str) -> None:
     with pytest.raises(BadRowError, match="a value for '/a' is no JSON text") as caught:
         frames_of(batch_of(["/b", "/a"], ["1", value], pa.string()), None, encode)
     assert len(str(caught.value)) < 400
-
-
-def test_a_row_without_a_topic() -> None:
-    batch = batch_of([None], ["1"])
-    with pytest.raises(BadRowError, match="a row has no topic"):
-        frames_of(batch, None, "json")
-    assert messages(frames_of(batch, "/t", "json")) == [("/t", 1)]
 
 
 def test_a_topic_that_no_frame_bears() -> None:

@@ -129,7 +129,6 @@ def test_the_token_is_nowhere() -> None:
 
 
 def test_errors_come_without_the_calls_below() -> None:
-    """And without what has caused them, for Spark shows all of that before the text."""
     with pytest.raises(OptionError) as misspelled:
         DefaultSource({"urls": "x"}).schema()
     away = read_source_options({"url": "tcp://127.0.0.1:1", "numRetries": "0"}, streaming=True)
@@ -147,7 +146,6 @@ def test_errors_come_without_the_calls_below() -> None:
 
 
 def test_sink() -> None:
-    """A topic for all messages, an encoding, a name for writes that are repeated."""
     options = read_sink_options(URL)
     assert (options.topic, options.encode, options.application, options.version) == (None, None, "", 0)
     options = read_sink_options(URL | {"topic": "/a", "encode": "Text", "txnAppId": "n", "txnVersion": "3"})

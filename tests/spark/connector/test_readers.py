@@ -159,7 +159,6 @@ class TestStream:
         assert offsets(reader, InputPartition(None)) == []
 
     def test_another_journal(self, hub: HubWithJournal, tmp_path: Path) -> None:
-        """Is refused wherever it is met: when a batch is planned, and when it is read."""
         hub.fill_numbers(3)
         reader = stream_reader(hub, startingOffsets="earliest", numRetries="2")
         start = reader.initialOffset()
@@ -248,7 +247,6 @@ def test_ranges_are_what_tasks_get(hub: HubWithJournal) -> None:
 
 
 def test_a_stream_that_cannot_be_read_so() -> None:
-    """Says so when Spark asks, not before, for then Spark adds an error of its own."""
     source = DefaultSource({"url": "tcp://127.0.0.1:1", "endingOffsets": "1"})
     reader = source.streamReader(default_schema("raw"))
     assert isinstance(reader, RefusedStream)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from ipaddress import ip_address
 from typing import Any
 
@@ -37,16 +37,6 @@ def batch_of(block: Block, schema: str | None = None, decode: Decode = "raw") ->
     return made.batch(block).to_pylist(), str(made.troubles)
 
 
-def test_columns() -> None:
-    rows, told = batch_of(block_of(("/a", 1), ("/b", "x"), ("/a", None), first=7))
-    assert rows == [
-        {"offset": 7, "timestamp": NOON, "topic": "/a", "value": b"\x01"},
-        {"offset": 8, "timestamp": NOON + timedelta(microseconds=1), "topic": "/b", "value": b"\xa1x"},
-        {"offset": 9, "timestamp": NOON + timedelta(microseconds=2), "topic": "/a", "value": b"\xc0"},
-    ]
-    assert not told
-
-
 def test_gaps_in_offsets() -> None:
     rows, _ = batch_of(sparse_block(), "offset BIGINT, topic STRING")
     assert rows == [{"offset": 0, "topic": "/0"}, {"offset": 2, "topic": "/0"}, {"offset": 4, "topic": "/0"}]
@@ -61,18 +51,6 @@ def test_values_and_times_are_not_copied() -> None:
         assert start <= address < start + len(block.data)
 
 
-def test_the_schema_is_what_spark_compares_with() -> None:
-    made = RecordBatches(schema_of("topic STRING, value BINARY, timestamp TIMESTAMP, offset BIGINT"), "raw")
-    assert made.batch(block_of(("/a", 1))).schema == pa.schema(
-        [
-            ("topic", pa.string()),
-            ("value", pa.binary()),
-            ("timestamp", pa.timestamp("us", "UTC")),
-            ("offset", pa.int64()),
-        ]
-    )
-
-
 def test_small_blocks_are_joined() -> None:
     small = [block_of(*[("/a", number) for number in range(1000)], first=1000 * each) for each in range(10)]
     made = RecordBatches(schema_of("offset BIGINT"), "raw")
@@ -84,7 +62,6 @@ def test_small_blocks_are_joined() -> None:
 
 
 def test_zeeks_values_are_msgpack() -> None:
-    """What Broker spells in its own way; what is none of its values is NULL, and told."""
     block = block_of_frames(
         packed_message("/z", BROKER_42, broker=True),
         packed_message("/z", b"\xff", broker=True),
@@ -93,17 +70,6 @@ def test_zeeks_values_are_msgpack() -> None:
     rows, told = batch_of(block, "value BINARY")
     assert rows[0]["value"] == packed(42)
     assert [row["value"] for row in rows[1:]] == [None, b"\xc1"]
-    assert told == "NULL, of 3 messages: 1 messages cannot be decoded"
-
-
-def test_json_text() -> None:
-    block = block_of_frames(
-        packed_message("/a", packed({"b": b"\x00"})),
-        packed_message("/a", b"\xc1"),
-        packed_message("/z", BROKER_42, broker=True),
-    )
-    rows, told = batch_of(block, "value STRING", "json")
-    assert [row["value"] for row in rows] == ['{"b":"AA=="}', None, "42"]
     assert told == "NULL, of 3 messages: 1 messages cannot be decoded"
 
 

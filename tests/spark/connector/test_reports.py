@@ -77,7 +77,6 @@ def test_a_hub_that_is_away_ends_nothing(hub: HubWithJournal, caplog: pytest.Log
 
 
 def test_a_stream_tells_what_spark_asks_on_from(hub: HubWithJournal) -> None:
-    """Where a trigger begins, everything before is committed. A copy in a task tells nothing."""
     options = read_source_options({"url": hub.url, "startingOffsets": "earliest", "consumer": "q"}, streaming=True)
     reader = StreamReader(default_schema("raw"), options)
     start = reader.initialOffset()
@@ -90,12 +89,3 @@ def test_a_stream_tells_what_spark_asks_on_from(hub: HubWithJournal) -> None:
     again.commit(end)
     again.stop()
     assert [row["position"] for row in rows(hub)] == [10]
-
-
-def test_without_the_option_nothing_is_told(hub: HubWithJournal) -> None:
-    reader = StreamReader(default_schema("raw"), read_source_options({"url": hub.url}, streaming=True))
-    start = reader.initialOffset()
-    reader.latestOffset(start, ReadAllAvailable())
-    reader.commit(start)
-    reader.stop()
-    assert rows(hub) == []

@@ -46,7 +46,6 @@ def test_pieces_come_in_order(hub: HubWithJournal, connection: Connection) -> No
 def test_a_lost_connection_loses_and_doubles_nothing(
     hub: HubWithJournal, connection: Connection, pauses: list[float]
 ) -> None:
-    """What was not confirmed is sent again under another number; what the hub has of both is dropped."""
     part = StagedPart(connection, "t", 7)
     part.add(numbered(range(20)))
     client = connection.client()

@@ -92,7 +92,6 @@ class TestPlan:
         assert planned(tmp_path, 0, 100, topics=("/other", "/t/1")) == [("file", 0, 50), ("file", 50, 100)]
 
     def test_what_comes_later_is_seen_after_a_while(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A stream at the end of the manifest does not list the tier for each micro-batch."""
         put(tmp_path, 0, 50)
         assert planned(tmp_path, 0, 100) == [("file", 0, 50), ("hub", 50, 100)]
         put(tmp_path, 50, 100)
@@ -130,7 +129,6 @@ class TestReading:
         assert read == expected
 
     def test_holes_are_told(self, tmp_path: Path) -> None:
-        """Records that were damaged when they were copied are lost, and whoever reads there must know."""
         put(tmp_path, 0, 40, hole=10)
         (share,) = shares(tmp_path, Sought(0, 50, JOURNAL.hex(), ("/other",)))
         with pytest.raises(

@@ -131,7 +131,6 @@ def test_values_of_zeek_become_msgpack(tmp_path: Path) -> None:
 
 
 def test_a_stream(own: Tiered) -> None:
-    """It catches up from the tier, and follows through the hub without looking there again."""
     given = own.options(startingOffsets="earliest", maxOffsetsPerTrigger="1000")
     reader = StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
     first = reader.initialOffset()

@@ -59,12 +59,6 @@ class TestBatch:
         made.commit([second, None, first])
         assert numbers(hub) == [0, 1, 2, 3]
 
-    def test_without_rows_there_is_nothing_to_commit(self, hub: HubWithJournal) -> None:
-        made = writer(BatchWriter, hub)
-        made.commit([made.write(rows())])
-        made.commit([])
-        assert numbers(hub) == []
-
     def test_what_is_aborted_is_dropped(self, hub: HubWithJournal) -> None:
         made = writer(BatchWriter, hub)
         staged = made.write(rows(1))

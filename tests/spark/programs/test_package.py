@@ -14,7 +14,6 @@ from peers.spark.package import write_package
 
 
 def test_it_runs_from_the_zip_alone(tmp_path: Path) -> None:
-    """Sources of all packages, and no compiled ones; what executors need can be imported from it."""
     package = tmp_path / "topichub.zip"
     count = write_package(package)
     names = zipfile.ZipFile(package).namelist()

@@ -41,7 +41,6 @@ def test_handlers_set_within_the_block_do_not_stay() -> None:
 
 @pytest.mark.parametrize("around", [held_back, orderly_ends])
 def test_sigterm_is_an_exit(around: Callable[[], AbstractContextManager[None]]) -> None:
-    """With the usual code, so that everything is done that is to be done; also when it was held back."""
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as raised, orderly_ends(), around():
         signal.raise_signal(signal.SIGTERM)
