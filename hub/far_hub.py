@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from hub.handler import Handler
     from hub.names.claim import Announced
 
-__all__ = ["FarHub"]
-
 
 class FarHub:
     """One hub, by its id; the class attributes are those of a handler."""

@@ -30,21 +30,6 @@ from hub.names.claim import Announced
 from hub.origin import Origin
 from hub.tags.rules import Rule
 
-__all__ = [
-    "EVERYTHING",
-    "SEQ_LIMIT",
-    "Announcement",
-    "Digest",
-    "Interest",
-    "Interests",
-    "Leaf",
-    "Record",
-    "Served",
-    "Told",
-    "Wanted",
-    "is_topic",
-]
-
 SEQ_LIMIT = 2**32 - 1
 """The highest number of an announcement: one a second for 136 years."""
 

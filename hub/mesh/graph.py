@@ -22,8 +22,6 @@ from typing import Final, NamedTuple
 
 from hub.mesh.announcement import Record
 
-__all__ = ["Graph", "GraphChange", "Links", "difference", "onward", "parents", "passed", "reached"]
-
 Links = Mapping[bytes, Mapping[bytes, int]]
 """Hub → the hubs that it is linked with → cost; the same in both directions."""
 

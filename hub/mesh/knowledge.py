@@ -34,20 +34,6 @@ from hub.mesh.announcement import (
 from hub.mesh.graph import Graph
 from hub.mesh.outgoing import Outgoing, Pace
 
-__all__ = [
-    "BURST",
-    "EVERY_S",
-    "FORGET_S",
-    "GONE_S",
-    "LOOK_S",
-    "OUTBID_LIMIT",
-    "Heard",
-    "Knowledge",
-    "OwnNews",
-    "Reach",
-    "contradicts",
-]
-
 L = TypeVar("L")
 
 FORGET_S: Final = 60.0

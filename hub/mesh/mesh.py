@@ -29,8 +29,6 @@ from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
 
-__all__ = ["SETTLE_S", "Mesh", "MeshStatistics"]
-
 L = TypeVar("L")
 
 SETTLE_S: Final = (0.25, 1.0, 2.0)

@@ -17,8 +17,6 @@ from typing import Final
 
 from hub.mesh.announcement import Announcement, Digest, Interest, Record, Told, Wanted, is_topic
 
-__all__ = ["Outgoing", "Pace"]
-
 _ANSWERS_AT_ONCE: Final = 8
 _ANSWER_EVERY_S: Final = 1.0
 """How often a far side gets what it asks for: so many times at once, and as often in the long run. Otherwise two small

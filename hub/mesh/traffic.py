@@ -20,8 +20,6 @@ from hub.mesh.knowledge import Knowledge
 from hub.mesh.upstream import Upstreams
 from hub.origin import Origin
 
-__all__ = ["Traffic"]
-
 L = TypeVar("L")
 
 

@@ -21,8 +21,6 @@ from typing import Final, Generic, TypeVar
 
 from hub.origin import EPOCH_LIMIT, Origin
 
-__all__ = ["FAR_EPOCH", "Upstreams"]
-
 L = TypeVar("L")
 
 _EPOCHS_KEPT: Final = 8

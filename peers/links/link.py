@@ -40,8 +40,6 @@ from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
 from peers.wire.token import Renewal, encode_token
 
-__all__ = ["PING_EVERY_S", "Lag", "Link", "LinkProof"]
-
 _TELL_EVERY_S: Final = 1.0
 """How often the peer is told how many of its messages have arrived, seconds. Messages sent in this time are in doubt
 when the link is cut."""

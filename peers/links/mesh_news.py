@@ -25,8 +25,6 @@ from hub.request_frame import Item
 from peers.wire.origin import encode_origin
 from peers.wire.routing import encode_routing
 
-__all__ = ["PORTIONS_PER_TURN", "MeshNews"]
-
 PORTIONS_PER_TURN: Final = 4
 """How much is written in one turn, so that a link that comes up does not hold up the rest."""
 

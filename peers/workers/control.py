@@ -9,8 +9,7 @@
 These are msgpack arrays, one behind the other. Either side may ask. A function that is asked returns a value, or a
 `Later`, or raises a `HubError`, whose text goes back.
 
-Owner: one loop at each end. Invariants: whoever has asked gets an answer, or an error once the channel is lost. Both
-ends are of one version, and trust each other: what comes is not checked. Cost: nothing while nobody asks.
+Each question gets an answer, or an error once the channel is lost. Both ends trust each other: input is not checked.
 """
 
 from __future__ import annotations
@@ -27,28 +26,19 @@ from hub.errors import CloseCode, ConnectionLostError, HubError, UsageError
 from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
 
-__all__ = ["Control", "Functions", "wait_written"]
+_UNPACKED_BYTES = 2**31 - 1  # A thousand times the metrics of a hub with 10,000 handlers
 
-_UNPACKED_BYTES = 2**31 - 1
-"""Most bytes of one message: the metrics of a hub with 10,000 handlers are less than one in a thousand of it."""
-
-Functions = Mapping[str, Callable[[Any], Any]]
-"""What the other end may ask, by name."""
+Functions = Mapping[str, Callable[[Any], Any]]  # What the other end may ask, by name
 
 
 class Control(asyncio.Protocol):
-    """One end.
-
-    Args:
-        functions: What the other end may ask here.
-    """
+    """One end; `functions` is what the other end may ask."""
 
     def __init__(self, functions: Functions) -> None:
         self._functions = functions
         self._loop = asyncio.get_running_loop()
         self._unpacker = msgpack.Unpacker(max_buffer_size=_UNPACKED_BYTES, strict_map_key=False)
         self._numbers = count(1)
-        # Set with the connection, for good.
         self._transport: asyncio.Transport | None = None
         # What was asked and has no answer yet, by number.
         self._asked: dict[int, asyncio.Future[Any]] = {}
@@ -60,11 +50,7 @@ class Control(asyncio.Protocol):
         self._send([0, name, value])
 
     def ask(self, name: str, value: Any = None) -> asyncio.Future[Any]:
-        """Ask something.
-
-        Returns:
-            What will be answered; a `UsageError` where that is a reason, a `ConnectionLostError` if there is none.
-        """
+        """Return the future answer; a `UsageError` where that is a reason, a `ConnectionLostError` if there is none."""
         asked: asyncio.Future[Any] = self._loop.create_future()
         if self.lost.done():
             asked.set_exception(_gone())
@@ -76,18 +62,15 @@ class Control(asyncio.Protocol):
         return asked
 
     def close(self) -> None:
-        """Say no more."""
         if self._transport is not None:
             self._transport.abort()
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """Act on each message that is whole."""
         self._unpacker.feed(data)
         for number, name, value in self._unpacker:
             if isinstance(name, str):
@@ -96,7 +79,6 @@ class Control(asyncio.Protocol):
                 self._take_answer(number, value, is_failure=name is False)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Tell those who wait for answers."""
         for asked in list(self._asked.values()):
             if not asked.done():
                 asked.set_exception(_gone())
@@ -150,8 +132,7 @@ def _gone() -> ConnectionLostError:
     return ConnectionLostError(CloseCode.GOING_AWAY, "the other process of this hub is gone")
 
 
-_LOOK_S: Final = 0.005
-"""How often the queue is looked at: nobody is told when it runs out, and a hub stops once."""
+_LOOK_S: Final = 0.005  # How often the queue is looked at: nothing tells when it is empty, and a hub stops once
 
 
 async def wait_written(link: Connection) -> None:

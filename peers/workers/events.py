@@ -12,10 +12,7 @@ wants it. So a subscription brings events of other processes within a second, as
 What all processes know of themselves is not passed on, as it would come once from each: `$hub/mesh`, `$hub/names/...`,
 `$hub/statistics`; and that all reload, or drain, is told by the core.
 
-Owner: each process has its own. Invariant: an event is told to each subscriber once. Bounds: what waits on the
-control channel; at a few hundred bytes an event that is less than what it tells of has taken. Cost: at a process whose
-events nobody else wants, a look into a set for each event, and 16 looks at routes a second. Not here: which events
-there are (`hub.events`).
+An event is told to each subscriber once. It costs a look into a set where no other process wants events.
 """
 
 from __future__ import annotations
@@ -30,10 +27,7 @@ from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.workers.control import Control
 
-__all__ = ["LOOK_S", "SHARED", "EventsOfCore", "EventsOfWorker"]
-
-LOOK_S: Final = 1.0
-"""How often a process looks what is wanted there, seconds."""
+LOOK_S: Final = 1.0  # How often a process looks what is wanted there
 
 SHARED: Final = (
     *(
@@ -50,22 +44,15 @@ SHARED: Final = (
 )
 """What one process knows and others do not."""
 
-_OF_ALL: Final = frozenset({"reload", "drain"})
-"""What an admin does to all processes, and the core tells."""
+_OF_ALL: Final = frozenset({"reload", "drain"})  # What an admin does to all processes, and the core tells
 
 
 def wanted(core: Core) -> list[str]:
-    """Return which topics are wanted by somebody at a process."""
     return [topic for topic in SHARED if core.own_events.is_wanted(topic)]
 
 
 class EventsOfWorker:
-    """Those of a worker.
-
-    Args:
-        core: Of the worker.
-        control: What leads to the core of the hub.
-    """
+    """Events of a worker; `control` leads to the core."""
 
     def __init__(self, core: Core, control: Control) -> None:
         self._core = core
@@ -95,17 +82,11 @@ class EventsOfWorker:
         self._core.own_events.tell_here(Event(*told))
 
     def want(self, topics: Iterable[str]) -> None:
-        """The core says what is wanted elsewhere."""
         self._elsewhere = frozenset(topics)
 
 
 class EventsOfCore:
-    """Those of the core, and what passes it.
-
-    Args:
-        core: Of the core of the hub.
-        controls: Returns what leads to the workers that are there, by their number.
-    """
+    """Events of the core, and of workers for each other; `controls` returns what leads to them, by number."""
 
     def __init__(self, core: Core, controls: Callable[[], Mapping[int, Control]]) -> None:
         self._core = core
@@ -124,17 +105,14 @@ class EventsOfCore:
         self._tell()
 
     def want(self, number: int, topics: Iterable[str]) -> None:
-        """A worker says what is wanted there."""
         self._wanted[number] = frozenset(topics)
         self._tell()
 
     def leave(self, number: int) -> None:
-        """A worker is gone."""
         self._wanted.pop(number, None)
         self._told.pop(number, None)
 
     def hear(self, number: int, told: Any) -> None:
-        """A worker has announced something."""
         event = Event(*told)
         self._core.own_events.tell_here(event)
         self._pass_on(event, but=number)

@@ -5,8 +5,8 @@ client ─▶ worker ── FromWorker ── control ──▶ core ── Gath
                                                                  └─ Parts (its own)
 ```
 
-Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`; a process that is
-gone, or does not answer in time, is left out, and counted. Not here: how answers become one (`peers.workers.merging`).
+Each question gets one answer, within `ANSWER_S`; a process that is gone, or does not answer in time, is left out and
+counted.
 """
 
 from __future__ import annotations
@@ -35,32 +35,21 @@ from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
 from peers.workers.merging import MERGES, PAGES, WorkerCounts, exposition_of_all, plain, why_unready
 
-__all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
+ANSWER_S: Final = 2.0  # How long a process may take to answer: a hundred times what it takes with thousands of clients
 
-ANSWER_S: Final = 2.0
-"""How long a process may take to answer, seconds: a hundred times what it takes with thousands of clients."""
-
-CORE_S: Final = 2 * ANSWER_S
-"""How long a worker waits for the core, which may wait for others, seconds; it reloads in the time that this takes."""
+CORE_S: Final = 2 * ANSWER_S  # How long a worker waits for the core, which may wait for others
 
 _TAKES_ITS_TIME = frozenset({"reload"})
 
-Part = Callable[[Any, Any], Any]
-"""Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
+Part = Callable[[Any, Any], Any]  # Answers a question for one process: who asks, and with what value
 
-_OF_ALL = ("who", "users", "kick", "audit")
-"""Services that every hub has, and that all of its processes answer together; for admins."""
+_OF_ALL = ("who", "users", "kick", "audit")  # Services that all processes of a hub answer together; for admins
 
-_OF_ALL_BY_GRANT = ("state", "losses", "history")
-"""Likewise, for whom the policy grants them."""
+_OF_ALL_BY_GRANT = ("state", "losses", "history")  # Likewise, for users to whom the policy grants them
 
 
 class Parts:
-    """What one process answers.
-
-    Args:
-        node: Of the process.
-    """
+    """What one process answers."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -81,7 +70,6 @@ class Parts:
             "subscribers": lambda _by, prefixes: in_steps(node, subscribers_here(node, prefixes)),
             "audit": audited(node),
         }
-        """By what is asked."""
 
     def answer(self, question: Any) -> Any:
         """Answer a question that was asked of all processes.
@@ -95,13 +83,7 @@ class Parts:
 
 
 class Gathering:
-    """All processes, as the core asks them. See `peers.node.whole.Whole`.
-
-    Args:
-        node: Of the core.
-        workers: Gives the workers that are there, by number, with what leads to them.
-        counts: Tells how workers do, as far as it is not known here: `silent_total` is.
-    """
+    """All processes, as the core asks them: itself, and the `workers` by their numbers."""
 
     def __init__(
         self,
@@ -115,7 +97,6 @@ class Gathering:
         self._counts = counts
         self._tasks: set[asyncio.Task[None]] = set()
         self.parts = Parts(node)
-        """What the core itself answers."""
         self.of_core: dict[str, Part] = {
             "alive": lambda _by, _value: node.clock_trouble,
             "stores": lambda _by, _value: node.stores.listed(),
@@ -123,11 +104,9 @@ class Gathering:
             "journal": journal(node),
             "settings": settings(node),
         }
-        """What the core answers alone, by what is asked."""
+        # What the core does once all have answered.
         self.afterwards: dict[str, Callable[[By], None]] = {}
-        """What the core does once all have answered, by what was asked: by whom it was asked."""
-        self.silent_total = 0
-        """How many answers did not come in time."""
+        self.silent_total = 0  # Answers that did not come in time
 
     def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:
         """Ask all processes."""
@@ -193,11 +172,7 @@ class Gathering:
 
 
 class FromWorker:
-    """All processes, as a worker asks them. See `peers.node.whole.Whole`.
-
-    Args:
-        control: What leads to the core.
-    """
+    """All processes, as a worker asks them."""
 
     def __init__(self, control: Control) -> None:
         self._control = control
@@ -228,13 +203,7 @@ class FromWorker:
 
 
 def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None:
-    """Let a process answer for the whole hub what admins ask of it.
-
-    Args:
-        node: Of the process.
-        whole: All processes.
-        others: What is asked of the whole, beside what every hub has.
-    """
+    """Let a process answer for the whole hub what admins ask of it, and `others`."""
     node.whole = whole
     for what in (*_OF_ALL, "settings", *others):
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
@@ -250,5 +219,4 @@ def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:
 
 
 def _merged(what: str, value: Any, parts: list[Any]) -> Any:
-    """Return one answer of what processes have answered."""
     return PAGES[what](parts, value) if what in PAGES else MERGES[what](parts)

@@ -20,23 +20,12 @@ from peers.admin import access
 from peers.admin import who as all_who
 from peers.node.metrics import registry
 
-__all__ = [
-    "MERGES",
-    "PAGES",
-    "WorkerCounts",
-    "exposition_of_all",
-    "merged_page",
-    "plain",
-    "why_unready",
-    "worker_metrics",
-]
-
 Plain = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Metrics as msgpack carries them: name, text, type, and samples with name, labels and value."""
 
 
 class WorkerCounts(NamedTuple):
-    """How workers do."""
+    """Numbers of workers."""
 
     up: int
     limit: int
@@ -46,7 +35,6 @@ class WorkerCounts(NamedTuple):
 
 
 def plain(node: Any) -> Plain:
-    """Return the metrics of one process."""
     return [
         (one.name, one.documentation, one.type, [(sample.name, sample.labels, sample.value) for sample in one.samples])
         for one in registry(node).collect()
@@ -54,12 +42,7 @@ def plain(node: Any) -> Plain:
 
 
 def exposition_of_all(counts: WorkerCounts, parts: Iterable[tuple[str, Plain]]) -> bytes:
-    """Return everything as Prometheus text.
-
-    Args:
-        counts: How workers do.
-        parts: What each process calls itself in `worker`, and its metrics.
-    """
+    """Return the metrics of all processes as Prometheus text, each with the name of its process as `worker`."""
     found: dict[str, Metric] = {}
     for label, part in parts:
         for name, text, kind, samples in part:
@@ -72,22 +55,17 @@ def exposition_of_all(counts: WorkerCounts, parts: Iterable[tuple[str, Plain]]) 
 
 
 class _Collected:
-    """Metrics that are there already."""
-
     def __init__(self, families: list[Metric]) -> None:
         self._families = families
 
     def describe(self) -> list[Metric]:
-        """Return nothing: names are not looked at."""
         return []
 
     def collect(self) -> list[Metric]:
-        """Return them."""
         return self._families
 
 
 def worker_metrics(counts: WorkerCounts) -> Iterator[Metric]:
-    """Yield what processes there are, and have been."""
     yield GaugeMetricFamily("hub_workers", "Workers that serve.", value=counts.up)
     yield GaugeMetricFamily("hub_workers_limit", "How many there should be.", value=counts.limit)
     yield CounterMetricFamily("hub_workers_started", "Processes that were started.", value=counts.started_total)
@@ -96,12 +74,7 @@ def worker_metrics(counts: WorkerCounts) -> Iterator[Metric]:
 
 
 def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> list[dict[str, Any]]:
-    """Return the page of all: each has the first behind the same id, and no two have one id.
-
-    Args:
-        parts: What the processes have answered.
-        value: What was asked.
-    """
+    """Return the page of all: each has the first behind the same id, and no two have one id."""
     rows = sorted((row for part in parts for row in part), key=lambda row: row["id"])
     return rows[: all_who.limit_of(value)]
 
@@ -136,11 +109,6 @@ def _kicked(parts: Sequence[dict[str, int]]) -> dict[str, int]:
     return {"kicked": sum(part["kicked"] for part in parts)}
 
 
-def _of_one(parts: Sequence[Any]) -> Any:
-    """Return the answer of the one process that has what was asked for: the others have refused."""
-    return parts[0]
-
-
 def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return how many clients there are, and how long the slowest takes."""
     return {
@@ -172,7 +140,6 @@ def _losses(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _added(parts: Sequence[Sequence[int]]) -> list[int]:
-    """Return the sums of what all processes have counted for each of the same things."""
     return [sum(counts) for counts in zip(*parts, strict=True)]
 
 
@@ -202,12 +169,7 @@ def _same_holdings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
 
 
 def why_unready(counts: WorkerCounts, parts: Sequence[tuple[str, str]]) -> str:
-    """Return why the hub is not ready; empty if all of it is.
-
-    Args:
-        counts: How workers do.
-        parts: What each process has answered: why it is not ready itself, if so.
-    """
+    """Return why the hub is not ready, empty if it is; `parts` has the same of each process."""
     for name, reason in parts:
         if reason:
             return reason if name == "core" else f"worker {name}: {reason}"

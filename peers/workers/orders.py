@@ -12,7 +12,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | `drain.clients_per_s` | its part of the rate |
 
 Other limits, and what users may hold, are those of each process; but each has its part of the hub's memory
-(`peers.node.memory`). No state.
+(`peers.node.memory`).
 """
 
 from __future__ import annotations
@@ -25,24 +25,18 @@ from hub.settings.settings import Settings
 from peers.daemon.sources import Loaded, given
 from peers.wire.hello import fitting_name
 
-__all__ = ["IDS_PER_START", "Orders", "of_worker", "tree_of"]
-
+# A worker numbers its handlers from here times the number of its start, so that no two of the hub have one number;
+# 900,000 starts fit into what JavaScript counts exactly
 IDS_PER_START: Final = 10_000_000_000
-"""A worker numbers its handlers from here times the number of its start, so that each has a number of its own in the
-hub: nobody takes so many connections in its life, and 900,000 starts fit into what JavaScript counts exactly."""
 
 
 class Orders(msgspec.Struct):
     """What a worker is told."""
 
-    settings: dict[str, Any]
-    """As a TOML file would have them."""
-    name: str
-    """Of the hub."""
-    number: int
-    """Of the place that it takes, from 1."""
-    start: int
-    """How many were started before it, and it itself."""
+    settings: dict[str, Any]  # As a TOML file would have them
+    name: str  # Of the hub
+    number: int  # Of its place, from 1
+    start: int  # How many were started before it, and it itself
 
     @property
     def own_name(self) -> str:
@@ -50,18 +44,11 @@ class Orders(msgspec.Struct):
         return fitting_name(self.name, f"/{self.number}")
 
     def loaded(self) -> Loaded:
-        """Return the settings, checked as those of anybody."""
         return given(("the core", self.settings))
 
 
 def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Settings:
-    """Return the settings of a worker.
-
-    Args:
-        settings: Those of the core.
-        listen: URLs, with the ports that were picked.
-        core: The id of the core, whose journal the clients of workers read.
-    """
+    """Return the settings of a worker of a core with this id, which listens to these URLs, with ports."""
     replace = msgspec.structs.replace
     journal_of = core.hex() if settings.journal.path else settings.journal.of
     rate = max(1, settings.drain.clients_per_s // settings.workers)

@@ -5,10 +5,8 @@ begin ─▶ settings, log, node ─▶ linked ─▶ listens ─▶ serves ─�
                                    └── the core, or the link to it, is gone: ended at once
 ```
 
-It heeds no signal: a terminal's, or a service manager's, may reach all processes of a hub, and the core says what
-follows. Whoever kills a worker for good uses SIGKILL, and another one takes its place.
-
-Owner: the process. Not here: who starts it (`peers.workers.workers`).
+It ignores signals: a terminal's, or a service manager's, may reach all processes of a hub, and the core says what
+follows.
 """
 
 from __future__ import annotations
@@ -38,23 +36,14 @@ from peers.workers.events import LOOK_S, EventsOfWorker
 from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
 
-__all__ = ["Worker", "main"]
+_LOOK_S = 0.002  # How often a worker that starts looks whether it is linked: nothing tells it
 
-_LOOK_S = 0.002
-"""How often a worker that starts looks whether it is linked: nobody tells it."""
-
-_FAILED = 1
+_FAILED = 1  # Exit codes: it could not start; the core, or the link to it, was gone
 _ALONE = 3
-"""Exit codes: it could not start; the core, or the link to it, was gone."""
 
 
 class Worker:
-    """One worker.
-
-    Args:
-        link: Its end of what leads to the core.
-        log_queue: Where its log goes.
-    """
+    """One worker; `link` is its end of the link to the core."""
 
     def __init__(self, link: socket.socket, log_queue: OutputQueue) -> None:
         self._link = link
@@ -87,7 +76,6 @@ class Worker:
                 "wants": self._want_events,
             }
         )
-        """What leads to the core, beside the link."""
 
     async def run(self) -> int:
         """Do as the core says until it says stop, or is gone; return the exit code."""
@@ -111,7 +99,6 @@ class Worker:
         return await self._serve(daemon, loaded, link, limit)
 
     def _join(self, daemon: Daemon) -> None:
-        """Be a part of the whole hub, for those who ask."""
         self._parts = Parts(daemon.node)
         self._draining = Draining(daemon.node, lambda: self.control.tell("drained"), daemon.settle)
         self._parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
@@ -120,15 +107,11 @@ class Worker:
         self._look()
 
     def _look(self) -> None:
-        """Tell once a second what is wanted here of the hub's own topics."""
         self._events.look()
         self._loop.call_later(LOOK_S, self._look)
 
     async def _linked(self, daemon: Daemon) -> Connection:
-        """Link with the core, and wait until messages go there, and what is wanted there is known.
-
-        Who is served before hears of nobody else, and what he publishes is heard by nobody.
-        """
+        """Link with the core, and wait until messages go there and its interests are known, before clients come."""
         self.control.tell("links")
         link = await daemon.link(self._link, "unix:core", dialled=True)
         mesh = daemon.node.core.mesh
@@ -137,7 +120,6 @@ class Worker:
         return link
 
     async def _serve(self, daemon: Daemon, loaded: Loaded, link: Connection, limit: RateLimit) -> int:
-        """Serve until the core says stop, or is gone."""
         log = daemon.node.log
         self._reloading = Reloading(
             daemon, lambda: self._newer or loaded, lambda: configure(daemon.node.settings.log, limit=limit), forced=True

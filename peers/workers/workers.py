@@ -9,55 +9,252 @@
                             core                           journal, links to other hubs, Zeeks, unix
 ```
 
-Purpose: one interpreter uses one core of a processor, and a machine has many. What carries messages between them is the
-mesh: a worker is a hub with one link, to the core.
+One interpreter uses one core of a processor. The mesh carries messages between processes: a worker is a hub with one
+link, to the core. A worker serves no client before it is linked, and ends when its link or the core does; a hub is up
+once all its workers are.
 
 ```
 stop ─▶ each worker stops accepting ─▶ "heard", once its link has all that was published there
      ─▶ PING over all links, twice: what one has heard is at the others ─▶ "close" ─▶ queues run out, ended
-```
 
-Owner: the event loop of the core. Invariants: a worker serves nobody before it is linked, and ends when its link or the
-core does; a hub is up once all its workers are. Cost: see docs/workers.md. Not here: when which worker is started
-(`peers.workers.supervision`).
+           due                    up                     ended
+WAITING ─────────▶ STARTING ─────────────▶ UP ──┐
+   ▲                  │ ended, or overdue       │
+   └──────────────────┴─────────────────────────┘   for a while, longer each time (`Backoff`)
+```
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import enum
 import math
 import os
+import random
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from itertools import count
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import structlog
 
 from hub.errors import UsageError
+from peers.connections.connection import Connection
+from peers.connections.tcp import TcpConversation
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.reloading import Reloading
 from peers.node.audit import By
-from peers.workers.control import Control, Functions
+from peers.transport.backoff import Backoff
+from peers.workers.control import Control, Functions, wait_written
 from peers.workers.events import LOOK_S, EventsOfCore
 from peers.workers.gathering import Gathering, share_services
 from peers.workers.merging import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
-from peers.workers.process import Process
-from peers.workers.supervision import Supervision
 
-__all__ = ["WorkerError", "Workers"]
+START_S: Final = 60.0  # How long a worker may take until it serves: a hundred times what it takes on an idle machine
 
-_HEARD_PART = 2
-"""One in so many parts of the time to stop is at most for what publishers have sent; the rest is for queues."""
+STEADY_S: Final = 30.0  # How long a worker has to serve so that its end is no failed start: as long as the longest wait
 
-_GRACE_S = 1.0
-"""How much longer than the time to stop a worker may take before it is killed, seconds."""
+_HEARD_PART: Final = 2  # One in so many parts of the time to stop is for what publishers have sent; the rest for queues
+
+_GRACE_S: Final = 1.0  # How much longer than the time to stop a worker may take before it is killed
+
+_END_S: Final = 2.0  # How long a process may take to end once it has closed its sockets
+
+
+class Phase(enum.Enum):
+    """The phase of a place for a worker."""
+
+    WAITING = enum.auto()  # No process; one is due at some time
+    STARTING = enum.auto()  # A process that does not serve yet
+    UP = enum.auto()
+
+
+class _Place:
+    __slots__ = ("backoff", "phase", "until_s")
+
+    def __init__(self, source: random.Random | None) -> None:
+        self.backoff = Backoff(source=source)
+        self.phase = Phase.WAITING
+        self.until_s = -math.inf  # When a process is due (WAITING), late (STARTING), or steady (UP)
+
+
+class Supervision:
+    """The places for workers, numbered from 1: which worker is due, and which has taken too long. No clock.
+
+    A worker that has served for `STEADY_S` did not fail at its start: if it ends, the waits are short again.
+    """
+
+    __slots__ = ("_is_stopping", "_places", "ended", "started")
+
+    def __init__(self, places: int, source: random.Random | None = None) -> None:
+        self._places = {number: _Place(source) for number in range(1, places + 1)}
+        self._is_stopping = False
+        self.started = 0
+        self.ended = 0  # Except because the hub stops
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @property
+    def up(self) -> int:
+        return len(self.serving())
+
+    def serving(self) -> list[int]:
+        return [number for number, place in self._places.items() if place.phase is Phase.UP]
+
+    def due(self, now_s: float) -> list[int]:
+        """Return the places where a process is to be started now; each counts as started."""
+        if self._is_stopping:
+            return []
+        found = self._past(Phase.WAITING, now_s)
+        for number in found:
+            place = self._places[number]
+            place.phase, place.until_s = Phase.STARTING, now_s + START_S
+            self.started += 1
+        return found
+
+    def overdue(self, now_s: float) -> list[int]:
+        """Return the places whose process is to be killed, as it has taken too long to start; each once."""
+        found = self._past(Phase.STARTING, now_s)
+        for number in found:
+            self._places[number].until_s = math.inf
+        return found
+
+    def serves(self, number: int, now_s: float) -> None:
+        place = self._places[number]
+        place.phase, place.until_s = Phase.UP, now_s + STEADY_S
+
+    def end(self, number: int, now_s: float) -> float:
+        """A process has ended, or could not be started; return after how many seconds the next is due, or inf."""
+        place = self._places[number]
+        if place.phase is Phase.UP and now_s >= place.until_s:
+            place.backoff.reset()
+        place.phase = Phase.WAITING
+        if self._is_stopping:
+            place.until_s = math.inf
+            return math.inf
+        self.ended += 1
+        wait_s = place.backoff.next_s()
+        place.until_s = now_s + wait_s
+        return wait_s
+
+    def next_s(self) -> float:
+        """Return when to ask again at the latest; inf for never."""
+        times = (place.until_s for place in self._places.values() if place.phase is not Phase.UP)
+        return math.inf if self._is_stopping else min(times, default=math.inf)
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def _past(self, phase: Phase, now_s: float) -> list[int]:
+        return [number for number, place in self._places.items() if place.phase is phase and place.until_s <= now_s]
+
+
+class Process:
+    """One worker as the core sees it: a process with a socket for the link, and one to control it.
+
+    It finds the same modules as the core, whatever is in the working directory; no terminal's signal reaches it.
+
+    Raises:
+        OSError: It cannot be started: there are too many processes, or too little memory.
+    """
+
+    __slots__ = ("_control_socket", "_is_stopping", "_link", "_link_socket", "_popen", "control", "number")
+
+    def __init__(self, number: int, functions: Functions) -> None:
+        self.number = number
+        with ExitStack() as stack:
+            self._control_socket, their_control = socket.socketpair()
+            stack.callback(self._control_socket.close)
+            stack.callback(their_control.close)
+            self._link_socket, their_link = socket.socketpair()
+            stack.callback(self._link_socket.close)
+            stack.callback(their_link.close)
+            self._popen = _start(number, their_control.fileno(), their_link.fileno())
+            stack.pop_all()
+        their_control.close()
+        their_link.close()
+        self._link: Connection | None = None
+        self._is_stopping = False  # Its link then ends before it does
+        self.control = Control(functions)
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    async def connect(self) -> None:
+        self._control_socket.setblocking(False)
+        loop = asyncio.get_running_loop()
+        await loop.create_unix_connection(lambda: self.control, sock=self._control_socket)
+
+    async def link(self, daemon: Daemon) -> None:
+        """Let the core link with it: the time for a handshake begins now."""
+        self._link_socket.setblocking(False)
+        self._link = link = await daemon.link(self._link_socket, f"unix:worker/{self.number}", dialled=False)
+        if link.lost is not None:
+            link.lost.add_done_callback(lambda _: self._end())
+
+    @property
+    def hub(self) -> bytes:
+        """The id of the worker as a hub; empty while it is not linked."""
+        conversation = self._link.conversation if self._link is not None else None
+        return conversation.far_id if isinstance(conversation, TcpConversation) else b""
+
+    async def wait_written(self) -> None:
+        """Wait until nothing waits in the queue of its link."""
+        if self._link is not None:
+            await wait_written(self._link)
+
+    def stop(self, left_s: float) -> None:
+        """Let it stop: it tells when its link has all that was published, and waits for `close`."""
+        self._is_stopping = True
+        self.control.tell("stop", left_s)
+
+    def _end(self) -> None:
+        """The link is gone: a worker that is not told to stop ends then, or hangs, and is killed."""
+        if not self._is_stopping:
+            self.control.close()
+
+    def kill(self) -> None:
+        """End it now, also if it is stopped."""
+        self._popen.kill()
+
+    async def wait_ended(self) -> str:
+        """Wait until it has ended, which it must do soon after its sockets; say how."""
+        await asyncio.wait([self.control.lost])
+        if self._link is None:
+            self._link_socket.close()
+        loop = asyncio.get_running_loop()
+        try:
+            code = await loop.run_in_executor(None, self._popen.wait, _END_S)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            code = self._popen.wait()
+        return f"killed by {_signal_name(-code)}" if code < 0 else f"exit code {code}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _start(number: int, control: int, link: int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-P", "-m", "peers.workers.worker", str(number), str(control), str(link)]
+    variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    return subprocess.Popen(  # noqa: S603 -- our own program
+        command, pass_fds=(control, link), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
+    )
 
 
 class WorkerError(UsageError):
@@ -65,10 +262,7 @@ class WorkerError(UsageError):
 
 
 class Workers:
-    """The workers of one core. See `peers.daemon.run.Crew`.
-
-    Args:
-        daemon: The core; its ports are kept by `start`.
+    """The workers of one core, whose ports are kept by `start`. See `peers.daemon.run.Crew`.
 
     Raises:
         WorkerError: There is nothing that they could do, or no way to do it.
@@ -201,7 +395,7 @@ class Workers:
     # What supervision asks for.
 
     def _act(self) -> None:
-        """Start who is due, kill who is overdue, and look again in time."""
+        """Start processes that are due, kill those that are overdue, and look again in time."""
         now_s = self._loop.time()
         for number in self._supervision.overdue(now_s):
             self._reasons[number] = "it has not come up in time"
@@ -237,7 +431,6 @@ class Workers:
         watching.add_done_callback(self._watching.discard)
 
     async def _watch(self, process: Process, start: int) -> None:
-        """Give a process its orders, and wait for its end."""
         number = process.number
         await process.connect()
         orders = Orders(self._settings(), self._node.name, number, start)
@@ -252,7 +445,6 @@ class Workers:
         self._act()
 
     def _end(self, number: int, reason: str, pid: int) -> None:
-        """A process has ended, or could not be started."""
         wait_s = self._supervision.end(number, self._loop.time())
         if wait_s == math.inf:
             return
@@ -298,11 +490,6 @@ class Workers:
 
 
 def _check(daemon: Daemon, count: int) -> None:
-    """See to it that workers can be.
-
-    Raises:
-        WorkerError: The text says what to change.
-    """
     if not (hasattr(socket, "SO_REUSEPORT") and sys.platform == "linux"):
         raise WorkerError(
             f"workers = {count}: several processes share a port on Linux only; leave `workers` out on {sys.platform}"

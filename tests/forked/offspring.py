@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 
 from peers.journal import readers
-from peers.workers import process
+from peers.workers import workers
 from tests.forked import servers
 from tests.forked.program import Program
 
@@ -19,7 +19,7 @@ __all__ = ["fork_offspring", "fork_reader"]
 
 def fork_offspring(address: bytes) -> None:
     servers.ask_at(address)
-    process._start = _fork_worker  # type: ignore[assignment]
+    workers._start = _fork_worker  # type: ignore[assignment]
     readers._start = fork_reader
 
 

@@ -8,7 +8,7 @@ import random
 from hypothesis import given, strategies
 
 from peers.transport.backoff import CLIENT_CAP_S
-from peers.workers.supervision import START_S, STEADY_S, Supervision
+from peers.workers.workers import START_S, STEADY_S, Supervision
 
 DRAWS = random.Random(1)  # noqa: S311 -- spread, not secrecy
 
