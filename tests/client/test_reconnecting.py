@@ -58,19 +58,6 @@ class _Highest(random.Random):
         return max(a, b)
 
 
-async def test_again_and_again(hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
-        await told.connected.get()
-        for number in range(5):
-            await hub.crash()
-            await told.connected.get()
-            client.publish_nowait("/a", number)
-            assert (await anext(messages)).value == number
-            assert messages.breaks == number + 1
-            assert len(hub.node.connections) == 1
-
-
 async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub: Hub) -> None:
     told = Told()
     async with told.connect(hub.url, name="me") as client:

@@ -30,14 +30,6 @@ def test_in_the_first_minute_clients_come_back_soon() -> None:
         backoff.reset()
 
 
-def test_success_begins_anew() -> None:
-    backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())
-    for _ in range(5):
-        backoff.next_s()
-    backoff.reset()
-    assert backoff.next_s() == 0.1
-
-
 def test_links_come_back_sooner() -> None:
     """A hub has few peers: the bound of a link stops growing at two seconds, however long the far side is away."""
     backoff = Backoff.for_link()
@@ -61,11 +53,3 @@ def test_the_draw_is_spread() -> None:
     assert min(drawn) < 0.5
     assert max(drawn) > 9.5
     assert sum(drawn) / 1000 == pytest.approx(5.0, abs=0.5)
-
-
-def test_defaults() -> None:
-    backoff = Backoff()
-    drawn = [backoff.next_s() for _ in range(30)]
-    assert drawn[0] <= 0.1
-    assert max(drawn) <= 30.0
-    assert [Backoff().next_s() for _ in range(3)] != [Backoff().next_s() for _ in range(3)]

@@ -187,13 +187,6 @@ def test_whoever_leaves_in_between() -> None:
     assert desk.far.told == []
 
 
-def test_too_many_are_none(desk: Desk) -> None:
-    too_many = [f"/{number}" for number in range(1001)]
-    (told,) = desk.ask(SubscriptionChange(subscribe=True, prefixes=too_many, request=7))
-    assert told[:2] == ("error", 7)
-    assert not desk.handler.prefixes
-
-
 def test_publications(desk: Desk) -> None:
     _, reader = desk.turn.join("/a")
     assert desk.ask(publication("/a", 5, 3)) == [("confirmed", 3, None)]
