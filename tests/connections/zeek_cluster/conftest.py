@@ -14,9 +14,6 @@ from peers.daemon.sources import load
 from tests.connections.zeek_cluster.node import ZmqNode
 from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
 from tests.hubs.eventually import eventually
-from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
-
-__all__ = ["joined_nodes", "pytest_asyncio_loop_factories"]
 
 StartNode = Callable[..., Awaitable[ZmqNode]]
 

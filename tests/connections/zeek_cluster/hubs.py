@@ -9,8 +9,6 @@ from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 
-__all__ = ["joined", "running"]
-
 
 @asynccontextmanager
 async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:

@@ -10,8 +10,6 @@ import zmq
 from peers.transport.endpoints import Endpoint
 from peers.values.event import Event
 
-__all__ = ["HELLO", "ZmqNode"]
-
 HELLO = Event("Cluster::hello", "worker-1", "zeromq_worker-1")
 """An event as nodes send it to each other."""
 

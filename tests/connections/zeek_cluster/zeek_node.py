@@ -9,8 +9,6 @@ from peers.values.event import Event
 from peers.zeek.zmtp.events import from_json, to_json
 from tests.connections.zeek_cluster.node import ZmqNode
 
-__all__ = ["ZeekNode"]
-
 _NODE_ID = "zeek.cluster.nodeid."
 _GREETING = "Cluster::Backend::ZeroMQ::hello"
 _ANSWER = "Cluster::hello"

@@ -9,8 +9,6 @@ import zmq
 
 from peers.transport.endpoints import Endpoint, Scheme
 
-__all__ = ["ZmqBroker"]
-
 
 class ZmqBroker:
     """One broker, in a thread of its own; ports that the system picks at first, and then the same ones again.

@@ -6,8 +6,6 @@ import json
 
 from peers.values import decode_message
 
-__all__ = ["ACK", "body_of", "count"]
-
 ACK = '{"type":"ack","endpoint":"eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee","version":"2.8.0-dev"}'
 """What a Zeek answers the first message of a client."""
 

@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["Line", "Watcher"]
-
 
 class Watcher(Protocol):
     def take(self, data: bytes) -> None: ...

@@ -10,8 +10,6 @@ from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["NODE_ID", "STORIES", "TO_BROKER", "TO_NODE", "Step", "story", "wire"]
-
 TO_BROKER = "node-to-broker"
 TO_NODE = "broker-to-node"
 

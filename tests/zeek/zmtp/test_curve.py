@@ -44,6 +44,7 @@ from peers.zeek.zmtp.session import (
 )
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
+from tests.zeek.zmtp.test_events import Table
 
 SERVER = KeyPair.new()
 CLIENT = KeyPair.new()
@@ -237,21 +238,13 @@ def test_a_large_box_is_let_go_of_once_it_was_opened() -> None:
 
 
 def test_recorded_events_come_as_the_same_runs() -> None:
-    class Routes:
-        def __init__(self) -> None:
-            self.table: dict[bytes, bytes] = {}
-
-        def miss(self, key: bytes) -> bytes:
-            self.table[key] = key
-            return key
-
     recorded = b"".join(wire("z01-null-wire.jsonl")["worker-1 XPUB to broker XSUB#1", TO_BROKER])
     plain = Session(SocketType.XSUB, LIMIT)
     plain.feed(recorded)
     stream = b"".join(event.frames for event in events(plain) if isinstance(event, Message))
     runs: dict[str, bytes] = {}
     for name, mechanism in (("null", NULL), ("curve", CurveServer(SERVER, lambda _: True))):
-        session: EventSession[bytes] = EventSession(LIMIT, Routes(), lambda *_: None, mechanism=mechanism)
+        session: EventSession[bytes] = EventSession(LIMIT, Table(), lambda *_: None, mechanism=mechanism)
         client = Session(SocketType.XPUB, LIMIT) if mechanism is NULL else dialled(SocketType.XPUB)
         shake_hands(session, client)
         session.feed(client.seal(stream * 50))

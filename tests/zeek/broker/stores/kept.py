@@ -17,8 +17,6 @@ from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import node_id
 from tests.zeek.broker.stores.strict import StrictClone
 
-__all__ = ["KeptHub"]
-
 HUB = node_id(0xFF)
 
 

@@ -10,8 +10,6 @@ from hub.stores.store import Store
 from peers.stores.operations import TypedOperations
 from peers.values import from_msgpack, to_msgpack
 
-__all__ = ["MemoryOwner"]
-
 Outcomes = list[Change | StoreError | None]
 Notes = Mapping[str, bytes | None]
 

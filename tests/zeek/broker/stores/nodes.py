@@ -11,8 +11,6 @@ from peers.zeek.broker.stores.forwarder import Forwarder, ForwarderLimits
 from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore, node_id
 
-__all__ = ["HUB", "Hub", "Node"]
-
 HUB = b"h" * 16
 
 

@@ -20,8 +20,6 @@ from peers.zeek.broker.stores import command as wire
 from tests.zeek.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
-__all__ = ["CloneRole", "MasterRole", "exchange", "replay"]
-
 _TICKS_LIMIT = 10
 """More than ever pass without a word of either end."""
 

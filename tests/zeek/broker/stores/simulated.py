@@ -18,8 +18,6 @@ from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
 from tests.zeek.broker.stores.memory import MemoryOwner
 from tests.zeek.broker.stores.network import CALM, Network
 
-__all__ = ["ClonedStore", "ServedStore", "Simulation", "any_wish", "node_id"]
-
 
 def node_id(number: int) -> bytes:
     return number.to_bytes(16, "big")

@@ -13,8 +13,6 @@ from itertools import pairwise
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores import command as wire
 
-__all__ = ["StrictClone"]
-
 _HEARTBEAT, _NACK, _SILENT = 5, 2, 500
 
 
