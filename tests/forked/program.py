@@ -33,8 +33,6 @@ HUB = [sys.executable, "-m", MODULE]
 
 
 class Origin(NamedTuple):
-    """What `/proc` does not know of a forked program."""
-
     test: str
     """During which it was started."""
     command: str

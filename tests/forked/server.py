@@ -87,8 +87,6 @@ _IMPORTS: dict[str, Callable[[], None]] = {"commands": _import_commands, "worker
 
 
 class _Child:
-    """A process that runs, or has ended and is not forgotten yet."""
-
     def __init__(self, pid: int, link: socket.socket) -> None:
         self.pid = pid
         self.descriptor = os.pidfd_open(pid)

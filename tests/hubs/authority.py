@@ -15,8 +15,6 @@ __all__ = ["Authority", "Files"]
 
 
 class Files(NamedTuple):
-    """A certificate and its key, PEM."""
-
     certificate: str
     key: str
 

@@ -10,8 +10,6 @@ __all__ = ["ShiftedLoop"]
 
 
 class ShiftedLoop:
-    """The running loop, whose clock can be put forward."""
-
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.ahead_s = 0.0

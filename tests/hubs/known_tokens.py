@@ -29,8 +29,6 @@ POLICY = {
 
 
 class _Patience(Failures):
-    """Every answer waits for as long as the test says."""
-
     delay_s = 0.0
 
     def note(self, address: str, now_s: float) -> float:

@@ -29,8 +29,6 @@ def told(*items: Told) -> list[bytes]:
 
 
 class MeshPeer(RawClient):
-    """A peer hub. It passes over frames of `quiet` kinds, and answers PINGs."""
-
     quiet = frozenset({Kind.ROUTING, Kind.ORIGIN, Kind.ACCOUNT})
     is_ponging = True
     _id = PEER_ID

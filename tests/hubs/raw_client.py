@@ -26,8 +26,6 @@ def numbered(topic: str, numbers: range, *, padding: int = 0, together: int = 1)
 
 
 class RawClient(RawSocket):
-    """A socket on which frames are spoken."""
-
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self._requests = 0

@@ -17,8 +17,6 @@ NDJSON = "Content-Type: application/x-ndjson"
 
 
 class Answer(NamedTuple):
-    """What a request was answered."""
-
     status: int
     headers: dict[str, str]
     body: bytes
@@ -29,8 +27,6 @@ class Answer(NamedTuple):
 
 
 class Event(NamedTuple):
-    """A server-sent event."""
-
     name: str
     value: Any
     id: int | None = None
@@ -40,8 +36,6 @@ class Event(NamedTuple):
 
 
 class RawHttp(RawSocket):
-    """One connection."""
-
     async def ask(self, method: str, path: str, *lines: str, body: bytes | None = None) -> Answer:
         length = () if body is None else (f"Content-Length: {len(body)}",)
         await self.send(request(path, method, *lines, *length), body or b"")

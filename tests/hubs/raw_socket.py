@@ -15,8 +15,6 @@ READ_BYTES = 256 * 1024
 
 
 class Gap(NamedTuple):
-    """So many messages were lost here."""
-
     messages: int
 
 

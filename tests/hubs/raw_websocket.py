@@ -67,16 +67,12 @@ def decode(opcode: int, payload: bytes) -> Any:
 
 
 class Response(NamedTuple):
-    """An HTTP answer."""
-
     status: int
     headers: dict[str, str]
     body: bytes
 
 
 class RawWebSocket(RawSocket):
-    """A socket on which HTTP and WebSocket frames are spoken."""
-
     def __init__(self, sock: socket.socket) -> None:
         super().__init__(sock)
         self._encode = text

@@ -18,8 +18,6 @@ from peers.wire.records import Fetch
 
 
 class SlowJournal(NoJournal):
-    """A hub's journal with a real recorder, and a writer that waits for `write`."""
-
     id = bytes(range(16))
 
     def __init__(self, core: Core, *topics: str, buffer_bytes: int = 1_000_000) -> None:

@@ -35,8 +35,6 @@ Published = tuple[int, int]
 
 
 class Fate(NamedTuple):
-    """Why a message did not come to a hub that wants it."""
-
     reason: str
     """`on a link`, `overtaken`, `repeated`, or `unreached` where nothing led there."""
     at: int
@@ -44,8 +42,6 @@ class Fate(NamedTuple):
 
 
 class _Copy(NamedTuple):
-    """A message that was offered to a link."""
-
     to: int
     """The number of the hub at its far side."""
     wanting: frozenset[int]
@@ -53,8 +49,6 @@ class _Copy(NamedTuple):
 
 
 class _TracedLink(Handler):
-    """A handler of a link that says what it is offered."""
-
     __slots__ = ()
 
     def offer(self, batch: Batch) -> None:
@@ -78,8 +72,6 @@ _BOOKS: dict[object, _Book] = {}
 
 
 class Ledger:
-    """The books of all hubs."""
-
     def __init__(self, hubs: Sequence[Hub]) -> None:
         self._hubs = hubs
         self._books = [_Book(self, number, hub) for number, hub in enumerate(hubs)]
@@ -159,8 +151,6 @@ class Ledger:
 
 
 class _Book:
-    """What has happened at one hub."""
-
     def __init__(self, ledger: Ledger, number: int, hub: Hub) -> None:
         self.ledger, self._number, self._core = ledger, number, hub.node.core
         # Message → where it was sent from here.

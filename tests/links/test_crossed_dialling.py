@@ -25,8 +25,6 @@ RUNS = 600
 
 
 class Scene:
-    """Two hubs, and sockets between them."""
-
     def __init__(self, source: random.Random) -> None:
         self._source = source
         self.nodes = [Node(Settings(), hub_id=hub_id) for hub_id in (LOW, HIGH)]

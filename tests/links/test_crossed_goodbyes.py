@@ -20,8 +20,6 @@ from tests.hub.fakes import FakeOutlet, handler_of
 
 
 class Side:
-    """One of two hubs, with a subscriber of everything."""
-
     def __init__(self, number: int) -> None:
         self.loop = PretendLoop()
         self.node = Node(Settings(), hub_id=bytes([number]) * 16)

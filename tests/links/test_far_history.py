@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import CloseCode, GoneError, NotAllowedError, RejectedError, UsageError
+from hub.errors import CloseCode, GoneError, RejectedError, UsageError
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
 from peers.client import Client, connect
@@ -467,14 +467,3 @@ async def test_what_a_reader_may_read(chain: Chain) -> None:
             assert await values(client, "/secret", **named) == []
     async with connect(hubs[0].url, name="alice") as client:
         assert "not granted" in (await refused(client, "/secret", hub="nobody")).text
-
-
-async def test_clients_do_not_ask_as_hubs_do(chain: Chain) -> None:
-    hubs = await chain(2)
-    await record(hubs[1], 1)
-    recognise(hubs[1], policy_of('[roles.a]\nadmin = true\nrequest = ["$hub/at"]\n[users]\nalice = ["a"]'))
-    target = f"$hub/at/{hubs[1].node.id.hex()}/journal"
-    for url, name in ((hubs[0].url, "bob"), (hubs[1].url, "bob"), (hubs[1].url, "alice")):
-        async with connect(url, name=name) as client:
-            with pytest.raises(NotAllowedError, match="hubs alone ask in this way"):
-                await client.request(target, b"")

@@ -178,24 +178,6 @@ async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) 
     await way.stop()
 
 
-async def test_both_ends_count_what_waited_for_a_link_that_is_cut(north: Hub, south: Hub, way: Way) -> None:
-    await south.client("/flood")
-    north.dial(way)
-    await linked(north, south, "/flood")
-    link = north.handler("south")
-    publisher = await north.client()
-    way.hold()
-    sent = 0
-    while link.queued_messages < 200:
-        await publisher.send(numbered("/flood", range(sent, sent + 100), padding=2000))
-        await publisher.ping()
-        sent += 100
-    way.replace()
-    way.cut()
-    await eventually(lambda: told(north) == (sent, 0, 0, 0))
-    await eventually(lambda: told(south) == (0, 0, sent, 0))
-
-
 async def test_both_ends_count_what_waited_as_the_other_side_said_goodbye(north: Hub) -> None:
     peer = await north.peer("/a")
     publisher = await north.client()
@@ -362,26 +344,6 @@ async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
     assert Hello.decode((await second.frame()).body).id == north.node.id
 
 
-async def test_cut_again_and_again(north: Hub, south: Hub, way: Way) -> None:
-    await south.client("/flood")
-    north.dial(way)
-    publisher = await north.client()
-    for _ in range(3):
-        await linked(north, south, "/flood")
-        link = north.handler("south")
-        for first in range(0, 1000, 200):
-            await publisher.send(numbered("/flood", range(first, first + 200), padding=300))
-        await eventually(lambda link=link: link.delivered_messages == 1000)  # type: ignore[misc]
-        way.cut()
-        await eventually(lambda link=link: link.closed)  # type: ignore[misc]
-    await linked(north, south, "/flood")
-    await eventually(lambda: told(north)[3] == 0)
-    lost, possibly, _, _ = told(north)
-    assert possibly == 0
-    assert south.node.core.statistics().published_messages_total + lost == 3000
-    await eventually(lambda: told(south)[2] == lost)
-
-
 # What a mesh has overtaken.
 
 
@@ -438,21 +400,3 @@ async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: 
     assert (await behind.frame()).kind == Kind.MESSAGES
     assert [frame.kind for frame in await near.ping()] == [Kind.MESSAGES, Kind.NOTICE, Kind.MESSAGES]
     assert await behind.ping() == []
-
-
-async def test_a_way_that_swallows_everything_and_then_ends(north: Hub, south: Hub, way: Way) -> None:
-    await south.client("/flood")
-    north.dial(way)
-    await linked(north, south, "/flood")
-    publisher = await north.client()
-    way.hold()
-    await publisher.send(numbered("/flood", range(300)))
-    await publisher.ping()
-    first = north.node.links.find(b"\x02" * 16)
-    way.replace()
-    while north.node.links.find(b"\x02" * 16) is first:
-        north.later(1.0)
-        await settle()
-    way.cut()
-    await eventually(lambda: told(north) == (300, 0, 0, 0))
-    await eventually(lambda: told(south) == (0, 0, 300, 0))

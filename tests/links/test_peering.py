@@ -105,32 +105,6 @@ async def test_messages_cross_where_they_are_wanted(north: Hub, south: Hub) -> N
     assert await in_north.values(1) == [("/b", 4)]
 
 
-async def test_nothing_comes_back(north: Hub, south: Hub) -> None:
-    in_north, in_south = await north.client("/"), await south.client("/")
-    await link(north, south)
-    await in_north.publish("/a", 1)
-    await in_south.publish("/a", 2)
-    assert sorted(await in_north.values(2)) == sorted(await in_south.values(2)) == [("/a", 1), ("/a", 2)]
-    for hub in (north, south):
-        assert hub.node.core.statistics().published_messages_total == 2
-    await in_north.publish("/end", 3)
-    assert await in_north.values(1) == await in_south.values(1) == [("/end", 3)]
-
-
-async def test_a_row_of_hubs(start_hub: StartHub, north: Hub, south: Hub) -> None:
-    middle = await start_hub(name="middle")
-    await link(north, middle)
-    await link(south, middle)
-    readers = [await hub.client("/", queue=QueueWish(messages=1000)) for hub in (north, middle, south)]
-    hubs = (north, middle, south)
-    await eventually(lambda: all(one.wanted_by(other) == {"/"} for one in hubs for other in hubs if one is not other))
-    for hub in hubs:
-        publisher = await hub.client()
-        await publisher.publish(f"/from/{hub.node.name}", 1)
-        for reader in readers:
-            assert await reader.values(1) == [(f"/from/{hub.node.name}", 1)]
-
-
 async def test_the_hubs_own_topics_do_not_cross(north: Hub, south: Hub) -> None:
     watcher = await north.client("")
     await link(north, south)
@@ -151,17 +125,6 @@ async def test_a_peer_may_not_publish_the_hubs_own_topics(north: Hub) -> None:
     assert [frame.kind for frame in await peer.ping()] == [Kind.NOTICE]
     assert await watcher.ping() == []
     assert is_linked(north, "peer")
-
-
-async def test_order_and_number_over_a_link(start_hub: StartHub) -> None:
-    settings = settings_of(queue=QueueLimits(messages=1_000_000))
-    north = await start_hub(name="north", settings=settings)
-    south = await start_hub(name="south", settings=settings)
-    reader, publisher = await south.client("/flood"), await north.client()
-    await link(north, south)
-    for first in range(0, 20_000, 1000):
-        await publisher.send(numbered("/flood", range(first, first + 1000), together=1 + first % 3))
-    assert await reader.numbers_and_gaps(20_000) == list(range(20_000))
 
 
 # A peer that does not read.

@@ -9,8 +9,6 @@ from peers.wire.token import Renewal, decode_token
 
 
 class Far:
-    """The file of the token, and what the far hub is shown."""
-
     def __init__(self) -> None:
         self.token = "first"
         self.error: ConfigError | None = None

@@ -29,25 +29,6 @@ def services(hub: Hub) -> int:
     return hub.node.core.requests.statistics().services
 
 
-async def test_over_a_link(start_hub: StartHub) -> None:
-    north, south = await start_hub(name="north"), await start_hub(name="south")
-    early, late = await south.client(), await south.client()
-    await serve(early, "/early")
-    await link(north, south)
-    await serve(late, "/late")
-    await eventually(lambda: services(north) == 2)
-    requester = await north.client()
-    for number, (service, topic) in enumerate(((early, "/early"), (late, "/late"))):
-        await requester.send(asking(topic, number, "question"))
-        request = await asked(service)
-        assert values_in(request) == ["question"]
-        await service.send(answering(request.first, "answer"))
-        reply = await answered(requester)
-        assert (reply.first, reply.status, values_in(reply)) == (number, Status.OK, ["answer"])
-    late.close()
-    await eventually(lambda: services(north) == 1)
-
-
 async def test_near_before_far(start_hub: StartHub) -> None:
     north, south = await start_hub(name="north"), await start_hub(name="south")
     far, near, requester = await south.client(), await north.client(), await north.client()

@@ -41,8 +41,6 @@ _SLOWEST_S = 0.12
 
 
 class Plan(NamedTuple):
-    """What a history is made of."""
-
     seed: int
     hubs: int = 100
     shape: str = "random"
@@ -112,8 +110,6 @@ def _random_pairs(hubs: int, chance: Random) -> list[tuple[int, int]]:
 
 
 class _Churn:
-    """What happens, by chance."""
-
     def __init__(self, world: World, chance: Random) -> None:
         self._world = world
         self._chance = chance

@@ -30,8 +30,6 @@ _TICK_S = 0.001
 
 
 class Subscriber(NamedTuple):
-    """Who wants the messages whose topics begin with a prefix."""
-
     number: int
     prefix: str
 

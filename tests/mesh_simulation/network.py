@@ -47,14 +47,10 @@ class Origin(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """Who speaks: the first thing on each link."""
-
     hub: bytes
 
 
 class Clock:
-    """The time, and what will happen."""
-
     def __init__(self) -> None:
         self.now_s = 0.0
         self._events: list[tuple[float, int, Callable[[], object]]] = []
@@ -114,8 +110,6 @@ class Wire:
 
 
 class Node(Protocol):
-    """Who has ends of links: a hub."""
-
     id: bytes
 
     def link_up(self, end: End, far: bytes) -> None:
@@ -135,8 +129,6 @@ _END_OF_FILE = object()
 
 
 class End:
-    """One end of a link, as its node has it."""
-
     __slots__ = ("_held", "far", "heard", "is_full", "is_open", "is_up", "link", "node", "out", "said")
 
     def __init__(self, node: Node, link: Link) -> None:

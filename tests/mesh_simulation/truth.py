@@ -28,8 +28,6 @@ class BrokenPromiseError(AssertionError):
 
 
 class Counts(NamedTuple):
-    """What has happened to messages in a history."""
-
     published: int
     taken: int
     refused: int

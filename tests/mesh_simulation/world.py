@@ -35,8 +35,6 @@ _ARRIVAL_S = 5.0
 
 
 class Ending(Enum):
-    """How a link ends."""
-
     CLOSED = "closed"
     """One side closes."""
     RESET = "reset"

@@ -48,8 +48,6 @@ _OPERATORS = frozenset({"and", "or", "unless", "bool", "offset"})
 
 
 class Expression(NamedTuple):
-    """What an expression of PromQL asks for."""
-
     selectors: list[tuple[str, list[tuple[str, str, str]]]]
     """Names of metrics, each with its matchers: label, operator, value."""
     groupings: list[str]
@@ -76,8 +74,6 @@ Samples = dict[str, list[dict[str, str]]]
 
 
 class Scraped(NamedTuple):
-    """What a hub has told."""
-
     samples: Samples
     values: dict[str, float]
     """Name of a sample → the sum of all."""

@@ -6,7 +6,7 @@ import msgspec
 
 from hub.settings.config import merge
 from hub.settings.keys import KEYS, value_at
-from peers.workers.orders import IDS_PER_START, Orders, of_worker, tree_of
+from peers.workers.orders import Orders, of_worker, tree_of
 
 CORE = bytes(range(16))
 LISTEN = ("tcp://127.0.0.1:7400",)
@@ -61,7 +61,3 @@ def test_names_of_workers() -> None:
     assert Orders({}, "hub", 2, 5).own_name == "hub/2"
     assert Orders({}, "x" * 64, 12, 1).own_name == "x" * 61 + "/12"
     assert Orders({}, "ü" * 32, 1, 1).own_name == "ü" * 31 + "/1"
-
-
-def test_numbers_of_handlers_are_counted_exactly_everywhere() -> None:
-    assert (30 * 24 * 3600 // 30 + 1) * IDS_PER_START < 2**53
