@@ -465,7 +465,7 @@ class Register:
     # Who owns what.
 
     def owner(self, name: str) -> Owner | None:
-        """Return the owner of a name: a client, its hub, or the link to a hub without a mesh; None for none."""
+        """Return the owner of a name: a client, or its hub; None for none."""
         claim = self.claim_of(name)
         return None if claim is None or claim.handler.closed else claim.handler
 

@@ -84,7 +84,6 @@ async def test_zeeks_of_hubs(start_hub: StartHub) -> None:
 
 
 async def test_since_when_a_hub_cannot_be_reached() -> None:
-    """Since the change after which it was not: as a time, whatever the clock of the loop says."""
     node, far = Node(Settings()), b"\x01" * 16
     link = Handler(FakeOutlet(), role=Role.LINK, limits=node.settings.queue)
     node.core.attach(link)
@@ -103,7 +102,6 @@ async def test_since_when_a_hub_cannot_be_reached() -> None:
 
 
 async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many there are, each hub and each of its links comes once, and each page has a hub at least."""
     others = [bytes([number]) * 16 for number in range(1, 20)]
     mesh = hub.node.core.mesh
     link = Handler(FakeOutlet(), role=Role.LINK, limits=hub.node.settings.queue)

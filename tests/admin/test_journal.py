@@ -16,7 +16,6 @@ from tests.hubs.hub import Hub
 
 
 async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> None:
-    """What was committed is in it, with what is kept; without a tier there is nothing of one."""
     settings = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), topics=("/a/",), keep_s=3600.0))
     hub = await start_hub(settings=settings)
     add_services(hub.node)

@@ -129,8 +129,6 @@ async def test_verdicts(site: Site, question: tuple[str, str, str], allowed: boo
 
 
 async def test_a_verdict_is_what_happens(site: Site) -> None:
-    """What is allowed by it the hub does, or says why it makes no sense; what is refused it refuses."""
-
     async def is_refused(client: Client, topic: str) -> bool:
         try:
             await client.request(topic, "makes no sense")

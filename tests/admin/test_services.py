@@ -24,7 +24,6 @@ from tests.hubs.hub import Hub
 
 
 async def test_who(hub: Hub) -> None:
-    """Each connection with its name, what is spoken, since when, and what it has done; the journal is none."""
     websocket = await hub.listen("ws://127.0.0.1:0")
     async with (
         connect(hub.endpoint.location, name="asks") as client,
@@ -71,7 +70,6 @@ async def test_one_connection(hub: Hub) -> None:
 
 
 async def test_what_a_connection_does(hub: Hub) -> None:
-    """Its rates are told, but for its first second; of one that is asked for by its id, what it did before, too."""
     async with connect(hub.endpoint.location) as client:
         (row,) = await client.request("$hub/who", None)
         assert (row["rates"], row["history"]) == (None, None)
@@ -147,7 +145,6 @@ async def test_what_makes_no_sense(hub: Hub, topic: str) -> None:
 
 @pytest.mark.parametrize("topic", BAD)
 async def test_who_may_ask(hub: Hub, topic: str) -> None:
-    """Admins everything; others some of it by grant, and of themselves all."""
     policy = read_policy(
         {"roles": {"seer": {"request": [topic]}, "other": {}}, "users": {"bob": ["seer"], "eve": ["other"]}}, "a test"
     )
@@ -161,7 +158,6 @@ async def test_who_may_ask(hub: Hub, topic: str) -> None:
 
 
 async def test_users(hub: Hub) -> None:
-    """Who is connected, as one, with what all connections of it hold; without a user, all together."""
     async with (
         connect(hub.endpoint.location, name="ada") as client,
         connect(hub.endpoint.location, name="bob"),
@@ -185,7 +181,6 @@ async def closed_with(client: Client) -> tuple[int, str]:
 
 
 async def test_kicking(hub: Hub) -> None:
-    """By id, or all of a user but who asks: they are told 4403 and the text, and do not come back."""
     async with connect(hub.endpoint.location, name="ada") as client:
         others = [await connect(hub.endpoint.location, name=name) for name in ("one", "two", "three", "four")]
         give_rights(hub, ada="ada", one="bob", two="bob", three="eve", four="ada")

@@ -35,7 +35,6 @@ def row(hub: Hub, before: Hub | None, cost: int | None, **fields: bool) -> dict[
 
 
 async def test_a_row_of_hubs(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those on the way are told, too; what nobody wants has none; a page goes on behind a hub."""
     near, middle, far = await row_of_hubs(start_hub)
     async with connect(near.url) as client:
         expected = [row(near, None, 0), row(middle, near, 1), row(far, middle, 2, wants=True)]

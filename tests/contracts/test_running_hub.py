@@ -53,7 +53,6 @@ def _flags(folder: Path) -> list[str]:
 
 
 def test_metrics(tmp_path: Path) -> None:
-    """A hub with workers, a journal, a tier and stores has all metrics: names, types, and labels without `worker`."""
     with run_hub(tmp_path, *_flags(tmp_path), "--workers", "2") as running:
         url = running.ws.replace("ws://", "http://") + "/metrics"
         with urllib.request.urlopen(url) as answer:  # noqa: S310 -- a hub's
@@ -93,7 +92,6 @@ async def _until(stream: MessageStream, seen: dict[str, set[str]], *topics: str)
 
 
 async def test_topics(site: Site, tmp_path: Path) -> None:
-    """Messages under `$hub/` have the recorded fields; of topics that need a Zeek or a broken disk, names alone."""
     seen: dict[str, set[str]] = {}
     async with connect(site.hub.tcp, name="watcher") as client, client.subscribe("$hub/") as stream:
         async with connect(site.hub.tcp, name="comes and goes") as other:
@@ -180,7 +178,6 @@ async def _is_known(client: Client) -> bool:
 
 
 async def test_services(site: Site, tmp_path: Path) -> None:
-    """Answers under `$hub/` have the recorded fields; of services that are not asked here, names alone."""
     lines = list(_documented("Requests to the hub itself"))
     assert ASKED.keys() <= set(lines)
     with run_hub(tmp_path, "--peer", site.hub.tcp, "--name", "far"):

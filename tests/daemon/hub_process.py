@@ -41,7 +41,6 @@ class HubProcess:
         before: Sequence[str] = (),
         is_new: bool = False,
     ) -> HubProcess:
-        """Start it; it may fail, see `wait_ended`."""
         if descriptors is not None:
             before = (*before, "sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}

@@ -73,7 +73,6 @@ async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path
 
 
 async def test_stopping_in_order(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Whoever reads gets all that was published, then CLOSE 1001; nobody is accepted any more."""
     daemon = await start_daemon(queue_max={"messages": 100_000})
     (endpoint,) = daemon.endpoints
     reader = await connect(endpoint, "/flood", queue=QueueWish(messages=100_000), receive_bytes=4096)
@@ -182,7 +181,6 @@ def another_value(path: str) -> Any:
 
 @pytest.mark.parametrize("path", KEYS)
 async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: StartDaemon, path: str) -> None:
-    """Each key is in force at once, or keeps its old value and is said to need a restart: also the next time."""
     beside: dict[str, dict[str, Any]] = BESIDE.get(path, {})
     daemon = await start_daemon(**beside)
     section, _, name = path.rpartition(".")
@@ -271,8 +269,6 @@ async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) 
 
 
 async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) -> None:
-    """A bug in what happens once a second stops neither the rest of that second, nor the next one."""
-
     class Broken:
         due_s = -1
 
@@ -292,8 +288,6 @@ async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) ->
 
 
 async def test_a_timer_that_is_due_already(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Where the loop is late, uvloop returns a handle that does not know its time: the clock goes on."""
-
     class Handle:
         def __init__(self, handle: asyncio.Handle) -> None:
             self.cancel = handle.cancel

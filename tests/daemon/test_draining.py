@@ -36,7 +36,6 @@ class Drained:
 
 
 async def test_everybody_is_moved_off(start_daemon: StartDaemon, connect: Connect) -> None:
-    """All are told 1001 and a time of their own, between nothing and the largest one; then the hub stops."""
     daemon = await start_daemon(drain={"clients_per_s": 10_000, "retry_after_s": 60})
     clients = [await connect(daemon.endpoints[0], "/a") for _ in range(20)]
     drained = Drained(daemon)
@@ -53,23 +52,7 @@ async def test_everybody_is_moved_off(start_daemon: StartDaemon, connect: Connec
     assert daemon.node.drained_clients == 20
 
 
-async def test_a_few_at_a_time(start_daemon: StartDaemon, connect: Connect) -> None:
-    daemon = await start_daemon(drain={"clients_per_s": 1})
-    reader = await connect(daemon.endpoints[0], "/a")
-    publishers = [await connect(daemon.endpoints[0]) for _ in range(2)]
-    drained = Drained(daemon)
-    drained.begin()
-    first = await publishers[0].end()  # who does not subscribe is the first
-    publishers[0].close()
-    await publishers[1].send(numbered("/a", range(3)))
-    assert await reader.numbers_and_gaps(3) == [0, 1, 2]
-    assert first[0] == CloseCode.GOING_AWAY
-    assert daemon.node.drained_clients == 1
-    await drained.draining.cancel()
-
-
 async def test_nobody_new_is_taken(start_daemon: StartDaemon, connect: Connect) -> None:
-    """The port answers: newcomers are told to try again later, and who asks for readiness that there is none."""
     daemon = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0", drain={"clients_per_s": 1})
     tcp, web = daemon.endpoints
     await connect(tcp, "/a")
@@ -141,7 +124,6 @@ async def test_requests_are_answered_first(start_daemon: StartDaemon) -> None:
 async def test_what_was_taken_is_confirmed(
     start_daemon: StartDaemon, connect: Connect, tmp_path: Path, way: str
 ) -> None:
-    """A publisher that wants to know whether its messages were recorded is told so before it is told the end."""
     journal = {"path": str(tmp_path / "journal"), "commit_s": 0.2}
     daemon = await start_daemon(journal=journal, drain=FAST)
     publisher = await connect(daemon.endpoints[0])
@@ -180,7 +162,6 @@ async def test_the_time_is_over(start_daemon: StartDaemon, connect: Connect) -> 
 
 @pytest.mark.parametrize("clients", [0, 3])
 async def test_as_a_process(start_process: StartProcess, clients: int) -> None:
-    """An admin asks for it: he is told how many clients there are, all end with 1001, and the process ends."""
     hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--drain-clients-per-s", "1000")).wait_up()
     others = [await RawClient.connect(hub.endpoints[0]) for _ in range(clients)]
     for other in others:

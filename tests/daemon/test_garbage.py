@@ -35,7 +35,6 @@ def test_what_survives_a_second_is_not_walked_over_again() -> None:
 
 
 def test_cycles_of_closed_connections_go_when_many_were_closed() -> None:
-    """Very many, and more than half of those that are open; or at once where memory is short."""
     for open_connections, closed, short, is_collected in (
         (10, CLOSED_LEAST, False, False),
         (10, CLOSED_LEAST + 1, False, True),

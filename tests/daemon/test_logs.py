@@ -153,7 +153,6 @@ def test_levels(level: Any, expected: list[str]) -> None:
 
 
 def test_secrets_are_not_logged() -> None:
-    """Not at level debug either: neither what stands in a request's headers nor what a message holds."""
     stream = io.StringIO()
     configure(LogSettings(level="debug", format="json"), stream)
     session = Session(100_000, 100_000)
@@ -236,20 +235,6 @@ def test_hostile_values_in_json() -> None:
     assert json.loads(text)["event"] == json.loads(text)["value"] == HOSTILE
 
 
-def test_plain_values() -> None:
-    line = logged(a=None, b=True, c=2**63, d=0.5, e=[1, {"x": (2,)}], f={1: 2}, g=b"\x00", h=Overflow.DISCONNECT)
-    assert [line[field] for field in "abcdefgh"] == [
-        None, True, 2**63, 0.5, [1, {"x": [2]}], {"1": 2}, "b'\\x00'", "disconnect",
-    ]  # fmt: skip
-    assert [logged(x=value)["x"] for value in (float("nan"), float("inf"), 2**70, {3}, Exception("no"))] == [
-        "nan",
-        "inf",
-        hex(2**70),
-        "{3}",
-        "Exception('no')",
-    ]
-
-
 @pytest.mark.parametrize(
     "value",
     [
@@ -329,7 +314,6 @@ def test_no_line_is_lost_uncounted(steps: list[tuple[str, float]]) -> None:
 
 
 def test_storm_in_the_log() -> None:
-    """A storm is cut off, its next line tells how many are missing, and the report tells the rest."""
     stream, clock = io.StringIO(), Clock()
     limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), clock)
     for number in range(5):
@@ -343,15 +327,6 @@ def test_storm_in_the_log() -> None:
     assert [line.get("number") for line in lines] == [0, 1, 5, None]
     assert [line.get("suppressed") for line in lines] == [None, None, 3, None]
     assert (lines[3]["level"], lines[3]["lines"], lines[3]["events"]) == ("warning", 1, {"storm": 1})
-
-
-def test_storm_of_a_library() -> None:
-    stream = io.StringIO()
-    limit = configure(LogSettings(format="json"), stream, RateLimit(1, 2), Clock())
-    for number in range(5):
-        logging.getLogger("asyncio").error("socket %d failed", number)
-    assert len(json_lines(stream)) == 2
-    assert limit.take_suppressed(0.0) == {"socket %d failed": 3}
 
 
 def test_debug_lines_are_not_limited() -> None:

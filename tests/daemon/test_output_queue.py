@@ -79,7 +79,6 @@ def test_lines_come_as_they_were_written(queue: OutputQueue, pipe: Pipe) -> None
 
 
 def test_lines_are_dropped_while_nobody_reads(queue: OutputQueue, pipe: Pipe) -> None:
-    """A stretch of them; one line at its place says how many; what came before and behind it is there."""
     lines = fill(queue)
     for _ in range(5):
         queue.write("dropped\n")

@@ -45,11 +45,6 @@ async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect
         assert await client.values(1) == [("/a", 1)]
 
 
-async def test_the_page_at_an_ipv6_address(start_process: StartProcess) -> None:
-    hub = await (await start_process("--listen", "ws://[::1]:0")).wait_up(1)
-    assert hub.page == f"http://[::1]:{hub.endpoints[0].port}/"
-
-
 async def test_missing_twins_are_told_in_the_log(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(twins, "find_spec", lambda _: None)
     without = {"PYTHONPATH": f"{ROOT}:{ROOT}/tests/without", "WITHOUT": ",".join(twins.TWINS)}
@@ -71,7 +66,6 @@ async def test_a_signal_ends_it(start_process: StartProcess, connect: Connect, n
 
 
 async def test_a_signal_under_load(start_process: StartProcess, connect: Connect) -> None:
-    """What a slow subscriber still has in its queue is written before the end: everything, in order, then 1001."""
     hub = await (await start_process(*TCP, *ROOMY)).wait_up()
     slow = await connect(hub.endpoints[0], "/flood", receive_bytes=4096)
     publisher = await connect(hub.endpoints[0])
@@ -206,13 +200,6 @@ async def failure(start_process: StartProcess, *arguments: str, **variables: str
     return text.strip()
 
 
-async def test_a_port_in_use(start_process: StartProcess) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-        text = await failure(start_process, "--listen", f"tcp://127.0.0.1:{port}")
-    assert f"port {port} is in use by another process; choose another one" in text
-
-
 async def test_a_socket_path_that_is_a_file(start_process: StartProcess, tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("precious")
@@ -253,7 +240,6 @@ async def test_few_descriptors(start_process: StartProcess, connect: Connect) ->
 
 
 async def test_a_flood_of_silent_strangers(start_process: StartProcess, connect: Connect) -> None:
-    """With few descriptors and many who connect and say nothing, health and those who speak are served."""
     arguments = (*TCP, "--listen", "ws://127.0.0.1:0", "--log-format", "json")
     hub = await (await start_process(*arguments, descriptors=160)).wait_up(2)
     served = await connect(hub.endpoints[0])

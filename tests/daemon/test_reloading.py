@@ -35,8 +35,6 @@ bob = ["reader"]
 
 
 class Files:
-    """What a hub is started with, and reads again."""
-
     def __init__(self, folder: Path) -> None:
         self.settings = folder / "hub.toml"
         self.policy = folder / "policy.toml"
@@ -56,8 +54,6 @@ class Files:
 
 
 class Reloads:
-    """A daemon of these files, with what a reload answers."""
-
     def __init__(self, files: Files) -> None:
         self.daemon = Daemon(files.load(), "hub")
         self.applied = 0
@@ -166,7 +162,6 @@ BROKEN: dict[str, Callable[[Files], object]] = {
 
 @pytest.mark.parametrize("broken", BROKEN)
 async def test_all_or_nothing(files: Files, start: Callable[..., Any], connect: Connect, broken: str) -> None:
-    """Whatever is wrong: one line says so, and neither settings nor users have changed; then all is well again."""
     files.write("ada")
     hub = await start()
     client = await connect(hub.daemon.endpoints[1], name="here")
@@ -252,7 +247,6 @@ async def test_a_peer_hub_that_may_be_none_any_more(files: Files, start: Callabl
 
 
 async def test_a_hub_that_gets_users(files: Files, start: Callable[..., Any], connect: Connect) -> None:
-    """Who came before was not asked: he is told to connect again, which clients do, and then he is."""
     files.write_settings("")
     hub = await start()
     client = await connect(hub.daemon.endpoints[1])
@@ -316,7 +310,6 @@ async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) 
 
 
 async def test_who_comes_is_told(files: Files, start: Callable[..., Any]) -> None:
-    """To the audit: who was recognised, and that somebody was not, with neither name nor secret."""
     admin = POLICY.replace('ada = ["member"]', 'ada = ["admin"]')
     files.write("ada", policy=admin)
     hub = await start()

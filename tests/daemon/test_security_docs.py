@@ -96,7 +96,6 @@ async def test_a_laptop(start_process: StartProcess, tmp_path: Path) -> None:
 
 
 async def test_a_container(start_process: StartProcess) -> None:
-    """Without a token nobody gets in, and the health check is content; the token is where the hub says it is."""
     (run,) = re.findall(r"`(hub run --listen tcp://0[^`]*)`", CONTAINER)
     hub = await (await start(start_process, run)).wait_up(2)
     assert "/#token=hub_" in hub.page
@@ -183,7 +182,6 @@ async def test_two_sites(start_process: StartProcess, tmp_path: Path) -> None:
 
 
 async def test_browsers_with_a_jwt(start_process: StartProcess, tmp_path: Path) -> None:
-    """Whoever has one of the login's is in, with the roles that it names; one for somebody else is none."""
     await certificates()
     jwks(tmp_path / "jwks.json", jwk("ES256"))
     (line,) = commands(BROWSERS)

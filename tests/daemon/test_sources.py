@@ -14,7 +14,7 @@ from hub.overflow import Overflow
 from hub.settings.config import DEFAULT, ConfigError
 from hub.settings.keys import KEYS, Kind, value_at
 from hub.settings.settings import Settings
-from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
+from peers.daemon.sources import flag, load, variable
 from peers.transport.endpoints import Endpoint
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -49,7 +49,6 @@ def test_nothing_given() -> None:
 
 
 def test_precedence(folder: Path) -> None:
-    """Flags overrule the environment, which overrules the file, key by key; each value tells where it is from."""
     path = write(folder / "my.toml", 'name = "file"\n[queue]\nmessages = 1\nbytes = "1MiB"\noverflow = "disconnect"\n')
     environ = {"HUB_NAME": "environment", "HUB_QUEUE_MESSAGES": "2"}
     loaded = load({"name": "flag", "queue": {"messages": None}}, environ, path)
@@ -144,7 +143,6 @@ SAMPLES_OF_KEYS = {
 
 @pytest.mark.parametrize("path", KEYS)
 def test_every_key_by_variable_and_flag(path: str) -> None:
-    """Each key can be set by its variable and by its flag, both as text, and is then told to come from there."""
     key = KEYS[path]
     text, value = SAMPLES_OF_KEYS.get(path) or SAMPLES.get(key.kind, (key.choices[-1:] or ("",)) * 2)
     if key.kind is Kind.CHOICE:
@@ -159,21 +157,6 @@ def test_every_key_by_variable_and_flag(path: str) -> None:
     loaded = load({section: {name: text}} if section else {name: text}, room)
     assert value_at(loaded.settings, path) == value
     assert loaded.origins[path] == f"flag {flag(path)}"
-
-
-def test_names_of_variables_and_flags() -> None:
-    assert variable("queue_max.bytes") == "HUB_QUEUE_MAX_BYTES"
-    assert flag("limits.prefixes_per_client") == "--limits-prefixes-per-client"
-    assert flag("peers") == "--peer"
-    assert len({variable(path) for path in KEYS}) == len({flag(path) for path in KEYS}) == len(KEYS)
-    assert not {variable(path) for path in KEYS} & OTHER_VARIABLES
-
-
-def test_lists_in_the_environment() -> None:
-    loaded = load({}, {"HUB_PEERS": "tcp://a:1, unix:///s", "HUB_WEBSOCKET_ORIGINS": "https://a,https://b"})
-    assert loaded.peers == (Endpoint.parse("tcp://a:1"), Endpoint.parse("unix:///s"))
-    assert loaded.settings.websocket.origins == ("https://a", "https://b")
-    assert load({}, {"HUB_PEERS": ""}).peers == ()
 
 
 def test_lists_on_the_command_line() -> None:
@@ -192,11 +175,6 @@ def test_unknown_variable() -> None:
 @pytest.mark.parametrize("name", ["HUB_SERVICE_HOST", "HUB_PORT", "HUB_PORT_7400_TCP_ADDR"])
 def test_variables_of_kubernetes(name: str) -> None:
     assert "enableServiceLinks: false" in str(refusal(environ={name: "x"}))
-
-
-def test_wrong_flag() -> None:
-    assert str(refusal({"queue": {"overflow": "x"}})).startswith("flag --queue-overflow: queue.overflow: 'x' given")
-    assert "unknown key" in str(refusal({"queue": {"size": 1}}))
 
 
 @pytest.mark.parametrize(
@@ -273,7 +251,6 @@ def shown(value: object, kind: Kind) -> str:
 
 @pytest.mark.parametrize("path", KEYS)
 def test_documented_keys(path: str) -> None:
-    """The documentation has a row for each key: meaning, unit, default, range, variable and flag."""
     key = KEYS[path]
     rows = [line for line in DOCUMENT.read_text().splitlines() if line.startswith(f"| `{path}` |")]
     assert len(rows) == 1, f"one row for {path}"

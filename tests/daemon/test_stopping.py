@@ -32,7 +32,6 @@ async def test_while_somebody_is_being_accepted(start_daemon: StartDaemon, turns
 
 
 async def test_what_is_queued_is_written_before_the_end(start_daemon: StartDaemon, connect: Connect) -> None:
-    """What the hub had read is delivered, over all connections, and then each is told the end."""
     daemon = await start_daemon()
     reader = await connect(daemon.endpoints[0], "/a")
     publisher = await connect(daemon.endpoints[0])

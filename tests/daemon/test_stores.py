@@ -23,7 +23,6 @@ async def _count(url: str, key: str, counts: dict[str, int]) -> None:
 
 
 async def test_kills_under_load(start_process: StartProcess, tmp_path: Path) -> None:
-    """Each counter stands where it was confirmed last, or one further where the answer was lost."""
     path = tmp_path / "s.db"
     counts: dict[str, int] = {}
     for _ in range(LIVES):

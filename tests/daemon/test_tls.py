@@ -115,7 +115,6 @@ async def command(*arguments: str) -> tuple[int, str]:
 async def test_the_command_line(
     start_process: StartProcess, authority: Authority, stranger: Authority, hub_files: Files
 ) -> None:
-    """A hub as a process, and the commands that talk to it; the page's address is one of HTTPS."""
     files = ["--tls-certificate", hub_files.certificate, "--tls-key", hub_files.key]
     process = await start_process("--listen", "tls://127.0.0.1:0", "--listen", "wss://127.0.0.1:0", *files)
     hub = await process.wait_up(2)
@@ -174,7 +173,6 @@ async def test_strangers_at_listeners_with_tls(
 async def test_hubs_that_a_client_does_not_trust(
     start_daemon: StartDaemon, authority: Authority, stranger: Authority, scheme: str
 ) -> None:
-    """An unknown authority, another host and an expired certificate are told apart, each with what to do."""
     for files, told in [
         (
             stranger.issue("127.0.0.1"),
@@ -195,25 +193,6 @@ async def test_the_system_does_not_know_the_authority(start_daemon: StartDaemon,
         await say_and_hear(hub.endpoints[0].location)
 
 
-@pytest.mark.parametrize(
-    ("listens", "dials", "told"),
-    [
-        ("tcp", "tls", "it does not speak TLS"),
-        ("ws", "wss", "it does not speak TLS"),
-        ("tls", "tcp", "a port with TLS is reached with tls://"),
-        ("wss", "ws", "a port with TLS is reached with tls://"),
-    ],
-)
-async def test_one_side_without_tls(  # noqa: PLR0917 -- fixtures and parameters
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files, listens: str, dials: str, told: str
-) -> None:
-    hub = await start(start_daemon, hub_files, listens)
-    options = {"ca": authority.ca} if dials in BOTH else {}
-    url = hub.endpoints[0].location.replace(listens, dials, 1)
-    with pytest.raises(ConnectionLostError, match=told):
-        await say_and_hear(url, **options)
-
-
 # Silence, and certificates that change.
 
 
@@ -231,7 +210,6 @@ async def test_a_silent_handshake(start_daemon: StartDaemon, authority: Authorit
 async def test_a_far_side_that_wants_to_shake_hands_again(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files
 ) -> None:
-    """TLS 1.2 has renegotiation, by which a client orders handshakes without end: it is refused, and nobody notices."""
     program = shutil.which("openssl")
     if program is None:
         pytest.skip("OPENSSL IS MISSING: renegotiation was NOT tried")
@@ -425,11 +403,6 @@ async def test_a_hub_that_cannot_start(
         await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict() | change)
 
 
-async def test_a_key_with_a_pass_phrase(start_daemon: StartDaemon, hub_files: Files, locked_key: str) -> None:
-    with pytest.raises(TlsError, match="the key is encrypted; give one without a pass phrase"):
-        await start_daemon("tls://127.0.0.1:0", tls={"certificate": hub_files.certificate, "key": locked_key})
-
-
 def test_options_that_make_no_sense(authority: Authority) -> None:
     with pytest.raises(TlsError, match="this URL has no TLS"):
         peers.client.blocking.connect("tcp://127.0.0.1:1", ca=authority.ca)
@@ -442,7 +415,6 @@ def test_options_that_make_no_sense(authority: Authority) -> None:
 async def test_files_are_read_for_each_connection(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for the first one, and again for each that comes after it: they may have changed."""
     made: list[ssl.SSLContext] = []
 
     def counted(*files: str) -> ssl.SSLContext:

@@ -97,7 +97,6 @@ async def test_who_is_let_in(site: Site, start_process: StartProcess) -> None:
 
 
 async def test_a_broken_file_changes_nothing(site: Site, start_process: StartProcess) -> None:
-    """Whichever line of policy, tokens or keys is broken: one line names the file, and all who were known still are."""
     hub = await (await start_process()).wait_up()
     for file, text, whole in site.broken():
         file.write_text(text)
@@ -115,7 +114,6 @@ async def test_a_broken_file_changes_nothing(site: Site, start_process: StartPro
 
 
 async def test_files_are_read_again(site: Site, start_process: StartProcess) -> None:
-    """A token that was revoked, and a key that was replaced, let nobody in after a reload; a new token does."""
     hub = await (await start_process()).wait_up()
     tokens = TokenFile(str(site.tokens))
     tokens.revoke(site.entry.id)

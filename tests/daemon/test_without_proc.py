@@ -38,7 +38,6 @@ async def hub(hidden: tuple[str, ...], tmp_path: Path) -> AsyncIterator[HubProce
 
 
 async def test_a_hub_without_proc(hub: HubProcess) -> None:
-    """It carries, records and keeps; its seconds pass, with no bug in any, and it tells how much memory it takes."""
     tcp, unix = (endpoint.location for endpoint in hub.endpoints)
     async with (
         connect(unix) as publisher,

@@ -33,7 +33,6 @@ def wanted(daemon: Daemon) -> set[str]:
 
 @pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp"])
 async def test_over_brokers_protocol(start_daemon: StartDaemon, scheme: str) -> None:
-    """What is published at one hub reaches who subscribes at the other, types and all; a filter shrinks again."""
     near = await start_daemon("tcp://127.0.0.1:0", f"{scheme}://127.0.0.1:0")
     far = await start_daemon("tcp://127.0.0.1:0", peers=[near.endpoints[1].location])
     async with connect(far.endpoints[0].location) as reader, connect(near.endpoints[0].location) as publisher:
@@ -50,7 +49,6 @@ async def test_over_brokers_protocol(start_daemon: StartDaemon, scheme: str) -> 
 
 
 async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
-    """A hub that dials a Zeek's WebSocket server hears what its subscribers want, and sends what its URL says."""
     far = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
     url = f"zeek+ws://127.0.0.1:{far.endpoints[1].port}?publish=/up/"
     near = await start_daemon("tcp://127.0.0.1:0", peers=[url])

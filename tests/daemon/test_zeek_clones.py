@@ -172,7 +172,6 @@ async def test_clones_go_on_behind_a_kill(start: Start, zeeks: tuple[Zeek, Zeek]
 
 
 async def test_a_connection_that_is_cut_and_mended(start: Start, zeeks: tuple[Zeek, Zeek]) -> None:
-    """One clone misses something, and has it when it is back; the other one goes on meanwhile."""
     hub = await start()
     for zeek in zeeks:
         await zeek.peer(hub)
@@ -217,29 +216,3 @@ async def test_a_store_in_memory_has_another_master_each_time(start: Start, zeek
     await until(zeeks, lambda: new.clone.content)
     assert zeek.clone.content == {encode("k"): encode(Count(1))}
     assert not zeek.clone.is_broken
-
-
-async def test_clones_of_another_zeek_go_on_behind_a_kill(start: Start, zeeks: tuple[Zeek, Zeek]) -> None:
-    """The hub only forwards between the two; it is the same endpoint again, as it has a store in a file."""
-    hub = await start(masters="")
-    zeek, keeper = zeeks
-    served = keeper.serve()
-    served.put("k", 1)
-    await keeper.peer(hub)
-    await zeek.peer(hub)
-    zeek.clone.begin()
-    await until(zeeks, lambda: zeek.clone.content)
-    await hub.kill()
-    await until(zeeks, lambda: zeek.far is None and keeper.far is None)
-    served.put("k", 2)
-    zeek.add()
-    hub = await start(masters="")
-    await keeper.peer(hub)
-    await zeek.peer(hub)
-    await until(zeeks, lambda: zeek.clone.content.get(SUM) == encode(Count(1)))
-    assert zeek.clone.content == served.store.content
-    assert zeek.clone.events == [
-        ("insert", encode("k"), encode(Count(1))),
-        ("update", encode("k"), encode(Count(2))),
-        ("insert", SUM, encode(Count(1))),
-    ]

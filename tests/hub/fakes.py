@@ -144,7 +144,6 @@ def handler_of(
 
 
 def publish(core: Core, topic: str, *values: Any, source: Handler | None = None) -> None:
-    """Do what a connection does with a run of frames of one key."""
     batch = Batch.of(topic, values)
     core.publish(source or handler_of(), core.routes.of(next(iter(batch.parts())).routing_key), batch)
 
@@ -155,7 +154,6 @@ def at_once(steps: Iterator[None]) -> None:
 
 
 def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
-    """Make an attached handler a link of the mesh, to a hub that wants this; return its id."""
     hub = handler.id.to_bytes(16)
     core.link(handler, hub, lambda: None)
     core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), interests))

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hub.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
 from hub.errors import RejectedError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
-from tests.hub.fakes import FLAG_BROKER, Shape, frame, numbers_of, opaque_frame, shapes, values_of
+from tests.hub.fakes import FLAG_BROKER, Shape, frame, numbers_of, opaque_frame, shapes
 
 limits_bytes = st.integers(0, 2500)
 
@@ -78,7 +78,6 @@ def test_the_number_of_values_is_limited() -> None:
 
 
 def test_other_forms_are_made_once() -> None:
-    """All who ask with the same function share one result, also when that is None; another function has its own."""
     calls = []
 
     def nothing(batch: Batch) -> None:
@@ -124,12 +123,6 @@ def test_split_cuts_after_any_message(shape: Shape) -> None:
             assert numbers_of([rest]) == numbers[messages:]
         for part in (head, *([rest] if rest else [])):
             assert sum(frame.messages for frame in part.parts()) == part.messages
-
-
-@given(shapes, st.integers(1, 30))
-def test_split_beyond_the_end_takes_all(shape: Shape, more: int) -> None:
-    batch = shape.batch(0)
-    assert batch.split(shape.messages + more) == (batch, None)
 
 
 @given(shapes)
@@ -303,7 +296,6 @@ def test_any_mixture_of_hard_msgpack_is_read_or_refused(pieces: list[bytes]) -> 
 
 @given(st.integers(0, 8), st.binary(max_size=30))
 def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
-    """Where a body decodes, its values are told apart; where they are told apart, they are msgpack to the end."""
     part = Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", body_of(count, values))
     ends = value_ends(part)
     if ends is not None:
@@ -324,8 +316,3 @@ def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
 def test_a_batch_of_no_values_is_refused() -> None:
     with pytest.raises(ValueError, match="no values"):
         decode_values(Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", struct.pack(">I", 0)))
-
-
-def test_map_keys_need_not_be_text() -> None:
-    (value,) = values_of([Batch.of("/a", [{1: "a", None: "b", b"c": 2}])])
-    assert value == {1: "a", None: "b", b"c": 2}

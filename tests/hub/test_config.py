@@ -127,7 +127,6 @@ def test_origins_that_never_match(origin: str) -> None:
 
 
 def test_later_layers_win_key_by_key() -> None:
-    """A later layer wins for the keys that it has, and only for those; the origins tell which layer it was."""
     settings, origins = merge(
         [
             ("hub.toml", {"name": "one", "queue": {"messages": 10, "bytes": "1MiB"}}),

@@ -40,7 +40,6 @@ def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> N
 
 
 def test_the_mesh_has_changed() -> None:
-    """Hubs and links with their names; of very many, the first of each kind, and how many more there are."""
     a, b = b"a" * 16, b"b" * 16
     event = mesh_changed(GraphChange((b,), (), ((a, b, 3),), ()), {a: "here", b: "there"})
     here, there = {"hub": a.hex(), "name": "here"}, {"hub": b.hex(), "name": "there"}

@@ -28,21 +28,6 @@ def test_a_large_turn_is_written_early() -> None:
     bench.check_end()
 
 
-def test_a_pause_in_the_middle_of_the_queue_stops_it() -> None:
-    bench = Bench()
-    bench.handler.pause()
-    for _ in range(5):
-        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
-    bench.outlet.act = bench.handler.pause
-    bench.handler.resume()
-    assert numbers_of(bench.outlet.batches) == [0]
-    bench.offer()
-    bench.handler.resume()
-    assert numbers_of(bench.outlet.batches) == [0, 1]
-    assert bench.handler.statistics().paused
-    bench.check_end()
-
-
 def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
     bench = Bench()
     bench.handler.pause()
@@ -67,19 +52,7 @@ def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
     bench.check_end()
 
 
-def test_a_pause_within_a_write_keeps_the_order() -> None:
-    bench = Bench()
-    for _ in range(4):
-        bench.offer()
-    todo = [bench.handler.resume, bench.offer, bench.handler.pause, bench.offer]
-    bench.outlet.act = lambda: todo.pop()() if todo else None
-    bench.flush()
-    assert numbers_of(bench.outlet.batches) == list(range(6))
-    bench.check_end()
-
-
 def test_resuming_from_within_every_write_does_not_nest() -> None:
-    """An outlet that pauses and resumes in each write empties a long queue without deep recursion."""
     bench = Bench()
     bench.handler.pause()
     for _ in range(2000):
@@ -125,17 +98,6 @@ def test_a_gap_of_what_was_lost_elsewhere(overflow: Overflow) -> None:
     assert outlet.told[5:] == []
 
 
-def test_losses_are_counted_once_when_a_write_resumes() -> None:
-    bench = Bench(messages=1)
-    bench.handler.pause()
-    bench.offer(3)
-    bench.outlet.act = bench.handler.resume
-    bench.handler.resume()
-    assert bench.handler.dropped_messages == 2
-    assert bench.outlet.gaps == [2]
-    bench.check_end()
-
-
 def test_losses_that_show_when_the_queue_is_taken_are_counted() -> None:
     bench = Bench(messages=5)
     bench.handler.pause()
@@ -164,7 +126,6 @@ def test_what_has_no_form_for_this_outlet_is_told_and_counted() -> None:
 
 
 def test_overflow_with_disconnect_ends_the_connection_and_says_why() -> None:
-    """Code 4008, the size of the queue and the number lost; nothing more is written or queued."""
     bench = Bench(messages=4, limit_bytes=100_000, overflow=Overflow.DISCONNECT)
     bench.offer(3)
     bench.flush()
@@ -188,7 +149,6 @@ def test_overflow_with_disconnect_ends_the_connection_and_says_why() -> None:
 
 
 def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
-    """Messages that waited for the end of the turn are lost with the connection, and part of the number."""
     bench = Bench(messages=4, overflow=Overflow.DISCONNECT)
     bench.offer(3)
     bench.handler.pause()
@@ -202,22 +162,8 @@ def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
     assert (seen.delivered_messages, seen.dropped_messages) == (0, 8)
 
 
-def test_overflow_while_the_queue_is_written() -> None:
-    bench = Bench(messages=3, overflow=Overflow.DISCONNECT)
-    bench.handler.pause()
-    for _ in range(3):
-        bench.offer(Shape(((1, False),), padding=WRITE_LIMIT_BYTES))
-    bench.outlet.act = lambda: bench.offer(9)
-    bench.handler.resume()
-    assert numbers_of(bench.outlet.batches) == [0]
-    assert [code for code, _ in bench.outlet.closed] == [CloseCode.OVERFLOW]
-    assert bench.handler.dropped_messages == 11
-    assert bench.handler.delivered_messages == 1
-
-
 @pytest.mark.parametrize("paused", [False, True])
 def test_closing_throws_away_what_waits(paused: bool) -> None:  # noqa: FBT001
-    """Pending or queued messages do not count as delivered; closing twice, or resuming, does nothing."""
     bench = Bench()
     bench.offer(2)
     bench.flush()

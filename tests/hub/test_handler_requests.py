@@ -67,23 +67,7 @@ def test_the_order_of_a_turn() -> None:
     assert outlet.writes == 4
 
 
-def test_replies_alone_are_one_write() -> None:
-    handler, outlet = asking_handler()
-    for number in range(1, 6):
-        handler.post(reply(number, -number))
-    handler.flush()
-    handler.flush()
-    assert (outlet.said, outlet.writes) == ([-1, -2, -3, -4, -5], 1)
-
-
-def test_much_is_written_early() -> None:
-    handler, outlet = asking_handler()
-    handler.post(Reply(0, 0, bytes(WRITE_LIMIT_BYTES)))
-    assert outlet.writes == 1
-
-
 def test_requests_go_before_messages_that_wait() -> None:
-    """What had waited is written when the outlet takes bytes again: replies first, then messages."""
     handler, outlet = asking_handler()
     handler.pause()
     handler.offer(message(1))

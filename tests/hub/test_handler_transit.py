@@ -30,7 +30,6 @@ def fill(handler: Handler) -> None:
 
 
 def test_a_message_that_there_is_no_room_for_is_lost_and_told() -> None:
-    """At its place; small ones around it are written, so that no reader is stopped by those who do not read."""
     bench = Bench()
     quotas = charged(bench.handler)
     fill(bench.handler)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from hub import history as history_module
-from hub.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Ring, Rings, Sample, merged
+from hub.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Ring, Sample, merged
 
 
 def sample(value: float) -> Sample:
@@ -20,34 +20,12 @@ def told(history: Ring, after: int | None = None) -> tuple[int, list[float | Non
     return found["first"], found["figures"]["in_messages"]
 
 
-def test_nothing_is_known_at_first() -> None:
-    found = Ring().behind()
-    assert (found["step_s"], found["points"]) == (1, 600)
-    assert list(found["figures"]) == list(FIGURES)
-    assert set(map(len, found["figures"].values())) == {0}
-
-
 def test_seconds_become_points() -> None:
     history = Ring()
     for second in range(1000, 1003):
         history.add(second, sample(second))
     first, points = told(history)
     assert (first, points[-3:], set(points[:-3])) == (1002 - 599, [1000, 1001, 1002], {None})
-
-
-def test_a_ring_forgets_what_is_older() -> None:
-    history = Ring()
-    for second in range(900):
-        history.add(second, sample(second))
-    assert told(history) == (300, list(range(300, 900)))
-
-
-@pytest.mark.parametrize("after", [499, 500, 2**63, 2**64 - 1])
-def test_behind_what_is_not_there_yet(after: int) -> None:
-    history = Ring()
-    for second in range(500):
-        history.add(second, sample(second))
-    assert told(history, after=after) == (500, [])
 
 
 def test_rates_have_the_mean_and_heights_the_largest() -> None:
@@ -88,13 +66,6 @@ def test_what_one_has_is_left_out() -> None:
     assert told(history, after=5)[0] == 401
 
 
-def test_a_second_may_be_told_in_parts() -> None:
-    history = Ring()
-    history.add(7, sample(1))
-    history.add(7, sample(2))
-    assert told(history)[1][-1] == 1.5
-
-
 def part(first: int, *values: float | None, points: int = 60) -> dict[str, Any]:
     figures = {name: list(values) for name in FIGURES}
     return {"step_s": 1, "points": points, "first": first, "figures": figures}
@@ -115,18 +86,6 @@ def test_processes_wait_for_each_other() -> None:
     assert (found["first"], found["figures"]["in_messages"]) == (11, [])
     found = merged([part(10, 1, 2, 3, 4), part(10, 4)])
     assert (found["first"], found["figures"]["in_messages"]) == (10, [5, 2, 3, 4])
-
-
-def test_processes_together_have_no_more_points_than_one() -> None:
-    found = merged([part(0, 1, 2, 3, points=3), part(1, 4, 5, 6, points=3)])
-    assert (found["first"], found["figures"]["in_messages"]) == (0, [1, 6, 8])
-    found = merged([part(0, 1, 2, 3, points=3), part(3, 4, 5, 6, points=3)])
-    assert (found["first"], found["figures"]["in_messages"]) == (3, [4, 5, 6])
-
-
-@pytest.mark.parametrize("parts", [1, 3])
-def test_processes_that_know_nothing(parts: int) -> None:
-    assert merged([part(0)] * parts) == part(0)
 
 
 def counters(published: int = 0, delivered: int = 0, dropped: int = 0, queued: int = 0) -> Counters:
@@ -186,7 +145,6 @@ def test_what_comes_for_a_slow_one() -> None:
 
 
 def test_the_last_minutes() -> None:
-    """A point for each mark: counters a second, and how much waited then; what was not marked is not known."""
     recent = Recent()
     mark(recent, 100.0, c1=counters(published=50))
     assert recent.rings.behind(1) is None
@@ -203,7 +161,6 @@ def test_the_last_minutes() -> None:
 
 
 def test_those_that_do_most_have_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there are too many; two that are nearly alike do not take turns. All are looked at in steps."""
     monkeypatch.setattr(history_module, "KEPT", 2)
     monkeypatch.setattr(history_module, "PART", 3)
     recent = Recent()
@@ -222,19 +179,3 @@ def test_those_that_do_most_have_a_ring(monkeypatch: pytest.MonkeyPatch) -> None
     assert step(10, c1=30, c2=20, c3=30) == [2, 3], "1 is not twice as busy as 2"
     assert step(15, c1=60, c2=20, c3=30) == [1, 3]
     assert figures(recent, 1)["in_messages"] == [12], "what it did before is not known any more"
-
-
-def test_topics_have_rings_of_their_own_figures() -> None:
-    rings: Rings[str] = Rings(("in_messages", "in_bytes"))
-    made: list[Any] = []
-
-    def values(one: float) -> list[float]:
-        made.append(one)
-        return [one, 10 * one]
-
-    for _ in rings.add(4, [(2.5, "/a", 2.5)], values):
-        pass
-    found = rings.behind("/a")
-    assert found is not None
-    assert {name: points[-1] for name, points in found["figures"].items()} == {"in_messages": 2.5, "in_bytes": 25}
-    assert made == [2.5]

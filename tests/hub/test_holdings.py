@@ -78,7 +78,6 @@ def test_long_items_count_more_than_once() -> None:
 
 @pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LEAF, 3), (Role.LOCAL, None)])
 def test_limits(role: Role, most: int | None) -> None:
-    """Different items count, those that are held and those that are wanted; in this process there is no limit."""
     one, handler = allowance(), handler_of(role=role)
     assert take(one, handler, {"0": 7}, "0", "0", "1") == ["1"]
     assert one.refused_total == 0

@@ -9,12 +9,6 @@ def loss(second: int, number: int = 1, messages: int = 1, label: str = "") -> Lo
     return Loss(second, number, label or f"n{number}", messages, "drop-oldest")
 
 
-def test_nothing_is_lost_at_first() -> None:
-    losses = Losses()
-    assert losses.minute(1000) == (0, {}, {}, 0)
-    assert losses.last() == []
-
-
 def test_losses_of_a_minute_are_added_up() -> None:
     losses = Losses()
     for second, number, messages in [(100, 1, 5), (101, 1, 6), (130, 2, 7), (159, 1, 1)]:

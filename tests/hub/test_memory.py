@@ -128,7 +128,6 @@ def test_routes_that_make_up_much_are_forgotten_before_messages_are() -> None:
 
 
 def test_topics_that_are_counted_are_forgotten_before_messages_are() -> None:
-    """The quietest of them, if they make up much; nobody loses anything by it but a rate that is shown."""
     machine = Machine()
     core = machine.turn.core
     stalled, _ = machine.stalled("/slow")
@@ -149,7 +148,6 @@ def test_topics_that_are_counted_are_forgotten_before_messages_are() -> None:
 
 
 def test_it_is_looked_at_more_often_the_less_room_there_is() -> None:
-    """While there is much room, once for half of it; close to the limit, once for a 64th part of all."""
     machine = Machine()
     memory = machine.memory
     account = memory.account("test")
@@ -223,7 +221,6 @@ def test_the_level_to_which_queues_are_cut(sizes: list[int], surplus: int) -> No
 
 @given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=20))
 def test_a_batch_in_the_place_of_another_one(exchanges: list[tuple[int, int]]) -> None:
-    """It is charged as if the other one was let go, and it was held: also if it is the same."""
     batches = [Batch.of("/a", [*range(count)]) for count in (1, 5, 9)]
     exchanged, apart = (HeldBatches(Memory().account("queues")) for _ in range(2))
     for held in (exchanged, apart):

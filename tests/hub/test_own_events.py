@@ -8,7 +8,6 @@ from tests.hub.fakes import Turn
 
 
 def test_clients_and_peers_are_announced() -> None:
-    """When they join and when they leave, to subscribers here and never over a link; local ones are not announced."""
     turn = Turn()
     _, watcher = turn.join("$hub/", role=Role.LOCAL)
     _, link = turn.join("$hub/", "", role=Role.LINK, name="hub-2")

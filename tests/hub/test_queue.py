@@ -287,7 +287,6 @@ def place_after(batch: Batch, place: int) -> int:
 def test_what_cannot_be_split_is_accounted_for(
     overflow: Overflow, messages: int, limit_bytes: int, steps: list[list[Shape | tuple[int, int]] | None]
 ) -> None:
-    """Such frames are held or lost as a whole; gaps still stand where messages are missing, and all adds up."""
     limits = QueueLimits(messages, limit_bytes, overflow)
     queue = BoundedQueue(limits, HELD)
     offered = place = 0

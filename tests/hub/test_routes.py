@@ -210,7 +210,6 @@ def test_topics_like_the_hubs_own_are_taken(topic: str) -> None:
 
 
 def test_found_routes_are_not_remembered() -> None:
-    """`find` is for topics that come once; a route that nobody uses any more goes, and its handlers with it."""
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
     handler = handler_of()
     multimap.add("/a", handler)
@@ -274,7 +273,6 @@ def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
 
 
 def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
-    """Whoever publishes on many topics stalls nobody: a table that is full is forgotten at once, and freed in steps."""
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
     routes = Routes(multimap, RouteLimits(keys=2_000))
     own = read_policy({"roles": {"one": {"publish": ["/{user}"]}}}, "policy")  # each topic has a route of its own

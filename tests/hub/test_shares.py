@@ -177,7 +177,6 @@ def test_the_text_of_a_close_is_short_enough() -> None:
 
 
 def test_replies_that_wait_are_charged() -> None:
-    """Requests and replies that wait are charged to whoever is to get them; what has to be kept, too."""
     hub = Hub(alice=SetLimits({QUEUED: 5000}))
     alice, _ = hub.join("alice", stalled=True)
     reply = Reply(7, Status.OK, b"." * 2000)
@@ -193,7 +192,6 @@ def test_replies_that_wait_are_charged() -> None:
 
 
 def test_who_pays_where_memory_is_short() -> None:
-    """A thousand small queues of one user go before one large queue of another; within a user, the largest."""
     resident = 0
     memory = Memory(160 * SIZE, lambda: resident)
     quotas = Quotas()
@@ -249,7 +247,6 @@ def test_what_users_hold_is_what_their_queues_hold(steps: list[tuple[str, int]])
 
 
 def test_connections() -> None:
-    """Whoever has as many as he may have is told so, and closed as the turn ends; the others stay."""
     hub = Hub(alice=SetLimits({Resource.CONNECTIONS: 2}))
     first, outlet = hub.join("alice")
     hub.join("alice")
@@ -278,7 +275,6 @@ def test_another_policy() -> None:
 
 
 def test_prefixes_rules_and_services() -> None:
-    """What all connections of a user hold counts; what is refused for one is there for another after a release."""
     hub = Hub(alice=SetLimits({Resource.PREFIXES: 3, Resource.RULES: 2, Resource.SERVICES: 2}))
     first, _ = hub.join("alice", "/a", "/b")
     second, _ = hub.join("alice", "/a")
@@ -299,7 +295,6 @@ def test_prefixes_rules_and_services() -> None:
 
 
 def test_a_client_that_takes_all_it_can() -> None:
-    """It takes no more than its share, and leaves in steps; only then all is given back."""
     hub = Hub({Resource.PREFIXES: 1000})
     hub.core.prefixes.allowed._limits[Role.CLIENT] = (10_000, "a client")
     site, _ = hub.join("site")

@@ -56,7 +56,6 @@ def test_a_link_that_this_hub_has_dialled_is_nobodys() -> None:
 
 
 def test_what_other_hubs_want_is_charged_to_nobody() -> None:
-    """Nor bounded by what is set for the user of the link, nor does it take anything from the users of this hub."""
     resources = (Resource.PREFIXES, Resource.RULES, Resource.SERVICES, Resource.NAMES)
     hub = Hub(dict.fromkeys(resources, 10), west=SetLimits(dict.fromkeys(resources, 1)))
     prefixes = [f"/{number}" for number in range(50)]

@@ -31,7 +31,6 @@ east = ["site"]
 
 @pytest.mark.parametrize("role", Role)
 def test_standing_of_a_role(role: Role) -> None:
-    """Peers act for others behind them; rights have a set of domains for each of the two ways."""
     handler, is_peer = handler_of(role=role), role in {Role.LINK, Role.LEAF}
     assert handler.acts == (
         (Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.losses import DROPPERS_TOLD, SLOW_TOLD, Losers, State, droppers_of, sentence
+from hub.losses import Losers, State, droppers_of, sentence
 
 
 @pytest.mark.parametrize(
@@ -63,12 +63,6 @@ def test_processes_are_put_together() -> None:
 def test_what_is_told_can_be_taken_back() -> None:
     state = State(10, 5, 1, 30, (("a", 20), ("b", 10)), 2, (4,), ("the hub is stopping",))
     assert State.of(state.fields()) == state
-
-
-def test_a_state_is_bounded() -> None:
-    many = State(slow_ids=tuple(range(SLOW_TOLD)), dropped_by=tuple((f"n{n}", 1) for n in range(DROPPERS_TOLD)))
-    both = many.plus(many._replace(dropped_by=tuple((f"m{n}", 1) for n in range(DROPPERS_TOLD))))
-    assert (len(both.slow_ids), len(both.dropped_by)) == (SLOW_TOLD, DROPPERS_TOLD)
 
 
 def test_who_has_lost_what() -> None:

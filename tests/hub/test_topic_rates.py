@@ -17,7 +17,7 @@ from hub.handler import Handler
 from hub.memory import Memory
 from hub.overflow import QueueLimits
 from hub.tags.envelope import key_of
-from hub.topic_rates import KEPT_TOPICS, TOPICS, WORK_PER_S, Others, Rate, TopicRates, first_of, found, nodes_under
+from hub.topic_rates import KEPT_TOPICS, TOPICS, WORK_PER_S, Others, Rate, TopicRates, first_of, nodes_under
 from tests.hub.fakes import FakeOutlet, frame, nasty_texts
 
 
@@ -69,7 +69,6 @@ def test_rates() -> None:
 
 @pytest.mark.parametrize("big", [1, 50])
 def test_many_messages_are_estimated(big: int) -> None:
-    """With little work, and each topic as often as it comes, also where it comes in larger reads than others."""
     counted, handler, published = counters(), source(), Counter[str]()
     turns = Random(2)  # noqa: S311 -- a test
     counted.tick(0, [handler])
@@ -110,7 +109,6 @@ def test_what_another_process_passes_on_is_counted_there() -> None:
 
 
 def test_the_quietest_topics_lose_their_counters() -> None:
-    """Where there are more than so many, or memory is short; what is charged is what the others take."""
     memory = Memory()
     counted, handler = TopicRates(memory.account("topics")), source()
     counted.tick(0, [handler])
@@ -161,16 +159,6 @@ def test_levels() -> None:
     assert shown("/zeek/") == [("/zeek/dns/", False, 2, 8), ("/zeek/conn", True, 1, 1)]
     assert shown("/zeek/dns/") == [("/zeek/dns/a", True, 1, 5), ("/zeek/dns/b", True, 1, 3)]
     assert shown("/nothing/") == []
-
-
-def test_sums() -> None:
-    node = nodes_under("", SOME)[0]
-    assert (node.bytes_per_s, node.messages) == (90, 9000)
-
-
-def test_search() -> None:
-    assert [node.prefix for node in found("DNS/", SOME)] == ["/zeek/dns/a", "/zeek/dns/b"]
-    assert all(node.is_topic for node in found("e", SOME))
 
 
 def test_what_there_is_no_room_for_is_told_together() -> None:

@@ -7,8 +7,7 @@ import random
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN, Writers
-from hub.turn import Turn as CoreTurn
+from hub.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN
 from tests.hub.fakes import FakeOutlet, Turn
 
 CROWD = 3 * WRITES_PER_TURN + 7
@@ -123,14 +122,6 @@ def test_links_and_the_journal_do_not_wait() -> None:
     assert [outlet.values for outlet in others] == [[1]] * 3
 
 
-def test_large_writes_are_more_of_a_share() -> None:
-    crowd = Crowd()
-    crowd.read(("/crowd", bytes(4 * SMALL_WRITE_BYTES)))
-    assert crowd.served == WRITES_PER_TURN // 5
-    crowd.settle()
-    assert crowd.served == CROWD
-
-
 def test_who_is_called_behind_the_line() -> None:
     crowd = Crowd()
     crowd.read(("/crowd", 1))
@@ -138,17 +129,6 @@ def test_who_is_called_behind_the_line() -> None:
     crowd.core.writers.call_behind(lambda: served.append(crowd.served))
     crowd.settle()
     assert served == [CROWD]
-
-
-def test_behind_nobody() -> None:
-    asked: list[None] = []
-    writers = Writers(CoreTurn(lambda: asked.append(None)))
-    called: list[None] = []
-    writers.call_behind(lambda: called.append(None))
-    assert (len(asked), called) == (1, [])
-    for one in writers.begin_turn():
-        one.flush()
-    assert called == [None]
 
 
 DEAR = 64
@@ -179,7 +159,6 @@ def test_a_few_who_are_dear_take_several_turns() -> None:
 
 
 def test_a_quiet_pair_does_not_wait_behind_who_is_dear() -> None:
-    """Whoever is not dear, and one of few, writes at the end of the read, also where both want the same."""
     crowd = Crowd(0)
     dear = [join_dear(crowd, "/sealed") for _ in range(4)]
     text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)

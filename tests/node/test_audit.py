@@ -36,7 +36,6 @@ class Heard:
 
 
 def test_refusals_are_summed_up() -> None:
-    """The first of a kind at once, then once a second with their number; afterwards the next is a first one again."""
     heard = Heard()
     bob = handler_of("bob")
     for count in (1, 5, 5):
@@ -67,7 +66,6 @@ def test_kinds_are_told_apart() -> None:
 
 
 def test_nobody_hides_what_others_try() -> None:
-    """Whoever is refused under many topics fills a part of the places, and has them again when he is silent."""
     heard = Heard()
     bob, ada = handler_of("bob"), handler_of("ada")
     for _ in range(2):
@@ -126,7 +124,6 @@ def test_what_was_told_before() -> None:
 
 
 def test_what_is_kept_is_bounded() -> None:
-    """By how many there are and how long they are; whoever was recognised takes no place of what was refused."""
     heard = Heard()
     heard.audit.refused(handler_of("bob"), "publish", REFUSED)
     for _ in range(KEPT + 1):

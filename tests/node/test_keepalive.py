@@ -48,7 +48,6 @@ def test_it_says_itself_when_to_look_again() -> None:
 
 
 def test_forgotten_while_others_are_looked_at() -> None:
-    """Who is closed because another one was is not looked at in the same tick, but when it asked for it."""
     keepalive = Keepalive(0.0)
     gone, moved = FakeConnection(), FakeConnection()
 

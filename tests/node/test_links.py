@@ -55,7 +55,6 @@ class Scene:
 @pytest.mark.parametrize("older_dialled", [False, True])
 @pytest.mark.parametrize("newer_dialled", [False, True])
 def test_a_link_that_answers_stays(far: bytes, *, older_dialled: bool, newer_dialled: bool) -> None:
-    """Whoever has dialled which: a link in use is asked, its answer decides at once, and the new one is refused."""
     older, newer = FakeLink(dialled=older_dialled, used=True), FakeLink(dialled=newer_dialled)
     scene = Scene(far, older)
     assert not scene.links.add(far, newer, 0.0)
@@ -150,7 +149,6 @@ def test_of_crossed_links_the_one_that_the_lower_has_dialled_stays(far: bytes, *
 
 
 def test_a_sweep_is_over_once_all_have_answered() -> None:
-    """Each by the token that it was asked with; hubs that are not linked are not waited for."""
     first, second, done = FakeLink(), FakeLink(), list[str]()
     scene = Scene(LOW, first)
     assert scene.links.add(HIGH, second, 0.0)

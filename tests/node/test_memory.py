@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import mmap
 from pathlib import Path
 
 import pytest
@@ -37,20 +36,6 @@ def test_the_tightest_group_of_version_2_counts(machine: Path) -> None:
     assert available_bytes(machine) == 256 * MIB
 
 
-def test_groups_of_version_1_count_too(machine: Path) -> None:
-    write(machine, "proc/self/cgroup", "5:cpu:/x\n4:memory:/docker/abc\n0::/\n")
-    write(machine, "sys/fs/cgroup/memory/memory.limit_in_bytes", f"{300 * MIB}\n")
-    assert available_bytes(machine) == 300 * MIB
-
-
-def test_what_is_resident_grows_with_what_is_used() -> None:
-    before = resident_bytes()
-    with mmap.mmap(-1, 64 * MIB) as used:
-        for _ in range(64):
-            used.write(bytes(MIB))
-        assert 60 * MIB < resident_bytes() - before < 80 * MIB
-
-
 def test_what_is_resident_is_known_without_a_descriptor() -> None:
     resident_bytes()
     with no_descriptor_left():
@@ -80,7 +65,6 @@ async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: 
 
 
 async def test_malloc_is_asked_again_for_what_it_could_not_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may have been in use, charged to nobody, when malloc was asked first; in vain it is asked ever more rarely."""
     asked: list[int] = []
     tick = 0
     monkeypatch.setattr(module, "give_back", lambda: asked.append(tick))
@@ -96,7 +80,6 @@ async def test_malloc_is_asked_again_for_what_it_could_not_give_back(monkeypatch
 
 
 async def test_what_is_freed_while_malloc_is_asked_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of queues are let go of in steps, and malloc may have walked over theirs already."""
     asked: list[None] = []
     resident = 100 * MIB
     memory = Memory(1 << 40, lambda: resident)

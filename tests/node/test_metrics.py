@@ -32,7 +32,6 @@ from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
 from tests.hub.fakes import FakeOutlet, handler_of, publish
-from tests.hubs.eventually import eventually
 from tests.node.test_traffic import Standing
 
 
@@ -83,7 +82,6 @@ async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_messages(node: Node) -> None:
-    """Published, written and lost messages are counted where they are, queued ones are a gauge."""
     quick, slow = join(node), join(node, messages=2, overflow=Overflow.DROP_NEWEST)
     slow.pause()
     for number in range(5):
@@ -211,21 +209,11 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
         assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
 
 
-async def test_the_tier(node: Node, journal: Journal) -> None:
-    assert value(scrape(node), "hub_journal_tier_ready") == 1
-    journal.tick()
-    await eventually(lambda: value(scrape(node), "hub_journal_tier_failures_total") >= 1)
-    families = scrape(node)
-    assert value(families, "hub_journal_tier_ready") == 0
-    assert value(families, "hub_journal_tier_copied_offset") == 0
-
-
 async def test_without_a_journal(node: Node) -> None:
     assert not [family for family in scrape(node) if family.startswith("hub_journal")]
 
 
 async def test_messages_lost_with_links(node: Node) -> None:
-    """What is known exactly, what is not known for ever, what may still be known, and what peers could not bring."""
     peer = Peer(b"\x07" * 16, "south", "tcp://127.0.0.1:1")
     for link, sent in ((b"12345678", 5), (b"12345678", 7), (b"87654321", 11)):
         sums = {"offered": sent + 1, "sent": sent, "arrived": 0, "missed": 0, "waiting": 1, "confirmed": 0}

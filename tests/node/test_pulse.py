@@ -86,7 +86,6 @@ def publish(source: Source, connection: Connection, topic: str, messages: int) -
 
 
 def test_rates_are_what_was_done_between_two_looks() -> None:
-    """What there was before the first look is not of that second; two seconds between looks are two."""
     source = Source()
     publisher, reader = source.join(), source.join(prefix="/a")
     publish(source, publisher, "/a/b", 7)
@@ -102,7 +101,6 @@ def test_rates_are_what_was_done_between_two_looks() -> None:
 
 
 def test_who_has_left_is_in_the_sums() -> None:
-    """Neither what he did in his last second is missing, nor does what he did before come again."""
     source = Source()
     publisher, other = source.join(), source.join()
     publish(source, publisher, "/a", 100)
@@ -169,7 +167,6 @@ def test_who_is_slow() -> None:
 
 
 def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A part of them a turn; who leaves meanwhile does no harm, and no second look begins before the first is over."""
     monkeypatch.setattr(pulse_module, "STEP", 10)
     source = Source()
     some = [source.join() for _ in range(35)]
@@ -191,7 +188,6 @@ def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_five_seconds_each_connection_and_topic_is_marked() -> None:
-    """Connections with what they did a second, links between processes, too; topics with what they bring."""
     source = Source()
     publisher, inner = source.join(), source.join(role=Role.LINK)
     local = source.join(role=Role.LOCAL)

@@ -36,7 +36,6 @@ def test_a_read_is_measured_until_its_end(times: ReadTimes, clock: Clock) -> Non
 
 
 def test_what_was_put_off_belongs_to_it(times: ReadTimes, clock: Clock) -> None:
-    """The turn of others in between counts, and nothing else is measured meanwhile; others' turns are not its end."""
     mine, other = object(), object()
     times.begin(5.0, 1)
     times.put_off(mine)

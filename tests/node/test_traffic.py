@@ -25,7 +25,6 @@ def told(traffic: Traffic, now_s: float = 0.0) -> dict[str, LinkTraffic]:
 
 
 def test_sums_go_on_over_links_to_one_hub() -> None:
-    """Also where it comes back with another id, as after a restart; between links it is shown as down."""
     traffic, first, second = Traffic(), Standing(lag_s=0.5), Standing(number=2, lag_s=0.1)
     traffic.begin(first, 0.0)
     first.sums = Carried(1, 10, 2, 20, 3, 4, 5)
@@ -40,19 +39,6 @@ def test_sums_go_on_over_links_to_one_hub() -> None:
     traffic.end(second, 3.0)
     traffic.end(second, 3.0)
     assert told(traffic)["south"].carried.received_messages == 2
-
-
-def test_hubs_of_one_name_are_shown_together() -> None:
-    traffic, links = Traffic(), [Standing(lag_s=None, cost=7), Standing(number=2, lag_s=0.3), Standing("", number=3)]
-    for link in links:
-        traffic.begin(link, 0.0)
-        link.sums = Carried(received_messages=1)
-        link.now = link.now._replace(queued_messages=2, waiting_s=link.now.cost or 0)
-    shown = told(traffic)
-    assert shown.keys() == {"south", "03" * 16}
-    south = shown["south"]
-    assert (south.links, south.carried.received_messages, south.queued_messages) == (2, 2, 4)
-    assert (south.waiting_s, south.lag_s, south.cost) == (7, 0.3, 7)
 
 
 def test_what_was_lost_with_links() -> None:

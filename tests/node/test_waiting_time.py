@@ -42,21 +42,7 @@ class Queue:
         return sum(statistics.counts), statistics.total
 
 
-def test_a_queue_that_is_written_at_once() -> None:
-    queue = Queue()
-    queue.offer(3)
-    assert not queue.resume(5.0, takes=100)
-    assert queue.observed == (1, 5.0)
-
-
-def test_nothing_has_waited() -> None:
-    queue = Queue()
-    assert not queue.resume(5.0, takes=100)
-    assert queue.observed == (0, 0.0)
-
-
 def test_one_that_is_always_behind() -> None:
-    """Its queue is never empty: what stood there at a look is awaited, and is counted when it has gone."""
     queue = Queue()
     queue.offer(4)
     assert queue.resume(1.0, takes=1)

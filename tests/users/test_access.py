@@ -134,7 +134,6 @@ def test_nobody_is_anonymous_unless_that_is_set(place: Place) -> None:
 
 
 def test_accounts(place: Place) -> None:
-    """The hub's own account administers it, and so does root, unless the table says who it is."""
     access = place.access()
     for uid in (os.geteuid(), 0):
         identity = access.recognise(Proof("unix:/x", unix_uid=uid, is_local=True))

@@ -20,7 +20,6 @@ KEYS = [bytes((number,)) * 32 for number in (7, 255, 200)]
 
 
 def test_a_pair_of_files(tmp_path: Path) -> None:
-    """Of a secret key nobody but its owner may read the file; neither takes the place of another one."""
     secret, public = tmp_path / "a.key", tmp_path / "a.pub"
     write_secret(secret, KEYS[0])
     write_public(public, KEYS[1])

@@ -318,7 +318,6 @@ class _Counting(jwt.PyJWS):
 
 
 def test_a_thousand_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each token is checked by its own key alone, and one that names no key, or another, by none: nobody is tried."""
     monkeypatch.setattr(_Counting, "checked", 0)
     monkeypatch.setattr("jwt.PyJWS", _Counting)
     secrets = [number.to_bytes(32, "big") for number in range(1000)]

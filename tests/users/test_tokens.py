@@ -137,18 +137,6 @@ def test_a_file_that_others_may_read_or_write(tmp_path: Path) -> None:
     assert len(TokenFile(str(path)).read()) == 1
 
 
-def test_files_that_are_not_there(tmp_path: Path) -> None:
-    file = TokenFile(str(tmp_path / "tokens"))
-    for act in (file.read, lambda: file.revoke("0")):
-        with pytest.raises(ConfigError, match="hub token new USER"):
-            act()
-    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
-        TokenFile(str(tmp_path / "no" / "tokens")).add("alice", NOW)
-    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
-        TokenFile(str(tmp_path)).read()
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
     (tmp_path / "real").touch(0o600)
     link = tmp_path / "tokens"
@@ -208,7 +196,6 @@ def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_every_line_broken(tmp_path: Path) -> None:
-    """Whichever line is broken, it is one error that names it; nothing is added to such a file, and nothing lost."""
     path = tmp_path / "tokens"
     file = TokenFile(str(path))
     secrets = [file.add(f"user-{number}", NOW)[0] for number in range(5)]

@@ -80,16 +80,6 @@ def linked(*numbers: int) -> list[Hub]:
     return hubs
 
 
-def test_one_hop_only() -> None:
-    left, middle, right = Hub(1), Hub(2), Hub(3)
-    left.connect(middle)
-    middle.connect(right)
-    left.client().claim(NAME)
-    settle([left, middle, right])
-    assert middle.names.register.owner(NAME) is not None
-    assert right.names.register.owner(NAME) is None
-
-
 def test_a_slow_clock_does_not_take_a_known_name() -> None:
     here, there = linked(1, 2)
     owner, waiting = here.client(), there.client()

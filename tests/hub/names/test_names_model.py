@@ -146,7 +146,6 @@ class HubsAgree(RuleBasedStateMachine):
 
     @rule()
     def all_hear_all(self) -> None:
-        """Once all are linked and have heard all, they agree; the earliest of what was held was not given up."""
         settle(self.hubs)
         for index, hub in enumerate(self.hubs):
             for far in self.hubs[:index]:

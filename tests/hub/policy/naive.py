@@ -35,7 +35,6 @@ def naive_allows(grants: list[NaiveGrant], topic: str, user: User) -> bool:
 
 
 def naive_covers(grants: list[NaiveGrant], prefix: str, user: User, words: list[str]) -> bool:
-    """Whether every topic that begins with a prefix is allowed: all ways on from it are tried."""
     endings = [word[len(part) :] for part in [prefix.rpartition("/")[2]] for word in words if word.startswith(part)]
     ways = [prefix + ending for ending in ["", "?", *endings]]
     for _ in range(3):

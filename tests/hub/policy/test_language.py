@@ -74,7 +74,6 @@ def test_roles_that_somebody_vouches_for() -> None:
 
 
 def test_built_in_roles() -> None:
-    """An admin may do everything, also to the hub's own topics; a member all but that; a reader only reads."""
     policy = read("")
     admin, member, reader, peer = (policy.rights("u", [role]) for role in ("admin", "member", "reader", "peer"))
     assert all(admin.may_all(action, prefix) for action in Action for prefix in ("", "$hub/", "/a"))

@@ -24,7 +24,6 @@ def test_a_share_stays_while_something_is_charged_to_it() -> None:
 
 
 def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    """He does not begin with a full second by connecting anew. Of so many who have left the first is forgotten."""
     monkeypatch.setattr("hub.quotas.quotas.RATES_KEPT", 2)
     users = {name: SetLimits(rate=RateLimits(messages_per_s=10)) for name in ("alice", "bob", "carol")}
     quotas = Quotas(limits=QuotaLimits(users=users))
@@ -60,7 +59,6 @@ def test_other_limits() -> None:
 
 
 def test_less_or_more_than_there_was() -> None:
-    """The whole may change, as connections do where the process may open few files; what is held is kept."""
     quotas = Quotas({Resource.CONNECTIONS: 10})
     shares = [quotas.join("alice", NOBODY) for _ in range(5)]
     quotas.set_total(Resource.CONNECTIONS, 4)

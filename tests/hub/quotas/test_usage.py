@@ -60,7 +60,6 @@ def test_what_is_added_without_asking() -> None:
 
 
 def test_refusals_are_counted_and_told() -> None:
-    """A refusal says who has how much of what, and which limit it is about; the user and the whole count it."""
     whole, (alice, bob) = users(600, 5, None)
     alice.require(5)
     with pytest.raises(RejectedError) as error:
@@ -96,7 +95,6 @@ def promised(total: int, sharers: int) -> int:
 
 @given(total=st.integers(1, 10**6), steps=STEPS)
 def test_the_promise(total: int, steps: list[tuple[int, str, int]]) -> None:
-    """Whatever users do, and in whatever order: each can hold W / (n * (n + 1)), where n have a part with him."""
     whole, some = users(total, *[None] * 8)
     acts: dict[str, Callable[[Usage, int], object]] = {
         "all": lambda usage, _: take_all(usage),

@@ -21,8 +21,6 @@ MOST = 2**32
 
 
 class FakePoster(FakeOutlet):
-    """Remembers requests and replies, too."""
-
     def __init__(self) -> None:
         super().__init__()
         self.posted: list[Item] = []

@@ -109,7 +109,6 @@ def test_who_asks() -> None:
 
 
 def test_what_is_for_admins() -> None:
-    """Whoever has rights and is none is refused; where there are no rights, everybody is one."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double, for_admins=True)
     roles = {"operator": {"admin": True}, "asker": {"request": ["$hub"]}}

@@ -30,8 +30,6 @@ Key = tuple[int, int]
 
 @dataclass
 class Waiting:
-    """A request that is pending, as the model knows it."""
-
     service: Person
     issued: int
     value: Any
@@ -40,8 +38,6 @@ class Waiting:
 
 @dataclass(eq=False)
 class Person:
-    """A handler, and what the model knows of it."""
-
     handler: Handler
     outlet: FakePoster
     serves: dict[str, int] = field(default_factory=dict)
@@ -313,8 +309,6 @@ LIMITS_MS = int(LIMITS.timeout_max_s * 1000)
 
 
 class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
-    """Turns are short here, so that what is done in shares is."""
-
     block: ClassVar[type]
 
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
@@ -328,8 +322,6 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
 
 
 class TestPure(_Short):
-    """With blocks as they are without a compiler."""
-
     block = PureBlock
 
 

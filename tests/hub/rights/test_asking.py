@@ -11,7 +11,7 @@ from hub.names.claim import Announced, Wish
 from hub.policy.policy import DECIDED_LIMIT
 from hub.request_frame import FLAG_NAMED, Status
 from tests.hub.fakes import at_once
-from tests.hub.requests.party import answers, asked, request
+from tests.hub.requests.party import answers, request
 from tests.hub.rights.hall import Guest, Hall
 
 POLICY = """
@@ -75,14 +75,6 @@ def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
     assert hall.core.requests.statistics().pending == 0
 
 
-def test_names_are_asked_as_topics_of_one_component() -> None:
-    hall = Hall(POLICY)
-    alice, printer = hall.join("alice"), hall.join(None)
-    hall.core.names.claim(printer.handler, Wish("org.example.Printer"), 1)
-    assert ask(alice, "org.example.Printer", flags=FLAG_NAMED) == []
-    assert asked(printer.outlet.take()) == [(0, 1)]
-
-
 def test_the_hub_itself_is_asked_by_grant() -> None:
     hall = Hall(POLICY)
     assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
@@ -135,16 +127,6 @@ def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None: 
 
 
 # Services.
-
-
-@pytest.mark.parametrize("prefix", ["", "/", "/search", "/search/", "/search/a", "/search/admin/x", "/other"])
-def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
-    hall = Hall(POLICY)
-    bob = hall.join("bob")
-    with pytest.raises(RejectedError, match=r"serve .*: not granted") as refused:
-        at_once(hall.core.requests.serving(bob.handler, ["/search/x/", prefix]))
-    assert refused.value.code == CloseCode.NOT_ALLOWED
-    assert hall.core.requests.statistics().services == 0
 
 
 def test_who_leaves_while_what_it_serves_is_checked() -> None:

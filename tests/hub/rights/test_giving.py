@@ -41,8 +41,6 @@ link = { bring = ["/a"], take = ["/a"] }
 
 
 class Told(list[str]):
-    """What a guest was told when something was taken away."""
-
     def __init__(self, guest: Guest) -> None:
         super().__init__()
         guest.hall.core.authority.on_revoked[guest.handler] = self._take
@@ -234,14 +232,6 @@ def test_many_things_are_named_in_part(hall: Hall) -> None:
     assert alice.handler.prefixes == {}
 
 
-def test_the_same_rights_are_no_change(hall: Hall) -> None:
-    alice, source = hall.join("alice", "/a", roles=["some"], narrows=True), hall.join(None)
-    source.send(("/a", 1))
-    remembered = dict(hall.core.routes.table)
-    give(alice, "some")
-    assert hall.core.routes.table == remembered
-
-
 def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
     alice, source = hall.join("alice", "/a", roles=["all"], narrows=True), hall.join(None, "")
     hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
@@ -251,16 +241,6 @@ def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
     assert len(hall.core.routes.table) == 12
     source.send((tagged("/b", ["red"]), 5), ("/a", 6))
     assert alice.take() == [1, 3, 6]
-
-
-def test_no_bounds_any_more(hall: Hall) -> None:
-    alice, source = hall.join("alice", "/a/", roles=["some"]), hall.join(None)
-    hall.core.authority.give_rights(alice.handler, None)
-    hall.core.subscribe(alice.handler, [""])
-    source.send(("/b", 1))
-    assert alice.take() == [1]
-    alice.send(("/b", 2))
-    assert alice.refused == []
 
 
 def test_who_has_left(hall: Hall) -> None:

@@ -66,8 +66,6 @@ told_policies = st.builds(lambda lists, users: Told(dict(zip(ACTIONS, lists, str
 
 
 class Seat(NamedTuple):
-    """A guest, who he is, and what he has asked for."""
-
     guest: Guest
     user: str | None
     prefixes: list[str]

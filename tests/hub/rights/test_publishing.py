@@ -31,7 +31,6 @@ east = ["site"]
 
 
 def test_a_refused_run_takes_no_other_with_it() -> None:
-    """In whatever order they stand in a read: all others arrive, in their order, and each is counted."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     everything, some = hall.join(None, ""), hall.join(None, "/zeek/dns")
@@ -129,19 +128,6 @@ def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
     assert alice.refused_messages == 2
 
 
-@pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
-def test_peers_bring(role: Role) -> None:
-    policy = POLICY.replace("[roles.site]", '[roles.site]\npublish = ["/zeek"]')
-    hall = Hall(policy)
-    east, reader = hall.join("east", role=role), hall.join(None, "")
-    east.send(("/site/a", 1), ("/zeek/dns", 2), ("/sitex", 3))
-    assert reader.take() == [1]
-    assert [text for text, _ in east.refused] == [
-        "bring '/zeek/dns': not granted to user 'east'",
-        "bring '/sitex': not granted to user 'east'",
-    ]
-
-
 def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
     hall = Hall(POLICY)
     alice, zeek = hall.join("alice"), hall.join(None, "/", role=Role.LEAF)
@@ -207,16 +193,6 @@ def test_what_was_read_before_there_was_a_policy() -> None:
     hall.core.end_read()
     assert reader.take() == ["/zeek"]
     assert source.refused == [("publish '/x': not granted to user 'alice'", 1)]
-
-
-def test_rights_without_a_policy_of_the_core() -> None:
-    hall = Hall(POLICY)
-    hall.core.authority.adopt(None)
-    alice, reader = hall.join("alice"), hall.join(None, "")
-    alice.send(("/zeek", 1), ("/x", 2))
-    alice.send(("/x", 3))
-    assert reader.take() == [1]
-    assert alice.refused_messages == 2
 
 
 def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:

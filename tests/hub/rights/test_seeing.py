@@ -78,7 +78,6 @@ def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
 
 
 def test_labels_are_no_way_around() -> None:
-    """A rule without a prefix is for everything; what it matches is left out all the same where it narrows."""
     hall = Hall(POLICY)
     alice, source = hall.join("alice"), hall.join(None)
     for rule in (Rule(("red",)), Rule(("red",), "/zeek"), Rule((), "", "a.b"), Rule(("red",), "/zeek/secret")):
@@ -134,22 +133,6 @@ def test_users_of_the_same_roles_are_told_apart_by_name() -> None:
         "mail": [3, 4],
         "x": [4],
     }
-
-
-def test_who_joins_with_rights_changes_what_is_remembered() -> None:
-    hall = Hall("")
-    hall.core.routes.is_guarded = False
-    source, free = hall.join(None), hall.join(None, "")
-    source.send(("/zeek", 0))
-    alice = hall.join("dave", "", narrows=True)
-    source.send(("/zeek", 1))
-    assert (free.take(), alice.take()) == ([0, 1], [])
-
-
-def test_links_are_asked_for_what_clients_want() -> None:
-    hall = Hall(POLICY)
-    hall.join("alice", "/zeek/dns", narrows=True)
-    assert set(hall.core.prefixes.asked_of_links.minimal) == {"/zeek/dns"}
 
 
 def test_another_policy_is_asked_at_once() -> None:
