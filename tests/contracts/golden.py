@@ -11,8 +11,7 @@ from typing import Any
 
 __all__ = ["REWRITE", "check", "fields_of"]
 
-REWRITE = "REWRITE_CONTRACTS"
-"""Environment variable; where it is set, goldens are written instead of compared."""
+REWRITE = "REWRITE_CONTRACTS"  # Environment variable; where it is set, goldens are written instead of compared
 
 _FOLDER = Path(__file__).parent
 

@@ -54,8 +54,7 @@ PACKAGES = {
 BESIDE: dict[Any, list[type]] = {peers.client: [History]}
 """Classes that programs are given by a call, and need no name for."""
 
-MADE = {"BlockingHub", "Hub", "QueueWish"}
-"""Classes that programs make; objects of all others are given to them."""
+MADE = {"BlockingHub", "Hub", "QueueWish"}  # Classes that programs make; objects of all others are given to them
 
 INSIDE = {
     "Block": {"alone", "send", "take"},

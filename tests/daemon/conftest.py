@@ -70,8 +70,7 @@ def is_new() -> bool:
     return False
 
 
-NEW = pytest.mark.parametrize("is_new", [True], ids=["new"])
-"""Hubs of this test are new interpreters."""
+NEW = pytest.mark.parametrize("is_new", [True], ids=["new"])  # Hubs of this test are new interpreters
 
 
 @pytest.fixture

@@ -17,8 +17,7 @@ import pytest
 from peers.daemon.output_queue import OutputQueue
 from tests.suite.imports import python_path
 
-PIPE_BYTES = 4096
-"""What the smallest pipe takes."""
+PIPE_BYTES = 4096  # What the smallest pipe takes
 
 LIMIT_BYTES = 32 * 1024
 LINE = "x" * 99 + "\n"

@@ -153,7 +153,6 @@ async def granted(client: RawClient) -> QueueWish | None:
 
 
 async def test_a_hangup_reloads(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
-    """A good file is taken over as a whole, a bad one not at all; the hub runs on in any case."""
     config = tmp_path / "hub.toml"
 
     def write(text: str) -> None:

@@ -148,7 +148,6 @@ async def certificates() -> None:
 
 
 async def test_two_sites(start_process: StartProcess, tmp_path: Path) -> None:
-    """The far one dials, is known by its certificate, and brings what it may, and nothing else."""
     await certificates()
     await asyncio.to_thread((tmp_path / "policy.toml").write_text, blocks(SITES, "toml")[0])
     near_line, far_line = commands(SITES)

@@ -19,8 +19,7 @@ from tests.hubs.raw_websocket import RawWebSocket, frame, request, text, upgrade
 
 MIB = 1 << 20
 BUDGET_MIB = 256
-MOST_MIB = 400
-"""The budget, what one read of each connection may be beyond it, and what malloc makes of both."""
+MOST_MIB = 400  # The budget, what one read of each connection may be beyond it, and what malloc makes of both
 
 CONNECTIONS = 200
 EACH_BYTES = 8 * MIB

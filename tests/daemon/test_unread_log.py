@@ -24,13 +24,11 @@ from tests.hubs.raw_http import RawHttp
 SMALL = ("--log-queue-bytes", "4KiB")
 TCP = ("--listen", "tcp://127.0.0.1:0", *SMALL)
 
-PIPE_BYTES = 4096
-"""The smallest pipe that there is: it is full after some lines."""
+PIPE_BYTES = 4096  # The smallest pipe that there is: it is full after some lines
 
 MISSING = "log lines dropped: nobody read them"
 
-REFUSED = 70
-"""So many refused connections are more lines than fit into such a pipe, and such a queue."""
+REFUSED = 70  # So many refused connections are more lines than fit into such a pipe, and such a queue
 
 
 @pytest.fixture

@@ -41,8 +41,6 @@ NOT_RELOADED = "settings not reloaded, the old ones stay"
 
 
 class Site:
-    """The files of a hub with users."""
-
     def __init__(self, folder: Path) -> None:
         self.policy, self.keys, self.tokens = folder / "policy.toml", folder / "jwks.json", folder / "tokens"
         self.policy.write_text(POLICY)

@@ -128,7 +128,6 @@ def _all_have(zeeks: tuple[Zeek, ...], content: dict[bytes, bytes]) -> bool:
 
 
 async def test_clones_go_on_behind_a_kill(start: Start, zeeks: tuple[Zeek, Zeek]) -> None:
-    """Nothing is lost, nothing comes twice, and no wish is granted twice: three times in a row."""
     hub = await start()
     async with connect(str(hub.endpoints[1])) as client:
         await client.store("hosts").put("first", Count(0))

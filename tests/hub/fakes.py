@@ -21,11 +21,9 @@ from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Rights
 from hub.stretch import Stretch, find_runs
 
-ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)
-"""Limits that no test reaches."""
+ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
 
-FLAG_BROKER = 0b10
-"""The encoding bits of Broker binary: this version does not read the values."""
+FLAG_BROKER = 0b10  # The encoding bits of Broker binary: this version does not read the values
 
 PIECES = ("", "/", "a", "b", "ab", "é", "\N{COMBINING ACUTE ACCENT}", "😀", "/a", "a/", "//", "/a/", "/ab", "/a//b")
 nasty_texts = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
@@ -79,8 +77,7 @@ def numbers_of(batches: Iterable[Batch]) -> list[int]:
     return [number for number, _ in values_of(batches)]
 
 
-Told = Batch | int
-"""What an outlet was told: a batch, or a gap of so many messages."""
+Told = Batch | int  # What an outlet was told: a batch, or a gap of so many messages
 
 
 @dataclass

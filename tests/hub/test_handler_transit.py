@@ -13,8 +13,7 @@ from tests.hub.requests.party import reply
 from tests.hub.test_handler_requests import asking_handler, message
 
 PART = 4 * 1024 * 1024
-LARGE = Shape(((1, False),), padding=FREE_BYTES)
-"""One message that is more than what is always free."""
+LARGE = Shape(((1, False),), padding=FREE_BYTES)  # One message that is more than what is always free
 
 
 def charged(handler: Handler) -> Quotas:

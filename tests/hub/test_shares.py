@@ -26,8 +26,7 @@ QUEUED = Resource.QUEUED_BYTES
 
 
 EVERYTHING_GRANTED = RolePermissions({action: [(parse_path("*", action.separator), True)] for action in Action})
-EVERYTHING = Policy({"all": EVERYTHING_GRANTED}, {})
-"""Whoever has the role may do everything."""
+EVERYTHING = Policy({"all": EVERYTHING_GRANTED}, {})  # Whoever has the role may do everything
 
 
 class Poster:
@@ -74,8 +73,7 @@ class Hub:
 
 WHOLE = 12_000_000
 PAYLOAD = b"." * 1000
-SIZE = Batch.of("/a", [PAYLOAD]).size_bytes
-"""What each message takes in a queue."""
+SIZE = Batch.of("/a", [PAYLOAD]).size_bytes  # What each message takes in a queue
 
 
 def fill(hub: Hub, topic: str, messages: int) -> None:

@@ -33,8 +33,6 @@ TOTALS = {
 
 
 class SharesAgainstHandlers(RuleBasedStateMachine):
-    """Some users with some handlers each."""
-
     handlers = Bundle("handlers")
 
     @initialize()

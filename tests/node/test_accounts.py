@@ -17,8 +17,6 @@ LINK = b"link one"
 
 
 class Book:
-    """Accounts, a clock, and what was told."""
-
     def __init__(self) -> None:
         self.keepalive = Keepalive(0.0)
         self.told: list[Loss] = []

@@ -9,8 +9,7 @@ from hub.waiting import WRITE_LIMIT_BYTES
 from peers.node.read_times import WaitingTime
 from tests.hub.fakes import FakeOutlet, handler_of
 
-_LARGE = bytes(WRITE_LIMIT_BYTES)
-"""So large that each message is a write of its own."""
+_LARGE = bytes(WRITE_LIMIT_BYTES)  # So large that each message is a write of its own
 
 
 class Queue:

@@ -51,8 +51,6 @@ dora = ["reader"]
 
 
 class Place:
-    """A hub's files, and its clocks."""
-
     def __init__(self, folder: Path) -> None:
         self.policy = folder / "policy.toml"
         self.policy.write_text(POLICY)

@@ -53,11 +53,9 @@ class Client:
 @dataclass
 class Link:
     there: Hub
-    handler: FarHub
-    """The hub that announces, as the far hub has it."""
+    handler: FarHub  # The hub that announces, as the far hub has it
     waiting: deque[tuple[str, Announced | None]] = field(default_factory=deque)
-    told: list[tuple[str, Announced | None]] = field(default_factory=list)
-    """The same, with what was heard."""
+    told: list[tuple[str, Announced | None]] = field(default_factory=list)  # The same, with what was heard
 
     def tell(self, name: str, announced: Announced | None) -> None:
         self.told.append((name, announced))

@@ -82,8 +82,6 @@ def values_of(item: Item) -> list[Any]:
 
 
 class Room:
-    """A core with a clock that the test puts forward."""
-
     def __init__(self, limits: RequestLimits | None = None, hub_id: bytes = b"") -> None:
         self.woken = False
         self.alarm_ms: int | None = None

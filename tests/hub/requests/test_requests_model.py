@@ -41,15 +41,12 @@ class Person:
     handler: Handler
     outlet: FakePoster
     serves: dict[str, int] = field(default_factory=dict)
-    waiting: dict[int, Waiting] = field(default_factory=dict)
-    """By its own ids."""
+    waiting: dict[int, Waiting] = field(default_factory=dict)  # By its own ids
     due: list[tuple[int, set[tuple[int, Any]]]] = field(default_factory=list)
     """Answers that it has not read yet: the id, and what it may be told."""
-    ids: list[int] = field(default_factory=list)
-    """The hub's ids that it has seen."""
+    ids: list[int] = field(default_factory=list)  # The hub's ids that it has seen
     is_paused: bool = False
-    over: list[int] = field(default_factory=list)
-    """Its own ids that were answered out of a batch; to be used again."""
+    over: list[int] = field(default_factory=list)  # Its own ids that were answered out of a batch; to be used again
 
     @property
     def is_link(self) -> bool:
@@ -57,8 +54,6 @@ class Person:
 
 
 class Model(RuleBasedStateMachine):
-    """Anything, in any order."""
-
     people = Bundle("people")
 
     @initialize()

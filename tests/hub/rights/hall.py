@@ -28,8 +28,6 @@ def policy_of(text: str) -> Policy:
 
 
 class Guest:
-    """A connection of some user, and what it got and was told."""
-
     def __init__(self, hall: Hall, handler: Handler, outlet: FakePoster) -> None:
         self.hall = hall
         self.handler = handler
@@ -79,8 +77,6 @@ class Guest:
 
 
 class Hall:
-    """A core with a policy."""
-
     def __init__(self, policy: str | Policy, **settings: Any) -> None:
         self.turn = Turn(**settings)
         self.core = self.turn.core

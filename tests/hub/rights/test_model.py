@@ -37,8 +37,6 @@ role_sets = st.dictionaries(st.sampled_from(USERS), st.frozensets(st.sampled_fro
 
 
 class Told(NamedTuple):
-    """A policy as the naive rules have it."""
-
     grants: dict[Action, list[NaiveGrant]]
     users: dict[str, frozenset[str]]
 

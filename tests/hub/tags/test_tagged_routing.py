@@ -70,8 +70,6 @@ def bring(turn: Turn, source: Handler, frames: list[bytes]) -> list[str]:
 
 
 class TaggedAgainstNaive(RuleBasedStateMachine):
-    """Clients and rules that change, while messages come in reads of several."""
-
     @initialize(limit=st.sampled_from((1, 4, 1000)), limit_bytes=st.sampled_from((1, 5_000, 10**8)))
     def start(self, limit: int, limit_bytes: int) -> None:
         self.turn = Turn(CoreLimits(routes=RouteLimits(limit, limit_bytes)))
