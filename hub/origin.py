@@ -1,4 +1,4 @@
-"""`Origin`: where, and when, messages have entered the mesh (`hub.mesh.upstream`, `peers.wire.origin`)."""
+"""`Origin`: where, and when, messages have entered the mesh (`hub.mesh.upstream`, `peers.wire.control`)."""
 
 from __future__ import annotations
 

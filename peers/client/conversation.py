@@ -16,13 +16,11 @@ from hub.errors import HubError, RejectedError
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
 from peers.client.routes import Route
-from peers.wire.control import Notice
+from peers.wire.control import Notice, Renewal, RuleChange
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
-from peers.wire.rules import RuleChange
-from peers.wire.token import Renewal
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection

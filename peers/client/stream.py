@@ -31,10 +31,9 @@ from hub.tags.rules import Rule, check_rule
 from hub.topics import check_prefix
 from peers.client.conversation import SUBSCRIPTIONS, Changes, Verb, granted
 from peers.client.routes import Addressed, Claim, LocalRoutes, Route, Sink, Wanted
-from peers.wire.control import Notice
+from peers.wire.control import RULES_PER_FRAME, Notice, RuleChange, RuleFields
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
-from peers.wire.rules import RULES_PER_FRAME, RuleChange, RuleFields
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection

@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING
 from hub.errors import ConnectionLostError, HubError, PeerError, RejectedError, UsageError
 from hub.topics import printable
 from peers.client.conversation import ABNORMAL, TOKENS, Numbers
-from peers.wire.control import Notice
+from peers.wire.control import TOKEN_LIMIT_BYTES, Notice, Renewal, check_token
 from peers.wire.hello import Hello
-from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, check_token
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection

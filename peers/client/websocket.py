@@ -51,14 +51,12 @@ from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Event, Introduction, Refusal, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.transport.fragments import Fragments, end_of
-from peers.wire.control import Notice, cut_text
+from peers.wire.control import Notice, Renewal, RuleChange, cut_text
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.reasons import reason_of
 from peers.wire.records import Fetch, Records
-from peers.wire.rules import RuleChange
-from peers.wire.token import Renewal
 
 ENVELOPE_BYTES = 2048
 """More than a topic (1024) and the names of the fields: so much smaller than a WebSocket message is its body."""

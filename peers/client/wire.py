@@ -14,15 +14,13 @@ from hub.stretch import Stretch
 from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.reports import Origins
 from peers.client.routes import LocalRoutes, Route
-from peers.wire.control import encode_subscription
+from peers.wire.control import Renewal, RuleChange, encode_rules, encode_subscription, encode_token
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
-from peers.wire.rules import RuleChange, encode_rules
 from peers.wire.session import NEED_DATA, Phase, Session
-from peers.wire.token import Renewal, encode_token
 
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and for the other fields of RECORDS."""

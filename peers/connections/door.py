@@ -31,7 +31,7 @@ from peers.transport.transport import NO_TRANSPORT
 from peers.users.access import Proof
 from peers.users.files import read_file
 from peers.users.identity import Identity
-from peers.wire.token import TOKEN_LIMIT_BYTES
+from peers.wire.control import TOKEN_LIMIT_BYTES
 from peers.zeek.zmtp.z85 import encode_key
 
 _CREDENTIALS = Struct("3i")

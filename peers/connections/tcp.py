@@ -43,16 +43,13 @@ from peers.links.link import Link, LinkProof
 from peers.node.node import Node
 from peers.transport.transport import keep_little_unsent
 from peers.verbs.verbs import CHANGES, Verb, Verbs
-from peers.wire.account import LINK_ID_BYTES, Account
-from peers.wire.control import Notice, encode_notice
+from peers.wire.control import LINK_ID_BYTES, Account, Notice, Renewal, encode_notice, encode_origin
 from peers.wire.events import Closing, Event, Pong
 from peers.wire.hello import SOFTWARE_CHARACTERS, Hello, grant
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from peers.wire.oversize import fitting
 from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Session
-from peers.wire.token import Renewal
 
 if TYPE_CHECKING:
     from peers.connections.unix import UnixValues

@@ -38,9 +38,9 @@ from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Session
 from peers.websocket.zeek.codec import INVALID_PATH, INVALID_PATH_TEXT, ZeekDialogue, client_name, is_astray, zeek_codec
 from peers.websocket.zeek.codec import PATH as ZEEK_PATH
+from peers.wire.control import Renewal
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE_CHARACTERS
-from peers.wire.token import Renewal
 
 PATH = "/v1/hub"
 

@@ -32,13 +32,11 @@ from peers.links.mesh_news import MeshNews
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node, connection_of
 from peers.node.traffic import Carried, Moment
-from peers.wire.account import Account, encode_account
-from peers.wire.control import Notice
+from peers.wire.control import Account, Notice, Renewal, encode_account, encode_token
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
-from peers.wire.token import Renewal, encode_token
 
 _TELL_EVERY_S: Final = 1.0
 """How often the peer is told how many of its messages have arrived, seconds. Messages sent in this time are in doubt

@@ -22,7 +22,7 @@ from hub.mesh.announcement import Told
 from hub.mesh.mesh import Mesh
 from hub.origin import Origin
 from hub.request_frame import Item
-from peers.wire.origin import encode_origin
+from peers.wire.control import encode_origin
 from peers.wire.routing import encode_routing
 
 PORTIONS_PER_TURN: Final = 4

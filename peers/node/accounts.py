@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from peers.node.keepalive import Keepalive
-from peers.wire.account import Account
+from peers.wire.control import Account
 
 # How long a far side may take to come back and tell: ample, as links are dialled every second or two
 SETTLE_S: Final = 60.0

@@ -35,10 +35,10 @@ from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
 from peers.verbs.publish import Publication, publish, to_be_confirmed, way
+from peers.wire.control import RuleChange
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.rules import RuleChange
 
 __all__ = [
     "CHANGES",

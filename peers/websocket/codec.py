@@ -70,13 +70,12 @@ from peers.websocket.messages import (
     Unsubscribe,
     UnsubscribeRules,
 )
+from peers.wire.control import Renewal, RuleChange, check_token
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.reasons import MALFORMED, reason_of
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
-from peers.wire.rules import RuleChange
-from peers.wire.token import Renewal, check_token
 
 # Turning the messages `request` and `reply` of WebSocket clients into the hub's own `Request` and `Reply`.
 

@@ -40,10 +40,9 @@ from peers.websocket.messages import (
     Welcome,
 )
 from peers.websocket.session import Session
-from peers.wire.control import decode_notice
+from peers.wire.control import Renewal, decode_notice
 from peers.wire.hello import grant
 from peers.wire.kinds import Kind
-from peers.wire.token import Renewal
 
 _TOKEN_EVENTS = 10
 """What a fresh token costs of a turn's share, beyond reading it: a signature may have to be checked, 100 µs."""

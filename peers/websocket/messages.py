@@ -11,11 +11,9 @@ from hub.journal.layout import COLUMNS, Column
 from hub.names.grammar import LABELS_LIMIT
 from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb
-from peers.wire.control import PREFIXES_LIMIT
+from peers.wire.control import PREFIXES_LIMIT, RULES_PER_FRAME, Renewal
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, HUB_LIMIT_BYTES
-from peers.wire.rules import RULES_PER_FRAME
-from peers.wire.token import Renewal
 
 RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
 """A number that the client chooses; 0 for no confirmation."""

@@ -1,29 +1,20 @@
-"""Bodies of the small frames: SUBSCRIBE and UNSUBSCRIBE, NOTICE, CLOSE. No state, no I/O."""
+"""Bodies of the control frames, from SUBSCRIBE and NOTICE to TOKEN and CLOSE. No state, no I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from struct import Struct
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
+from hub.names.grammar import LABELS_LIMIT
+from hub.origin import Origin
+from hub.tags.rules import Rule
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
-
-__all__ = [
-    "CLOSE_TEXT_LIMIT_BYTES",
-    "PING_LIMIT_BYTES",
-    "PREFIXES_LIMIT",
-    "Notice",
-    "decode_close",
-    "decode_notice",
-    "decode_subscription",
-    "encode_close",
-    "encode_notice",
-    "encode_subscription",
-]
 
 PING_LIMIT_BYTES = 128
 """Longest body of a PING, which PONG repeats."""
@@ -125,3 +116,160 @@ def decode_close(body: bytes) -> tuple[int, str]:
     if len(body) < _CODE.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CLOSE: {len(body)} bytes, a code has {_CODE.size}")
     return _CODE.unpack_from(body)[0], body[_CODE.size :].decode("utf-8", "replace")
+
+
+# ACCOUNT tells the peer hub how many messages of a link this hub has sent and received, so that every loss is counted.
+LINK_ID_BYTES = 8
+"""Length of a link's id, which is random and given by the side that dials."""
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Account(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What one hub, the speaker, says of a link: of this one, or of a former one between the same two hubs."""
+
+    link: bytes
+    """The id of the link."""
+    sent: _Count = 0
+    """How many messages the speaker had for the other side: written, dropped from its queue, or still waiting there."""
+    arrived: _Count = 0
+    """How many messages of the other side the speaker has read."""
+    last: bool = False
+    """Whether the speaker reads no more from this link, so that the numbers are final; CLOSE comes next."""
+
+
+_decode_account = msgspec.msgpack.Decoder(Account).decode
+
+
+def encode_account(account: Account) -> bytes:
+    """Return the frame."""
+    return encode_frame(Kind.ACCOUNT, _encode(account))
+
+
+def decode_account(body: bytes) -> Account:
+    """Read the body of an ACCOUNT frame.
+
+    Raises:
+        ProtocolError: It is not such a map.
+    """
+    try:
+        return _decode_account(body)
+    except MALFORMED as error:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ACCOUNT: {error}") from error
+
+
+# ORIGIN names the hub by which the messages after it entered the mesh, and its epoch.
+_BODY = Struct(">16sI")
+_MARKED = Struct(">16sIQ")
+
+
+def encode_origin(origin: Origin) -> bytes:
+    """Return the frame."""
+    if origin.mark:
+        return encode_frame(Kind.ORIGIN, _MARKED.pack(*origin))
+    return encode_frame(Kind.ORIGIN, _BODY.pack(origin.hub, origin.epoch))
+
+
+def decode_origin(body: bytes) -> Origin:
+    """Read the body of an ORIGIN frame.
+
+    Raises:
+        ProtocolError: It has another size, so nobody can know whose the messages behind it are.
+    """
+    if len(body) == _MARKED.size:
+        return Origin(*_MARKED.unpack(body))
+    if len(body) != _BODY.size:
+        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ORIGIN: {len(body)} bytes, expected {_BODY.size}")
+    return Origin(*_BODY.unpack(body))
+
+
+# RULE and UNRULE carry msgpack msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
+RULES_PER_FRAME = 1_000
+"""Most rules in one frame, as many as a client may have by default. With 32 labels each they keep the hub for 40 ms."""
+
+RuleFields = tuple[Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], str, str]
+"""The labels, the prefix and the sender of a rule, none of which has been checked."""
+
+_Rules = tuple[
+    Annotated[int, msgspec.Meta(ge=0)], Annotated[list[RuleFields], msgspec.Meta(max_length=RULES_PER_FRAME)]
+]
+
+_decode_rules = msgspec.msgpack.Decoder(_Rules).decode
+
+
+class RuleChange(NamedTuple):
+    """The far side adds or removes rules by which it subscribes."""
+
+    subscribe: bool
+    """True to add the rules, False to remove them."""
+    rules: list[RuleFields]
+    request: int
+    """The number to confirm, 0 for none."""
+
+
+def encode_rules(kind: Kind, rules: Iterable[Rule], request: int = 0) -> bytes:
+    """Return a RULE or UNRULE frame; request 0 asks for no confirmation."""
+    return encode_frame(kind, _encode((request, list(rules))))
+
+
+def decode_rules(kind: int, body: bytes) -> RuleChange:
+    """Read the body of RULE or UNRULE.
+
+    Raises:
+        RejectedError: The body is no such array; the connection goes on.
+    """
+    try:
+        request, rules = _decode_rules(body)
+    except MALFORMED as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
+    return RuleChange(kind == Kind.RULE, rules, request)
+
+
+# TOKEN carries a fresh token, shown in a running connection before the old one ends.
+TOKEN_LIMIT_BYTES = 16 * 1024
+"""Longest token, bytes of UTF-8: a JWT with hundreds of roles. HTTP headers, too, are rarely taken when longer."""
+
+_decode_token = msgspec.msgpack.Decoder(tuple[Annotated[int, msgspec.Meta(ge=0)], str]).decode
+
+
+class Renewal(NamedTuple):
+    """The client shows a fresh token."""
+
+    request: int
+    """The number to confirm, 0 for none."""
+    token: str
+
+    def __repr__(self) -> str:
+        return f"Renewal(request={self.request})"
+
+
+def check_token(token: str) -> str:
+    """Return `token` if it is short enough to be looked at.
+
+    Raises:
+        RejectedError: It is longer than any token.
+    """
+    size_bytes = len(token.encode("utf-8", "replace"))
+    if size_bytes > TOKEN_LIMIT_BYTES:
+        raise RejectedError(CloseCode.TOO_BIG, f"a token of {size_bytes} bytes, the limit is {TOKEN_LIMIT_BYTES} bytes")
+    return token
+
+
+def encode_token(renewal: Renewal) -> bytes:
+    """Return the frame; request 0 asks for no confirmation."""
+    return encode_frame(Kind.TOKEN, _encode(tuple(renewal)))
+
+
+def decode_token(body: bytes) -> Renewal:
+    """Read the body of TOKEN.
+
+    Raises:
+        RejectedError: It is no such array, or the token is too long; the connection goes on.
+    """
+    try:
+        request, token = _decode_token(body)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"TOKEN: {error}") from error
+    except UnicodeDecodeError:
+        raise RejectedError(CloseCode.BAD_DATA, "TOKEN: the token is not UTF-8") from None
+    return Renewal(request, check_token(token))

@@ -12,17 +12,12 @@ from hub.frame import Frame
 from hub.mesh.announcement import Digest, Wanted
 from hub.origin import Origin
 from hub.request_frame import Reply, Request
-from peers.wire.account import Account
-from peers.wire.control import Notice
+from peers.wire.control import Account, Notice, Renewal, RuleChange
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.routing import AnnouncementPart
-from peers.wire.rules import RuleChange
 from peers.wire.shared import Released, Segment, SharedMessages
-from peers.wire.token import Renewal
-
-__all__ = ["Closing", "Confirmable", "Event", "Pong", "ServiceChange", "SubscriptionChange"]
 
 
 class SubscriptionChange(NamedTuple):

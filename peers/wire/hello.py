@@ -10,24 +10,9 @@ from hub import __version__
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
+from peers.wire.control import check_token
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
-from peers.wire.token import check_token
-
-__all__ = [
-    "FRAME_LIMIT_BYTES",
-    "ID_BYTES",
-    "MESH_VERSION",
-    "NAME_LIMIT_BYTES",
-    "PROTOCOL",
-    "SOFTWARE",
-    "SOFTWARE_CHARACTERS",
-    "Hello",
-    "HubId",
-    "QueueWish",
-    "fitting_name",
-    "grant",
-]
 
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""

@@ -7,8 +7,6 @@ from enum import IntEnum
 from hub.frame import KIND_MESSAGES
 from hub.request_frame import KIND_REPLY, KIND_REQUEST
 
-__all__ = ["IGNORABLE", "Kind"]
-
 
 class Kind(IntEnum):
     """The kind of a frame."""

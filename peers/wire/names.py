@@ -22,16 +22,6 @@ from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
-__all__ = [
-    "NameClaim",
-    "NameRelease",
-    "decode_claim",
-    "decode_release",
-    "encode_claim",
-    "encode_release",
-    "numbered",
-]
-
 _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 _encode = msgspec.msgpack.Encoder().encode

@@ -14,8 +14,6 @@ from collections.abc import Iterator
 from hub.batch import Batch, value_ends
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
 
-__all__ = ["fitting"]
-
 
 def fitting(batches: list[Batch], limit_bytes: int) -> list[Batch | int]:
     """Return the same messages in frames within the limit; a number says how many messages are lost in its place."""

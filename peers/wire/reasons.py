@@ -10,9 +10,6 @@ import msgspec
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.request_frame import Reply
 
-__all__ = ["MALFORMED", "RETRY_LIMIT_S", "reason_of", "retry_after_s", "with_retry"]
-
-
 _decode = msgspec.msgpack.Decoder().decode
 
 

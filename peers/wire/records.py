@@ -30,31 +30,6 @@ from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
-__all__ = [
-    "END_OF_TIME_US",
-    "FETCH_BYTES",
-    "FETCH_WAIT_LIMIT_MS",
-    "HUB_LIMIT_BYTES",
-    "JOURNAL_ID_BYTES",
-    "PARTS_LIMIT",
-    "REPLACED",
-    "TRANSACTION_LIMIT_BYTES",
-    "Commit",
-    "Fetch",
-    "Records",
-    "Stage",
-    "check_records",
-    "decode_commit",
-    "decode_fetch",
-    "decode_records",
-    "decode_stage",
-    "encode_commit",
-    "encode_fetch",
-    "encode_stage",
-    "records_parts",
-    "request_number",
-]
-
 FETCH_BYTES = 1024 * 1024
 """Default of how much one answer holds: a full block. Twice as much is no quicker."""
 

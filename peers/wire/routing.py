@@ -44,16 +44,6 @@ from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
-__all__ = [
-    "ENTRIES_PER_PART",
-    "HUBS_LIMIT",
-    "AnnouncementPart",
-    "Assembly",
-    "IncompletePart",
-    "decode_routing",
-    "encode_routing",
-]
-
 ENTRIES_PER_PART = 1_000
 """Most neighbours, prefixes and rules together in one part: a turn's share of a connection, as with SUBSCRIBE."""
 

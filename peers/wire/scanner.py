@@ -51,8 +51,6 @@ from hub.request_frame import KIND_REPLY, KIND_REQUEST
 from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 
-__all__ = ["NEED_DATA", "SEARCHED", "FrameBuffer", "NeedData", "Rejected", "RouteTable", "Scanner", "Searched"]
-
 _PIECE_BYTES = 16 * 1024
 """Pieces of a cut frame that are smaller are put together: else whoever sends a frame byte by byte would make this side
 hold an object for each."""

@@ -49,13 +49,18 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
-from peers.wire.account import LINK_ID_BYTES, Account, decode_account
 from peers.wire.control import (
+    LINK_ID_BYTES,
     PING_LIMIT_BYTES,
+    Account,
     Notice,
+    decode_account,
     decode_close,
     decode_notice,
+    decode_origin,
+    decode_rules,
     decode_subscription,
+    decode_token,
     encode_close,
     encode_notice,
 )
@@ -63,13 +68,10 @@ from peers.wire.events import Closing, Confirmable, Event, Pong, ServiceChange, 
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import decode_claim, decode_release, numbered
-from peers.wire.origin import decode_origin
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
-from peers.wire.rules import decode_rules
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 from peers.wire.shared import decode_released, decode_segment, shared_messages
-from peers.wire.token import decode_token
 
 __all__ = ["HANDSHAKE_LIMIT_BYTES", "MEANINGS", "NEED_DATA", "Meaning", "Phase", "Session"]
 

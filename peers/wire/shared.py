@@ -32,21 +32,6 @@ from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, Frame, encode_frame
 from peers.wire.kinds import Kind
 
-__all__ = [
-    "DESCRIPTORS",
-    "Handle",
-    "Released",
-    "Segment",
-    "SharedMessages",
-    "decode_handle",
-    "decode_released",
-    "decode_segment",
-    "encode_released",
-    "encode_segment",
-    "plain_bytes",
-    "shared_messages",
-]
-
 DESCRIPTORS = 0
 """This number stands in RELEASED in place of a segment's, for memory that has a descriptor of its own."""
 

@@ -18,10 +18,9 @@ from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client import Client, Message, MessageStream, connect
 from peers.client.reports import OriginMessage, with_origin
 from peers.client.values import decode_batch
-from peers.wire.control import Notice, decode_subscription, encode_notice
+from peers.wire.control import Notice, decode_subscription, encode_notice, encode_origin
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from tests.client.scripted import ScriptedHub
 from tests.client.told import Told
 

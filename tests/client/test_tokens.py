@@ -16,9 +16,8 @@ from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError,
 from peers.client import Client, Hello, connect
 from peers.client.token_source import Token, TokenSource, read_token
 from peers.connections.connection import Connection as HubConnection
-from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.control import TOKEN_LIMIT_BYTES, Notice, Renewal, decode_token, encode_close, encode_notice
 from peers.wire.kinds import Kind
-from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, decode_token
 from tests.client.scripted import ScriptedHub
 from tests.client.told import Told
 from tests.hubs.eventually import eventually

@@ -13,15 +13,13 @@ from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.wire import WireConversation
-from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.control import Notice, Renewal, RuleChange, encode_close, encode_notice
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.rules import RuleChange
 from peers.wire.session import NEED_DATA, Phase, Session
-from peers.wire.token import Renewal
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")

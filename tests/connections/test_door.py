@@ -15,10 +15,17 @@ from hub.policy.language import read_policy
 from hub.settings.sections import AccessSettings
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
-from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
+from peers.wire.control import (
+    TOKEN_LIMIT_BYTES,
+    Notice,
+    Renewal,
+    decode_close,
+    decode_notice,
+    encode_subscription,
+    encode_token,
+)
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, encode_token
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

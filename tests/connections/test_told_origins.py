@@ -12,8 +12,8 @@ from hub.batch import Batch
 from hub.frame import iterate_frames
 from hub.origin import Origin
 from peers.connections.tcp import ToldOrigins, as_they_came
+from peers.wire.control import decode_origin
 from peers.wire.kinds import Kind
-from peers.wire.origin import decode_origin
 
 HERE, FAR, FARTHER = b"h" * 16, b"f" * 16, b"g" * 16
 

@@ -16,20 +16,28 @@ from hub.overflow import Overflow
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.tags.envelope import Envelope, key_of
 from hub.tags.rules import Rule
-from peers.wire.account import Account, decode_account, encode_account
 from peers.wire.control import (
+    Account,
     Notice,
+    Renewal,
+    decode_account,
     decode_close,
     decode_notice,
+    decode_origin,
+    decode_rules,
     decode_subscription,
+    decode_token,
+    encode_account,
     encode_close,
     encode_notice,
+    encode_origin,
+    encode_rules,
     encode_subscription,
+    encode_token,
 )
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, decode_claim, decode_release, encode_claim, encode_release
-from peers.wire.origin import decode_origin, encode_origin
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -45,7 +53,6 @@ from peers.wire.records import (
     records_parts,
 )
 from peers.wire.routing import Assembly, decode_routing, encode_routing
-from peers.wire.rules import decode_rules, encode_rules
 from peers.wire.shared import (
     Handle,
     Segment,
@@ -55,7 +62,6 @@ from peers.wire.shared import (
     encode_released,
     encode_segment,
 )
-from peers.wire.token import Renewal, decode_token, encode_token
 from tests.contracts.golden import check
 
 HUB, FAR, JOURNAL = bytes(range(16)), bytes(range(16, 32)), bytes(range(32, 48))

@@ -13,8 +13,8 @@ import pytest
 from hub.errors import PeerError
 from peers.client import connect
 from peers.users.tokens import TokenFile
+from peers.wire.control import Renewal, encode_token
 from peers.wire.hello import Hello
-from peers.wire.token import Renewal, encode_token
 from tests.daemon.conftest import StartProcess
 from tests.hubs.mesh_peer import hub_hello
 from tests.hubs.raw_client import RawClient

@@ -21,8 +21,8 @@ from peers.client import connect
 from peers.client.client import Client
 from peers.transport.endpoints import Endpoint
 from peers.users.tokens import TokenFile
+from peers.wire.control import Renewal, encode_token
 from peers.wire.hello import Hello
-from peers.wire.token import Renewal, encode_token
 from tests.daemon.hub_process import HubProcess
 from tests.faults.hubs import DEADLINE_S
 from tests.hubs.mesh_peer import hub_hello

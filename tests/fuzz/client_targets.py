@@ -21,10 +21,9 @@ from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.websocket.zeek.bridge_session import BridgeSession, Incoming, Opened
-from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.control import Notice, encode_close, encode_notice, encode_origin
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from peers.wire.records import Records, records_parts
 from tests.client.test_routes import UNREADABLE
 from tests.fuzz.hub_targets import in_messages, messages_in, refitted_frames, zeek_messages

@@ -23,11 +23,10 @@ from hub.names.claim import Wish
 from hub.request_frame import Reply, Request
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule
-from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
+from peers.wire.control import Notice, encode_close, encode_notice, encode_rules, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
-from peers.wire.rules import encode_rules
 from peers.wire.shared import Segment, encode_released, encode_segment
 from peers.zeek.broker.messages import LENGTH
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub

@@ -10,10 +10,10 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.mesh.announcement import Announcement, Digest, Wanted
 from hub.mesh.mesh import Mesh
 from hub.origin import Origin
+from peers.wire.control import encode_origin
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from peers.wire.routing import AnnouncementPart, Assembly, decode_routing, encode_routing
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Session

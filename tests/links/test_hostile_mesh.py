@@ -14,9 +14,8 @@ from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
 from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
-from peers.wire.control import decode_notice
+from peers.wire.control import decode_notice, encode_origin
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from peers.wire.routing import AnnouncementPart, decode_routing
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

@@ -11,11 +11,17 @@ from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.origin import Origin
 from hub.overflow import QueueLimits
-from peers.wire.account import Account, decode_account, encode_account
-from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.control import (
+    Account,
+    Notice,
+    decode_account,
+    encode_account,
+    encode_close,
+    encode_notice,
+    encode_origin,
+)
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

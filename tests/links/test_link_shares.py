@@ -5,7 +5,7 @@ from __future__ import annotations
 from hub.mesh.announcement import Announcement
 from hub.origin import Origin
 from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from peers.wire.origin import encode_origin
+from peers.wire.control import encode_origin
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

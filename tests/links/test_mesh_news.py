@@ -16,8 +16,8 @@ from hub.origin import Origin
 from hub.request_frame import Item, Reply, Request, Status
 from peers.connections.tcp import render_items
 from peers.links.mesh_news import PORTIONS_PER_TURN, MeshNews
+from peers.wire.control import decode_origin
 from peers.wire.kinds import Kind
-from peers.wire.origin import decode_origin
 from tests.hub.fakes import handler_of
 
 NEAR, FAR = Origin(b"n" * 16, 1), Origin(b"f" * 16, 1)

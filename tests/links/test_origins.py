@@ -8,8 +8,8 @@ import pytest
 
 from hub.batch import decode_values
 from peers.client import Client, MessageStream, connect
+from peers.wire.control import decode_origin
 from peers.wire.kinds import Kind
-from peers.wire.origin import decode_origin
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hub.frame import iterate_frames
 from hub.settings.config import ConfigError
 from peers.links.link import LinkProof
-from peers.wire.token import Renewal, decode_token
+from peers.wire.control import Renewal, decode_token
 
 
 class Far:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from peers.node.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
 from peers.node.keepalive import Keepalive
-from peers.wire.account import Account
+from peers.wire.control import Account
 
 FAR = Peer(b"\x03" * 16, "south", "tcp://127.0.0.1:1")
 LINK = b"link one"

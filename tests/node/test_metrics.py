@@ -30,7 +30,7 @@ from peers.node.node import Node
 from peers.node.traffic import Carried
 from peers.users.access import Proof
 from peers.users.users import Users
-from peers.wire.account import Account
+from peers.wire.control import Account
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.node.test_traffic import Standing
 

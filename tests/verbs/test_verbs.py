@@ -19,10 +19,10 @@ from peers.journal.recording import NoJournal
 from peers.node.audit import Audit
 from peers.verbs.publish import Publication, to_be_confirmed
 from peers.verbs.verbs import STEPS_OF_CLIENT, Verb, Verbs
+from peers.wire.control import RuleChange
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.rules import RuleChange
 from tests.hub.fakes import Turn
 from tests.hub.rights.hall import policy_of
 

@@ -41,15 +41,12 @@ class Table:
         self._interned: dict[str, Way] = {}
 
     def way(self, name: str) -> Way:
-        """The route of that name, always the same object."""
         return self._interned.setdefault(name, Way(name))
 
     def route(self, topic: bytes) -> Way:
-        """Where messages of that topic go now."""
         return self.way(self._ways.get(topic, self._other))
 
     def miss(self, key: bytes) -> Way:
-        """Remember the route of a key, unless its topic is refused."""
         self.misses += 1
         topic = key[4:]
         if topic.startswith(b"!"):
@@ -58,35 +55,29 @@ class Table:
         return self.table[key]
 
     def swap(self, topic: bytes, name: str) -> None:
-        """Messages of that topic go another way from now on."""
         self._ways[topic] = name
         self.table.clear()
 
 
 def refusal(topic: bytes) -> RejectedError:
-    """Why `Table` refuses a topic."""
     return RejectedError(CloseCode.BAD_DATA, f"topic {topic!r} is refused")
 
 
 def message(topic: bytes, body: bytes = b"\xc0", *, flags: int = 0) -> bytes:
-    """One MESSAGES frame of one value."""
     return encode_frame(KIND_MESSAGES, body, key=topic, flags=flags)
 
 
 def packed(topic: bytes, count: int, body: bytes | None = None, *, flags: int = 0) -> bytes:
-    """One BATCH frame that says it holds `count` values; nil each, unless `body` says otherwise."""
     values = b"\xc0" * count if body is None else body
     return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + values, key=topic, flags=flags | FLAG_BATCH)
 
 
 def parts(stream: bytes, cuts: Iterable[int]) -> list[bytes]:
-    """The stream in pieces, cut at these places."""
     places = sorted({0, len(stream), *(cut for cut in cuts if 0 < cut < len(stream))})
     return [stream[start:end] for start, end in pairwise(places)]
 
 
 def frames_of(stream: bytes) -> list[Frame]:
-    """All frames that an outgoing stream holds."""
     return list(iterate_frames(stream))
 
 
@@ -99,26 +90,22 @@ Seen = tuple[Way, bytes] | Frame | Rejected
 
 
 def items_of(scanner: Scanner[Way], data: bytes) -> Iterator[Item]:
-    """Feed a scanner and take out, one by one, what comes."""
     scanner.feed(data)
     while (item := scanner.next_item()) is not NEED_DATA:
         yield item
 
 
 def runs_of(scanner: Scanner[Way], data: bytes) -> list[Run[Way]]:
-    """All runs in what a scanner is fed."""
     return [run for item in items_of(scanner, data) for run in runs_in(item)]
 
 
 def runs_in(item: object) -> list[Run[Way]]:
-    """The runs in what a scanner or a session reports, if there are any."""
     if isinstance(item, Run):
         return [item]
     return list(item) if isinstance(item, Stretch) else []
 
 
 def seen(items: Iterable[Item]) -> Iterator[Seen]:
-    """Take stretches apart; check that their runs hold what they say."""
     for item in items:
         runs = runs_in(item)
         if not isinstance(item, Run | Stretch):
@@ -136,7 +123,6 @@ def seen(items: Iterable[Item]) -> Iterator[Seen]:
 
 
 def encoded(frame: Frame) -> bytes:
-    """The bytes of a frame."""
     return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags)
 
 
@@ -153,17 +139,14 @@ class Side:
 
     @property
     def closings(self) -> list[Closing]:
-        """How the conversation ended, as far as this side was told."""
         return [event for event in self.events if isinstance(event, Closing)]
 
     @property
     def topics(self) -> list[bytes]:
-        """Topics of the messages that came, in order."""
         runs = [run for event in self.events for run in runs_in(event)]
         return [frame.key for run in runs for frame in iterate_frames(run.frames)]
 
     def hear(self, data: bytes) -> None:
-        """Let the session read, and remember what it reports."""
         self.session.feed(data)
         while (event := self.session.next_event()) is not NEED_DATA:
             if event is not None:
@@ -171,7 +154,6 @@ class Side:
 
 
 def side_of(role: str, *, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> Side:
-    """A session at its beginning."""
     table = Table()
     return Side(Session(role, table, frame_limit_bytes), table)
 
@@ -190,7 +172,6 @@ class Pair:
         self._piece_bytes = piece_bytes
 
     def run(self) -> None:
-        """Carry bytes to and fro until both are silent."""
         while self._carry(self.near, self.far) or self._carry(self.far, self.near):
             pass
 
@@ -201,7 +182,6 @@ class Pair:
         return bool(outgoing)
 
     def greet(self) -> None:
-        """Both say HELLO and take note of the other's."""
         self.near.session.send((CLIENT_HELLO if self.near.session._role == "client" else HUB_HELLO).encode())
         self.far.session.send(HUB_HELLO.encode())
         self.run()

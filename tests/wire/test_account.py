@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from peers.wire.account import LINK_ID_BYTES, Account, decode_account, encode_account
+from peers.wire.control import LINK_ID_BYTES, Account, decode_account, encode_account
 from peers.wire.kinds import IGNORABLE, Kind
 from tests.wire.pair import frames_of
 
@@ -25,7 +25,6 @@ _counts = st.integers(0, 2**63)
     )
 )
 def test_round_trip(account: Account) -> None:
-    """Every account, in a frame of a kind that an earlier version passes over."""
     (frame,) = frames_of(encode_account(account))
     assert frame.kind == Kind.ACCOUNT
     assert frame.kind & IGNORABLE
@@ -33,7 +32,6 @@ def test_round_trip(account: Account) -> None:
 
 
 def test_unknown_fields() -> None:
-    """They are passed over."""
     body = msgpack.packb({"link": b"12345678", "sent": 1, "what": "new"})
     assert decode_account(body) == Account(b"12345678", 1)
 
@@ -42,6 +40,5 @@ def test_unknown_fields() -> None:
     "body", [b"", b"\xc1", msgpack.packb({}), msgpack.packb({"link": b"1", "sent": -1}), b"\x91" * 5000]
 )
 def test_what_is_no_account(body: bytes) -> None:
-    """It is a protocol error, and nothing else."""
     with pytest.raises(ProtocolError, match="ACCOUNT"):
         decode_account(body)

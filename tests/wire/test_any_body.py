@@ -15,19 +15,23 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
 from hub.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.requests.pending import cut_values
 from hub.routes import Route
-from peers.wire.control import decode_close, decode_notice, decode_subscription
+from peers.wire.control import (
+    decode_close,
+    decode_notice,
+    decode_origin,
+    decode_rules,
+    decode_subscription,
+    decode_token,
+)
 from peers.wire.events import Closing, Event
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import decode_claim, decode_release, numbered
-from peers.wire.origin import decode_origin
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
-from peers.wire.rules import decode_rules
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Session
 from peers.wire.shared import decode_handle, decode_released, decode_segment
-from peers.wire.token import decode_token
 from tests.hub.fakes import Turn
 from tests.wire.bodies import bodies
 
@@ -59,7 +63,6 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
 @pytest.mark.parametrize("name", DECODERS)
 @given(bodies)
 def test_decoders(name: str, body: bytes) -> None:
-    """A body is read, or refused in a way that says who can go on."""
     with suppress(ProtocolError, RejectedError):
         DECODERS[name](body)
 
@@ -68,7 +71,6 @@ def test_decoders(name: str, body: bytes) -> None:
 @example(KIND_REPLY, FLAG_BATCH, b"\x00\x00\x00\x07\x01\x05", False)
 @example(KIND_REPLY, FLAG_BATCH, b"\x00\x00\x00\x07\x01\x00\x00\x00\x01", False)
 def test_requests_and_replies(kind: int, flags: int, body: bytes, is_view: bool) -> None:  # noqa: FBT001
-    """What is taken can be counted, measured, written again and cut; what is written again is taken again."""
     decode = Request.decode if kind == KIND_REQUEST else Reply.decode
     frame = Frame(kind, flags, b"", memoryview(body) if is_view else body)  # type: ignore[arg-type]
     try:
@@ -85,7 +87,6 @@ def test_requests_and_replies(kind: int, flags: int, body: bytes, is_view: bool)
 
 @pytest.mark.parametrize("size", range(BATCH_COUNT.size + 1))
 def test_a_failure_without_a_reason(size: int) -> None:
-    """Answers nobody: whoever asked would take its frame for nonsense."""
     body = b"\x00\x00\x00\x07\x01" + BATCH_COUNT.pack(1)[:size]
     with pytest.raises(RejectedError) as refused:
         Reply.decode(Frame(KIND_REPLY, FLAG_BATCH, b"", body))
@@ -116,7 +117,6 @@ def test_sessions(
     shared: bool,
     origins: bool,
 ) -> None:
-    """A frame of any kind, flags, key and body becomes an event, an answer, or the end of the conversation."""
     turn = Turn()
     session: Session[Route] = Session(role, turn.core.routes, 1 << 16)
     session.shared = shared

@@ -27,7 +27,6 @@ from tests.wire.pair import frames_of
 
 
 def only(frame: bytes) -> Frame:
-    """The one frame that these bytes are."""
     (found,) = frames_of(frame)
     assert (found.flags, found.key) == (0, b"")
     return found
@@ -44,14 +43,12 @@ def only(frame: bytes) -> Frame:
     )
 )
 def test_notice_round_trip(notice: Notice) -> None:
-    """What was told is what is understood."""
     frame = only(encode_notice(notice))
     assert frame.kind == Kind.NOTICE
     assert decode_notice(frame.body) == notice
 
 
 def test_a_notice_leaves_out_what_it_has_nothing_to_say_of() -> None:
-    """A dropped notice is a kind and a number."""
     assert msgpack.unpackb(only(encode_notice(Notice("dropped", count=3))).body) == {"kind": "dropped", "count": 3}
 
 
@@ -61,7 +58,6 @@ def test_a_notice_leaves_out_what_it_has_nothing_to_say_of() -> None:
     request=st.integers(0, 2**63),
 )
 def test_subscription_round_trip(kind: Kind, prefixes: list[str], request: int) -> None:
-    """An array of the request and the prefixes, in order."""
     frame = only(encode_subscription(kind, prefixes, request))
     assert frame.kind == kind
     assert msgpack.unpackb(frame.body) == [request, prefixes]
@@ -69,7 +65,6 @@ def test_subscription_round_trip(kind: Kind, prefixes: list[str], request: int) 
 
 
 def test_a_frame_of_too_many_prefixes() -> None:
-    """One frame must not keep the hub busy for seconds; it is refused before its prefixes are looked at."""
     most = only(encode_subscription(Kind.SUBSCRIBE, ["/a"] * PREFIXES_LIMIT)).body
     assert len(decode_subscription(Kind.SUBSCRIBE, most)[1]) == PREFIXES_LIMIT
     for body in (
@@ -82,7 +77,6 @@ def test_a_frame_of_too_many_prefixes() -> None:
 
 @given(body=st.binary(max_size=50))
 def test_any_body_of_a_subscription(body: bytes) -> None:
-    """A subscription or a refusal, nothing else."""
     with contextlib.suppress(RejectedError):
         request, prefixes = decode_subscription(Kind.SUBSCRIBE, body)
         assert 0 <= request < 1 << 32
@@ -91,14 +85,12 @@ def test_any_body_of_a_subscription(body: bytes) -> None:
 
 @given(body=st.binary(max_size=50))
 def test_any_body_of_a_notice(body: bytes) -> None:
-    """A notice or a protocol error, nothing else."""
     with contextlib.suppress(ProtocolError):
         assert decode_notice(body).kind in {"confirmed", "dropped", "error"}
 
 
 @given(code=st.integers(0, 65_535), text=st.text(max_size=200))
 def test_close_round_trip(code: int, text: str) -> None:
-    """Code and text; a long text is cut between characters."""
     frame = only(encode_close(code, text))
     assert frame.kind == Kind.CLOSE
     assert len(frame.body) <= 2 + CLOSE_TEXT_LIMIT_BYTES
@@ -112,12 +104,10 @@ def test_close_round_trip(code: int, text: str) -> None:
 
 
 def test_a_text_that_has_no_utf8_form() -> None:
-    """A lone surrogate (from a name of a file, say) is written as a question mark."""
     assert decode_close(only(encode_close(1002, "no \udcff")).body) == (1002, "no ?")
 
 
 @pytest.mark.parametrize("body", [b"", b"\x03"])
 def test_a_close_without_a_code(body: bytes) -> None:
-    """Two bytes are the least."""
     with pytest.raises(ProtocolError, match=f"{len(body)} bytes, a code has 2"):
         decode_close(body)

@@ -22,12 +22,10 @@ HUB = {"protocol": 1, "role": "hub", "id": HUB_ID}
 
 
 def nested(depth: int) -> bytes:
-    """A map whose only field holds a list in a list in a list ..."""
     return b"\x81\xa5token" + b"\x91" * depth + b"\xc0"
 
 
 def unknown_nested(depth: int) -> bytes:
-    """The same, under a name that is not known."""
     return b"\x81\xa5other" + b"\x91" * depth + b"\xc0"
 
 
@@ -68,7 +66,6 @@ BAD = {
 
 @pytest.mark.parametrize(("body", "cause"), BAD.values(), ids=BAD.keys())
 def test_a_bad_hello_ends_it(body: bytes, cause: str) -> None:
-    """With 1002 and a text that says what is wrong; nothing else happens."""
     side = side_of("hub")
     side.hear(encode_frame(Kind.HELLO, body))
     (closing,) = side.closings
@@ -81,25 +78,21 @@ def test_a_bad_hello_ends_it(body: bytes, cause: str) -> None:
 
 @pytest.mark.parametrize("body", [nested(100_000), unknown_nested(100_000), nested(1_000_000)])
 def test_a_hello_nested_deep(body: bytes) -> None:
-    """However deep: refused, and the process stands. A larger handshake limit changes nothing."""
     with pytest.raises(ProtocolError, match="HELLO: "):
         Hello.decode(body)
 
 
 def test_unknown_fields_are_passed_over() -> None:
-    """A later version may say more."""
     assert Hello.decode(msgpack.packb(CLIENT | {"later": [1, {"a": None}]})).role == "client"
 
 
 def test_what_may_be_left_out() -> None:
-    """All but protocol and role, and a hub's id."""
     hello = Hello.decode(msgpack.packb(CLIENT))
     assert (hello.id, hello.name, hello.token, hello.queue, hello.mesh) == (b"", "", "", None, 0)
     assert hello.frame == FRAME_LIMIT_BYTES
 
 
 def test_what_is_said() -> None:
-    """A plain map; the software is always told, what has nothing to say is left out."""
     (frame,) = frames_of(Hello(protocol=1, role="client").encode())
     assert (frame.kind, frame.flags, frame.key) == (Kind.HELLO, 0, b"")
     assert msgpack.unpackb(frame.body) == CLIENT | {"software": SOFTWARE}
@@ -135,7 +128,6 @@ hellos: st.SearchStrategy[Hello] = st.one_of(
 
 @given(hello=hellos)
 def test_round_trip(hello: Hello) -> None:
-    """What was said is what is understood."""
     (frame,) = frames_of(hello.encode())
     assert Hello.decode(frame.body) == hello
 
@@ -150,7 +142,6 @@ def test_round_trip(hello: Hello) -> None:
     )
 )
 def test_anything_at_all(body: bytes) -> None:
-    """A HELLO or a protocol error, nothing else."""
     with contextlib.suppress(ProtocolError):
         assert Hello.decode(body).protocol == 1
 
@@ -171,12 +162,10 @@ DEFAULT = QueueLimits(messages=100, bytes=10_000, overflow=Overflow.DROP_NEWEST)
     ],
 )
 def test_wishes_are_granted_within_the_maximum(wish: QueueWish | None, granted: QueueLimits) -> None:
-    """What is not wished for is the listener's default; what is too much is the most that is allowed."""
     assert grant(wish, DEFAULT, 1000, 50_000) == granted
 
 
 def test_a_wish_is_a_whole_number() -> None:
-    """Half a message is no queue."""
     wish: dict[str, Any] = CLIENT | {"queue": {"messages": 1.5}}
     with pytest.raises(ProtocolError, match=r"queue\.messages"):
         Hello.decode(msgpack.packb(wish))

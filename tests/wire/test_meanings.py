@@ -17,7 +17,6 @@ from tests.wire.bodies import bodies
 @pytest.mark.parametrize("kind", MEANINGS)
 @given(body=bodies)
 def test_what_is_refused_can_be_told(kind: Kind, body: bytes) -> None:
-    """A refusal is told under a number; of a kind that has none, nothing is ever refused."""
     frame = Frame(kind, 0, b"", body)
     decode, number = MEANINGS[kind]
     try:
@@ -39,6 +38,5 @@ def test_what_is_refused_can_be_told(kind: Kind, body: bytes) -> None:
     ],
 )
 def test_lists_of_prefixes(kind: Kind, event: SubscriptionChange | ServiceChange) -> None:
-    """The kind says what is done with them."""
     body = encode_subscription(kind, ["/a"], 7)[8:]
     assert MEANINGS[kind].decode(Frame(kind, 0, b"", body)) == event

@@ -32,7 +32,6 @@ labels = st.lists(texts, max_size=32).map(tuple)
 
 @given(st.builds(NameClaim, requests, st.builds(Wish, texts, labels, st.booleans())))
 def test_claim_round_trip(claim: NameClaim) -> None:
-    """An array of request, name, labels and whether it waits; what is no name is for the core to say."""
     (frame,) = frames_of(encode_claim(claim))
     assert frame.kind == Kind.CLAIM
     name, marks, queue = claim.wish
@@ -43,7 +42,6 @@ def test_claim_round_trip(claim: NameClaim) -> None:
 
 @given(st.builds(NameRelease, requests, texts))
 def test_release_round_trip(release: NameRelease) -> None:
-    """An array of request and name."""
     (frame,) = frames_of(encode_release(release))
     assert frame.kind == Kind.RELEASE
     assert decode_release(frame.body) == release
@@ -52,7 +50,6 @@ def test_release_round_trip(release: NameRelease) -> None:
 
 @given(st.binary(max_size=60))
 def test_any_bytes(body: bytes) -> None:
-    """Are one of them, or refused: nothing else is raised."""
     for decode in (decode_claim, decode_release):
         with contextlib.suppress(RejectedError):
             decode(body)
@@ -71,7 +68,6 @@ BOMBS = [
 
 @pytest.mark.parametrize(("kind", "body"), BOMBS)
 def test_what_is_refused_says_which_request_it_was(kind: Kind, body: list[object]) -> None:
-    """One NOTICE, and the conversation goes on."""
     side = side_of("hub")
     side.hear(CLIENT_HELLO.encode())
     side.events.clear()
@@ -86,7 +82,6 @@ def test_what_is_refused_says_which_request_it_was(kind: Kind, body: list[object
 
 @pytest.mark.parametrize("kind", ["owned", "queued", "lost"])
 def test_notices_about_names(kind: str) -> None:
-    """Tell which name, beside how it stands."""
     notice = Notice(kind, name="a.b", text="why")  # type: ignore[arg-type]
     (frame,) = frames_of(encode_notice(notice))
     assert msgpack.unpackb(frame.body) == {"kind": kind, "text": "why", "name": "a.b"}

@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import encode_frame
 from hub.origin import Origin
+from peers.wire.control import decode_origin, encode_origin
 from peers.wire.events import Closing
 from peers.wire.kinds import Kind
-from peers.wire.origin import decode_origin, encode_origin
 from tests.wire.pair import HUB_HELLO, HUB_ID, Side, frames_of, message, runs_in, side_of
 
 
 def linked() -> Side:
-    """A hub's session with a peer hub, both of which speak the mesh."""
     side = side_of("hub")
     side.hear(HUB_HELLO.encode())
     side.events.clear()
@@ -25,7 +24,6 @@ def linked() -> Side:
 
 @given(st.builds(Origin, st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1), st.just(0)))
 def test_round_trip(origin: Origin) -> None:
-    """The id, then the epoch."""
     (frame,) = frames_of(encode_origin(origin))
     assert (frame.kind, frame.flags, frame.key) == (Kind.ORIGIN, 0, b"")
     assert frame.body == origin.hub + origin.epoch.to_bytes(4, "big")
@@ -34,7 +32,6 @@ def test_round_trip(origin: Origin) -> None:
 
 @given(st.builds(Origin, st.binary(min_size=16, max_size=16), st.integers(0, 2**32 - 1), st.integers(1, 2**64 - 1)))
 def test_a_mark(origin: Origin) -> None:
-    """It stands behind the epoch."""
     (frame,) = frames_of(encode_origin(origin))
     assert frame.body == origin.hub + origin.epoch.to_bytes(4, "big") + origin.mark.to_bytes(8, "big")
     assert decode_origin(frame.body) == origin
@@ -42,7 +39,6 @@ def test_a_mark(origin: Origin) -> None:
 
 @pytest.mark.parametrize("size", [0, 16, 19, 21, 27, 29])
 def test_another_size(size: int) -> None:
-    """Ends the connection, as nobody knows whose the messages behind it are."""
     with pytest.raises(ProtocolError, match=f"ORIGIN: {size} bytes, expected 20") as error:
         decode_origin(bytes(size))
     assert error.value.code == CloseCode.PROTOCOL_ERROR
@@ -53,7 +49,6 @@ def test_another_size(size: int) -> None:
 
 
 def test_it_stands_between_messages() -> None:
-    """Messages of the same route are one run before it, and another one behind it."""
     side = linked()
     origin = Origin(HUB_ID, 2**32 - 1)
     side.hear(message(b"/a") * 2 + encode_origin(origin) + message(b"/a") * 3)

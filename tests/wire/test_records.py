@@ -63,19 +63,16 @@ answers = st.builds(
 
 
 def only(data: bytes) -> Frame:
-    """Take apart what must be one frame."""
     (frame,) = iterate_frames(data)
     return frame
 
 
 def packed(**fields: Any) -> bytes:
-    """Return a map."""
     return msgspec.msgpack.encode(fields)
 
 
 @given(fetches)
 def test_fetch(fetch: Fetch) -> None:
-    """Comes out as it went in."""
     frame = only(encode_fetch(fetch))
     assert (frame.kind, decode_fetch(frame.body)) == (Kind.FETCH, fetch)
     assert request_number(Kind.FETCH, frame.body) == fetch.request
@@ -83,7 +80,6 @@ def test_fetch(fetch: Fetch) -> None:
 
 @given(commits)
 def test_commit(commit: Commit) -> None:
-    """Comes out as it went in."""
     frame = only(encode_commit(commit))
     assert (frame.kind, decode_commit(frame.body)) == (Kind.COMMIT, commit)
     assert request_number(Kind.COMMIT, frame.body) == commit.request
@@ -91,7 +87,6 @@ def test_commit(commit: Commit) -> None:
 
 @given(stages)
 def test_stage(stage: Stage) -> None:
-    """Comes out as it went in."""
     frame = only(encode_stage(stage))
     assert (frame.kind, decode_stage(frame.body)) == (Kind.STAGE, stage)
     assert request_number(Kind.STAGE, frame.body) == stage.request
@@ -99,7 +94,6 @@ def test_stage(stage: Stage) -> None:
 
 @given(answers)
 def test_records(records: Records) -> None:
-    """Come out as they went in, and are known for the answer to their request without being taken apart."""
     body = b"".join(records_parts(records))
     assert decode_records(body) == records
     check_records(memoryview(body), records.request)
@@ -108,13 +102,11 @@ def test_records(records: Records) -> None:
 
 
 def test_blocks_are_not_copied() -> None:
-    """They are megabytes."""
     block = b"x" * 1000
     assert any(part is block for part in records_parts(Records(1, 0, 5, 0, 5, [block])))
 
 
 def test_defaults_are_not_sent() -> None:
-    """And are what a client gets that does not say."""
     assert decode_fetch(packed(request=7)) == Fetch(7, 0, None, None, ("",), FETCH_BYTES, 0)
     assert only(encode_fetch(Fetch(7))).body == packed(request=7)
     assert decode_commit(packed(request=7, transaction="t")) == Commit(7, "t", "", 0, [], False)
@@ -122,14 +114,12 @@ def test_defaults_are_not_sent() -> None:
 
 @pytest.mark.parametrize("columns", [["offset", "size"], ["topic"] * 5, "topic", [1]])
 def test_columns_that_are_none(columns: Any) -> None:
-    """They are refused: a reader would wait for them."""
     with pytest.raises(RejectedError) as caught:
         decode_fetch(packed(request=7, columns=columns))
     assert caught.value.code == CloseCode.BAD_DATA
 
 
 def test_unknown_fields_are_passed_over() -> None:
-    """Those of a version to come."""
     assert decode_fetch(packed(request=7, colour="red")) == Fetch(7)
 
 
@@ -159,7 +149,6 @@ def test_unknown_fields_are_passed_over() -> None:
     ],
 )
 def test_a_fetch_that_is_none(body: bytes) -> None:
-    """Is refused; the connection goes on."""
     with pytest.raises(RejectedError, match=r"^FETCH: ") as caught:
         decode_fetch(body)
     assert caught.value.code == CloseCode.BAD_DATA
@@ -181,7 +170,6 @@ def test_a_fetch_that_is_none(body: bytes) -> None:
     ],
 )
 def test_a_commit_that_is_none(body: bytes) -> None:
-    """Is refused; the connection goes on."""
     with pytest.raises(RejectedError, match=r"^COMMIT: ") as caught:
         decode_commit(body)
     assert caught.value.code == CloseCode.BAD_DATA
@@ -200,7 +188,6 @@ def test_a_commit_that_is_none(body: bytes) -> None:
     ],
 )
 def test_a_stage_that_is_none(body: bytes) -> None:
-    """Is refused; the connection goes on."""
     with pytest.raises(RejectedError, match=r"^STAGE: ") as caught:
         decode_stage(body)
     assert caught.value.code == CloseCode.BAD_DATA
@@ -208,7 +195,6 @@ def test_a_stage_that_is_none(body: bytes) -> None:
 
 @given(st.binary(max_size=60))
 def test_anything_else(body: bytes) -> None:
-    """Is refused, and raises nothing else; whether it has a number or not."""
     for decode in (decode_fetch, decode_commit, decode_stage):
         with contextlib.suppress(RejectedError):
             decode(body)
@@ -228,12 +214,10 @@ def test_anything_else(body: bytes) -> None:
     ],
 )
 def test_a_refusal_bears_the_number(kind: Kind, body: bytes, number: int) -> None:
-    """Where it can be found: else who has asked would wait for ever."""
     assert request_number(kind, body) == number
 
 
 def test_records_cut_anywhere() -> None:
-    """End the connection: the stream is not what it says."""
     body = b"".join(records_parts(Records(1, 0, 5, 0, 5, [b"abc", b"", b"defgh"])))
     for size in range(len(body)):
         with pytest.raises(ProtocolError, match="RECORDS"):
@@ -247,7 +231,6 @@ def test_records_cut_anywhere() -> None:
 
 @given(st.binary(max_size=100))
 def test_records_of_anything(body: bytes) -> None:
-    """Are records or end the connection; a count of billions costs nothing."""
     with contextlib.suppress(ProtocolError):
         decode_records(body)
     with pytest.raises(ProtocolError):

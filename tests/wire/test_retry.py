@@ -9,7 +9,6 @@ from peers.wire.reasons import RETRY_LIMIT_S, retry_after_s, with_retry
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 2.5, 3600.0])
 def test_what_is_said_is_read(seconds: float) -> None:
-    """And the text stands before it, for people."""
     text = with_retry("the hub stops", seconds)
     assert text.startswith("the hub stops; ")
     assert retry_after_s(text) == seconds
@@ -33,5 +32,4 @@ def test_what_is_said_is_read(seconds: float) -> None:
     ],
 )
 def test_other_texts(text: str, expected: float | None) -> None:
-    """Only what a hub writes counts, and not more than so long."""
     assert retry_after_s(text) == expected

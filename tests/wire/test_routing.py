@@ -55,45 +55,38 @@ announcements = st.builds(
 
 
 def bodies(item: Announcement | Digest | Wanted, limit_bytes: int = 1 << 24) -> list[bytes]:
-    """The bodies of the frames that tell an item."""
     frames = frames_of(b"".join(encode_routing(item, limit_bytes)))
     assert {frame.kind for frame in frames} == {Kind.ROUTING}
     return [frame.body for frame in frames]
 
 
 def parts_of(announcement: Announcement, limit_bytes: int = 1 << 24) -> list[AnnouncementPart]:
-    """An announcement as it is heard."""
     heard = [decode_routing(body) for body in bodies(announcement, limit_bytes)]
     return [part for part in heard if isinstance(part, AnnouncementPart)]
 
 
 def numbered(count: int) -> tuple[str, ...]:
-    """So many prefixes."""
     return tuple(f"/{number}" for number in range(count))
 
 
 def large(count: int, hub: bytes = HUB, seq: int = 7) -> Announcement:
-    """A full copy of what a hub wants, so many prefixes."""
     return Announcement(hub, 0, seq, "edge", ((OTHER, 1),), numbered(count), ())
 
 
 @given(hubs)
 def test_a_digest(known: tuple[tuple[bytes, int], ...]) -> None:
-    """Pairs of hub and number."""
     (body,) = bodies(Digest(known))
     assert msgpack.unpackb(body) == [1, [[hub, seq] for hub, seq in known]]
     assert decode_routing(body) == Digest(known)
 
 
 def test_a_copy_that_is_wanted() -> None:
-    """The hub that it is about."""
     (body,) = bodies(Wanted(HUB))
     assert msgpack.unpackb(body) == [2, HUB]
     assert decode_routing(body) == Wanted(HUB)
 
 
 def test_an_announcement() -> None:
-    """Is one part where it fits."""
     said = Announcement(HUB, 3, 5, "edge", ((OTHER, 2),), ("/a", ""), ("/b",))
     (body,) = bodies(said)
     assert msgpack.unpackb(body) == [3, HUB, 3, 5, 0, True, "edge", [[OTHER, 2]], ["/a", ""], ["/b"]]
@@ -102,7 +95,6 @@ def test_an_announcement() -> None:
 
 
 def test_leaves() -> None:
-    """Stand in an array with the time in front."""
     said = Announcement(HUB, 3, 5, "edge", None, (Leaf(OTHER, 7), "/a"), (Leaf(HUB, 1),))
     (body,) = bodies(said)
     assert msgpack.unpackb(body)[8:] == [[[7, OTHER.hex()], "/a"], [[1, HUB.hex()]]]
@@ -110,7 +102,6 @@ def test_leaves() -> None:
 
 @given(announcements, st.integers(SMALLEST_FRAME_BYTES, 30_000))
 def test_out_and_back(announcement: Announcement, limit_bytes: int) -> None:
-    """Whatever it holds, it arrives, and no frame of it is larger than what the far side takes."""
     assembly = Assembly(1000)
     said = bodies(announcement, limit_bytes)
     assert max(map(len, said)) <= limit_bytes
@@ -120,7 +111,6 @@ def test_out_and_back(announcement: Announcement, limit_bytes: int) -> None:
 
 
 def test_the_largest_parts_fit() -> None:
-    """What is reckoned for a part is at least what it takes, whatever its numbers are."""
     top = 2**32 - 1
     neighbours = tuple((number.to_bytes(16, "big"), top) for number in range(700))
     said = Announcement(HUB, top - 1, top, "ü" * 32, neighbours, ("x" * 1024,) * 20, ("ä" * 512,) * 20)
@@ -130,7 +120,6 @@ def test_the_largest_parts_fit() -> None:
 
 @pytest.mark.parametrize("count", [ENTRIES_PER_PART - 1, ENTRIES_PER_PART, 3 * ENTRIES_PER_PART + 7])
 def test_a_part_is_a_turns_work(count: int) -> None:
-    """No more entries in one, whatever the frames may hold; the name is in the first only."""
     said = large(count)
     parts = parts_of(said)
     assert [part.entries for part in parts[:-1]] == [ENTRIES_PER_PART] * (len(parts) - 1)
@@ -143,13 +132,11 @@ def test_a_part_is_a_turns_work(count: int) -> None:
 
 
 def test_what_is_incomplete() -> None:
-    """It is told in each part."""
     said = large(0)._replace(added=(Served("/s"),), is_whole=False)
     assert [array[0] for array in map(msgpack.unpackb, bodies(said))] == [7]
 
 
 def test_a_digest_that_does_not_fit() -> None:
-    """Tells of as many hubs as it can."""
     known = tuple((number.to_bytes(16, "big"), 2**32 - 1) for number in range(HUBS_LIMIT + 1))
     (body,) = bodies(Digest(known))
     assert decode_routing(body) == Digest(known[:HUBS_LIMIT])
@@ -165,7 +152,6 @@ def test_a_digest_that_does_not_fit() -> None:
 
 
 def array(**changes: Any) -> bytes:
-    """A part of an announcement with something in it changed."""
     fields: dict[str, Any] = {
         "tag": 3,
         "hub": HUB,
@@ -245,7 +231,6 @@ BAD["a prefix that is not UTF-8"] = (array(added=["?"]).replace(b"\xa1?", b"\xa1
 
 @pytest.mark.parametrize(("body", "cause"), BAD.values(), ids=BAD.keys())
 def test_what_is_no_such_array(body: bytes, cause: str) -> None:
-    """Is refused with one text that says what is wrong, and the connection goes on."""
     with pytest.raises(RejectedError, match=r"^ROUTING: .") as refused:
         decode_routing(body)
     assert refused.value.code == CloseCode.BAD_DATA
@@ -261,7 +246,6 @@ def test_what_is_no_such_array(body: bytes, cause: str) -> None:
 
 @pytest.mark.parametrize("prefix", ["$hub/", "$hub/client/"])
 def test_the_hubs_own_topics(prefix: str) -> None:
-    """Cross no link, so nobody may say that they are wanted."""
     for said in (
         array(added=["/a", prefix]),
         array(removed=[prefix]),
@@ -277,7 +261,6 @@ def test_the_hubs_own_topics(prefix: str) -> None:
 
 
 def test_a_newer_announcement_takes_the_place() -> None:
-    """Of one that is not complete; what still comes of the old one is refused, once."""
     old, new = parts_of(large(3000)), parts_of(large(1500, seq=8))
     assembly = Assembly(100_000)
     assert assembly.add(old[0]) is None
@@ -291,7 +274,6 @@ def test_a_newer_announcement_takes_the_place() -> None:
 
 
 def test_parts_about_several_hubs() -> None:
-    """May stand between each other."""
     assembly = Assembly(100_000)
     ours, others = large(2500), large(2700, OTHER)
     heard = [assembly.add(part) for pair in zip(parts_of(ours), parts_of(others), strict=True) for part in pair]
@@ -301,7 +283,6 @@ def test_parts_about_several_hubs() -> None:
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_a_part_is_missing(missing: int) -> None:
-    """What is behind it is no announcement: told once, with the hub and the number."""
     parts = parts_of(large(3500))
     del parts[missing]
     assembly = Assembly(100_000)
@@ -322,7 +303,6 @@ def test_a_part_is_missing(missing: int) -> None:
 
 
 def test_a_part_comes_twice() -> None:
-    """It is no continuation of itself."""
     first, second, *_ = parts_of(large(3000))
     assembly = Assembly(100_000)
     assembly.add(first)
@@ -333,7 +313,6 @@ def test_a_part_comes_twice() -> None:
 
 @pytest.mark.parametrize("neighbours", [None, ()])
 def test_neighbours_are_in_all_parts_or_in_none(neighbours: tuple[()] | None) -> None:
-    """Else nobody knows whether they have changed."""
     first, second = parts_of(Announcement(HUB, 0, 1, "", neighbours, numbered(1500), ()))
     other = () if neighbours is None else None
     assembly = Assembly(100_000)
@@ -344,7 +323,6 @@ def test_neighbours_are_in_all_parts_or_in_none(neighbours: tuple[()] | None) ->
 
 @pytest.mark.parametrize("limit", [1, 1500, 2000])
 def test_a_hub_that_wants_too_much(limit: int) -> None:
-    """Is heard for its neighbours and for what it serves; each announcement says how much else was left out."""
     assembly = Assembly(limit)
     said = large(5000)._replace(added=(Served("/s"), *numbered(4999)))
     for _ in range(2):
@@ -354,7 +332,6 @@ def test_a_hub_that_wants_too_much(limit: int) -> None:
 
 
 def test_what_is_held_is_bounded() -> None:
-    """However many announcements are begun; others are still heard, and an end makes room."""
     limit = 1000
     most = 2 * limit + HUBS_LIMIT
     assembly = Assembly(limit)
@@ -377,7 +354,6 @@ def test_what_is_held_is_bounded() -> None:
 
 
 def test_as_much_as_may_be_wanted_can_be_exchanged() -> None:
-    """All of it for something else at once."""
     said = Announcement(HUB, 3, 4, "", None, numbered(5000), tuple("x" + prefix for prefix in numbered(5000)))
     assembly = Assembly(5000)
     assert [assembly.add(part) for part in parts_of(said)][-1] == said

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
 from hub.tags.rules import Rule, check_rule
+from peers.wire.control import RULES_PER_FRAME, RuleChange, decode_rules, encode_rules
 from peers.wire.kinds import Kind
-from peers.wire.rules import RULES_PER_FRAME, RuleChange, decode_rules, encode_rules
 
 rules = st.lists(
     st.builds(
@@ -26,7 +26,6 @@ rules = st.lists(
 
 @given(st.sampled_from((Kind.RULE, Kind.UNRULE)), rules, st.integers(0, 2**32))
 def test_out_and_back(kind: Kind, some: list[Rule], request: int) -> None:
-    """What one side says is what the other one reads."""
     (frame,) = iterate_frames(encode_rules(kind, some, request))
     change = decode_rules(frame.kind, frame.body)
     assert change == RuleChange(kind is Kind.RULE, [tuple(rule) for rule in some], request)
@@ -47,7 +46,6 @@ def test_out_and_back(kind: Kind, some: list[Rule], request: int) -> None:
     ],
 )
 def test_what_is_no_such_array(body: bytes) -> None:
-    """Is refused, with the kind in the text."""
     with pytest.raises(RejectedError, match="UNRULE: ") as refused:
         decode_rules(Kind.UNRULE, body)
     assert refused.value.code == CloseCode.BAD_DATA

@@ -38,18 +38,15 @@ WAYS = {b"/a": "one", b"/b": "one", b"/c": "two", b"/a/longer": "two"}
 
 
 def table() -> Table:
-    """A fresh route table with these ways."""
     return Table(WAYS)
 
 
 def apply(routes: Table, frame: Frame) -> None:
-    """What the owner does with a control frame: SUBSCRIBE lets the topic in its body go elsewhere from now on."""
     if frame.kind == Kind.SUBSCRIBE:
         routes.swap(frame.body, f"after {frame.body!r}")
 
 
 def naive(stream: bytes) -> tuple[list[tuple[str, bytes] | Frame | Rejected], bytes]:
-    """Frame by frame, without a table: what comes out, and the accepted bytes of messages."""
     routes = table()
     out: list[tuple[str, bytes] | Frame | Rejected] = []
     accepted = b""
@@ -70,7 +67,6 @@ def naive(stream: bytes) -> tuple[list[tuple[str, bytes] | Frame | Rejected], by
 
 
 def good_count(body: bytes) -> bool:
-    """Whether a BATCH body can hold as many values as it says: one or more, at least one byte each."""
     if len(body) < BATCH_COUNT.size:
         return False
     count: int = BATCH_COUNT.unpack_from(body)[0]
@@ -78,7 +74,6 @@ def good_count(body: bytes) -> bool:
 
 
 def read(scanner: Scanner[Way], routes: Table, pieces: list[bytes]) -> list[Seen]:
-    """Feed the pieces, and act on control frames as they come out."""
     out: list[Seen] = []
     for piece in pieces:
         for item in seen(items_of(scanner, piece)):
@@ -89,7 +84,6 @@ def read(scanner: Scanner[Way], routes: Table, pieces: list[bytes]) -> list[Seen
 
 
 def named(items: list[Seen]) -> list[tuple[str, bytes] | Frame | Rejected]:
-    """Routes by name."""
     return [(item[0].name, item[1]) if isinstance(item[0], Way) else item for item in items]
 
 
@@ -111,7 +105,6 @@ streams = st.lists(st.one_of(singles, singles, repeated, batches, malformed, con
 
 @given(stream=streams, data=st.data())
 def test_reads_what_a_naive_reader_reads(stream: bytes, data: st.DataObject) -> None:
-    """Same messages in the same order with the same routes, same control frames, same refusals, however it is cut."""
     cuts = data.draw(st.lists(st.integers(0, len(stream)), max_size=8))
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
@@ -124,7 +117,6 @@ def test_reads_what_a_naive_reader_reads(stream: bytes, data: st.DataObject) -> 
 
 @given(stream=streams)
 def test_reads_byte_by_byte(stream: bytes) -> None:
-    """The hardest cut: every read brings one byte; what is held is exactly the incomplete frame."""
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
     out: list[Seen] = []
@@ -139,7 +131,6 @@ def test_reads_byte_by_byte(stream: bytes) -> None:
 
 @given(stream=streams)
 def test_runs_are_as_long_as_can_be(stream: bytes) -> None:
-    """Once its topics are known, a read has no two runs of one route next to each other."""
     routes = table()
     for frame in frames_of(stream):
         if frame.kind == Kind.MESSAGES and not frame.key.startswith(b"!"):
@@ -175,14 +166,12 @@ class Mixed:
 
 @pytest.mark.parametrize("cut", range(1, len(Mixed().stream)))
 def test_every_cut_in_two(cut: int) -> None:
-    """There is no place where a cut loses or changes anything."""
     stream = Mixed().stream
     routes = table()
     assert named(read(Scanner(routes, LIMIT_BYTES), routes, parts(stream, [cut]))) == naive(stream)[0]
 
 
 def test_a_subscription_takes_effect_on_what_is_behind_it() -> None:
-    """Also when all of it came in one read, and the route was known before."""
     routes = table()
     stream = message(b"/a") + encode_frame(Kind.SUBSCRIBE, b"/a") + message(b"/a")
     out = named(read(Scanner(routes, LIMIT_BYTES), routes, [stream]))
@@ -190,7 +179,6 @@ def test_a_subscription_takes_effect_on_what_is_behind_it() -> None:
 
 
 def test_topics_of_one_route_are_one_run() -> None:
-    """It is the route that makes a run, not the topic; the bytes are one slice of what was read."""
     routes = table()
     stream = message(b"/a") + message(b"/b", bytes(9)) + packed(b"/a", 7)
     scanner = Scanner(routes, LIMIT_BYTES)
@@ -200,7 +188,6 @@ def test_topics_of_one_route_are_one_run() -> None:
 
 
 def test_a_read_that_is_one_run_is_not_copied() -> None:
-    """What came is what goes on, the same object."""
     routes = table()
     stream = message(b"/a", bytes(1000)) * 20
     scanner = Scanner(routes, LIMIT_BYTES)
@@ -210,7 +197,6 @@ def test_a_read_that_is_one_run_is_not_copied() -> None:
 
 
 def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
-    """A queued slice must not keep the whole read alive: it is a copy of its own size."""
     routes = table()
     stream = message(b"/a") + encode_frame(Kind.PING, bytes(10_000))
     (run,) = runs_of(Scanner(routes, LIMIT_BYTES), stream)
@@ -220,7 +206,6 @@ def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
 
 @pytest.mark.parametrize("cut", [None, 3, HEADER_BYTES, HEADER_BYTES + 1])
 def test_a_body_over_the_limit(cut: int | None) -> None:
-    """The header is enough to refuse it; what came before it was delivered."""
     scanner = Scanner(table(), 100)
     fits, over = message(b"/a", bytes(100)), message(b"/a", bytes(101))
     pieces = [fits + over] if cut is None else [fits + over[:cut], over[cut:]]
@@ -237,14 +222,12 @@ def test_a_body_over_the_limit(cut: int | None) -> None:
 
 
 def test_a_header_over_the_limit_is_refused_before_its_body_comes() -> None:
-    """Nobody can make the hub hold what it will not take."""
     scanner = Scanner(table(), 100)
     with pytest.raises(ProtocolError, match="body of 4294967295 bytes"):
         list(items_of(scanner, HEADER.pack(2**32 - 1, Kind.MESSAGES, 0, 0)))
 
 
 def test_a_known_topic_is_no_way_round_the_limit() -> None:
-    """The limit holds for the route's second message as for its first."""
     scanner = Scanner(table(), 100)
     stream = message(b"/a", bytes(10)) * 3 + message(b"/a", bytes(101))
     with pytest.raises(ProtocolError, match="body of 101 bytes"):
@@ -253,7 +236,6 @@ def test_a_known_topic_is_no_way_round_the_limit() -> None:
 
 @pytest.mark.parametrize("kind", [Kind.MESSAGES, Kind.PING, 200])
 def test_a_key_over_the_limit(kind: int) -> None:
-    """6144 bytes of key are the most for any kind; one more ends the stream."""
     scanner = Scanner(table(), LIMIT_BYTES)
     assert len(list(items_of(scanner, encode_frame(kind, b"", key=bytes(KEY_LIMIT_BYTES))))) == 1
     with pytest.raises(ProtocolError, match="routing key of 6145 bytes, limit 6144") as refused:
@@ -262,7 +244,6 @@ def test_a_key_over_the_limit(kind: int) -> None:
 
 
 def test_the_limit_may_rise_within_a_read() -> None:
-    """HELLO raises it: a large frame behind it, in the same read or begun in it, is taken."""
     large = message(b"/a", bytes(5000))
     stream = encode_frame(Kind.HELLO, b"") + large
     for cut in (len(stream), 9, 20, len(stream) - 1):
@@ -278,7 +259,6 @@ def test_the_limit_may_rise_within_a_read() -> None:
 
 
 def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
-    """16 MiB in pieces of 1 KiB grow one buffer in place: neither a copy a read nor a list of pieces."""
     size = 16 << 20
     frame = message(b"/a", bytes(size))
     scanner = Scanner(table(), size)
@@ -303,7 +283,6 @@ def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
 
 
 def test_a_large_frame_in_large_pieces_is_copied_once() -> None:
-    """As it is complete: until then the pieces are held as they came."""
     size = 16 << 20
     frame = message(b"/a", bytes(size))
     scanner = Scanner(table(), size)
@@ -325,7 +304,6 @@ def test_a_large_frame_in_large_pieces_is_copied_once() -> None:
 
 
 def test_a_header_in_pieces_is_kept() -> None:
-    """A size that is not known yet is no reason to scan or to fail."""
     scanner = Scanner(table(), LIMIT_BYTES)
     frame = message(b"/a")
     for position in range(HEADER_BYTES - 1):
@@ -348,7 +326,6 @@ BAD_COUNTS = [
 @pytest.mark.parametrize("body", BAD_COUNTS, ids=[f"{body[:6].hex()}-{len(body)}" for body in BAD_COUNTS])
 @pytest.mark.parametrize("known", [False, True])
 def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> None:
-    """It is refused as one message, and the stream goes on; whether or not its topic is known."""
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
     bad = encode_frame(Kind.MESSAGES, body, key=b"/a", flags=1)
@@ -364,20 +341,17 @@ def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> N
 
 
 def test_the_largest_batch() -> None:
-    """As many values as a frame may hold are counted."""
     (run,) = runs_of(Scanner(table(), LIMIT_BYTES), packed(b"/a", BATCH_LIMIT_MESSAGES))
     assert run.messages == BATCH_LIMIT_MESSAGES
 
 
 def test_refused_messages_count_what_they_say() -> None:
-    """A refused BATCH is as many lost messages as it holds."""
     (refused,) = items_of(Scanner(table(), LIMIT_BYTES), packed(b"!no", 5))
     assert isinstance(refused, Rejected)
     assert refused.messages == 5
 
 
 def test_a_topic_is_looked_up_once() -> None:
-    """The table answers from then on; the flags and the kind are part of the key."""
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
     list(items_of(scanner, message(b"/a") * 10 + message(b"/c") + message(b"/a")))
@@ -387,7 +361,6 @@ def test_a_topic_is_looked_up_once() -> None:
 
 
 def test_a_batch_for_the_core() -> None:
-    """What comes out is what the core takes."""
     (run,) = runs_of(Scanner(table(), LIMIT_BYTES), message(b"/a"))
     assert isinstance(run, Batch)
     assert repr(run) == "<Batch of 1 messages, 11 bytes>"
@@ -395,7 +368,6 @@ def test_a_batch_for_the_core() -> None:
 
 @pytest.mark.parametrize("large", [10, 100_000])
 def test_requests_and_replies_of_any_size(large: int) -> None:
-    """Their values are bytes of their own, that hold nothing of the read; large ones are copied once."""
     items = [Request(b"/sum", 7, 1000, b"r" * large), Reply(9, 0, b"s" * large)]
     scanner = Scanner(table(), LIMIT_BYTES)
     scanner.feed(b"".join(item.encode() for item in items))

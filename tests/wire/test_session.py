@@ -19,12 +19,12 @@ from peers.wire.control import (
     decode_notice,
     encode_close,
     encode_notice,
+    encode_origin,
     encode_subscription,
 )
 from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.origin import encode_origin
 from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Phase
 from tests.wire.pair import (
     CLIENT_HELLO,
@@ -42,7 +42,6 @@ from tests.wire.pair import (
 
 
 def with_client() -> Side:
-    """A hub's session after a client's HELLO."""
     side = side_of("hub")
     side.hear(CLIENT_HELLO.encode())
     side.events.clear()
@@ -50,7 +49,6 @@ def with_client() -> Side:
 
 
 def notices(side: Side) -> list[Notice]:
-    """The notices that a session wants to send."""
     return [decode_notice(frame.body) for frame in frames_of(side.session.take_outgoing())]
 
 
@@ -59,7 +57,6 @@ def notices(side: Side) -> list[Notice]:
 
 @pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
 def test_a_conversation(piece_bytes: int) -> None:
-    """HELLO both ways, a subscription and its confirmation, messages, the end; however the wire cuts it."""
     pair = Pair(piece_bytes=piece_bytes)
     pair.greet()
     assert pair.near.events == [HUB_HELLO]
@@ -82,7 +79,6 @@ def test_a_conversation(piece_bytes: int) -> None:
 
 
 def test_two_hubs() -> None:
-    """A link takes what hubs say."""
     pair = Pair("hub")
     pair.greet()
     assert pair.near.session.phase is Phase.WITH_LINK
@@ -100,7 +96,6 @@ def test_two_hubs() -> None:
 
 
 def test_an_error_reaches_the_other_side() -> None:
-    """What one side closes for, the other reads as a reason; both are closed."""
     pair = Pair()
     pair.greet()
     pair.near.session.send(HUB_HELLO.encode())
@@ -111,7 +106,6 @@ def test_an_error_reaches_the_other_side() -> None:
 
 
 def test_all_in_one_packet() -> None:
-    """HELLO, a subscription and messages larger than a handshake may be, without waiting for any answer."""
     side = side_of("hub")
     large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
     side.hear(CLIENT_HELLO.encode() + encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + large)
@@ -126,7 +120,6 @@ def test_all_in_one_packet() -> None:
 
 
 def test_a_stranger_may_not_send_much() -> None:
-    """Before HELLO a frame over the handshake limit ends it; at the limit it is read."""
     side = side_of("hub")
     side.hear(encode_frame(Kind.HELLO, bytes(HANDSHAKE_LIMIT_BYTES)))
     assert side.closings[0].text.startswith("HELLO: ")
@@ -138,14 +131,12 @@ def test_a_stranger_may_not_send_much() -> None:
 
 
 def test_the_frame_limit_is_the_lower_bound() -> None:
-    """A frame limit below the handshake's holds from the first frame on."""
     side = side_of("hub", frame_limit_bytes=4096)
     side.hear(encode_frame(Kind.HELLO, bytes(4097)))
     assert side.closings[0].text == "body of 4097 bytes, limit 4096"
 
 
 def test_messages_before_hello_are_not_told() -> None:
-    """Refused or not, a stranger's messages end the conversation, and are not routed."""
     for frame in (message(b"/a"), message(b"!refused"), packed(b"/a", 0, b"")):
         side = side_of("hub")
         side.hear(frame + CLIENT_HELLO.encode())
@@ -158,7 +149,6 @@ def test_messages_before_hello_are_not_told() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"x", bytes(PING_LIMIT_BYTES)])
 def test_ping_is_echoed(body: bytes) -> None:
-    """As it came, up to 128 bytes, one PONG each, in order."""
     side = with_client()
     side.hear(encode_frame(Kind.PING, body) + encode_frame(Kind.PING, b"last"))
     assert frames_of(side.session.take_outgoing()) == [
@@ -169,7 +159,6 @@ def test_ping_is_echoed(body: bytes) -> None:
 
 
 def test_a_large_ping_ends_it() -> None:
-    """What must be echoed must be small."""
     side = with_client()
     side.hear(encode_frame(Kind.PING, bytes(PING_LIMIT_BYTES + 1)))
     assert side.closings == [Closing(CloseCode.TOO_BIG, "PING of 129 bytes, the limit is 128 bytes", False)]
@@ -177,7 +166,6 @@ def test_a_large_ping_ends_it() -> None:
 
 
 def test_pong_says_nothing() -> None:
-    """Asked for or not, of whatever size."""
     side = with_client()
     side.hear(encode_frame(Kind.PONG, bytes(5000)))
     assert not side.events
@@ -188,7 +176,6 @@ def test_pong_says_nothing() -> None:
 
 
 def test_refusals_of_a_read_are_merged() -> None:
-    """One notice for each cause, with the number of messages; everything else is routed."""
     side = with_client()
     side.hear(message(b"!one") * 3 + message(b"/a") + packed(b"!one", 4) + message(b"!two") + message(b"/a"))
     assert side.topics == [b"/a", b"/a"]
@@ -201,7 +188,6 @@ def test_refusals_of_a_read_are_merged() -> None:
 
 
 def test_each_read_tells_its_own() -> None:
-    """Nothing is told twice, nothing is kept for later."""
     side = with_client()
     for count in (2, 1):
         side.hear(message(b"!one") * count)
@@ -212,7 +198,6 @@ def test_each_read_tells_its_own() -> None:
 
 
 def test_refusals_are_told_before_a_pong() -> None:
-    """So that PING is a barrier: who has its answer knows what became of all that was sent before."""
     side = with_client()
     side.hear(message(b"!one") * 2 + encode_frame(Kind.PING, b"") + message(b"!one") * 3)
     kinds = [frame.kind for frame in frames_of(side.session.take_outgoing())]
@@ -221,7 +206,6 @@ def test_refusals_are_told_before_a_pong() -> None:
 
 
 def test_refusals_of_many_causes_are_summed_up() -> None:
-    """A read can hold thousands of causes: some are told by name, the rest together; the numbers add up."""
     side = with_client()
     side.hear(b"".join(message(b"!%d" % number) for number in range(1000)))
     told = notices(side)
@@ -231,7 +215,6 @@ def test_refusals_of_many_causes_are_summed_up() -> None:
 
 
 def test_refusals_are_told_before_the_end() -> None:
-    """CLOSE is the last frame, also where the read that ends it had refusals before."""
     side = with_client()
     side.hear(message(b"!one") * 2 + encode_frame(99, b"") + message(b"!one"))
     kinds = [frame.kind for frame in frames_of(side.session.take_outgoing())]
@@ -240,7 +223,6 @@ def test_refusals_are_told_before_the_end() -> None:
 
 
 def test_a_client_keeps_refusals_to_itself() -> None:
-    """A hub takes no NOTICE: a client that told it would be closed for that. It counts them."""
     side = side_of("client")
     side.hear(HUB_HELLO.encode() + packed(b"/a", 0, b"") + message(b"/a"))
     assert not side.session.take_outgoing()
@@ -269,7 +251,6 @@ BAD_SUBSCRIPTIONS = [
 @pytest.mark.parametrize("body", BAD_SUBSCRIPTIONS, ids=[f"{body[:8].hex()}" for body in BAD_SUBSCRIPTIONS])
 @pytest.mark.parametrize("kind", [Kind.SUBSCRIBE, Kind.UNSUBSCRIBE])
 def test_a_bad_subscription_is_refused(kind: Kind, body: bytes) -> None:
-    """The stream is in step, so the connection goes on; the notice names the kind."""
     side = with_client()
     side.hear(encode_frame(kind, body) + encode_frame(Kind.PING, b"still here"))
     assert not side.events
@@ -281,7 +262,6 @@ def test_a_bad_subscription_is_refused(kind: Kind, body: bytes) -> None:
 
 
 def test_nothing_is_told_behind_the_end() -> None:
-    """CLOSE is the last that a session says."""
     side = with_client()
     side.session.tell(Notice("confirmed", request=5))
     assert notices(side) == [Notice("confirmed", request=5)]
@@ -292,7 +272,6 @@ def test_nothing_is_told_behind_the_end() -> None:
 
 
 def test_a_refused_request_bears_its_number() -> None:
-    """So that the far side knows which of its requests failed."""
     side = with_client()
     side.session.reject(RejectedError(CloseCode.NOT_ALLOWED, "too many"), 9)
     assert notices(side) == [Notice("error", request=9, code=CloseCode.NOT_ALLOWED, text="too many")]
@@ -300,7 +279,6 @@ def test_a_refused_request_bears_its_number() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\xc0", b"\x80", b"\x81\xa4kind\xa5other", b"\x81" * 100_000])
 def test_a_bad_notice_ends_it(body: bytes) -> None:
-    """A hub that says nonsense is not listened to any longer."""
     side = side_of("client")
     side.hear(HUB_HELLO.encode() + encode_frame(Kind.NOTICE, body))
     (closing,) = side.closings
@@ -321,7 +299,6 @@ def test_a_bad_notice_ends_it(body: bytes) -> None:
     ],
 )
 def test_close_is_read(body: bytes, code: int, text: str) -> None:
-    """Code and text, whatever they are; no CLOSE comes back."""
     side = with_client()
     side.hear(encode_frame(Kind.CLOSE, body) + message(b"/late"))
     assert side.events == [Closing(code, text, by_far_side=True)]
@@ -331,7 +308,6 @@ def test_close_is_read(body: bytes, code: int, text: str) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"\x03"])
 def test_a_close_without_a_code(body: bytes) -> None:
-    """It is an error of its own, and still the end."""
     side = with_client()
     side.hear(encode_frame(Kind.CLOSE, body))
     assert [(one.code, one.by_far_side) for one in side.closings] == [(CloseCode.PROTOCOL_ERROR, False)]
@@ -339,7 +315,6 @@ def test_a_close_without_a_code(body: bytes) -> None:
 
 
 def test_closing_is_said_once() -> None:
-    """Who closes twice says it once, with the first reason."""
     side = with_client()
     side.session.close(CloseCode.DONE, "first")
     side.session.close(CloseCode.GOING_AWAY, "second")
@@ -348,7 +323,6 @@ def test_closing_is_said_once() -> None:
 
 
 def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
-    """Who is closed while it acts on a message (its queue ran over) reports nothing more and answers nothing more."""
     side = with_client()
     stream = message(b"/a") + encode_frame(Kind.PING, b"") + message(b"/a")
     stream += encode_subscription(Kind.SUBSCRIBE, ["/a"], 1) + message(b"!no")
@@ -360,7 +334,6 @@ def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
 
 
 def test_outgoing_is_taken_once() -> None:
-    """In the order it was sent."""
     side = with_client()
     side.session.send(b"one")
     side.session.send(b"two")
@@ -401,7 +374,6 @@ odd = st.builds(
     cuts=st.lists(st.integers(0, 400), max_size=5),
 )
 def test_anything_at_all(role: str, opening: bytes, stream: bytes, cuts: list[int]) -> None:
-    """Whatever comes: nothing is raised, it ends at most once, and what goes out are whole frames, CLOSE last."""
     side = side_of(role)
     for piece in parts(opening + stream, cuts):
         side.hear(piece)
@@ -417,7 +389,6 @@ def test_anything_at_all(role: str, opening: bytes, stream: bytes, cuts: list[in
 
 @given(stream=st.lists(st.one_of(good, good, odd), max_size=10).map(b"".join), cuts=st.lists(st.integers(0, 400)))
 def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
-    """A session reports the same whether the stream comes at once or in pieces, but for where runs end."""
     whole, pieces = side_of("hub"), side_of("hub")
     whole.hear(stream)
     for piece in parts(stream, cuts):
@@ -430,7 +401,6 @@ def test_cuts_change_nothing(stream: bytes, cuts: list[int]) -> None:
 
 @given(stream=st.lists(st.one_of(good, good, odd), max_size=10).map(b"".join), cuts=st.lists(st.integers(0, 400)))
 def test_nothing_is_behind_what_has_no_more(stream: bytes, cuts: list[int]) -> None:
-    """Once a session says that there is no more, the next event is that it needs data: nobody has to ask for it."""
     side = side_of("hub")
     for piece in parts(CLIENT_HELLO.encode() + stream, cuts):
         side.session.feed(piece)
@@ -442,7 +412,6 @@ def test_nothing_is_behind_what_has_no_more(stream: bytes, cuts: list[int]) -> N
 
 
 def test_there_is_more_while_something_is_put_back() -> None:
-    """What the owner puts back comes before it needs data, although nothing is left of what was read."""
     side = with_client()
     side.session.feed(encode_subscription(Kind.SUBSCRIBE, ["/a"], 3))
     change = side.session.next_event()
@@ -454,7 +423,6 @@ def test_there_is_more_while_something_is_put_back() -> None:
 
 
 def test_it_is_known_whether_something_waits_to_be_written() -> None:
-    """Answers and refusals wait until they are taken."""
     side = with_client()
     side.session.take_outgoing()
     assert not side.session.has_outgoing
@@ -469,7 +437,6 @@ def test_it_is_known_whether_something_waits_to_be_written() -> None:
 
 
 def test_a_search_for_labels_is_counted() -> None:
-    """Who is fair can stop after each: what costs most is not done for a whole read at once."""
     side = side_of("hub")
     side.hear(CLIENT_HELLO.encode())
     frames = [Batch.under(tagged("/t", [str(number)]).encode(), [number], FLAG_TAGGED).frames for number in range(3)]
@@ -484,7 +451,6 @@ def test_a_search_for_labels_is_counted() -> None:
 
 
 def test_what_is_put_back() -> None:
-    """Comes before what is said next, once; not after the end."""
     session = side_of("hub").session
     session.feed(CLIENT_HELLO.encode())
     assert session.next_event() == CLIENT_HELLO

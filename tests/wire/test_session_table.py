@@ -14,13 +14,23 @@ from hub.names.claim import Wish
 from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rules import Rule
-from peers.wire.account import Account, encode_account
-from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
+from peers.wire.control import (
+    Account,
+    Notice,
+    Renewal,
+    decode_close,
+    encode_account,
+    encode_close,
+    encode_notice,
+    encode_origin,
+    encode_rules,
+    encode_subscription,
+    encode_token,
+)
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
-from peers.wire.origin import encode_origin
 from peers.wire.records import (
     Commit,
     Fetch,
@@ -32,10 +42,8 @@ from peers.wire.records import (
     records_parts,
 )
 from peers.wire.routing import encode_routing
-from peers.wire.rules import encode_rules
 from peers.wire.session import Phase
 from peers.wire.shared import Segment, encode_released, encode_segment
-from peers.wire.token import Renewal, encode_token
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, HUB_ID, Side, frames_of, message, side_of
 
 DRAWN = """
@@ -73,7 +81,6 @@ WITH_LINK        ✓       ✓      ✓       ✓
 
 
 def allowed() -> set[tuple[Phase, Kind]]:
-    """The pairs that are marked."""
     marked = set()
     for table in DRAWN.split("\n\n"):
         header, *rows = table.strip().splitlines()
@@ -117,12 +124,10 @@ BODIES = {
 
 
 def frame_of(kind: Kind) -> bytes:
-    """A good frame of that kind."""
     return BODIES[kind]
 
 
 def side_in(phase: Phase) -> Side:
-    """A session that has come to that state by what it was told."""
     side = side_of("client" if phase is Phase.WITH_HUB else "hub")
     if phase is Phase.CLOSED:
         side.session.close(CloseCode.DONE, "done")
@@ -175,7 +180,6 @@ def test_every_pair(phase: Phase, kind: Kind) -> None:
     ],
 )
 def test_a_hub_that_cannot_be_a_peer(fields: dict[str, Any], text: str) -> None:
-    """Is refused at once by a hub; to a client that is all the same."""
     hello = msgspec.structs.replace(HUB_HELLO, **fields).encode()
     side, client = side_of("hub"), side_of("client")
     side.hear(hello)
@@ -186,7 +190,6 @@ def test_a_hub_that_cannot_be_a_peer(fields: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize(("origins", "hello"), [(False, ORIGINS_HELLO), (True, HUB_HELLO), (False, HUB_HELLO)])
 def test_origins_are_told_to_whoever_asks(*, origins: bool, hello: Hello) -> None:
-    """And is told that they will be."""
     side = side_of("client")
     side.session.origins = origins
     side.hear(hello.encode() + frame_of(Kind.ORIGIN))
@@ -195,7 +198,6 @@ def test_origins_are_told_to_whoever_asks(*, origins: bool, hello: Hello) -> Non
 
 @pytest.mark.parametrize("role", ["client", "hub"])
 def test_an_opening_is_the_same_for_both_roles(role: str) -> None:
-    """Whoever one is, the first frame of the other side is HELLO."""
     side = side_of(role)
     side.hear(frame_of(Kind.SUBSCRIBE))
     assert side.closings[0].text == "SUBSCRIBE is not expected before HELLO"
@@ -203,7 +205,6 @@ def test_an_opening_is_the_same_for_both_roles(role: str) -> None:
 
 @pytest.mark.parametrize("kind", list(Kind), ids=lambda kind: kind.name)
 def test_nothing_is_read_after_close(kind: Kind) -> None:
-    """Whatever comes, it is passed over: no event, no answer."""
     side = side_in(Phase.CLOSED)
     side.hear(frame_of(kind) * 3)
     assert not side.events
@@ -213,7 +214,6 @@ def test_nothing_is_read_after_close(kind: Kind) -> None:
 @pytest.mark.parametrize("number", [0, 27, 99, 127])
 @pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
 def test_unknown_kinds_end_it(phase: Phase, number: int) -> None:
-    """A kind that this version does not know, and that is not marked as one to pass over."""
     side = side_in(phase)
     side.hear(encode_frame(number, b"whatever"))
     assert side.events == [Closing(CloseCode.PROTOCOL_ERROR, f"unknown kind {number}", by_far_side=False)]
@@ -222,7 +222,6 @@ def test_unknown_kinds_end_it(phase: Phase, number: int) -> None:
 @pytest.mark.parametrize("number", [128, 200, 255])
 @pytest.mark.parametrize("phase", ALIVE, ids=lambda phase: phase.name)
 def test_ignorable_kinds_are_passed_over(phase: Phase, number: int) -> None:
-    """The high bit says: who does not know this need not."""
     side = side_in(phase)
     side.hear(encode_frame(number, b"whatever", key=b"/a", flags=1))
     assert not side.events
@@ -239,7 +238,6 @@ def test_ignorable_kinds_are_passed_over(phase: Phase, number: int) -> None:
     ],
 )
 def test_hello_decides_the_state(role: str, hello: object, phase: Phase) -> None:
-    """By the roles of both sides."""
     side = side_of(role)
     side.hear(hello.encode())  # type: ignore[attr-defined]
     assert side.events == [hello]
@@ -248,7 +246,6 @@ def test_hello_decides_the_state(role: str, hello: object, phase: Phase) -> None
 
 
 def test_two_clients_have_nothing_to_say() -> None:
-    """A client that reaches another client closes."""
     side = side_of("client")
     side.hear(CLIENT_HELLO.encode())
     assert [closing.code for closing in side.closings] == [CloseCode.PROTOCOL_ERROR]

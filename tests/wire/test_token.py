@@ -11,10 +11,18 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
-from peers.wire.control import Notice, decode_notice, encode_notice
+from peers.wire.control import (
+    TOKEN_LIMIT_BYTES,
+    Notice,
+    Renewal,
+    check_token,
+    decode_notice,
+    decode_token,
+    encode_notice,
+    encode_token,
+)
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, check_token, decode_token, encode_token
 from tests.wire.pair import CLIENT_HELLO, frames_of, side_of
 
 SECRET = "hub_c2VjcmV0"
@@ -23,7 +31,6 @@ CLIENT = {"protocol": 1, "role": "client"}
 
 @given(st.builds(Renewal, st.integers(0, 2**63), st.text(max_size=50)))
 def test_round_trip(renewal: Renewal) -> None:
-    """An array of request and token."""
     (frame,) = frames_of(encode_token(renewal))
     assert frame.kind == Kind.TOKEN
     assert msgpack.unpackb(frame.body) == list(renewal)
@@ -47,7 +54,6 @@ BAD = {
 
 @pytest.mark.parametrize(("body", "request_", "cause"), BAD.values(), ids=BAD.keys())
 def test_a_bad_token_is_refused(body: bytes, request_: int, cause: str) -> None:
-    """The connection goes on; the refusal bears the number, as far as it can be read, and never the token."""
     side = side_of("hub")
     side.hear(CLIENT_HELLO.encode() + encode_frame(Kind.TOKEN, body) + encode_token(Renewal(9, SECRET)))
     assert side.events == [CLIENT_HELLO, Renewal(9, SECRET)]
@@ -60,7 +66,6 @@ def test_a_bad_token_is_refused(body: bytes, request_: int, cause: str) -> None:
 
 
 def test_the_longest_token() -> None:
-    """Is taken; one byte more is not, and a byte is no character."""
     assert check_token("x" * TOKEN_LIMIT_BYTES)
     for token in ("x" * (TOKEN_LIMIT_BYTES + 1), "é" * (TOKEN_LIMIT_BYTES // 2 + 1)):
         with pytest.raises(RejectedError, match="bytes, the limit is"):
@@ -70,7 +75,6 @@ def test_the_longest_token() -> None:
 
 
 def test_hello_before_and_behind() -> None:
-    """TOKEN before HELLO ends it, and so does a second HELLO, whatever token it holds."""
     for stream in (encode_token(Renewal(1, SECRET)), CLIENT_HELLO.encode() + CLIENT_HELLO.encode()):
         side = side_of("hub")
         side.hear(stream)
@@ -80,7 +84,6 @@ def test_hello_before_and_behind() -> None:
 
 
 def test_a_token_is_not_remembered() -> None:
-    """The event has it, so that it can be looked at once; what is kept of HELLO has not, and no text shows it."""
     side = side_of("hub")
     side.hear(Hello(protocol=1, role="client", name="me", token=SECRET, narrow=True).encode())
     (hello,) = side.events
@@ -92,7 +95,6 @@ def test_a_token_is_not_remembered() -> None:
 
 @pytest.mark.parametrize("token", [7, None, SECRET.encode(), [SECRET], {"token": SECRET}])
 def test_a_hello_with_a_token_that_is_no_text(token: object) -> None:
-    """It ends the conversation, in words that do not repeat it."""
     with pytest.raises(ProtocolError) as refused:
         Hello.decode(msgpack.packb(CLIENT | {"token": token}))
     assert "token" in refused.value.text
@@ -101,7 +103,6 @@ def test_a_hello_with_a_token_that_is_no_text(token: object) -> None:
 
 @given(st.binary(max_size=60))
 def test_a_token_of_noise(noise: bytes) -> None:
-    """A HELLO whose token is noise is refused; where it is UTF-8, it is a token like another."""
     head = msgpack.packb(CLIENT)
     body = bytes((head[0] + 1,)) + head[1:] + b"\xa5token" + b"\xd9" + bytes((len(noise),)) + noise
     with contextlib.suppress(ProtocolError):
@@ -109,7 +110,6 @@ def test_a_token_of_noise(noise: bytes) -> None:
 
 
 def test_until() -> None:
-    """The hub says it in its HELLO and in the confirmation; without an end it says nothing."""
     hello = Hello(protocol=1, role="hub", id=bytes(16), until=59.5)
     assert Hello.decode(frames_of(hello.encode())[0].body).until == 59.5
     assert Hello.decode(frames_of(Hello(protocol=1, role="hub", id=bytes(16)).encode())[0].body).until is None

@@ -13,9 +13,8 @@ from hub.frame import FLAG_TAGGED
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule
 from peers.client import MessageStream, connect
-from peers.wire.control import Notice, encode_subscription
+from peers.wire.control import Notice, encode_rules, encode_subscription
 from peers.wire.kinds import Kind
-from peers.wire.rules import encode_rules
 from tests.connections.rights.conftest import POLICY, Guarded
 from tests.connections.websocket.test_connection import dial, hear, say
 from tests.connections.websocket.zeek.clients import ZeekClient

@@ -7,10 +7,9 @@ from pathlib import Path
 from hub.names.claim import Wish
 from hub.request_frame import Request
 from hub.tags.rules import Rule
-from peers.wire.control import encode_subscription
+from peers.wire.control import encode_rules, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim
-from peers.wire.rules import encode_rules
 from tests.garbage import leaves_nothing, left_for_the_collector
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub

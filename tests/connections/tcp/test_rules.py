@@ -12,10 +12,9 @@ from hub.frame import FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame
 from hub.names.claim import Wish
 from hub.tags.envelope import Envelope, tagged
 from hub.tags.rules import check_rule
-from peers.wire.control import Notice, decode_notice
+from peers.wire.control import Notice, decode_notice, encode_rules
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim
-from peers.wire.rules import encode_rules
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

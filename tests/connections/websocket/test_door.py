@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
 from peers.connections.http.gate import bearer
-from peers.wire.token import TOKEN_LIMIT_BYTES
+from peers.wire.control import TOKEN_LIMIT_BYTES
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
