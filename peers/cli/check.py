@@ -31,7 +31,8 @@ from peers.transport.endpoints import Endpoint, Scheme, url_host
 from peers.transport.tls import client_context, explained
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
-from peers.wire.session import NEED_DATA, Session
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Session
 
 _TIMEOUT_S = 5.0
 _ANSWER_BYTES = 64 * 1024

@@ -20,7 +20,8 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
-from peers.wire.session import NEED_DATA, Phase, Session
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Phase, Session
 
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and for the other fields of RECORDS."""

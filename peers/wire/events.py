@@ -1,7 +1,6 @@
-"""What a session says of what the far side has said: values for whoever acts on them.
+"""The events of a session: `Event` is any of them.
 
-Most are read from one frame and stand beside its layout, as `Notice` does in `peers.wire.control`; here are those that
-have no module of their own. `Event` is any of them. Owner of the state: nobody.
+Most are the decoded body of one frame and stand beside its layout, as `Notice` does in `peers.wire.control`.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class ServiceChange(NamedTuple):
 
 
 class Confirmable(NamedTuple):
-    """Messages whose publisher wants to know their offset in the journal. The frame no longer has the flag CONFIRM."""
+    """Messages whose publisher asks for their offset in the journal. The flag CONFIRM is cleared."""
 
     frame: Frame
 
@@ -53,7 +52,7 @@ class Pong(NamedTuple):
 
 
 class Closing(NamedTuple):
-    """The conversation is over: write what is outgoing, then close the transport."""
+    """The session has ended: write the outgoing bytes, then close the transport."""
 
     code: int
     text: str

@@ -1,4 +1,4 @@
-"""HELLO: the first frame of both sides."""
+"""HELLO, the first frame of both sides."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
 MESH_VERSION = 1
-"""What a hub says as `mesh`; the far side must say the same."""
+"""The version of the mesh protocol; the peer hub must speak the same."""
 
 SOFTWARE = f"topichub {__version__}"
 
 SOFTWARE_CHARACTERS = 128
-"""How much is kept of what a far side says that it runs: a browser says about so much."""
+"""The text in `software` is cut to this length, which is about that of a browser's User-Agent."""
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
-"""Default of the largest body that a side takes, bytes."""
+"""Default of the largest body that a side accepts, bytes."""
 
 NAME_LIMIT_BYTES = 64
 """Longest name that a side may give itself, bytes of UTF-8."""
@@ -44,7 +44,7 @@ def fitting_name(name: str, ending: str = "") -> str:
 
 
 class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The queue that a client wishes for, or was granted. What a wish leaves out is set by the listener's defaults."""
+    """The queue that a client asks for, or was granted. The listener's defaults fill in what the client leaves out."""
 
     messages: Annotated[int, msgspec.Meta(ge=1)] | None = None
     bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -52,7 +52,7 @@ class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the speaker says of itself, and what it takes."""
+    """Describes its sender: role, identity and limits."""
 
     protocol: int
     role: Literal["client", "hub"]
@@ -63,33 +63,33 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     software: str = SOFTWARE
     """The program and its version, for people."""
     token: str = ""
-    """What a client, or a hub that has dialled, shows for who it is; empty for nothing. It is in no representation."""
+    """The token of a client, or of a hub that dials; empty for none. `repr` leaves it out."""
     narrow: bool = False
-    """From a client: a subscription to more than it may see is taken, for the part that it may see, and not refused."""
+    """From a client: a subscription wider than its rights is narrowed to them, not refused."""
     queue: QueueWish | None = None
-    """A client's wish, or what a hub has granted; None for no wish."""
+    """The queue that a client asks for, or that the hub granted; None for the default."""
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
-    """Largest body that the speaker takes, bytes."""
+    """Largest body that the sender accepts, bytes."""
     journal: bytes = b""
     """The id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal."""
     link: bytes = b""
     """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub
     repeats them."""
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """From a hub: which version of the mesh it speaks."""
+    """From a hub: its version of the mesh protocol."""
     origins: bool = False
-    """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it will say it there."""
+    """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it sends it."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """From a client, 1 if it takes shared memory, which works over a Unix socket only. From a hub that grants it, the
-    size in bytes above which values should travel that way; 0 if it does not grant it."""
+    """From a client, 1 if it can use shared memory, which works over a Unix socket only. From a hub, the size in bytes
+    above which values should travel in shared memory; 0 for never."""
     until: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
-    """From a hub: how many seconds are left before what the far side has shown for who it is ends; None for never."""
+    """From a hub: seconds until the token or certificate of the far side expires; None for never."""
 
     def __repr__(self) -> str:
         return f"Hello(role={self.role!r}, name={self.name!r}, software={self.software!r})"
 
     def without_token(self) -> Hello:
-        """Return the same without the token, which nobody needs to remember once it was looked at."""
+        """Return a copy without the token, which is of no use once it was checked."""
         return msgspec.structs.replace(self, token="") if self.token else self
 
     def encode(self) -> bytes:
@@ -125,7 +125,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def grant(wish: QueueWish | None, default: QueueLimits, most_messages: int, most_bytes: int) -> QueueLimits:
-    """Return the queue that a client gets: its wish, where it has one, but not more than what is allowed."""
+    """Return the limits of a client's queue: those it asks for, up to the most that is allowed."""
     if wish is None:
         return default
     return QueueLimits(

@@ -82,9 +82,9 @@ def decode_release(body: bytes) -> NameRelease:
 
 
 def numbered(body: bytes) -> int:
-    """Return the request number of an array that is otherwise unreadable, to tell its refusal; 0 if it has none."""
+    """Return the request number of an otherwise malformed array, so that the error can name it; 0 if it has none."""
     unpacker = msgpack.Unpacker()
-    unpacker.feed(body[1:10])  # the bytes behind the array's head; no number takes more than nine
+    unpacker.feed(body[1:10])  # the bytes after the head of the array; no number takes more than nine
     try:
         number = unpacker.unpack()
     except (ValueError, msgpack.OutOfData):

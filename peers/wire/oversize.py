@@ -1,4 +1,4 @@
-"""Splitting frames for a far side that takes smaller frames than this hub does.
+"""Splitting of frames for a far side that accepts smaller frames than this hub.
 
 A frame of several values is split. Only a single value that is too large by itself is lost, and the far side is told so
 in its place. A frame whose values cannot be told apart is lost as a whole.

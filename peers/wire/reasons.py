@@ -1,4 +1,4 @@
-"""The reason in a REPLY whose status is not OK; it is a text if whoever answers keeps to the protocol."""
+"""Reasons: why a request failed, when to reconnect, and the exceptions of malformed input."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _decode = msgspec.msgpack.Decoder().decode
 
 
 def reason_of(reply: Reply) -> str:
-    """Return the reason in the words of whoever answered; a value that is no text is written as Python writes it."""
+    """Return the reason of a REPLY whose status is not OK; a value that is no text is returned as its `repr`."""
     packed = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
     try:
         reason = _decode(packed)
@@ -23,28 +23,23 @@ def reason_of(reply: Reply) -> str:
     return reason if isinstance(reason, str) else repr(reason)
 
 
-# When to come back: said at the end of the text of a close, so that it is the same in every protocol.
-
-
+# The time to reconnect stands at the end of the text of a close, so that it is the same in every protocol.
 RETRY_LIMIT_S: Final = 3600.0
-"""Nobody is asked to wait longer, and who is told a longer time waits so long, seconds."""
+"""The longest time that a hub asks for, and that a client waits, seconds."""
 
 _RETRY = re.compile(r"; retry after ([0-9]{1,6}(?:\.[0-9]{1,3})?) s\Z")
 
 
 def with_retry(text: str, seconds: float) -> str:
-    """Return the text of a close that says when to come back."""
+    """Return the text of a close with the time after which to reconnect."""
     return f"{text}; retry after {seconds:.1f} s"
 
 
 def retry_after_s(text: str) -> float | None:
-    """Return how long to wait before coming back, seconds; None if the text of a close does not say so."""
+    """Return after how many seconds to reconnect; None if the text of a close does not say."""
     found = _RETRY.search(text)
     return None if found is None else min(float(found[1]), RETRY_LIMIT_S)
 
 
-# What a decoder raises when the bytes of somebody else are not what they should be.
-
-
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""The exceptions of a decoder of msgspec, JSON or msgpack, for input that is no such form."""
+"""What the decoders of msgspec, JSON or msgpack, raise for malformed input."""

@@ -9,7 +9,7 @@ COMMIT    msgpack map, see `Commit`
 ```
 
 One FETCH gets one answer: RECORDS, or NOTICE "error" with its request. No state is kept between two FETCHes, so a
-reader that has lost its connection goes on where it stopped, and it reads no faster than it asks. A block is copied
+reader that lost its connection resumes where it stopped, and sets its own pace. A block is copied
 from the disk as it is (`hub.journal.block`), with its checksum, unless the FETCH asks for some of its columns only.
 
 STAGE is answered by NOTICE "confirmed" or "error", COMMIT by "confirmed" with `offset` and `count`.
@@ -31,10 +31,10 @@ from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
 FETCH_BYTES = 1024 * 1024
-"""Default of how much one answer holds: a full block. Twice as much is no quicker."""
+"""Default size of one answer: a full block. Twice as much is no faster."""
 
 END_OF_TIME_US = 2**63 - 1
-"""The latest time that a journal knows, later than any record: what asks for its end."""
+"""A time later than any record: it asks for the end of the journal."""
 
 FETCH_WAIT_LIMIT_MS = 60_000
 """Longest time that a FETCH may wait for records that are not there yet."""
@@ -51,7 +51,7 @@ HUB_LIMIT_BYTES = 64
 JOURNAL_ID_BYTES = 16
 
 REPLACED = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
-"""What a reader is told whose offsets mean other records now."""
+"""The error for a reader whose offsets name other records now."""
 
 _RECORDS = Struct(">IIQQQQQ")
 _LENGTH = Struct(">Q")
@@ -73,32 +73,31 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     time: _Offset | None = None
     """A time in µs since 1970, in place of `start`: the answer begins with the first record that is not older."""
     end: _Offset | None = None
-    """The offset behind the last one wanted; None asks for everything that is committed when the answer is made."""
+    """The offset after the last one wanted; None for all that is committed when the answer is made."""
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
     """Only records whose topics begin with one of these are wanted."""
     bytes: Annotated[int, msgspec.Meta(ge=0)] = FETCH_BYTES
-    """The answer ends when so much was found; 0 asks only how far the journal reaches."""
+    """The size at which the answer ends; 0 asks only for the first and last offset."""
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
-    """How long to wait if nothing is there yet."""
+    """How long to wait for new records, if there are none."""
     hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
-    """Whose journal is read: the name or the id of a hub of the mesh; empty for the one that is asked."""
+    """The name or id of the hub of the mesh whose journal is read; empty for the hub that is asked."""
     journal: _JournalId | None = None
-    """The id of the journal that is meant, empty for whichever it is: then the answer tells it. None: neither."""
+    """The id of the journal; empty for any, and the answer then carries its id. None for neither."""
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
-    """What of each record is wanted; None for all of it."""
+    """The columns of each record to return; None for all."""
     epoch: _Offset = 0
-    """The epoch of the journal in which `start` was told; 0 where that is unknown. If records before `start` are lost
-    since, the answer begins where what is there since begins."""
+    """The epoch of the journal in which `start` was read; 0 if unknown. If records before `start` were lost since, the
+    answer begins with the first record that replaced them."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A client ends a transaction: either everything that was staged becomes messages, or all of it is dropped."""
+    """A client ends a transaction: either all staged messages are published, or all are dropped."""
 
     request: _Request
     transaction: Annotated[str, msgspec.Meta(min_length=1, max_length=TRANSACTION_LIMIT_BYTES)]
     query: Annotated[str, msgspec.Meta(max_length=TRANSACTION_LIMIT_BYTES)] = ""
-    """Who writes. The batches of one query are numbered, so that none is written twice; if it is empty, batches are not
-    remembered."""
+    """The writer. Its batches are numbered, so that none is written twice; batches without a query are not."""
     batch: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
     """The number of the batch. If it is not above that of the query's last committed batch, the batch is not written
     again."""
@@ -171,7 +170,7 @@ def decode_fetch(body: bytes) -> Fetch:
 
 
 def request_number(kind: Kind, body: bytes) -> int:
-    """Return the request of a frame that is otherwise unreadable, so that its refusal can be told; 0 if it has none."""
+    """Return the request number of an otherwise malformed frame, so that the error can name it; 0 if it has none."""
     if kind == Kind.STAGE:
         number: int = _REQUEST.unpack_from(body)[0] if len(body) >= _REQUEST.size else 0
     else:
@@ -226,7 +225,7 @@ def decode_stage(body: bytes) -> Stage:
 
 
 def records_parts(records: Records) -> list[bytes]:
-    """Return the body of a RECORDS frame, in parts that need not be copied together."""
+    """Return the body of a RECORDS frame as a list of parts, so that blocks are not copied."""
     parts = [_RECORDS.pack(records.request, len(records.blocks), *records[1:5], records.epoch)]
     for block in records.blocks:
         parts += (_LENGTH.pack(len(block)), block)
@@ -239,7 +238,7 @@ def decode_records(body: bytes) -> Records:
     """Read the body of a RECORDS frame. The blocks are not looked into.
 
     Raises:
-        ProtocolError: It is not what it says.
+        ProtocolError: The lengths do not add up.
     """
     ends = _block_ends(body)
     request, count, begin, after, first, head, epoch = _RECORDS.unpack_from(body)
@@ -250,7 +249,7 @@ def decode_records(body: bytes) -> Records:
 
 
 def check_records(body: memoryview, request: int) -> None:
-    """See to it that bytes are the body of a RECORDS frame that answers this request, without copying any.
+    """Check that bytes are the body of a RECORDS frame that answers this request, without a copy.
 
     Raises:
         ProtocolError: They are not.
@@ -265,7 +264,7 @@ def _block_ends(body: bytes | memoryview) -> list[int]:
     """Return where each block ends.
 
     Raises:
-        ProtocolError: The body is not what it says.
+        ProtocolError: The lengths do not add up.
     """
     if len(body) < _RECORDS.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RECORDS: {len(body)} bytes, the head has {_RECORDS.size}")

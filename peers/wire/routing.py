@@ -1,27 +1,21 @@
-"""ROUTING: what hubs tell each other of the mesh, in parts that fit the far side's frames.
+"""ROUTING: announcements of the mesh, in parts that fit into the far side's frames.
 
 The body is a msgpack array with a number in front:
 
 | body | |
 |---|---|
-| `[1, [[hub, seq], ...]]` | `Digest`: which hubs the speaker knows, each up to which announcement |
-| `[2, hub]` | `Wanted`: a full copy is wanted of what is known of that hub |
+| `[1, [[hub, seq], ...]]` | `Digest`: the hubs that the sender knows, each with its latest announcement |
+| `[2, hub]` | `Wanted`: asks for a full copy of what is known of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
-| `[7, (the same)]` | `IncompletePart`: of one whose speaker does not know all prefixes and rules |
+| `[7, (the same)]` | `IncompletePart`: of an announcement without prefixes and rules, not all of which are known |
 
 ```
 Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
 ```
 
-The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may stand
-between them. A newer announcement of the same hub takes the place of one that is not complete.
-
-Owner: each connection has an `Assembly`; the rest is without state. Invariant: what is taken has ids of 16 bytes,
-numbers in their ranges, and valid prefixes and rules, none of the hub's own topics, which cross no link. What an
-assembly holds is bounded. A hub that wants too much is still heard, for as much as is held: others need to know its
-neighbours.
-
-Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follows from an announcement (`hub.mesh`).
+The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may come
+between them. A newer announcement of the same hub replaces one that is not complete. An announcement with too many
+prefixes still counts for its neighbours.
 """
 
 from __future__ import annotations
@@ -45,25 +39,25 @@ from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
 ENTRIES_PER_PART = 1_000
-"""Most neighbours, prefixes and rules together in one part: a turn's share of a connection, as with SUBSCRIBE."""
+"""Most neighbours, prefixes and rules together in one part."""
 
 HUBS_LIMIT = 10_000
-"""Most hubs in one digest, which then has 240 KB: more than a hub knows by default (`hub.limits`)."""
+"""Most hubs in one digest, 240 KB: more than a hub knows by default."""
 
 _HUB_BYTES = 24
-"""The most that an id takes together with its number: 1 for the array, 18 for the id, 5 for the number."""
+"""Most bytes of an id with its number: 1 for the array, 18 for the id, 5 for the number."""
 
 _BESIDE_BYTES = 3
-"""The most that a prefix takes beside its text: its length."""
+"""Most bytes of a text beside its characters."""
 
 _NUMBER_BYTES = 9
-"""The most that a number takes."""
+"""Most bytes of a number."""
 
 _ENDPOINT = re.compile("[0-9a-f]{32}")
 """The id of a leaf, which has as many bytes as that of a hub."""
 
 _AROUND_BYTES = 128
-"""The most that a body takes beside its lists: an id, a name, numbers, lengths."""
+"""Most bytes of a body beside its lists."""
 
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
@@ -84,15 +78,15 @@ class _Wanted(msgspec.Struct, frozen=True, array_like=True, tag=2, forbid_unknow
 
 
 class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forbid_unknown_fields=True):
-    """A part of an announcement, or all of it. `Assembly` makes an announcement of it."""
+    """A part of an announcement, or all of it."""
 
     hub: HubId
     base: _FromZero
     seq: _FromOne
     part: _FromZero
-    """Which part it is, from 0 on."""
+    """The number of the part, from 0."""
     last: bool
-    """Whether the announcement is complete with this part."""
+    """Whether this is the last part."""
     name: str
     """The name of the hub; empty in all parts but the first."""
     neighbours: Annotated[_Hubs, msgspec.Meta(max_length=ENTRIES_PER_PART)] | None
@@ -107,7 +101,7 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
 
 
 class IncompletePart(AnnouncementPart, frozen=True, array_like=True, tag=7, forbid_unknown_fields=True):
-    """A part of an announcement that tells no prefixes and rules, as its speaker does not know all of them."""
+    """A part of an announcement without prefixes and rules, which the sender does not know in full."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -115,18 +109,13 @@ _decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | Incompl
 
 
 def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
-    """Yield the frames that tell an item: one, but for an announcement that is cut into parts.
-
-    Args:
-        item: What is to be told.
-        limit_bytes: Largest body that the far side takes. One neighbour, prefix or hub is told whatever its size.
-    """
+    """Yield the frames of an item, with bodies of at most `limit_bytes`; a single entry may be larger."""
     match item:
         case Announcement():
             for part in _parts(item, limit_bytes):
                 yield encode_frame(Kind.ROUTING, _encode(part))
         case Digest():
-            # Of a hub that is left out the far side sends a copy, which is not needed and does no harm.
+            # The far side sends a copy of each hub that is left out, which does no harm.
             fitting = min(HUBS_LIMIT, max(1, (limit_bytes - _AROUND_BYTES) // _HUB_BYTES))
             yield encode_frame(Kind.ROUTING, _encode(_Digest(item.known[:fitting])))
         case Wanted():
@@ -134,8 +123,6 @@ def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
 
 
 class _Lists(NamedTuple):
-    """What stands in a part beside its numbers and the name."""
-
     neighbours: list[tuple[bytes, int]]
     added: list[Interest]
     removed: list[Interest]
@@ -165,14 +152,13 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
 
 
 def _as_told(interest: Interest) -> str | _Fields:
-    """Return it as it is written."""
     if isinstance(interest, Leaf):
         return interest.since_us, interest.endpoint.hex()
     return cast("str | _Fields", interest)
 
 
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
-    """Cut neighbours, prefixes and rules into what one part holds; one part is there in any case."""
+    """Yield the lists of each part; there is at least one part."""
     lists = _Lists([], [], [])
     entries, size_bytes = 0, _AROUND_BYTES
     for entry, entry_bytes, where in _entries(announcement):
@@ -187,7 +173,7 @@ def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
 
 
 def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | Interest, int, int]]:
-    """Yield each entry with the most bytes that it takes, and the list in which it stands."""
+    """Yield each entry with its most bytes, and the index of its list."""
     for neighbour in announcement.neighbours or ():
         yield neighbour, _HUB_BYTES, 0
     for where, interests in ((1, announcement.added), (2, announcement.removed)):
@@ -196,7 +182,6 @@ def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | I
 
 
 def _size_bytes(interest: Interest) -> int:
-    """Return the most bytes that it takes."""
     if isinstance(interest, str):
         return len(interest.encode()) + _BESIDE_BYTES
     if isinstance(interest, Served):
@@ -214,7 +199,7 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
     """Read the body of a ROUTING frame.
 
     Raises:
-        RejectedError: It is no such array, or something in it cannot be; the connection goes on.
+        RejectedError: It is no such array, or a value is out of range; the connection goes on.
     """
     told: _Digest | _Wanted | AnnouncementPart
     try:
@@ -228,11 +213,7 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
 
 
 def _check(part: AnnouncementPart) -> None:
-    """Look at what no shape can say.
-
-    Raises:
-        RejectedError: Something cannot be.
-    """
+    """Check what the types do not; raises `RejectedError`."""
     if part.base >= part.seq:
         raise _refusal(f"an announcement that leads from {part.base} to {part.seq}")
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
@@ -244,11 +225,7 @@ def _check(part: AnnouncementPart) -> None:
 
 
 def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
-    """Return what was told as it is known here, checked.
-
-    Raises:
-        RejectedError: Something of it cannot be.
-    """
+    """Return the interests, checked; raises `RejectedError`."""
     interests: list[Interest] = []
     for one in told:
         try:
@@ -289,23 +266,21 @@ def _refusal(text: str) -> RejectedError:
 
 
 class _Begun:
-    """An announcement whose last part has not come yet."""
+    """An announcement whose last part has not arrived yet."""
 
     __slots__ = ("_added", "_first", "_left_out", "_neighbours", "_parts", "_removed")
 
     def __init__(self, first: AnnouncementPart) -> None:
         self._first = first
-        # All that the parts hold which have come, in the order of the parts; and how many those are.
         self._neighbours: list[tuple[bytes, int]] = []
         self._added: list[Interest] = []
         self._removed: list[Interest] = []
         self._parts = 0
-        # How many wanted prefixes were left out.
-        self._left_out = 0
+        self._left_out = 0  # prefixes and rules
 
     @property
     def entries(self) -> int:
-        """How many neighbours, prefixes and rules are held."""
+        """Number of neighbours, prefixes and rules that are held."""
         return len(self._neighbours) + len(self._added) + len(self._removed)
 
     def continues(self, part: AnnouncementPart) -> bool:
@@ -315,7 +290,7 @@ class _Begun:
         return is_like_first and _is_whole(part) == _is_whole(self._first) and part.part == self._parts
 
     def take(self, part: AnnouncementPart, prefixes_limit: int) -> None:
-        """Take the next part; prefixes and rules are left out, all of them, once there are too many."""
+        """Add the next part; of too many prefixes and rules all are left out."""
         self._neighbours += part.neighbours or ()
         self._removed += cast("tuple[Interest, ...]", part.removed)  # checked, as decoded
         self._parts += 1
@@ -328,7 +303,6 @@ class _Begun:
             self._added += added
 
     def announcement(self) -> Announcement:
-        """Return the whole."""
         first = self._first
         neighbours = None if first.neighbours is None else tuple(self._neighbours)
         added, removed = tuple(self._added), tuple(self._removed)
@@ -347,35 +321,32 @@ class _Begun:
 
 
 class Assembly:
-    """Puts the parts of announcements together that come over one link.
+    """Joins the parts of announcements that arrive over one link.
 
     Args:
-        prefixes_limit: How much of what is wanted is taken of one announcement. Of one that has more no prefixes and
-            rules are taken, and it says how many there were.
+        prefixes_limit: Most prefixes and rules of one announcement. One with more has none of them, and says how many
+            were left out.
     """
 
     __slots__ = ("_begun", "_entries_limit", "_passed_over", "_prefixes_limit", "entries")
 
     def __init__(self, prefixes_limit: int) -> None:
         self._prefixes_limit = prefixes_limit
-        # Enough for a hub that exchanges all that it may want for something else at once.
+        # Enough for a hub that replaces all its interests at once.
         self._entries_limit = 2 * prefixes_limit + HUBS_LIMIT
         # The announcements that are not complete, by hub; each holds at least one entry, so there are not too many.
         self._begun: dict[bytes, _Begun] = {}
-        # The announcement that was refused last: its further parts are passed over, as the refusal was told.
+        # The announcement that was refused last: its further parts are ignored.
         self._passed_over: tuple[bytes, int, int] | None = None
         self.entries = 0
-        """How many neighbours, prefixes and rules of announcements that are not complete are held."""
+        """Number of neighbours, prefixes and rules in incomplete announcements."""
 
     def add(self, part: AnnouncementPart) -> Announcement | None:
-        """Take a part.
-
-        Returns:
-            The announcement, if it is complete now; otherwise None.
+        """Add a part; return the announcement if it is complete, otherwise None.
 
         Raises:
-            RejectedError: Parts before this one are missing, or more would be held than is allowed. The announcement is
-                forgotten, and its further parts are passed over.
+            RejectedError: Parts before this one are missing, or too much would be held. The announcement is dropped,
+                and its further parts are ignored.
         """
         begun = self._begun.pop(part.hub, None)
         if begun is not None:
@@ -406,5 +377,4 @@ def _is_whole(part: AnnouncementPart) -> bool:
 
 
 def _key(part: AnnouncementPart) -> tuple[bytes, int, int]:
-    """Return what the parts of one announcement have in common."""
     return part.hub, part.base, part.seq

@@ -1,6 +1,6 @@
 """`Scanner`: from the bytes of a stream to stretches of messages, each run of them with its route.
 
-It does not take messages apart; it finds where runs begin and end (`hub.runs` is the hot loop):
+It does not decode messages; it finds where runs begin and end (`hub.runs` is the hot loop):
 
 ```
 read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
@@ -11,23 +11,16 @@ read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
 A run is a stretch of consecutive MESSAGES frames whose routes are the *same object*: usually one topic, but also
 several topics with the same handlers (`hub.routes` interns them). Bytes of messages are forwarded as they came.
 
-`feed` takes what was read, and `next_item` says what is in it, one step at a time. So a SUBSCRIBE takes effect on the
-messages behind it, and the caller may stop and go on later.
-
-What does not depend on the protocol is in `FrameBuffer`: bytes that were read and not looked at yet, and the beginning
-of at most one incomplete frame. Broker's protocol has frames of another kind in it (`peers.zeek.broker.reading`).
+`FrameBuffer`, which does not depend on the protocol, holds the reads and at most one incomplete frame:
 
 ```
-held:  [header|the begin...      pieces, as they were read, only of the cut frame; small ones put together
-data:  [frame][frame][fra...     what is being looked at, as it was read
-later: what was fed meanwhile
+held:  [header|the begin...      pieces of the cut frame; small ones joined
+data:  [frame][frame][fra...     the read in progress
+later: reads that were fed meanwhile
 ```
 
-Owner: one session. Invariants: besides what was fed and not asked for, at most one incomplete frame is held, and at
-most `frame_limit_bytes` + 6152 bytes of it.
-
-Cost: one call of `find_runs` a stretch; figures are in docs/performance.md. A frame that lies within one read is not
-copied. A frame that was cut is copied once, by itself: joining it with the whole next read would copy up to 256 KiB.
+A frame that lies within one read is not copied. A cut frame is copied once, by itself: joining it with the whole next
+read would copy up to 256 KiB.
 """
 
 from __future__ import annotations
@@ -52,16 +45,14 @@ from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 
 _PIECE_BYTES = 16 * 1024
-"""Pieces of a cut frame that are smaller are put together: else whoever sends a frame byte by byte would make this side
-hold an object for each."""
+"""Smaller pieces of a cut frame are joined, so that a frame sent byte by byte does not take an object for each byte."""
 
 _VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
-"""Kinds of frames whose values are taken out of the body at once, so that a large body need not be copied before."""
+"""Kinds of frames whose decoders copy the values out of the body, so that the body need not be copied, too."""
 
 _VIEWED_BYTES = 4096
-"""Frames up to this size are copied nevertheless, as making a view of one costs more."""
+"""Frames up to this size are copied nevertheless, as a view costs more."""
 
-R_co = TypeVar("R_co", covariant=True)
 R = TypeVar("R")
 
 
@@ -72,7 +63,7 @@ class NeedData(Enum):
 
 
 NEED_DATA: Final = NeedData.NEED_DATA
-"""There is nothing more in what was read; the name is that of h11."""
+"""All bytes that were fed are processed; the name is that of h11."""
 
 
 class Searched(Enum):
@@ -82,18 +73,18 @@ class Searched(Enum):
 
 
 SEARCHED: Final = Searched.SEARCHED
-"""A key with labels was searched for and is known now. That costs as much as ten new topics, so a caller that is fair
-to its other connections counts it."""
+"""A key with labels was added to the table. That costs as much as ten new topics, so connections count it in their
+turn."""
 
 
 class RouteTable(Protocol[R]):
-    """Where a scanner looks routes up: `hub.routes.Routes` in a hub, a table of its own in a client."""
+    """The table in which a scanner looks routes up: `hub.routes.Routes` in a hub, another in a client."""
 
     table: dict[bytes, R]
-    """The routes that are known, by routing key."""
+    """Routes by routing key."""
 
     def miss(self, key: bytes) -> R:
-        """Put the route of a key that is not in `table` there, and return it.
+        """Add the route of a key to `table`, and return it.
 
         Raises:
             RejectedError: Messages with this key are refused.
@@ -101,16 +92,15 @@ class RouteTable(Protocol[R]):
 
 
 class Rejected(NamedTuple):
-    """Messages that are refused and not forwarded; the stream goes on."""
+    """Refused messages; the stream goes on."""
 
     code: int
     text: str
     messages: int
-    """How many messages are refused."""
 
 
 class FrameBuffer:
-    """Keeps what was read until its frames are whole.
+    """Holds bytes until their frames are complete.
 
     Args:
         frame_limit_bytes: Longest body. The owner may change it between frames.
@@ -119,30 +109,28 @@ class FrameBuffer:
     __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "held_bytes", "position")
 
     _header_bytes: ClassVar[int]
-    """How many bytes at the beginning of a frame tell how long it is."""
+    """Size of the header, which tells the size of the frame."""
 
     data: bytes
-    """The read that is being looked at; empty when everything up to its end has been taken or held."""
+    """The read in progress; empty when all of it is processed or held."""
 
     position: int
-    """How much of `data` has been taken; 0 while it is empty."""
+    """How many bytes of `data` are processed; 0 while it is empty."""
 
     def __init__(self, frame_limit_bytes: int) -> None:
         self.frame_limit_bytes = frame_limit_bytes
         self.data = b""
         self.position = 0
         self.has_more = False
-        """Whether anything that was read stands behind `position`. A plain attribute, as it is asked for at each read:
-        `feed` makes it true, and whatever takes the last of `data` makes it false."""
+        """Whether there are bytes after `position`. A plain attribute, as each read looks at it."""
         self._later: list[tuple[bytes, int]] = []
-        """Reads that were fed after `data`, each with the position from which it counts; there is rarely more than one.
-        `feed` appends, `_advance` takes from the front."""
+        """Reads that were fed after `data`, each with its position; there is rarely more than one."""
         self._held: list[bytes | bytearray] = []
-        """The beginning of a frame that goes on in the next read. `_keep` fills it, and `_take_held` empties it."""
+        """The beginning of a frame that continues in the next read."""
         self.held_bytes = 0
-        """How much that is: how many bytes of an incomplete frame are held."""
+        """Bytes of the incomplete frame."""
         self._needed_bytes = 0
-        """Size of the held frame, or of a header while the header is incomplete; without a meaning if none is held."""
+        """Size of the held frame, or of a header while the header is incomplete."""
 
     def _frame_size(self, data: bytes, position: int) -> int:
         """Return the size of the frame at `position`, or of a header while the header is incomplete.
@@ -154,12 +142,12 @@ class FrameBuffer:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes were fed and not taken, those of an incomplete frame included."""
+        """Bytes that were fed and not processed, those of an incomplete frame included."""
         waiting = len(self.data) - self.position + self.held_bytes
         return waiting + sum(len(data) - position for data, position in self._later) if self._later else waiting
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
+        """Append bytes that were read."""
         if self.data or self._later or self._held:
             self._later.append((data, 0))
         else:
@@ -167,7 +155,7 @@ class FrameBuffer:
         self.has_more = True
 
     def forget(self) -> None:
-        """Throw away everything that was fed and not taken."""
+        """Discard all bytes that are not processed."""
         self.data = b""
         self.position = 0
         self._later.clear()
@@ -175,7 +163,7 @@ class FrameBuffer:
         self.has_more = False
 
     def go_to(self, position: int) -> None:
-        """Take everything before `position`; if that is all of `data`, let go of it."""
+        """Mark everything before `position` as processed."""
         if position == len(self.data):
             self.data = b""
             self.position = 0
@@ -185,14 +173,13 @@ class FrameBuffer:
             self.position = position
 
     def _hold(self, size: int) -> None:
-        """Hold what is left of `data`, which is the beginning of a frame of that size, or of a header."""
+        """Hold the rest of `data`: the beginning of a frame of that size, or of a header."""
         if self.position < len(self.data):
             self._keep(self.data[self.position :])
             self._needed_bytes = size
         self.go_to(len(self.data))
 
     def _keep(self, piece: bytes) -> None:
-        """Hold some more of a frame."""
         held = self._held
         if len(piece) >= _PIECE_BYTES:
             held.append(piece)
@@ -203,17 +190,13 @@ class FrameBuffer:
         self.held_bytes += len(piece)
 
     def _take_held(self) -> bytes:
-        """Return what is held, and hold it no more: the one copy that is made of a large frame."""
+        """Return the held bytes and clear them: the one copy of a large frame."""
         whole = b"".join(self._held)
         self._held, self.held_bytes = [], 0
         return whole
 
     def _advance(self) -> bool:
-        """Begin with the next read, or with the held frame if that read completes it.
-
-        Returns:
-            Whether there is something to look at.
-        """
+        """Begin the next read, or the held frame if that read completes it; return False if there is none."""
         while self._later:
             data, position = self._later.pop(0)
             if not self._held:
@@ -230,7 +213,7 @@ class FrameBuffer:
         return False
 
     def _complete(self, data: bytes) -> int:
-        """Move what the held frame lacks from `data`; return how much that was, or -1 if that did not complete it."""
+        """Move the rest of the held frame from `data`; return its size, or -1 if `data` did not complete the frame."""
         used = 0
         while self.held_bytes < self._needed_bytes:
             if used == len(data):
@@ -255,7 +238,7 @@ class Scanner(FrameBuffer, Generic[R]):
         self.routes = routes
 
     def next_item(self) -> Run[R] | Stretch[R] | Frame | Rejected | Searched | NeedData:
-        """Return what comes next in what was read.
+        """Return the next item of the bytes that were fed.
 
         Raises:
             ProtocolError: A header breaks a limit, so nothing behind it can be read.
@@ -298,22 +281,22 @@ class Scanner(FrameBuffer, Generic[R]):
         return size
 
     def _slow(self, data: bytes, position: int, size: int) -> Frame | Rejected | Searched | None:
-        """Take the frame at `position`, which `find_runs` has stopped at.
+        """Handle the frame at `position`, at which `find_runs` has stopped.
 
         Returns:
-            A refusal; the frame itself if it is not to be forwarded as it is (control, CONFIRM, SHARED); or None or
-            `SEARCHED` if only its key was unknown, which the table has now.
+            A refusal; the frame itself if it is not forwarded unchanged (control, CONFIRM, SHARED); None or `SEARCHED`
+            if only its key was unknown and is in the table now.
         """
         frame = _frame_at(data, position, position + size)
         if frame.kind != KIND_MESSAGES:
             return frame
         if frame.flags & FLAG_SHARED:
-            return frame  # it holds only a handle in place of its values, which is for this connection alone
+            return frame  # its handle is for this connection alone
         if frame.flags & FLAG_BATCH and not batch_count(frame.body, 0, len(frame.body)):
             text = f"BATCH: a body of {len(frame.body)} bytes does not hold the number of values it says"
             return Rejected(CloseCode.BAD_DATA, text, 1)
         if frame.flags & FLAG_CONFIRM:
-            return frame  # it does not join a run, since it gets an answer of its own
+            return frame  # it gets an answer of its own
         try:
             self.routes.miss(frame.routing_key)
         except RejectedError as error:
@@ -322,7 +305,7 @@ class Scanner(FrameBuffer, Generic[R]):
 
 
 def _frame_at(data: bytes, start: int, end: int) -> Frame:
-    """Take the frame apart that begins at `start` and ends at `end`. Its body may be a view: see `_VIEWED_KINDS`."""
+    """Decode the frame from `start` to `end`. Its body may be a view: see `_VIEWED_KINDS`."""
     _, kind, flags, key_length = HEADER.unpack_from(data, start)
     key_start = start + HEADER_BYTES
     body_start = key_start + key_length

@@ -1,4 +1,4 @@
-"""`Session`: the rules of a conversation as a table. It does no I/O: it takes bytes and returns events.
+"""`Session`: one side of a connection. It takes bytes and returns events, without I/O.
 
 ```
               HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE  FETCH  RECORDS  STAGE  COMMIT
@@ -29,14 +29,9 @@ In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in W
 speak the mesh. A client's MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are
 `SharedMessages`, if shared memory was granted. A client expects ORIGIN where both sides have said `origins`.
 
-A missing entry ends the connection with 1002, except for kinds that may be passed over (`IGNORABLE`). A connection
-feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`. The
-session's own answers (PONG, CLOSE after an error, NOTICE for refused messages) are in there. A connection that has done
-enough for one turn of its loop stops asking and goes on later.
-
-Owner: one connection. Invariant: after a `Closing` event nothing more is read.
-Not here: what frames say whose sense depends on nothing that was said before (`peers.wire.session`), who may connect
-(`peers.connections`), and clocks (`peers.node.keepalive` watches the limits of time).
+A missing entry ends the connection with 1002, except for kinds that may be ignored (`IGNORABLE`). A connection feeds
+what it reads, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`, which holds the
+session's own answers, too: PONG, CLOSE after an error, NOTICE for refused messages.
 """
 
 from __future__ import annotations
@@ -73,17 +68,13 @@ from peers.wire.routing import decode_routing
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
 from peers.wire.shared import decode_released, decode_segment, shared_messages
 
-__all__ = ["HANDSHAKE_LIMIT_BYTES", "MEANINGS", "NEED_DATA", "Meaning", "Phase", "Session"]
 
-
-# What frames say whose sense depends on nothing that was said before.
-
-
+# The kinds of frames that are decoded without regard to the state of the session.
 class Meaning(NamedTuple):
     """How frames of one kind are read."""
 
     decode: Callable[[Frame], Event]
-    """Returns what the frame says; raises `ProtocolError` or, where there is a `number`, `RejectedError`."""
+    """Returns the event; raises `ProtocolError` or, where there is a `number`, `RejectedError`."""
     number: Callable[[Frame], int] | None = None
     """Returns the number of a request that was refused, 0 if it has none; None where nothing is ever refused."""
 
@@ -103,7 +94,6 @@ def _rule(frame: Frame) -> Event:
 
 
 def _body(decode: Callable[[bytes], Event]) -> Callable[[Frame], Event]:
-    """Make what reads a frame of what reads its body."""
     return lambda frame: decode(frame.body)
 
 
@@ -145,10 +135,10 @@ MEANINGS: Final[Mapping[Kind, Meaning]] = {
 
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
-"""Default of the largest frame that is taken from a stranger, who has not said HELLO yet, bytes."""
+"""Default of the largest frame before HELLO, bytes."""
 
 _REJECTED_TEXTS = 16
-"""Most reasons for refusals that are told in one read; all further refusals are summed up under one reason more."""
+"""Most different NOTICEs for refused messages in one read; the others are counted together in one more."""
 
 _NOT_SHARED = RejectedError(
     CloseCode.NOT_ALLOWED, "SHARED: no shared memory was granted; it needs a Unix socket, and `shared` in HELLO"
@@ -158,7 +148,7 @@ R = TypeVar("R")
 
 
 class Phase(Enum):
-    """Where a conversation stands."""
+    """The state of a session."""
 
     OPENING = "before HELLO"
     WITH_CLIENT = "with a client"
@@ -171,13 +161,13 @@ _OPENING, _CLOSED = Phase.OPENING, Phase.CLOSED  # every read needs them, and lo
 
 
 class Session(Generic[R]):
-    """One side of a conversation.
+    """One side of a connection.
 
     Args:
-        role: What this side is, "client" or "hub".
-        routes: Where the routes of the far side's messages are looked up.
-        frame_limit_bytes: Largest body that is taken.
-        handshake_limit_bytes: Largest HELLO that is taken.
+        role: The role of this side, "client" or "hub".
+        routes: The table in which routes are looked up.
+        frame_limit_bytes: Largest body.
+        handshake_limit_bytes: Largest HELLO.
     """
 
     __slots__ = (
@@ -210,7 +200,7 @@ class Session(Generic[R]):
         self.phase = Phase.OPENING
         """HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good."""
         self.far: Hello | None = None
-        """The HELLO of the far side, without its token; None while it has not come."""
+        """The HELLO of the far side, without its token; None before it has arrived."""
         self.rejected_messages = 0
         """How many messages of the far side were refused by this session."""
         self.shared = False
@@ -219,7 +209,7 @@ class Session(Generic[R]):
         """Whether this side has said `origins` in its HELLO; a client sets it once, with that."""
         self._role = role
         self._awaits_last_word = False
-        """True from the CLOSE of this side to the one of the peer hub, if that says one, too; with others never."""
+        """True on a link between this hub's CLOSE and that of the peer hub."""
         self._is_held = False
         """True from `hold` to `release`: no event is returned meanwhile."""
         self.has_heard = False
@@ -227,52 +217,49 @@ class Session(Generic[R]):
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
         self.feed: Callable[[bytes], None] = self._scanner.feed
-        """Takes what was read; `next_event` says what it means. The scanner itself takes it, until the conversation is
-        over: from then on it is thrown away."""
+        """Takes bytes that were read. It is the scanner's own method until the session is closed, then a no-op."""
         self.has_more = False
-        """False if nothing is left of what was read, so that the next event is `NEED_DATA` and need not be asked for;
-        set by `next_event` for what stands behind the event that it returns."""
+        """Whether bytes are left after the last event; if not, the next event is `NEED_DATA`."""
         self._outgoing: list[bytes] = []
         """Frames that wait for `take_outgoing`, which empties it."""
         self.has_outgoing = False
-        """Whether something waits to be written. A plain attribute, as it is asked for at each read and each write:
-        `send` and `refuse` make it true, and `take_outgoing` makes it false."""
+        """Whether there are bytes to write. A plain attribute, as each read and each write looks at it."""
         self._rejected: dict[str, Notice] = {}
-        """The refusals of this read, by their text, summed up; emptied when they are told."""
+        """The refusals of this read, counted by their text, until they are sent."""
         self._rest: Event | None = None
-        """What the owner has put back, until `next_event` returns it; None otherwise."""
+        """The event that was put back, until `next_event` returns it."""
 
     @property
     def closed(self) -> bool:
-        """Whether one of the sides has said CLOSE."""
+        """Whether one of the sides has sent CLOSE."""
         return self.phase is Phase.CLOSED
 
     def send(self, frame: bytes) -> None:
-        """Put a frame into what goes out next."""
+        """Append a frame to the outgoing bytes."""
         self._outgoing.append(frame)
         self.has_outgoing = True
 
     def tell(self, notice: Notice) -> None:
-        """Put a notice into what goes out next, unless the conversation is over."""
+        """Append a notice to the outgoing bytes, unless the session is closed."""
         if self.phase is not _CLOSED:
             self.send(encode_notice(notice))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """Tell the far side that one of its requests was refused."""
+        """Answer a request with an error."""
         self.tell(Notice("error", request=request, code=error.code, text=error.text))
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and not acted on; 0 if all was, and ends with a whole frame."""
+        """Bytes that were read and not processed yet, an incomplete frame included."""
         return self._scanner.waiting_bytes
 
     @property
     def unfinished(self) -> int:
-        """None: every message here is one frame."""
+        """Always 0: a message has no fragments here."""
         return 0
 
     def close(self, code: int, text: str) -> None:
-        """End the conversation from this side."""
+        """Send CLOSE."""
         if self.phase is not Phase.CLOSED:
             self._awaits_last_word = self.phase is Phase.WITH_LINK
             self.phase = Phase.CLOSED
@@ -283,41 +270,38 @@ class Session(Generic[R]):
                 self._forget()
 
     def _forget(self) -> None:
-        """Throw away everything that was read and not returned, and everything that will be read."""
+        """Discard all bytes that were read and not processed, and all that follow."""
         self._awaits_last_word = False
         self._scanner.forget()
         self.feed = _throw_away
         self._rest = None
 
     def put_back(self, rest: Any) -> None:
-        """Have `next_event` return `rest` before anything else, as the last event asks for more than a turn's work.
-
-        Once the conversation is over, this does nothing.
-        """
+        """Have `next_event` return `rest` first, as the last event was too much work for one turn of the loop."""
         if self.phase is not _CLOSED:
             self._rest = rest
             self.has_more = True
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+        """Return and clear the outgoing bytes."""
         self._tell_rejected()
         self.has_outgoing = False
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
     def hold(self) -> None:
-        """Return no events until `release`, as it is not decided yet whether the conversation goes on."""
+        """Return no events until `release`: the far side is being authenticated."""
         self._is_held = True
 
     def release(self) -> None:
-        """Return events again."""
+        """Return events again, after `hold`."""
         self._is_held = False
 
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
-        """Return what the far side says next. Bad input raises nothing: it leads to CLOSE and a `Closing` event.
+        """Return the next event. Bad input raises nothing: it leads to CLOSE and a `Closing` event.
 
-        None stands for something that is dealt with already (PING, refused messages, new labels) and has cost time. A
-        connection that is fair to others counts it.
+        None stands for a frame that the session has handled itself, such as PING. It took time, too, so a connection
+        counts it as part of its turn.
         """
         if self._rest is not None or self.phase is _CLOSED or self._is_held:
             return self._last_word() if self._awaits_last_word else self._take_rest()
@@ -343,15 +327,14 @@ class Session(Generic[R]):
         return NEED_DATA
 
     def _take_rest(self) -> Event | NeedData:
-        """Return what the owner has put back, if it has."""
         rest, self._rest = self._rest, None
         self.has_more = self._scanner.has_more
         return NEED_DATA if rest is None else rest
 
     def _last_word(self) -> Account | NeedData:
-        """Return what a peer hub says of the link before its own CLOSE, which has crossed this side's.
+        """Return the ACCOUNT that a peer hub sends before its own CLOSE, which has crossed this side's.
 
-        All else is thrown away: the peer was told that it will not arrive.
+        Everything else is discarded: the peer knows from the CLOSE that it was not read.
         """
         try:
             while (item := self._scanner.next_item()) is not NEED_DATA:
@@ -392,7 +375,7 @@ class Session(Generic[R]):
         self.refuse(item.code, item.text, item.messages)
 
     def refuse(self, code: int, text: str, count: int) -> None:
-        """Note a refusal, to be told at the end of this read; refusals for the same reason are summed up."""
+        """Count a refusal; a NOTICE for each reason is sent at the end of this read."""
         if text not in self._rejected and len(self._rejected) >= _REJECTED_TEXTS:
             text = "more was refused, for other reasons"
         self.has_outgoing = True
@@ -406,7 +389,7 @@ class Session(Generic[R]):
             if self._role == "hub":  # a client cannot tell a hub, which takes no NOTICE from clients
                 self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
 
-    # The rules: what each kind means whose sense depends on what was said before.
+    # The kinds of frames that depend on the state of the session.
 
     def _hello(self, frame: Frame) -> Event:
         hello = Hello.decode(frame.body)
@@ -441,7 +424,7 @@ class Session(Generic[R]):
             raise ProtocolError(error.code, error.text) from error
 
     def _messages(self, frame: Frame) -> Event | None:
-        """Take messages with SHARED or CONFIRM. All other messages come as runs, and never here."""
+        """Handle MESSAGES with SHARED or CONFIRM; all others are runs."""
         if frame.flags & FLAG_SHARED:
             if self.shared:
                 return shared_messages(frame)
@@ -464,11 +447,11 @@ class Session(Generic[R]):
             raise ProtocolError(
                 CloseCode.TOO_BIG, f"PING of {len(frame.body)} bytes, the limit is {PING_LIMIT_BYTES} bytes"
             )
-        self._tell_rejected()  # so that, with its PONG, the far side knows what became of everything it had sent before
+        self._tell_rejected()  # before PONG, so that the far side knows the fate of all that it had sent
         self.send(encode_frame(Kind.PONG, frame.body))
 
     def _pong(self, _: Frame) -> None:
-        """Do nothing: a PONG is only a sign of life, and any byte counts as one."""
+        """Do nothing: any bytes show that the far side is alive."""
 
     def _pong_of_link(self, frame: Frame) -> Event:
         return Pong(frame.body)
@@ -494,14 +477,14 @@ def _check_link(hello: Hello) -> None:
 
 
 def _throw_away(_: bytes) -> None:
-    """Stand in for the scanner of a conversation that is over."""
+    """Take the place of the scanner in a closed session."""
 
 
 _Rule = Callable[[Session[Any], Frame], Event | None]
 
 
 def _stateless(meaning: Meaning) -> _Rule:
-    """Make a rule of what depends on nothing that was said before; what is refused is told."""
+    """Return a rule that decodes, and answers with an error what is refused."""
     decode, number = meaning
     if number is None:
         return lambda _, frame: decode(frame)

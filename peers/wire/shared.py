@@ -1,4 +1,4 @@
-"""Frames about values in shared memory: the handles that stand in place of values, SEGMENT and RELEASED. No I/O.
+"""Frames about values in shared memory: SEGMENT, RELEASED, and handles in place of values. No I/O.
 
 ```
 handle    memory of its own, mode 0               a block of a segment, mode 1
@@ -18,8 +18,6 @@ their count. A descriptor travels with the first byte of each frame whose handle
 size is not 0.
 
 RELEASED is cumulative: it releases everything up to that generation, or that many descriptors since HELLO.
-
-Not here: descriptors and memory (`peers.shm`).
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ _RELEASED = Struct(">IQ")
 
 
 class Handle(NamedTuple):
-    """Says where in shared memory values are."""
+    """The place of values in shared memory."""
 
     size_bytes: int
     """How many bytes the values take."""
@@ -54,7 +52,7 @@ class Handle(NamedTuple):
     """1 or more in a segment, where each block has a higher one than those before it; 0 for memory of their own."""
 
     def encode(self) -> bytes:
-        """Return what stands in the frame."""
+        """Return its bytes in the frame."""
         if not self.segment:
             return _MEMFD.pack(0, self.size_bytes)
         return _BLOCK.pack(1, self.size_bytes, self.segment, self.offset, self.generation)
@@ -68,7 +66,7 @@ class SharedMessages(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The far side tells of a new segment, or of the end of one."""
+    """The far side has made or removed a segment."""
 
     number: int
     """The number of the segment; of a new one, the number of the request for it."""
@@ -77,7 +75,7 @@ class Segment(NamedTuple):
 
 
 class Released(NamedTuple):
-    """The far side is done with memory that it was given."""
+    """The far side no longer uses memory that it was given."""
 
     each: list[tuple[int, int]]
     """Pairs of a segment's number and a generation."""
@@ -85,10 +83,6 @@ class Released(NamedTuple):
 
 def decode_handle(values: bytes, flags: int) -> Handle:
     """Read the handle that stands in the place of values.
-
-    Args:
-        values: The bytes that stand there; with BATCH, the count is in front of the handle.
-        flags: The flags of the frame.
 
     Raises:
         ProtocolError: It is no handle, so nobody can know whether a descriptor belongs to it.
@@ -104,17 +98,12 @@ def decode_handle(values: bytes, flags: int) -> Handle:
 
 
 def shared_messages(frame: Frame) -> SharedMessages:
-    """Take a MESSAGES frame with SHARED apart; raises what `decode_handle` raises."""
+    """Decode a MESSAGES frame with SHARED; raises as `decode_handle` does."""
     return SharedMessages(frame._replace(flags=frame.flags & ~FLAG_SHARED), decode_handle(frame.body, frame.flags))
 
 
 def plain_bytes(frame: Frame, values_bytes: int) -> int:
-    """Return how long a frame is with its values in place of their handle.
-
-    Args:
-        frame: The frame.
-        values_bytes: How many bytes the values take.
-    """
+    """Return the size of a frame with its values, of `values_bytes`, in place of their handle."""
     count_bytes = BATCH_COUNT.size if frame.flags & FLAG_BATCH else 0
     return HEADER_BYTES + len(frame.key) + count_bytes + values_bytes
 

@@ -10,7 +10,8 @@ from hub.errors import CloseCode, RejectedError
 from peers.wire.control import Notice
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import Hello
-from peers.wire.session import NEED_DATA, Session
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Session
 
 _FRAME_BYTES = 1 << 20
 

@@ -19,7 +19,8 @@ from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.session import NEED_DATA, Phase, Session
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Phase, Session
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")

@@ -170,7 +170,7 @@ def _run_bridge(data: bytes) -> None:
         session.ping()
         if isinstance(event, Incoming):
             if _is_text(event.routing_key[4:]):  # else the core refuses to route it
-                decode_batch(event.batch)
+                decode_batch(Batch(event.frame, 1))
         else:
             repr(event)
     session.take_outgoing()

@@ -25,7 +25,8 @@ from peers.wire.control import (
 from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Phase
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import HANDSHAKE_LIMIT_BYTES, Phase
 from tests.wire.pair import (
     CLIENT_HELLO,
     HUB_HELLO,
