@@ -87,7 +87,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         "mesh": _Command("mesh:mesh", "Show the hubs of a mesh and their links.", ("hub mesh", "hub mesh --json")),
         "trace": _Command(
             "mesh:trace",
-            "Show the way of a topic through a mesh, with the time of each hop: for admins.",
+            "Show the path of a topic through the mesh: for admins.",
             ("hub trace /zeek/dns", "hub trace /zeek/dns --json"),
         ),
     },

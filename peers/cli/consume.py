@@ -49,7 +49,10 @@ def consume(  # noqa: PLR0913 -- one flag each
     ] = None,
     key: Annotated[
         str | None,
-        Parameter(help="Which messages keep their order: those of one topic (default), all, none, or field:NAME."),
+        Parameter(
+            name="--ordering-key",  # --key is that of TLS
+            help="Which messages keep their order: those of one topic (default), all, none, or field:NAME.",
+        ),
     ] = None,
     redeliver: Annotated[
         float | None, Parameter(help="Deliver again what is not acknowledged after so long, seconds (30).")

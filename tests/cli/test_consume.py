@@ -70,6 +70,14 @@ async def test_a_command_for_each_message(url: str, tmp_path: Path) -> None:
     assert json.loads(lines[0])["value"] == 3
 
 
+async def test_an_ordering_key(url: str) -> None:
+    start = ("consume", "c", "/a", "--from-offset", "0", "--limit", "1")
+    assert (await run(url, *start, "--ordering-key", "all"))[0] == 0
+    code, _, err = await run(url, *start, "--ordering-key", "none")
+    assert code != 0
+    assert b"key" in err
+
+
 async def test_list_and_remove(url: str) -> None:
     assert await run(url, "journal", "consumers") == (0, [], b"")
     await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "2")
