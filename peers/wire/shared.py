@@ -5,7 +5,7 @@ handle    memory of its own, mode 0               a block of a segment, mode 1
  0  u8    0                                        0  u8   1
  1  u64   bytes of the values                      1  u64  bytes of the values
                                                    9  u32  number of the segment
-                                                  13  u64  where the values begin in it
+                                                  13  u64  where the block begins in it
                                                   21  u64  generation of the block
 
 SEGMENT                                            RELEASED, once or more
@@ -47,7 +47,7 @@ class Handle(NamedTuple):
     segment: int = 0
     """The number of the segment; 0 if the values are in memory of their own."""
     offset: int = 0
-    """Where the values begin in the segment; 0 for memory of their own."""
+    """Where the block begins in the segment; 0 for memory of their own."""
     generation: int = 0
     """1 or more in a segment, where each block has a higher one than those before it; 0 for memory of their own."""
 
