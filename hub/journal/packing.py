@@ -7,7 +7,7 @@ parts   (time, [/a][/a][/b]...)  ── pack ──▶  block block block       
                                               └─ to_frames ─▶ [/a BATCH 3][/b][/a]
 ```
 
-The pure twin of `hub/journal/_packing.pyx`; `hub.journal.block` chooses. docs/performance.md says what they cost.
+The pure twin of `hub/journal/_packing.pyx`; `hub.journal.block` chooses.
 """
 
 from __future__ import annotations

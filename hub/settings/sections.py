@@ -40,9 +40,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 5_000
     newcomers: Annotated[
         int,
-        between(
-            "connections", 1, 1_000_000, "Connections before the end of their handshake; one more ends the oldest."
-        ),
+        between("connections", 1, 1_000_000, "Connections in their handshake; one more closes the oldest."),
         LIVE,
     ] = 1_024
     prefixes_per_client: Annotated[
@@ -63,7 +61,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         between("bytes", _SMALLEST_FRAME_BYTES, GIB, "Largest body of a frame or WebSocket message; above it 1009."),
     ] = 16 * MIB
     handshake_bytes: Annotated[
-        int, between("bytes", _SMALLEST_FRAME_BYTES, 16 * MIB, "Most that is read before the handshake is over."), LIVE
+        int, between("bytes", _SMALLEST_FRAME_BYTES, 16 * MIB, "Most bytes read before the handshake ends."), LIVE
     ] = 64 * KIB
     handshake_s: Annotated[float, between("seconds", 0.1, 3600.0, "Time for the handshake, then closed."), LIVE] = 5.0
     tls_handshakes: Annotated[
@@ -82,19 +80,19 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         float, between("seconds", 1.0, 86_400.0, "Time for a frame, unless it grows fast enough; then 1002."), LIVE
     ] = 60.0
     frame_bytes_per_s: Annotated[
-        int, between("bytes", 1, GIB, "What a frame that takes longer must grow by in a second."), LIVE
+        int, between("bytes", 1, GIB, "Least growth per second of a frame that takes longer."), LIVE
     ] = KIB
     linger_unread_s: Annotated[
-        float, between("seconds", 0.1, 3600.0, "Time to read something of what is left when the hub has closed."), LIVE
+        float, between("seconds", 0.1, 3600.0, "Time to read some of the remaining data after the hub closes."), LIVE
     ] = 10.0
     linger_s: Annotated[
-        float, between("seconds", 0.1, 86_400.0, "Time to read all of that; then the rest is lost."), LIVE
+        float, between("seconds", 0.1, 86_400.0, "Time to read all of it; then the rest is lost."), LIVE
     ] = 60.0
     routes: Annotated[
-        int, between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
+        int, between("routing keys", 1, 10_000_000, "Routing keys whose handlers are cached between messages.")
     ] = 65_536
     routes_bytes: Annotated[
-        int, between("bytes", 64 * KIB, 64 * GIB, "Most memory that those routing keys take; long ones bear labels.")
+        int, between("bytes", 64 * KIB, 64 * GIB, "Most memory of these routing keys; those with labels are long.")
     ] = 64 * MIB
     memory_bytes: Annotated[
         int,
@@ -102,7 +100,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "bytes",
             0,
             16 * TIB,
-            "Memory of the hub; above it queues drop, what is new is refused (1013); 0 is 60 % of what there is.",
+            "Memory of the hub; above it queues drop, anything new is refused (1013); 0 is 60 % of what exists.",
         ),
     ] = 0
     drain_s: Annotated[
@@ -114,13 +112,13 @@ class DrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How clients are moved off a hub that is taken out of service (`hub drain`)."""
 
     clients_per_s: Annotated[
-        int, between("clients", 1, 10_000, "How many clients a second `hub drain` moves off."), LIVE
+        int, between("clients", 1, 10_000, "Clients per second that `hub drain` moves away."), LIVE
     ] = 100
     retry_after_s: Annotated[
-        float, between("seconds", 0.1, 3600.0, "Each is told to come back after a time between 0 and this."), LIVE
+        float, between("seconds", 0.1, 3600.0, "Each is given a delay between 0 and this to reconnect."), LIVE
     ] = 5.0
     time_s: Annotated[
-        float, between("seconds", 0.1, 86_400.0, "Time for all of that; then the hub stops anyway."), LIVE
+        float, between("seconds", 0.1, 86_400.0, "Time for all clients; then the hub stops anyway."), LIVE
     ] = 300.0
 
 
@@ -138,7 +136,7 @@ class UnixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str,
         Meta(
             pattern=r"^0?[0-7]{3}$",
-            description="Permissions of Unix sockets: who may write may connect; '0660' is owner and group.",
+            description="Mode of Unix sockets; connecting needs write permission; '0660': owner and group.",
             extra={"most_bytes": 4, "unit": "three octal digits such as '0660'"},
         ),
     ] = "0600"
@@ -150,7 +148,7 @@ class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     origins: Annotated[
         tuple[Annotated[str, Meta(pattern=_ORIGIN)], ...],
         Meta(
-            description="Web pages (by origin) that may connect, beside the hub's own page.",
+            description="Origins of web pages that may connect, besides the hub's own page.",
             extra={"unit": "origins such as 'https://example.org'"},
         ),
         LIVE,
@@ -158,7 +156,7 @@ class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
     hosts: Annotated[
         tuple[Annotated[str, Meta(pattern=_HOST_NAME)], ...],
         Meta(
-            description="Names that browsers may reach the hub by, beside addresses and private names; `*` is any.",
+            description="Host names for browsers, besides addresses and private names; `*` is any.",
             extra={"unit": "host names such as 'hub.example.org'"},
         ),
         LIVE,
@@ -170,7 +168,7 @@ class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     body_bytes: Annotated[
         int,
-        between("bytes", 1, TIB, "Largest body of a POST, of which no more is held than one value or line; then 413."),
+        between("bytes", 1, TIB, "Largest body of a POST; above it 413. Only one value or line is held at a time."),
         LIVE,
     ] = GIB
 
@@ -189,13 +187,11 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     certificate: Annotated[str, file_path("PEM file of the hub's certificate and its chain."), LIVE] = ""
     key: Annotated[
-        str, file_path("PEM file of the key of that certificate; empty where the certificate's file has it."), LIVE
+        str, file_path("PEM file of the key of that certificate; empty if the certificate's file has it."), LIVE
     ] = ""
     ca: Annotated[
         str,
-        file_path(
-            "PEM file of the authorities that vouch for clients and peer hubs; empty: for peer hubs the system's."
-        ),
+        file_path("PEM file of the authorities for clients and peer hubs; empty: for peer hubs the system's."),
         LIVE,
     ] = ""
     crl: Annotated[
@@ -205,7 +201,7 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     clients: Annotated[
         Literal["any", "asked", "required"],
-        Meta(description="Whether clients are asked for a certificate of `tls.ca`: never, if they have one, always."),
+        Meta(description="Client certificates, signed by `tls.ca`: not requested, optional, required."),
     ] = "any"
     minimum: Annotated[Literal["1.2", "1.3"], Meta(description="Oldest version of TLS that listeners speak.")] = "1.2"
 
@@ -214,34 +210,34 @@ class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How users are recognised, and what they may do. Nothing set: everybody on this machine may do everything."""
 
     policy: Annotated[
-        str, file_path("TOML file of roles, users, and what each may do; empty: the built-in roles alone."), LIVE
+        str, file_path("TOML file of roles, users and permissions; empty: only the built-in roles."), LIVE
     ] = ""
     tokens: Annotated[str, file_path("File of hashed tokens, which `hub token` writes."), LIVE] = ""
     admin_token: Annotated[
         str,
-        file_path("File of the admin's token, made if it is not there; empty: only where strangers could come in."),
+        file_path("File of the admin's token, created if missing; empty: only if strangers could connect."),
         LIVE,
     ] = ""
     anonymous: Annotated[
         str,
         Meta(
             pattern=ROLE,
-            description="Role of those who show nothing; empty: they are not let in.",
+            description="Role of clients without credentials; empty: refused.",
             extra={"most_bytes": NAME_BYTES},
         ),
         LIVE,
     ] = ""
     reload_closes: Annotated[
         int,
-        between("%", 0, 100, "Most of the connections that a reload's policy closes without `--force`, if over ten."),
+        between("%", 0, 100, "Share of connections that a new policy may close without `--force`, if over ten."),
         LIVE,
     ] = 50
-    peer_token: Annotated[str, file_path("File of the token that this hub shows to the hubs that it dials."), LIVE] = ""
+    peer_token: Annotated[str, file_path("File of the token that this hub sends to the hubs that it dials."), LIVE] = ""
     jwt_keys: Annotated[str, file_path("JWKS or PEM file of the keys that sign JWTs."), LIVE] = ""
     jwt_issuer: Annotated[str, _claim("Issuer (`iss`) that a JWT must have."), LIVE] = ""
     jwt_audience: Annotated[str, _claim("Audience (`aud`) that a JWT must be for."), LIVE] = ""
-    jwt_user: Annotated[str, _claim("Claim of a JWT that holds the user's name."), LIVE] = "sub"
-    jwt_roles: Annotated[str, _claim("Claim of a JWT that holds roles, beside those of the policy."), LIVE] = "roles"
+    jwt_user: Annotated[str, _claim("JWT claim that holds the user's name."), LIVE] = "sub"
+    jwt_roles: Annotated[str, _claim("JWT claim that holds roles, added to those of the policy."), LIVE] = "roles"
 
 
 class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -254,7 +250,7 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int, between("clients", 1, 100_000, "Clients that may wait for one name; one more is refused with 1013.")
     ] = 64
     total: Annotated[
-        int, between("names", 1, 10_000_000, "Names in all, with those of peer hubs; one more is refused with 1013.")
+        int, between("names", 1, 10_000_000, "All names, also of peer hubs; one more is refused with 1013.")
     ] = 100_000
     per_peer: Annotated[
         int, between("names", 1, 10_000_000, "Names that a peer hub may announce; one more is refused with 1008.")
@@ -264,11 +260,9 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much a hub keeps of the other hubs of its mesh."""
 
-    hubs: Annotated[
-        int, between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013).")
-    ] = 4_096
+    hubs: Annotated[int, between("hubs", 2, 100_000, "Known hubs of the mesh; one more is refused (1013).")] = 4_096
     links: Annotated[
-        int, between("links", 1, 100_000, "Links that another hub may tell of; one with more is refused (1007).")
+        int, between("links", 1, 100_000, "Links another hub may announce; one with more is refused (1007).")
     ] = 1_024
     prefixes: Annotated[
         int,
@@ -276,7 +270,7 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "prefixes",
             1,
             100_000_000,
-            "Kept of all hubs, at most one for 8 KiB of memory; a hub that wants more is sent all.",
+            "Stored of all hubs, at most one per 8 KiB of memory; a hub with more is sent all.",
         ),
     ] = 1_000_000
 
@@ -288,23 +282,23 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, file_path("PEM file of the hub's certificate and its chain; with it TLS is mutual, without it anonymous.")
     ] = ""
     key: Annotated[str, file_path("PEM file of the key of that certificate.")] = ""
-    ca: Annotated[str, file_path("PEM file of the authorities that vouch for Zeeks' certificates.")] = ""
+    ca: Annotated[str, file_path("PEM file of the authorities of Zeeks' certificates.")] = ""
     curve_key: Annotated[
         str,
-        file_path("File of the secret CURVE key that `zeek+zmq://` and `zeek+log://` listeners have; empty: no CURVE."),
+        file_path("File of the secret CURVE key of `zeek+zmq://` and `zeek+log://` listeners; empty: no CURVE."),
     ] = ""
     curve_clients: Annotated[
         str, file_path("File of the public CURVE keys of nodes that may connect there, one a line."), LIVE
     ] = ""
     curve_broker: Annotated[
         str,
-        file_path("File of the public CURVE key of the brokers of `zeek+zmq://` that are dialled; empty: no CURVE."),
+        file_path("File of the public CURVE key of `zeek+zmq://` brokers that are dialled; empty: no CURVE."),
     ] = ""
-    curve_node_key: Annotated[str, file_path("File of the secret CURVE key that this hub has as a node there.")] = ""
+    curve_node_key: Annotated[str, file_path("File of this hub's own secret CURVE key as a node there.")] = ""
     topics: Annotated[
         tuple[Annotated[str, Meta(max_length=1024)], ...],
         Meta(
-            description="Prefixes that Zeeks are asked for even while nobody here subscribes to them.",
+            description="Prefixes requested from Zeeks even without subscribers here.",
             extra={"unit": "prefixes such as '/zeek/'"},
         ),
     ] = ()
@@ -320,83 +314,83 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stores: Annotated[
         tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
         Meta(
-            description="What names of Zeeks' data stores begin with; no Zeek is asked for what covers one.",
+            description="Name prefixes of Zeeks' data stores; prefixes that cover one are not requested.",
             extra={"unit": "beginnings of names such as 'zeek/known/'"},
         ),
     ] = ("zeek/known/", "___sync_store_")
     masters: Annotated[
         tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=1024)], ...],
         Meta(
-            description="Stores of this hub that Zeeks may clone, by other names where they are to have any.",
+            description="Stores of this hub that Zeeks may clone, optionally under other names.",
             extra={"unit": "texts STORE or NAME=STORE"},
         ),
     ] = ()
     clones: Annotated[
         tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=1024)], ...],
         Meta(
-            description="Stores of this hub that follow stores of Zeeks, by other names where those have any.",
+            description="Stores of this hub that follow stores of Zeeks, optionally of other names.",
             extra={"unit": "texts STORE or NAME=STORE"},
         ),
     ] = ()
     forwarding: Annotated[
         Literal["on", "off"],
-        Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),
+        Meta(description="Whether messages of one Zeek go to other Zeeks; off if these are peered with each other."),
     ] = "on"
 
 
 class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Whether and how what the hub carries is recorded."""
 
-    path: Annotated[str, file_path("Folder of the journal, made where it is absent; empty records nothing.")] = ""
+    path: Annotated[str, file_path("Folder of the journal, created if missing; empty records nothing.")] = ""
     of: Annotated[
         str,
         Meta(
             pattern=PRINTABLE,
-            description="Hub of the mesh whose journal clients of this one use, by its name or id; not beside a path.",
+            description="Name or id of the mesh's hub whose journal this hub's clients use; not together with a path.",
             extra={"most_bytes": NAME_BYTES},
         ),
     ] = ""
     topics: Annotated[
         tuple[Annotated[str, Meta(max_length=1024)], ...],
-        Meta(min_length=1, description="Prefixes of what is recorded.", extra={"unit": "prefixes such as '/zeek/'"}),
+        Meta(min_length=1, description="Prefixes of recorded topics.", extra={"unit": "prefixes such as '/zeek/'"}),
     ] = ("/",)
     sync: Annotated[
         Literal["normal", "full"],
-        Meta(description="What a confirmed message survives: normal, that the hub is killed; full, power loss too."),
+        Meta(description="Failures a confirmed message survives: normal, a killed hub; full, power loss too."),
     ] = "normal"
     compression: Annotated[
         Literal["zstd", "none"],
-        Meta(description="How blocks are stored; what comes too fast, or becomes no smaller, is not compressed."),
+        Meta(description="Compression of blocks, except those that arrive too fast or would not shrink."),
     ] = "zstd"
     commit_s: Annotated[
-        float, between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
+        float, between("seconds", 0.001, 10.0, "Time to collect messages before they are committed together.")
     ] = 0.01
     buffer_bytes: Annotated[
         int,
-        between("bytes", 64 * KIB, 64 * GIB, "What may wait to be committed; above it publishers are not read from."),
+        between("bytes", 64 * KIB, 64 * GIB, "Data not committed yet; above it publishers are not read from."),
     ] = 32 * MIB
     keep_bytes: Annotated[
-        int, between("bytes", 64 * KIB, 1024 * TIB, "Size of its files above which the oldest are deleted.")
+        int, between("bytes", 64 * KIB, 1024 * TIB, "Journal size above which oldest files are deleted.")
     ] = 64 * GIB
     keep_s: Annotated[
         float, between("seconds", 1.0, FOREVER_S, "Age above which records are deleted, a file at a time.")
     ] = 366 * 86_400.0
-    readers: Annotated[int, between("processes", 1, 64, "Processes that read for clients, each once it is needed.")] = 2
+    readers: Annotated[int, between("processes", 1, 64, "Reader processes for clients, each started when needed.")] = 2
     fetch_s: Annotated[
-        float, between("seconds", 0.1, 3600.0, "Time without a byte from such a process; then it is ended: 1013.")
+        float, between("seconds", 0.1, 3600.0, "Time without a byte from a reader; then it is ended (1013).")
     ] = 30.0
     staged_bytes: Annotated[
         int,
-        between("bytes", 64 * KIB, 64 * GIB, "What may wait for the COMMIT of its writer; above it STAGE is refused."),
+        between("bytes", 64 * KIB, 64 * GIB, "Staged data that waits for COMMIT; above it STAGE is refused."),
     ] = 512 * MIB
     staged_s: Annotated[
-        float, between("seconds", 1.0, 86_400.0, "How long what was staged waits for its COMMIT before it is dropped.")
+        float, between("seconds", 1.0, 86_400.0, "Time that staged data waits for COMMIT before it is dropped.")
     ] = 600.0
     consumers: Annotated[
         int, between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is refused.")
     ] = 1_000
     user_consumers: Annotated[
-        int, between("consumers", 1, 100_000, "How many of these one user may have; one more of his is refused.")
+        int, between("consumers", 1, 100_000, "Named consumers of one user; one more is refused.")
     ] = 250
     consumer_messages: Annotated[
         int,
@@ -404,23 +398,23 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "messages",
             1,
             1_000_000,
-            "How far a consumer is read beyond its oldest message that is not acknowledged; then it waits for that.",
+            "Messages read ahead of a consumer's oldest unacknowledged one; then reading waits for it.",
         ),
     ] = 10_000
     consumer_bytes: Annotated[
         int,
-        between("bytes", 64 * KIB, TIB, "What is held for a consumer until it is acknowledged; then no more is read."),
+        between("bytes", 64 * KIB, TIB, "Unacknowledged data held for a consumer; above it no more is read."),
     ] = 8 * MIB
     tier: Annotated[
         str,
-        file_path("Folder or s3://bucket/prefix to which sealed segments are copied, and read from; empty for none."),
+        file_path("Folder or s3://bucket/prefix that sealed segments are copied to and read from; empty for none."),
     ] = ""
     tier_keep_bytes: Annotated[
         int, between("bytes", 64 * KIB, 1024 * TIB, "Size above which its oldest files are deleted.")
     ] = 1024 * TIB
     tier_keep_s: Annotated[float, between("seconds", 1.0, FOREVER_S, "Age above which they are deleted.")] = FOREVER_S
     tier_behind_bytes: Annotated[
-        int, between("bytes", 64 * KIB, 1024 * TIB, "Size up to which records that are not copied yet are not deleted.")
+        int, between("bytes", 64 * KIB, 1024 * TIB, "Journal size up to which uncopied records are not deleted.")
     ] = 256 * GIB
 
 
@@ -433,37 +427,37 @@ class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ()
     feeds: Annotated[
         tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=PATH_BYTES)], ...],
-        Meta(description="Which stores keep the last message of each topic.", extra={"unit": "texts NAME=PREFIX"}),
+        Meta(description="Stores that keep the last message of each topic.", extra={"unit": "texts NAME=PREFIX"}),
     ] = ()
     feed_expires_s: Annotated[
-        float, between("seconds", 0.1, FOREVER_S, "How long such a message is kept; the most is for ever.")
+        float, between("seconds", 0.1, FOREVER_S, "Lifetime of such a message; the maximum is for ever.")
     ] = FOREVER_S
     sync: Annotated[
         Literal["normal", "full"],
-        Meta(description="What a confirmed change survives: normal, that the hub is killed; full, power loss too."),
+        Meta(description="Failures a confirmed change survives: normal, a killed hub; full, power loss too."),
     ] = "normal"
     entries: Annotated[int, between("entries", 1, 100_000_000, "Entries of one store.")] = 1_000_000
-    bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "The same in memory, 200 bytes for each entry counted.")] = (
+    bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "Memory of these, 200 bytes added for each entry.")] = (
         512 * MIB
     )
     user_entries: Annotated[
-        int, between("entries", 1, 100_000_000, "Entries of one store that one user has written last.")
+        int, between("entries", 1, 100_000_000, "Entries of one store that one user wrote last.")
     ] = 1_000_000
-    user_bytes: Annotated[int, between("bytes", KIB, TIB, "The same in memory.")] = 512 * MIB
+    user_bytes: Annotated[int, between("bytes", KIB, TIB, "Memory of these.")] = 512 * MIB
     entry_bytes: Annotated[
         int, between("bytes", 64, 16 * MIB, "Longest key and value of an entry together; a frame must hold them.")
     ] = 512 * KIB
     changes: Annotated[
-        int, between("changes", 1, 100_000_000, "The last changes that a store keeps for who has missed some.")
+        int, between("changes", 1, 100_000_000, "Last changes that a store keeps for readers that missed any.")
     ] = 65_536
-    changes_bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "The same in memory.")] = 16 * MIB
+    changes_bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "Memory of these.")] = 16 * MIB
 
 
 class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is logged, and in which form."""
 
     level: Annotated[
-        Literal["debug", "info", "warning", "error"], Meta(description="Least severe lines that are written."), LIVE
+        Literal["debug", "info", "warning", "error"], Meta(description="Lowest level that is written."), LIVE
     ] = "info"
     format: Annotated[
         Literal["auto", "text", "json"],
@@ -471,7 +465,7 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         LIVE,
     ] = "auto"
     queue_bytes: Annotated[
-        int, between("bytes", 4 * KIB, GIB, "Lines that nobody has read yet; what comes beyond is dropped."), LIVE
+        int, between("bytes", 4 * KIB, GIB, "Lines that are not read yet; further ones are dropped."), LIVE
     ] = MIB
 
 
@@ -482,15 +476,15 @@ class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
         int, between("bytes", 0, GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none.")
     ] = 64 * KIB
     descriptors: Annotated[
-        int, between("descriptors", 1, 1_000_000, "Open at one time; what comes beyond them is copied.")
+        int, between("descriptors", 1, 1_000_000, "Open at one time; beyond that, messages are copied.")
     ] = 1024
     client_descriptors: Annotated[
-        int, between("descriptors", 1, 1_000_000, "The same for one client: of what it sent, and of what it was sent.")
+        int, between("descriptors", 1, 1_000_000, "The same for one client, as sender and as receiver.")
     ] = 64
     client_bytes: Annotated[
-        int, between("bytes", 64 * KIB, TIB, "What a client was sent and has not taken; then its queue fills.")
+        int, between("bytes", 64 * KIB, TIB, "Bytes sent to a client and not taken yet; then its queue fills.")
     ] = 64 * MIB
-    segments: Annotated[int, between("segments", 0, 1000, "Segments of blocks that one client may bring.")] = 4
+    segments: Annotated[int, between("segments", 0, 1000, "Segments of blocks of one client.")] = 4
     segment_bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "Largest segment.")] = 256 * MIB
 
 
@@ -499,7 +493,7 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     queued_bytes: Annotated[
         int,
-        between("bytes", 0, 16 * TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
+        between("bytes", 0, 16 * TIB, "Queued for slow clients of all users; 0 is half of the hub's memory."),
     ] = 0
     prefixes: Annotated[
         int, between("prefixes", 0, 10**9, "Prefixes of all users together; 0 is one for each 8 KiB of the memory.")

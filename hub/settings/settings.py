@@ -34,14 +34,13 @@ from hub.settings.sections import (
 _QueueMessages = Annotated[int, between("messages", 1, 10**9, "Most messages that a queue holds."), LIVE]
 
 _QueueBytes = Annotated[
-    int, between("bytes", SMALLEST_QUEUE_BYTES, TIB, "Most memory that the messages in a queue take."), LIVE
+    int, between("bytes", SMALLEST_QUEUE_BYTES, TIB, "Most memory of the messages in a queue."), LIVE
 ]
 
 _QueueOverflow = Annotated[
     Overflow,
     Meta(
-        description="What goes when the queue is full: "
-        "everything and the connection, the oldest, or the newest message."
+        description="Dropped when the queue is full: everything and the connection, the oldest, or the newest message."
     ),
     LIVE,
 ]
@@ -50,13 +49,13 @@ _LONGEST_TIMEOUT_S = 86_400.0
 
 _REQUESTS_RANGED: Mapping[str, Any] = {
     "requests.pending": Annotated[
-        int, between("requests", 1, 10**9, "Requests of one client without an answer yet; one more overflows.")
+        int, between("requests", 1, 10**9, "Unanswered requests of one client; one more overflows.")
     ],
     "requests.pending_total": Annotated[
-        int, between("requests", 1, 10**9, "Requests of all without an answer yet; one more overflows.")
+        int, between("requests", 1, 10**9, "Unanswered requests in total; one more overflows.")
     ],
     "requests.timeout_s": Annotated[
-        float, between("seconds", 0.01, _LONGEST_TIMEOUT_S, "Time for an answer where a request does not say it.")
+        float, between("seconds", 0.01, _LONGEST_TIMEOUT_S, "Time for an answer if a request sets none.")
     ],
     "requests.timeout_max_s": Annotated[
         float,
@@ -87,12 +86,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     listen: Annotated[
         tuple[Url, ...],
-        Meta(min_length=1, description="Where the hub listens.", extra={"unit": "URLs such as 'tcp://127.0.0.1:7400'"}),
+        Meta(min_length=1, description="URLs of the listeners.", extra={"unit": "URLs such as 'tcp://127.0.0.1:7400'"}),
     ] = ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
     peers: Annotated[
         tuple[Url, ...],
         Meta(
-            description="Hubs that this one connects to, and again whenever the link is lost.",
+            description="Hubs that this one dials, and dials again when a link is lost.",
             extra={"unit": "URLs such as 'tcp://hub.example.org:7400'"},
         ),
     ] = ()

@@ -88,13 +88,15 @@ _WAITING = ("queued", "queued bytes", "dropped")
 
 
 def who(
-    user: Annotated[str | None, Parameter(help="Those of this user; all without it.", show_default=False)] = None,
+    user: Annotated[
+        str | None, Parameter(help="Only connections of this user. Default: all.", show_default=False)
+    ] = None,
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """List the connections of a hub, for admins. What is counted is in messages, since each has connected."""
+    """List the connections of a hub, for admins. Counts are messages since each has connected."""
     whom = {} if user is None else {"user": user}
     rows = ask_pages("who", hub, {"limit": _PAGE} | whom, lambda row: row["id"])
     for line in json_lines(rows) if json else columns((*_WHO, *_WAITING), [_who_cells(row) for row in rows]):
@@ -128,9 +130,9 @@ def users(
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """List the users of a hub, for admins: those of its policy, and who else is connected.
+    """List the users of a hub, for admins: users of its policy, and other connected users.
 
-    `-` stands for all who have no rights of their own: nothing is charged to them.
+    `-` means all users without rights of their own: nothing is charged to them.
     """
     rows = ask_pages("users", hub, {}, lambda row: row["user"])
     for line in json_lines(rows) if json else columns(_USERS, [_sums(row) for row in rows]):
@@ -149,13 +151,13 @@ def _sums(row: dict[str, Any]) -> tuple[Cell, ...]:
 
 
 def names(
-    prefix: Annotated[str, Parameter(help="Those that begin with it.")] = "",
+    prefix: Annotated[str, Parameter(help="Only names with this prefix.")] = "",
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """List the service names that a hub knows, those of its peers among them."""
+    """List the service names that a hub knows, including those of its peers."""
     found, own_id = asyncio.run(_list(prefix, hub))
     if not found and sys.stderr.isatty():  # for people: a program sees that there is no line
         begins = f" that begins with {prefix}" if prefix else ""
@@ -191,15 +193,15 @@ def kick(
     /,
     *,
     user: Annotated[
-        str | None, Parameter(help="All connections of this user, but this one.", show_default=False)
+        str | None, Parameter(help="All connections of this user, except this one.", show_default=False)
     ] = None,
-    text: Annotated[str, Parameter(help="What they are told, up to 123 bytes.", show_default=False)] = "",
+    text: Annotated[str, Parameter(help="Reason sent to the client, up to 123 bytes.", show_default=False)] = "",
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
 ) -> None:
-    """Close a connection, or all of a user, for admins.
+    """Close a connection, or all connections of a user, for admins.
 
-    They end with 4403, and clients do not come back by themselves. Who must not come back at all is taken out of the
-    policy, or loses the token.
+    The close code is 4403, after which clients do not reconnect by themselves. To keep a user out, remove the user from
+    the policy, or revoke the token.
     """
     if (connection is None) is (user is None):
         raise FlagError("give either the ID of a connection, which `hub who` shows, or --user")
@@ -213,13 +215,13 @@ def kick(
 def reload(
     *,
     force: Annotated[
-        bool, Parameter(help="Also where the policy closes more than `access.reload_closes` allows.", negative=())
+        bool, Parameter(help="Also if the policy closes more than `access.reload_closes` allows.", negative=())
     ] = False,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
 ) -> None:
-    """Let a hub read again what it was started with, for admins; it says what has changed, or why nothing has.
+    """Reload settings, policy, tokens and certificates of a hub, as SIGHUP does; for admins.
 
-    That is what SIGHUP does: settings, policy, tokens, and certificates.
+    Prints what has changed, or why nothing has.
     """
     answer = ask("reload", hub, {"force": True} if force else None)
     changed = ", ".join(answer["changed"]) or "no setting"
@@ -234,7 +236,7 @@ def drain(
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
 ) -> None:
-    """Move all clients off a hub, as fast as its settings say, and stop it; for admins."""
+    """Move all clients off a hub, at the rate of its settings, and stop it; for admins."""
     begun = ask("drain", hub, None)
     clients = counted(begun["clients"], "client")
     print(f"hub drain: moving {clients} off, which takes about {begun['seconds']:,g} s; then the hub stops")

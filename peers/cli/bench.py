@@ -62,7 +62,7 @@ class Traffic:
 
     messages: Annotated[
         int | None,
-        described("Messages, of all publishers together; without it, as many as take some seconds.", TRAFFIC),
+        described("Messages, of all publishers together. Default: enough for some seconds.", TRAFFIC),
     ] = None
     size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = _DEFAULT.size
     topics: Annotated[int, described("Topics, published to in turn.", TRAFFIC)] = _DEFAULT.topics
@@ -70,20 +70,20 @@ class Traffic:
     publishers: Annotated[int, described("Publishers, each a process.", TRAFFIC)] = _DEFAULT.publishers
     subscribers: Annotated[int, described("Subscribers; each gets every message.", TRAFFIC)] = _DEFAULT.subscribers
     batch: Annotated[int, described("Values in a frame.", TRAFFIC)] = _DEFAULT.batch
-    transport: Annotated[Transport, described("Of subscribers.", TRAFFIC)] = "tcp"
+    transport: Annotated[Transport, described("Transport of subscribers.", TRAFFIC)] = "tcp"
     repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
     window: Annotated[bool, described("Publishers wait for subscribers, so that no queue overflows.", _QUEUES)] = True
     queue_messages: Annotated[
-        int | None, described(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
+        int | None, described(f"Queue requested by subscribers; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
     ] = None
     url: Annotated[
         list[str] | None,
-        described("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", HUB),
+        described("A running hub, tcp:// or unix://; for --transport ws also its ws://. Default: start one.", HUB),
     ] = None
     hub_pid: Annotated[int, described("With --url: its process, for CPU time and memory.", HUB)] = 0
     pin: Annotated[bool, described("Bind a started hub to the first CPU, the load to the others.", HUB)] = True
     hub_flag: Annotated[
-        list[str] | None, described("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
+        list[str] | None, described("More flags of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
     ] = None
 
     def plan(self) -> Plan:
@@ -118,7 +118,7 @@ class Output:
             allow_leading_hyphen=True,
         ),
     ] = None
-    progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", OUTPUT)] = True
+    progress: Annotated[bool, described("Show a progress bar, if standard error is a terminal.", OUTPUT)] = True
 
     def check(self, *others: Path | None) -> None:
         """Check before anything is measured that the files can be written; raise `FlagError` if not."""
@@ -169,7 +169,7 @@ def bench(
 ) -> None:
     """Send messages through a hub, and measure rate, CPU time, latency and losses.
 
-    A hub is started for it, unless --url names one. Publishers and subscribers are processes of their own. Exit code 0
+    Starts a hub, unless --url names one. Publishers and subscribers are separate processes. Exit code 0
     if every message arrived once and in order, 3 if not, 1 if the benchmark could not be run.
     """
     plan = (traffic or Traffic()).plan()
@@ -200,26 +200,22 @@ class Pairs:
     mode: Annotated[
         list[Mode] | None,
         described(
-            "How pairs travel; repeatable. one: each asked when the one before is answered. many: so many outstanding. "
+            "How pairs are sent; repeatable. one: each after the answer to the previous. many: --outstanding at once. "
             "arrays: as bytes. shared: as arrays in shared memory. Default: one and many.",
             TRAFFIC,
         ),
     ] = None
-    outstanding: Annotated[int, described("many: pairs asked and not yet answered.", TRAFFIC)] = _Y.outstanding
+    outstanding: Annotated[int, described("many: pairs that wait for an answer.", TRAFFIC)] = _Y.outstanding
     batch: Annotated[int, described("arrays, shared: pairs made at a time.", TRAFFIC)] = _Y.batch
-    batches: Annotated[int, described("arrays, shared: batches asked and not yet answered.", TRAFFIC)] = _Y.batches
-    transport: Annotated[YTransport, described("Of all connections to the hub.", TRAFFIC)] = _Y.transport
+    batches: Annotated[int, described("arrays, shared: batches that wait for an answer.", TRAFFIC)] = _Y.batches
+    transport: Annotated[YTransport, described("Transport of all connections to the hub.", TRAFFIC)] = _Y.transport
     seconds: Annotated[float, described("Time of each run.", TRAFFIC)] = _Y.seconds
     pairs: Annotated[int, described("Pairs of each run, instead of a time.", TRAFFIC)] = _Y.pairs
     repeat: Annotated[int, described("Runs of each mode; the median counts.", TRAFFIC)] = _Y.repeat
-    pin: Annotated[
-        bool, described("one: all processes share one CPU, as only one at a time has something to do.", HUB)
-    ] = _Y.pin
-    url: Annotated[str | None, described("A running hub, tcp:// or unix://, instead of one that is started.", HUB)] = (
-        None
-    )
+    pin: Annotated[bool, described("one: all processes share one CPU, as only one works at a time.", HUB)] = _Y.pin
+    url: Annotated[str | None, described("A running hub, tcp:// or unix://. Default: start one.", HUB)] = None
     hub_pid: Annotated[int, described("With --url: its process, for its CPU time.", HUB)] = 0
-    hub_flag: Annotated[list[str] | None, described("Further flag of the started `hub run`.", HUB)] = None
+    hub_flag: Annotated[list[str] | None, described("More flags of the started `hub run`.", HUB)] = None
 
     def plan(self) -> YPlan:
         """Return the plan; raise `FlagError`, which names the option, if it cannot be carried out."""
@@ -234,9 +230,9 @@ class Pairs:
 def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
     """Make pairs of numbers and an operation at random, have a service add or multiply them, check every result.
 
-    Requester, hub and the two services are processes of this machine. Shown are pairs a second, latencies, the CPU time
-    of each process for a pair, and errors. Exit code 0 if every pair got its one right result, 3 if not, 1 if the
-    benchmark could not be run.
+    Requester, hub and the two services are processes of this machine. Shows pairs a second, latencies, CPU time of each
+    process for a pair, and errors. Exit code 0 if every pair got one correct result, 3 if not, 1 if the benchmark could
+    not be run.
     """
     plan = (pairs or Pairs()).plan()
     output = output or Output()

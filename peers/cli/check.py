@@ -64,8 +64,8 @@ def check(  # noqa: PLR0913 -- one flag each
         ),
     ] = DEFAULT_URL,
     *,
-    timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
-    warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
+    timeout: Annotated[float, Parameter(help="Time limit of the whole check, seconds.")] = _TIMEOUT_S,
+    warn_ms: Annotated[float | None, Parameter(help="Warn if the answer takes longer, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
     json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
     context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there

@@ -12,9 +12,9 @@ from peers.cli.texts import examples
 
 
 def completion(
-    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="For which shell.")], /
+    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="Shell to complete in.")], /
 ) -> None:
-    """Write the script to standard output: put it where the shell looks for such, as docs/command-line.md says."""
+    """Write the completion script to standard output. docs/command-line.md says where each shell looks for it."""
     from peers.cli.commands import app  # noqa: PLC0415 -- it knows this command, too
 
     print(app.generate_completion(shell=shell))
@@ -41,7 +41,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             ("""hub pub /zeek/dns '{"query": "example.org"}'""", "hub pub --ndjson dns.log.gz --topic '/zeek/{_path}'"),
         ),
         "sub": _Command(
-            "sub:sub", "Show messages as they come.", ("hub sub /zeek/", "hub sub /zeek/ --from-offset 0 --limit 100")
+            "sub:sub", "Show messages as they arrive.", ("hub sub /zeek/", "hub sub /zeek/ --from-offset 0 --limit 100")
         ),
         "top": _Command(
             "top:top",
@@ -99,7 +99,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         ),
         "reload": _Command(
             "admin:reload",
-            "Let a hub read its settings and users again: for admins.",
+            "Reload the settings and users of a hub: for admins.",
             ("hub reload", "hub reload --token-file admin.token"),
         ),
         "drain": _Command(
@@ -112,19 +112,19 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Show the effective settings, and where each came from.",
             ("hub check-config --explain", "hub check-config --config hub.toml --json"),
         ),
-        "policy": _Command("policy:app", "Check a policy, and ask it who may do what."),
+        "policy": _Command("policy:app", "Check a policy, and test what it allows."),
         "token": _Command("token:app", "Make, list and revoke tokens of users."),
         "curve": _Command("curve:app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
     },
     "Recorded messages": {
-        "journal": _Command("journal:app", "Look into a journal, export its records, check it."),
+        "journal": _Command("journal:app", "Inspect a journal, export its records, verify it."),
         "spark": _Command("spark:app", "Process archives with Apache Spark, here or on a cluster."),
     },
     "This program": {
         "context": _Command("context:app", "Give hubs names, with the URL and token of each."),
         "completion": _Command(
             "commands:completion",
-            "Write the script by which a shell completes `hub`.",
+            "Write a completion script for a shell.",
             ("hub completion bash > ~/.local/share/bash-completion/completions/hub", "hub completion fish"),
         ),
         "bench": _Command("bench:app", "Measure throughput, latency and loss through a hub."),

@@ -34,42 +34,40 @@ _PROGRESS_S = 1.0
 
 
 def consume(  # noqa: PLR0913 -- one flag each
-    name: Annotated[str, Parameter(help="What the consumer is called.")],
+    name: Annotated[str, Parameter(help="Name of the consumer.")],
     /,
-    *prefixes: Annotated[
-        str, Parameter(help="Topics that start with one of these; needed where there is no such consumer yet.")
-    ],
+    *prefixes: Annotated[str, Parameter(help="Prefixes of its topics; required for a new consumer.")],
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     from_offset: Annotated[
-        int | None, Parameter(help="Where a new consumer begins; without it, with what is recorded from now on.")
+        int | None, Parameter(help="First offset of a new consumer. Default: the next recorded message.")
     ] = None,
     from_time: Annotated[
         datetime | None,
-        Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
+        Parameter(help="The same by time: the first record that is not older. UTC unless a zone is given."),
     ] = None,
     key: Annotated[
         str | None,
         Parameter(
             name="--ordering-key",  # --key is that of TLS
-            help="Which messages keep their order: those of one topic (default), all, none, or field:NAME.",
+            help="Messages that keep their order: those of one topic (default), all, none, or field:NAME.",
         ),
     ] = None,
     redeliver: Annotated[
-        float | None, Parameter(help="Deliver again what is not acknowledged after so long, seconds (30).")
+        float | None, Parameter(help="Redeliver messages not acknowledged after this time, seconds (30).")
     ] = None,
     deliveries: Annotated[
-        int | None, Parameter(help="Give a message up that has failed so often; 0 for never.")
+        int | None, Parameter(help="Give a message up after this number of failures; 0: never.")
     ] = None,
     dead_letters: Annotated[str | None, Parameter(help="Topic for messages that were given up.")] = None,
     exec: Annotated[  # noqa: A002 -- the flag's name
         str | None,
-        Parameter(help="Shell command for each message: the value is its input, HUB_TOPIC the topic; 0 acknowledges."),
+        Parameter(help="Shell command for each message: value on stdin, topic in HUB_TOPIC; exit code 0 acknowledges."),
     ] = None,
-    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
-    timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
-    remove: Annotated[bool, Parameter(help="Have the hub forget the consumer instead.", negative=())] = False,
+    limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Stop after this time without a message, seconds.")] = None,
+    remove: Annotated[bool, Parameter(help="Remove the consumer from the hub instead.", negative=())] = False,
 ) -> int:
-    """Write recorded messages as JSON lines, each at least once, and acknowledge what was written.
+    """Write recorded messages as JSON lines, each at least once, and acknowledge them once written.
 
     Exit code 2 if --timeout ends it before --limit is reached.
     """

@@ -26,18 +26,18 @@ def _file(help_text: str) -> Parameter:
 
 
 def add(  # noqa: PLR0913 -- one flag each
-    name: Annotated[str, Parameter(help="What the hub is called here.")],
+    name: Annotated[str, Parameter(help="Name of the context.")],
     /,
     *,
     url: Annotated[str, Parameter(help="tcp://, tls://, ws:// or wss:// with host:port, or unix:///path.")],
-    token_file: Annotated[str, _file("File of the token by which the hub knows who this is.")] = "",
-    ca: Annotated[str, _file("Over TLS: PEM file of authorities; the system's without it.")] = "",
-    certificate: Annotated[str, _file("Over TLS: PEM file of a certificate, for a hub that asks for one.")] = "",
+    token_file: Annotated[str, _file("File with the token that authenticates this client.")] = "",
+    ca: Annotated[str, _file("Over TLS: PEM file of CA certificates. Default: those of the system.")] = "",
+    certificate: Annotated[str, _file("Over TLS: PEM file of a client certificate, for a hub that asks for one.")] = "",
     key: Annotated[str, _file("PEM file of the key of that certificate.")] = "",
-    use: Annotated[bool, Parameter(help="Take it where no hub is named, from now on.", negative=())] = False,
-    replace: Annotated[bool, Parameter(help="In place of one that is called the same.", negative=())] = False,
+    use: Annotated[bool, Parameter(help="Make it the default, where no hub is named.", negative=())] = False,
+    replace: Annotated[bool, Parameter(help="Replace an existing context of this name.", negative=())] = False,
 ) -> None:
-    """Write a hub down under a name, for `--context`. Of the token only the path of its file is kept."""
+    """Save a hub under a name, for `--context`. Only the path of the token file is stored, not the token."""
     check_context_name(name)
     Endpoint.parse_remote(url)
     if token_file == ASKED:
@@ -63,7 +63,7 @@ _HEADINGS = ("name", "in use", "url", "token file")
 
 
 def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False) -> None:
-    """List the hubs that are written down, by name."""
+    """List the saved hubs by name."""
     contexts = read_contexts()
     found = sorted(contexts.contexts.items())
     if json:
@@ -79,8 +79,8 @@ def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative
         print(line)
 
 
-def rm(name: Annotated[str, Parameter(help="Which one.", completer=context_names)], /) -> None:
-    """Forget a context; if it was in use, none is any more. The file of its token stays."""
+def rm(name: Annotated[str, Parameter(help="Name of the context.", completer=context_names)], /) -> None:
+    """Remove a context; if it was in use, no context is. Its token file stays."""
     contexts = read_contexts()
     contexts.named(name)
     del contexts.contexts[name]
@@ -90,12 +90,12 @@ def rm(name: Annotated[str, Parameter(help="Which one.", completer=context_names
 
 
 def use(
-    name: Annotated[str, Parameter(help="Which one.", completer=context_names)] = "",
+    name: Annotated[str, Parameter(help="Name of the context.", completer=context_names)] = "",
     /,
     *,
-    none: Annotated[bool, Parameter(help="None: the default is taken again.", negative=())] = False,
+    none: Annotated[bool, Parameter(help="Use no context: the default URL applies again.", negative=())] = False,
 ) -> None:
-    """Take a context where neither `--url` nor `--context` names a hub, from now on."""
+    """Use a context by default, where neither `--url` nor `--context` names a hub."""
     if bool(name) == none:
         raise FlagError("give the name of a context, or --none")
     contexts = read_contexts()
@@ -107,12 +107,12 @@ def use(
 
 app = App(
     name="context",
-    help="Hubs by name, with what is shown to each: add, list, use.",
+    help="Named hubs, each with URL, token and TLS files: add, list, use.",
     help_epilogue=examples(
         "hub context add prod --url tls://hub.example.org:7400 --token-file prod.token", "hub context use prod"
     ),
 )
-app.command(add, name="add", help="Write a hub down under a name.")
-app.command(ls, name="ls", help="Which there are, and which one is in use.")
-app.command(use, name="use", help="Take one where no hub is named, from now on.")
-app.command(rm, name="rm", help="Forget one. Files that it names stay.")
+app.command(add, name="add", help="Save a hub under a name.")
+app.command(ls, name="ls", help="List the contexts, and which one is in use.")
+app.command(use, name="use", help="Make a context the default, where no hub is named.")
+app.command(rm, name="rm", help="Remove a context. The files it names stay.")

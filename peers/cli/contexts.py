@@ -132,7 +132,7 @@ ContextName = Annotated[
     Parameter(
         name=_FLAG,
         env_var=CONTEXT_VARIABLE,
-        help="A hub by its name in `hub context`, in place of --url and what is shown there.",
+        help="Name of a hub in `hub context`, in place of --url, token and TLS files.",
         show_default=False,
         completer=context_names,
     ),

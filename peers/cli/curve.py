@@ -14,10 +14,10 @@ from peers.zeek.zmtp.z85 import encode_key
 
 
 def new(
-    name: Annotated[str, Parameter(help="What the files are called, in front of .key and .pub.")],
+    name: Annotated[str, Parameter(help="Name of the files, without .key and .pub.")],
     /,
 ) -> None:
-    """Make a pair of keys: NAME.key has the secret one, NAME.pub the public one, which is written to stdout, too."""
+    """Make a pair of keys: NAME.key has the secret key, NAME.pub the public one, which is also written to stdout."""
     need_curve()
     from peers.zeek.zmtp.curve import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
 

@@ -51,7 +51,7 @@ def ls(
     /,
     *,
     topics: Annotated[
-        bool, Parameter(help="One row a topic, those with the most messages first; reads everything.", negative=())
+        bool, Parameter(help="One row a topic, most messages first; reads everything.", negative=())
     ] = False,
     limit: Annotated[
         int | None, Parameter(help="Most rows: the newest blocks, or the first topics. Default: 100, with --json all.")
@@ -166,7 +166,7 @@ def stat(
     json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False,
     tier: Tier = None,
 ) -> int:
-    """Tell how much a journal holds, and the last batch of each writing query: exit code 3 if something is damaged."""
+    """Show how much a journal holds, and the last batch of each writing query: exit code 3 if something is damaged."""
     damages = Damages("stat")
     with opened_history(path, tier) as history:
         tell_older("stat", history)
@@ -380,7 +380,7 @@ def verify(
     *,
     tier: Tier = None,
     json: Annotated[
-        bool, Parameter(help="A JSON object a line: what is damaged, then what can be read.", negative=())
+        bool, Parameter(help="A JSON object a line: damaged records, then readable ones.", negative=())
     ] = False,
 ) -> int:
     """Read everything in a journal and look for damage: exit code 0 if there is none, 3 if there is."""
@@ -464,7 +464,7 @@ def consumers(
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """List the named consumers of a hub that runs, for admins. What is counted is in messages, since its start."""
+    """List the named consumers of a running hub, for admins. Counts are messages since its start."""
     rows = ask("journal consumers", hub, None, topic="consumers")
     for line in json_lines(rows) if json else columns(_CONSUMERS, [_consumer_cells(row) for row in rows]):
         print(line)
@@ -495,12 +495,12 @@ def _consumer_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
 
 app = App(
     name="journal",
-    help="Look into a journal, export its records, check it.",
+    help="Inspect a journal, export its records, verify it.",
     help_epilogue=examples("hub journal stat journal", "hub journal export journal --prefix /zeek/dns --start 100"),
 )
 app.command(ls, name="ls", help="List the blocks of a journal, or its topics.")
-app.command(stat, name="stat", help="How much a journal holds, from when to when.")
+app.command(stat, name="stat", help="Show size, offsets and times of a journal.")
 app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines.")
-app.command(consumers, name="consumers", help="How far named consumers are, for admins.")
-app.command("peers.cli.journal_tier:app", name="tier", help="Look into the tier of a journal, check it.")
+app.command(consumers, name="consumers", help="Show the positions of named consumers, for admins.")
+app.command("peers.cli.journal_tier:app", name="tier", help="Inspect the tier of a journal, verify it.")
 app.command(verify, name="verify", help="Read everything and look for damage.")

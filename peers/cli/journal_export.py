@@ -252,23 +252,21 @@ def export(  # noqa: PLR0913 -- one flag each
         list[str] | None, Parameter(help="Only topics with this prefix; repeatable.", negative_iterable=())
     ] = None,
     start: Annotated[
-        str | None, Parameter(help="Offset, or time (UTC unless it names a zone), of the first. Default: the oldest.")
+        str | None, Parameter(help="First offset, or time (UTC unless a zone is given). Default: the oldest record.")
     ] = None,
-    end: Annotated[
-        str | None, Parameter(help="The same, of what is not wanted any more. Default: the end, as it is now.")
-    ] = None,
+    end: Annotated[str | None, Parameter(help="Stop before this offset or time. Default: the current end.")] = None,
     output: Annotated[
-        str | None, Parameter(name=["--output", "-o"], help="Write to this file, not to standard output.")
+        str | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
     skip_damaged: Annotated[
-        bool, Parameter(help="Go on behind damage, and tell what is missing.", negative=())
+        bool, Parameter(help="Skip damaged records, and report what is missing.", negative=())
     ] = False,
     tier: Tier = None,
 ) -> int:
     """Write records of a journal to standard output or a file.
 
-    It stops at damage, with exit code 1; with --skip-damaged it goes on, and the exit code is 3. Exit code 1 also if
-    the hub has deleted some records meanwhile, because they were too old or too much.
+    Stops at damage with exit code 1; with --skip-damaged it continues, and the exit code is 3. Exit code 1 also if the
+    hub has meanwhile deleted some of the records because of its limits of age or size.
     """
     prefixes = tuple(check_prefix(one) for one in prefix or [""])
     with opened_history(path, tier) as history:

@@ -95,8 +95,8 @@ Tier = Annotated[
     str | None,
     Parameter(
         name="--tier",
-        help="Where older records are, as `journal.tier` names it; none: only what is in the folder. "
-        "Default: where the folder says that it was copied to.",
+        help="Tier with older records, as in `journal.tier`; none: read the folder only. "
+        "Default: the tier to which the journal was copied.",
     ),
 ]
 

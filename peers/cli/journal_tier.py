@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from peers.journal.tier.files import TierFiles
 
 
-TierAddress = Annotated[str, Parameter(help="The tier: a folder or s3://bucket/prefix, as `journal.tier` names it.")]
+TierAddress = Annotated[str, Parameter(help="The tier: a folder or s3://bucket/prefix, as in `journal.tier`.")]
 
-JournalId = Annotated[str | None, Parameter(help="Id of a journal, where the tier holds several.")]
+JournalId = Annotated[str | None, Parameter(help="Id of a journal, if the tier holds several.")]
 
 
 def journals(address: str, journal: str | None) -> list[TierFiles]:
@@ -58,7 +58,7 @@ def _id(name: str) -> bytes:
 def status(
     path: JournalPath, /, *, json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False
 ) -> None:
-    """Tell how far a journal is copied to its tier."""
+    """Show how far a journal is copied to its tier."""
     with opened(path) as view:
         copied = read_copied(path)
         if copied is None:
@@ -141,8 +141,8 @@ def _missing(entry: Entry, position: int) -> Iterator[Damage]:
 
 app = App(
     name="tier",
-    help="Look into the tier of a journal, check it.",
+    help="Inspect the tier of a journal, verify it.",
     help_epilogue=examples("hub journal tier status journal", "hub journal tier verify /mnt/shared/hub"),
 )
-app.command(status, name="status", help="How far a journal is copied to its tier.")
+app.command(status, name="status", help="Show how far a journal is copied to its tier.")
 app.command(verify, name="verify", help="Read all files and look for damage.")

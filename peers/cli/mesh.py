@@ -59,13 +59,13 @@ def _way_cells(one: dict[str, Any]) -> tuple[Cell, ...]:
 
 
 def trace(
-    topic: Annotated[str, Parameter(help="Of a message, as if it entered at this hub.")],
+    topic: Annotated[str, Parameter(help="Topic to trace, for a message published at this hub.")],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """Show which hubs want a topic, and the way there, as the hub that is asked knows them. For admins."""
+    """Show which hubs want a topic, and the path to each, as the hub at --url knows them. For admins."""
     rows = ask_pages("trace", hub, {"topic": topic}, lambda row: row["hub"], topic="mesh/trace")
     ways = known_ways(rows)
     if not ways and sys.stderr.isatty():  # for people: a program sees that there is no line
@@ -85,7 +85,7 @@ def mesh(
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line, for each hub with its links.", negative=())] = False,
 ) -> None:
-    """Show the hubs of a mesh and their links, as the hub that is asked knows them."""
+    """Show the hubs of a mesh and their links, as the hub at --url knows them."""
     rows = ask_pages("mesh", hub, {}, lambda row: row["hub"], topic="mesh/graph")
     for line in json_lines(rows) if json else _tables(rows):
         print(line)

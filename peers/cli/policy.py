@@ -19,7 +19,7 @@ from peers.users.users import policy_of, read_policy_file
 
 
 def check(file: Annotated[str, Parameter(name="FILE", help="The TOML file of the policy.")], /) -> None:
-    """Read a policy as the hub would: exit code 0 if it is right; if not, one line names the place and the cause."""
+    """Read a policy as the hub does: exit code 0 if it is valid; if not, one line names the place and the cause."""
     policy = read_policy_file(file)
     roles, users = counted(len(policy.roles), "role"), counted(len(policy.users), "user")
     print(escaped(f"{file} is right: {roles} with those that are built in, {users}"))
@@ -46,25 +46,25 @@ Action = Literal[
 
 
 def trial(  # noqa: PLR0913 -- flags
-    user: Annotated[str, Parameter(help='Who; "" for whoever has the roles of --role.')],
-    action: Annotated[Action, Parameter(help="What he wants to do.")],
+    user: Annotated[str, Parameter(help='Name of the user; "" for any user with the roles of --role.')],
+    action: Annotated[Action, Parameter(help="Action to test.")],
     topic: Annotated[
         str,
         Parameter(
-            help="To what: a topic; a prefix for subscribe, serve, journal, take, consume and label; a name for claim "
-            "and for stores."
+            help="Object of the action: a topic; a prefix for subscribe, serve, journal, take, consume and label; a "
+            "name for claim and for stores."
         ),
     ],
     /,
     *,
     policy: Annotated[
-        str | None, Parameter(help="TOML file of the policy; without it the one of the hub's settings.")
+        str | None, Parameter(help="TOML file of the policy. Default: the one in the hub's settings.")
     ] = None,
     role: Annotated[
-        list[str] | None, Parameter(help="A role that his token vouches for; repeat it.", negative=())
+        list[str] | None, Parameter(help="A role that the user's token grants; repeatable.", negative=())
     ] = None,
     config: Annotated[
-        str | None, Parameter(help="The hub's TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+        str | None, Parameter(help="TOML file with the hub's settings. Default: HUB_CONFIG or ./hub.toml.")
     ] = None,
     running: Annotated[
         bool, Parameter(help="Ask the hub at --url, for admins, instead of reading files.", negative=())
@@ -72,9 +72,9 @@ def trial(  # noqa: PLR0913 -- flags
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
 ) -> int:
-    """Say whether a user may do something, which rule of which role decides, and what bounds him.
+    """Test whether a user may do something; show which rule of which role decides, and the limits of the user.
 
-    Exit code 0 if he may, 1 if he may not.
+    Exit code 0 if it is allowed, 1 if it is refused.
     """
     question = Question(user, tuple(role or ()), action, topic)
     if running:
@@ -107,8 +107,8 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
 
 app = App(
     name="policy",
-    help="Is a policy right, and what may somebody do by it?",
+    help="Check a policy, and test what it allows.",
     help_epilogue=examples("hub policy check policy.toml", "hub policy test alice publish /zeek/dns"),
 )
-app.command(check, name="check", help="Read a policy, and say what is wrong with it.")
-app.command(trial, name="test", help="May a user do something? Which rule says so?")
+app.command(check, name="check", help="Check a policy file for errors.")
+app.command(trial, name="test", help="Test whether a user may do something, and which rule decides.")

@@ -51,11 +51,11 @@ from peers.client import Client, InvalidValueError, connect
 class StreamFlags:
     """Flags of a stream of messages."""
 
-    rate: Annotated[float | None, Parameter(help="Messages a second; as fast as possible without it.")] = None
-    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None
-    skip_bad: Annotated[
-        bool, Parameter(help="Count lines that cannot be published and go on, rather than stop.", negative=())
-    ] = False
+    rate: Annotated[float | None, Parameter(help="Messages a second. Default: as fast as possible.")] = None
+    limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None
+    skip_bad: Annotated[bool, Parameter(help="Count lines that cannot be published, and continue.", negative=())] = (
+        False
+    )
 
     def __post_init__(self) -> None:
         check_positive("--rate", self.rate, "messages a second")
@@ -77,9 +77,9 @@ class RecordingFlags:
         str | None, Parameter(name="--topic", help="Topic of each record, with its fields in braces: '/zeek/{_path}'.")
     ] = None
     speed: Annotated[
-        float | None, Parameter(help="Keep the recorded pauses, so many times as fast; 1 is as recorded.")
+        float | None, Parameter(help="Keep the recorded pauses, divided by this factor; 1 is as recorded.")
     ] = None
-    loop: Annotated[bool, Parameter(help="Begin again at the end, until --limit or Ctrl-C.", negative=())] = False
+    loop: Annotated[bool, Parameter(help="Repeat the file until --limit or Ctrl-C.", negative=())] = False
 
     def check(self, stream: StreamFlags) -> None:
         """Raise `FlagError` where flags contradict each other."""
@@ -226,33 +226,33 @@ def pub(  # noqa: PLR0913 -- one flag each
     value: Annotated[
         str | None,
         Parameter(
-            help="JSON if it reads as such, else text; without it, or -, each line of standard input is a message.",
+            help="JSON if valid, else text; without it, or with -, each line of standard input is a message.",
             allow_leading_hyphen=True,
         ),
     ] = None,
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it is valid JSON.", negative=())] = False,
     json: Annotated[
-        bool, Parameter(help="VALUE or each line must be JSON: what is none is an error, not text.", negative=())
+        bool, Parameter(help="VALUE or each line must be JSON; anything else is an error.", negative=())
     ] = False,
-    file: Annotated[str | None, Parameter(help="Publish what this file holds, as bytes.")] = None,
+    file: Annotated[str | None, Parameter(help="Publish the contents of this file, as bytes.")] = None,
     zeek_event: Annotated[
         str | None,
         Parameter(help="Publish a Zeek event of this name; VALUE is a JSON array of its arguments, see docs/zeek.md."),
     ] = None,
     label: Annotated[
         tuple[str, ...],
-        Parameter(help="A label of the messages; again for another one. See docs/names-and-labels.md.", negative=()),
+        Parameter(help="A label of the messages; repeatable. See docs/names-and-labels.md.", negative=()),
     ] = (),
-    to: Annotated[str, Parameter(help="Name to whose owner alone the messages go.")] = "",
+    to: Annotated[str, Parameter(help="Deliver only to the owner of this name.")] = "",
     stream: StreamFlags | None = None,
     recording: RecordingFlags | None = None,
 ) -> int:
     """Publish one message, lines from standard input, or the records of a file.
 
-    Exit code 1 if something could not be published, or the hub has refused it.
+    Exit code 1 if something could not be published, or was refused by the hub.
     """
     if json and text:
         raise FlagError("--json and --text exclude each other")

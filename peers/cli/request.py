@@ -38,25 +38,25 @@ _OUTSTANDING = 256
 
 
 def request(  # noqa: PLR0913 -- one flag each
-    topic: Annotated[str, Parameter(help="Goes to the service with the longest prefix of it.")],
+    topic: Annotated[str, Parameter(help="Topic; the service with the longest matching prefix answers.")],
     value: Annotated[
         str | None,
         Parameter(
-            help="JSON if it reads as such, else text; null without it; - for each line of standard input.",
+            help="JSON if valid, else text; null without it; -: one request for each line of standard input.",
             allow_leading_hyphen=True,
         ),
     ] = None,
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    timeout: Annotated[float, Parameter(help="Most that a reply may take, seconds.")] = 30.0,
-    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    timeout: Annotated[float, Parameter(help="Time limit of a reply, seconds.")] = 30.0,
+    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it is valid JSON.", negative=())] = False,
     json: Annotated[
         bool, Parameter(help="VALUE or each line must be JSON; anything else is an error.", negative=())
     ] = False,
     service: Annotated[bool, Parameter(help="TOPIC is the name of a service, not a topic.", negative=())] = False,
 ) -> int:
-    """Ask a service, and show its reply as JSON.
+    """Send a request to a service, and show its reply as JSON.
 
     Exit code 1 if a request was not answered with a value; standard error says why.
     """

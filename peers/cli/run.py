@@ -58,7 +58,7 @@ def _brief(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:
 _REST = Group("All other settings", sort_key=2, help_formatter=_brief)
 
 ConfigFile = Annotated[
-    str | None, Parameter(group=_FIRST, help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+    str | None, Parameter(group=_FIRST, help="TOML file with settings. Default: HUB_CONFIG or ./hub.toml.")
 ]
 
 
@@ -151,15 +151,13 @@ def check_config(
     flags: Flags | None = None,
     *,
     config: ConfigFile = None,
-    explain: Annotated[
-        bool, Parameter(help="Say what each setting is for, what it takes, and its flag.", negative=())
-    ] = False,
+    explain: Annotated[bool, Parameter(help="Describe each setting: purpose, values, and flag.", negative=())] = False,
     json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.", negative=())] = False,
 ) -> None:
-    """Show the settings that `hub run` would use with the same flags, and where each came from.
+    """Show the settings that `hub run` would use with the same flags, and the origin of each.
 
-    Exit code 0 if they are fine; if not, one line names key, place and cause, and the exit code is 2 where the place is
-    a flag, else 1.
+    Exit code 0 if they are valid; if not, one line names key, place and cause, and the exit code is 2 if the place is a
+    flag, else 1.
     """
     loaded = load((flags or Flags()).layer(), os.environ, config)
     if json:

@@ -36,17 +36,17 @@ class CommandError(HubError):
 
 
 def serve(
-    *prefixes: Annotated[str, Parameter(help="Requests to topics that start with one of these are answered.")],
+    *prefixes: Annotated[str, Parameter(help="Prefixes of topics whose requests are answered.")],
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     exec: Annotated[  # noqa: A002 -- the flag's name
         str, Parameter(help="Shell command run for each request: value on its standard input, reply on its output.")
     ],
-    concurrency: Annotated[int, Parameter(help="Most commands that run at once.")] = _CONCURRENCY,
-    limit: Annotated[int | None, Parameter(help="Stop after so many requests.")] = None,
+    concurrency: Annotated[int, Parameter(help="Limit of commands that run at once.")] = _CONCURRENCY,
+    limit: Annotated[int | None, Parameter(help="Stop after this number of requests.")] = None,
 ) -> int:
     """Answer requests, until Ctrl-C, SIGTERM or --limit.
 
-    Several that serve the same prefix share the load.
+    Services of the same prefix share the requests.
     """
     if not prefixes:
         raise FlagError("PREFIX is missing: hub serve PREFIX --exec CMD")

@@ -54,7 +54,7 @@ def described(text: str, group: Group = OUTPUT, name: str | None = None) -> Para
 class Engine:
     """Where a job runs, and with which settings of Spark."""
 
-    master: Annotated[str, described("Master URL; spark-submit's own wins.", SPARK)] = SessionSettings.master
+    master: Annotated[str, described("Master URL; spark-submit's takes precedence.", SPARK)] = SessionSettings.master
     conf: Annotated[
         list[str] | None,
         described("Setting of Spark, KEY=VALUE, such as spark.driver.memory=4g; repeatable.", SPARK),
@@ -121,13 +121,13 @@ class What:
 
     topics: Annotated[
         str | None,
-        described("Prefixes, separated by commas; all without it. An archive keeps to its topics.", MESSAGES),
+        described("Prefixes, separated by commas. Default: all. The topics of an archive cannot be changed.", MESSAGES),
     ] = None
     start: Annotated[
-        str, described("Where a new archive begins: earliest, latest or an offset. Others go on.", MESSAGES, "--from")
+        str, described("Start of a new archive: earliest, latest or an offset. Others continue.", MESSAGES, "--from")
     ] = "earliest"
     allow_loss: Annotated[
-        bool, described("Go on where records were deleted from the journal before they were archived.", MESSAGES)
+        bool, described("Continue if records were deleted from the journal before they were archived.", MESSAGES)
     ] = False
 
     def check(self) -> None:
@@ -143,32 +143,32 @@ class How:
 
     every: Annotated[
         timedelta | None,
-        described("Go on until Ctrl-C, with a batch each so often, such as 10s; else end at the end.", _HOW),
+        described("Run until Ctrl-C, with a batch at this interval, such as 10s. Default: stop at the end.", _HOW),
     ] = None
     format: Annotated[
         Literal["parquet", "iceberg"], described("Folders of Parquet files, or an Iceberg table.", _HOW)
     ] = "parquet"
     compact: Annotated[bool, described("Merge small files; not those of an Iceberg table.", _HOW)] = False
     decode: Annotated[
-        bool, described("Make typed columns of the fields of messages, in place of their values.", _HOW)
+        bool, described("Write the fields of messages as typed columns, instead of their values.", _HOW)
     ] = False
     schema: Annotated[
         Path | None,
-        described("File with types of single columns, such as query STRING, rtt DOUBLE; others are looked up.", _HOW),
+        described("File with types of some columns, such as query STRING, rtt DOUBLE; others are inferred.", _HOW),
     ] = None
     event_time: Annotated[
-        str, described("Field with the time of a message: its date names the folders, in place of the hub's.", _HOW)
+        str, described("Field with the time of a message: its date names the folders, instead of the hub's time.", _HOW)
     ] = ""
     table_by: Annotated[
         str,
-        described("A table for each topic: by its first level (root), by all (topic), or by so many, such as 2.", _HOW),
+        described("A table for each topic, by its first level (root), all levels (topic) or so many levels.", _HOW),
     ] = ""
     max_offsets: Annotated[
-        int | None, described("Offsets of one batch, at most; default 2,000,000 for Parquet, else 500,000.", _HOW)
+        int | None, described("Limit of offsets of one batch. Default: 2,000,000 for Parquet, else 500,000.", _HOW)
     ] = None
     consumer: Annotated[
         str,
-        described("Tell the hub under this name how far the archive is, as `hub journal consumers` shows it.", _HOW),
+        described("Report the position to the hub under this name; `hub journal consumers` shows it.", _HOW),
     ] = ""
 
     def check(self) -> None:
@@ -217,10 +217,10 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
-    """Archive what a hub records, each record once, however often this is stopped or killed and started again.
+    """Archive the journal of a hub: each record once, however often the job is stopped or killed and restarted.
 
-    It reads what is there and ends, with exit code 2 if it was stopped before; with --every it goes on.
-    One job at a time writes an archive.
+    Reads to the end of the journal and ends; exit code 2 if it was stopped before. With --every it continues.
+    Only one job at a time can write an archive.
     """
     what, how = what or What(), how or How()
     how.check()
@@ -301,7 +301,7 @@ app = App(
         "hub spark archive --url tcp://127.0.0.1:7400 --to archive", "hub spark report archive --html report.html"
     ),
 )
-app.command(archive, name="archive", help="Archive what a hub records, each record once.")
+app.command(archive, name="archive", help="Archive the journal of a hub, each record once.")
 app.command("peers.cli.spark_jobs:replay", name="replay", help="Publish an archive to a hub, in order and at a pace.")
 app.command(
     package,
@@ -311,10 +311,10 @@ app.command(
 app.command(
     "peers.cli.spark_jobs:report",
     name="report",
-    help="Tell what an archive holds: who sent how much and when, gaps, absent offsets.",
+    help="Summarise an archive: messages by topic and time, gaps, absent offsets.",
 )
 app.command(
     "peers.cli.spark_jobs:route",
     name="route",
-    help="Tell which subscriber would get which message of an archive, by the hub's own matching.",
+    help="Show which subscriber would get which message of an archive, by the hub's own matching.",
 )

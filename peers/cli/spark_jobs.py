@@ -44,8 +44,8 @@ if TYPE_CHECKING:
 
 _PACE = Group("Pace", sort_key=2)
 
-Start = Annotated[datetime | None, described("Not before this time; UTC unless it names a zone.", MESSAGES)]
-End = Annotated[datetime | None, described("Before this time.", MESSAGES)]
+Start = Annotated[datetime | None, described("Only messages from this time on; UTC unless a zone is given.", MESSAGES)]
+End = Annotated[datetime | None, described("Only messages before this time.", MESSAGES)]
 
 
 @Parameter(name="*")
@@ -53,10 +53,10 @@ End = Annotated[datetime | None, described("Before this time.", MESSAGES)]
 class What:
     """Which messages are replayed."""
 
-    topics: Annotated[str | None, described("Prefixes, separated by commas; all without it.", MESSAGES)] = None
+    topics: Annotated[str | None, described("Prefixes, separated by commas. Default: all.", MESSAGES)] = None
     start: Start = None
     end: End = None
-    from_offset: Annotated[int, described("Not before this offset: where a replay was broken off.", MESSAGES)] = 0
+    from_offset: Annotated[int, described("First offset, to continue a replay that was interrupted.", MESSAGES)] = 0
 
 
 @Parameter(name="*")
@@ -64,12 +64,12 @@ class What:
 class How:
     """How fast messages are replayed."""
 
-    speed: Annotated[float | None, described("As recorded, by so much faster; 1 without any of these.", _PACE)] = None
-    full_speed: Annotated[bool, described("As fast as the hub takes them.", _PACE)] = False
-    rate: Annotated[float | None, described("So many messages a second, evenly.", _PACE)] = None
-    max_pause: Annotated[
-        timedelta, described("Longest pause with --speed: a night need not be sat through.", _PACE)
-    ] = timedelta(seconds=60)
+    speed: Annotated[float | None, described("Multiple of the recorded pace. Default: 1.", _PACE)] = None
+    full_speed: Annotated[bool, described("As fast as the hub accepts them.", _PACE)] = False
+    rate: Annotated[float | None, described("Messages a second, evenly spaced.", _PACE)] = None
+    max_pause: Annotated[timedelta, described("Longest pause with --speed; longer ones are shortened.", _PACE)] = (
+        timedelta(seconds=60)
+    )
 
     def check(self) -> None:
         """Check the options."""
@@ -100,7 +100,7 @@ def replay(  # noqa: PLR0913 -- one group of flags each
 ) -> int:
     """Publish an archive to a hub, in the order of its offsets.
 
-    Exit code 2 if it is broken off; it tells from which offset to go on.
+    Exit code 2 if it is interrupted; a line on standard error has the offset to continue from.
     """
     what, how = what or What(), how or How()
     prefixes = () if what.topics is None else prefixes_of(what.topics)
@@ -171,8 +171,8 @@ class ReportOutput:
     """What `hub spark report` writes, beside the tables."""
 
     html: Annotated[Path | None, described("Write a page with figures and drawings to this file.")] = None
-    gap: Annotated[timedelta, described("Report stretches longer than this without any message of a root.")] = _GAP
-    top: Annotated[int, described("Topics that are named as those with the most messages, and bytes.")] = 10
+    gap: Annotated[timedelta, described("Report periods longer than this without a message of a root.")] = _GAP
+    top: Annotated[int, described("Number of topics listed, those with the most messages, and bytes.")] = 10
 
 
 def report(
@@ -182,7 +182,7 @@ def report(
     output: ReportOutput | None = None,
     engine: Engine | None = None,
 ) -> None:
-    """Tell what an archive holds: who sent how much and when, gaps, absent offsets."""
+    """Summarise an archive: messages by topic and time, gaps, absent offsets."""
     output, selected = output or ReportOutput(), selected or Selected()
     selection = Selection(tuple(selected.prefix or ()), selected.start, selected.end).check()
     gap_us = output.gap // timedelta(microseconds=1)
@@ -222,9 +222,9 @@ class RouteOutput:
 
     counts: Annotated[Path | None, described("Write messages and bytes of each subscriber to this CSV file.")] = None
     deliveries: Annotated[
-        str | None, described("Write who gets each message to this new folder, as Parquet: offset, subscribers.")
+        str | None, described("Write offset and subscribers of each message to this new folder, as Parquet.")
     ] = None
-    top: Annotated[int, described("Subscribers in the table, those with the most messages.")] = 20
+    top: Annotated[int, described("Number of subscribers in the table, those with the most messages.")] = 20
 
 
 def route(
@@ -234,7 +234,7 @@ def route(
     output: RouteOutput | None = None,
     engine: Engine | None = None,
 ) -> None:
-    """Tell which subscriber would get which message of an archive, by the hub's own matching.
+    """Show which subscriber would get which message of an archive, by the hub's own matching.
 
     SUBSCRIPTIONS is CSV with the header name,prefix or NDJSON with these fields. A subscriber may have several prefixes
     and gets each message once. In deliveries, subscribers are numbers; _subscribers in their folder has the names.

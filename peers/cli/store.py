@@ -145,14 +145,14 @@ _VALUE_COLUMNS = 80
 
 
 def ls(
-    name: Annotated[str | None, Parameter(help="A store of the mesh; without it, the stores of this hub.")] = None,
-    prefix: Annotated[str, Parameter(help="Only keys that are text and begin like that.")] = "",
+    name: Annotated[str | None, Parameter(help="A store of the mesh. Default: list the stores of this hub.")] = None,
+    prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
-    """List the stores of a hub, or the entries of one. What is counted is since the hub was started."""
+    """List the stores of a hub, or the entries of one. Counts start with the hub."""
     if name is None:
         rows = sorted(ask("store ls", hub, None, topic="stores"), key=lambda row: str(row["name"]))
         for line in json_lines(rows) if json else columns(_STORES, [_cells(row) for row in rows]):
@@ -196,12 +196,12 @@ EXIT_NONE = 1
 
 
 def get(
-    name: Annotated[str, Parameter(help="What the store is called.")],
-    key: Annotated[str, Parameter(help="JSON if it reads as such, else text.", allow_leading_hyphen=True)],
+    name: Annotated[str, Parameter(help="Name of the store.")],
+    key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="KEY is text, even if it reads as JSON.", negative=())] = False,
+    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.", negative=())] = False,
     json: Annotated[
         bool, Parameter(help="Write the entry as an object: key, value, version, expires.", negative=())
     ] = False,
@@ -239,19 +239,19 @@ EXIT_OTHER_VERSION = 1
 
 
 def put(  # noqa: PLR0913 -- one flag each
-    name: Annotated[str, Parameter(help="What the store is called.")],
-    key: Annotated[str, Parameter(help="JSON if it reads as such, else text.", allow_leading_hyphen=True)],
-    value: Annotated[str, Parameter(help="The same.", allow_leading_hyphen=True)],
+    name: Annotated[str, Parameter(help="Name of the store.")],
+    key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
+    value: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    expires: Annotated[float | None, Parameter(help="The entry lives for so long, seconds.")] = None,
+    expires: Annotated[float | None, Parameter(help="Lifetime of the entry, seconds.")] = None,
     if_version: Annotated[
         int | None, Parameter(help="Only if the entry has this version; 0: only if there is none.")
     ] = None,
-    text: Annotated[bool, Parameter(help="KEY and VALUE are text, even if they read as JSON.", negative=())] = False,
+    text: Annotated[bool, Parameter(help="KEY and VALUE are text, even if they are valid JSON.", negative=())] = False,
 ) -> int:
-    """Set the value of a key, and write the version that its entry has now.
+    """Set the value of a key, and write the new version of its entry.
 
     Exit code 1 if the entry has another version than --if-version.
     """
@@ -278,14 +278,14 @@ async def _put(  # noqa: PLR0913, PLR0917 -- of the command's flags
 
 
 def erase(
-    name: Annotated[str, Parameter(help="What the store is called.")],
-    key: Annotated[str, Parameter(help="JSON if it reads as such, else text.", allow_leading_hyphen=True)],
+    name: Annotated[str, Parameter(help="Name of the store.")],
+    key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="KEY is text, even if it reads as JSON.", negative=())] = False,
+    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.", negative=())] = False,
 ) -> int:
-    """Take an entry away.
+    """Delete an entry.
 
     Exit code 1 if there was none.
     """
@@ -302,8 +302,8 @@ async def _erase(name: str, key: Any, hub: HubFlags) -> int:
 
 
 def watch(  # noqa: PLR0913 -- one flag each
-    name: Annotated[str, Parameter(help="What the store is called.")],
-    prefix: Annotated[str, Parameter(help="Only keys that are text and begin like that.")] = "",
+    name: Annotated[str, Parameter(help="Name of the store.")],
+    prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
@@ -311,9 +311,9 @@ def watch(  # noqa: PLR0913 -- one flag each
         Literal["pretty", "json"], Parameter(help="pretty: for people; json: an object a line.")
     ] = "pretty",
     limit: Annotated[
-        int | None, Parameter(help="Stop after so many changes, what is there at first among them.")
+        int | None, Parameter(help="Stop after this number of changes, including the entries at the start.")
     ] = None,
-    timeout: Annotated[float | None, Parameter(help="Stop after so long without a change, seconds.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Stop after this time without a change, seconds.")] = None,
 ) -> int:
     """Show the entries of a store, and then each change, without a gap.
 
@@ -380,15 +380,15 @@ _AT_ONCE = 2_000
 
 
 def import_(
-    name: Annotated[str, Parameter(help="What the store is called.")],
+    name: Annotated[str, Parameter(help="Name of the store.")],
     path: Annotated[str, Parameter(help="A file, plain or gzip; - for standard input.", allow_leading_hyphen=True)],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
 ) -> None:
-    """Put the entries that JSON lines hold: {"key": ..., "value": ...}, with "expires" if they do.
+    """Write entries from JSON lines into a store: {"key": ..., "value": ...}, optionally with "expires".
 
-    Entries whose time is over are passed over. What else the store has stays. Shows how far it is, on a terminal.
+    Expired entries are skipped. Other entries of the store stay. Shows its progress on a terminal.
     """
     asyncio.run(_import(name, path, hub))
 
@@ -471,15 +471,15 @@ _PIECE_BYTES = 64 * 1024
 
 
 def export(
-    name: Annotated[str, Parameter(help="What the store is called.")],
+    name: Annotated[str, Parameter(help="Name of the store.")],
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    prefix: Annotated[str, Parameter(help="Only keys that are text and begin like that.")] = "",
+    prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
 ) -> None:
     """Write the entries of a store as JSON lines: key, value, version, expires.
 
-    Shows how far it is, where standard error is a terminal and the lines go elsewhere.
+    Shows its progress if standard error is a terminal and standard output is not.
     """
     asyncio.run(_export(name, prefix, hub))
 
@@ -514,9 +514,9 @@ app = App(
     help_epilogue=examples("""hub store put status sensor-7 '{"state": "up"}'""", "hub store watch status sensor-"),
 )
 app.command(ls, name="ls", help="List the stores of a hub, or the entries of one.")
-app.command(get, name="get", help="Write the value of a key.")
-app.command(put, name="put", help="Set the value of a key; write the version of its entry.")
-app.command(erase, name="erase", help="Take an entry away.")
-app.command(watch, name="watch", help="Show what is there, and then each change.")
-app.command(import_, name="import", help="Put the entries that JSON lines hold.")
+app.command(get, name="get", help="Print the value of a key.")
+app.command(put, name="put", help="Set the value of a key; print the version of its entry.")
+app.command(erase, name="erase", help="Delete an entry.")
+app.command(watch, name="watch", help="Show the entries, and then each change.")
+app.command(import_, name="import", help="Write entries from JSON lines into a store.")
 app.command(export, name="export", help="Write all entries as JSON lines.")

@@ -107,7 +107,7 @@ _QUEUE_BYTES = 256 * 1024 * 1024
 def sub(  # noqa: PLR0913 -- one flag each
     *prefixes: Annotated[
         str,
-        Parameter(help="Topics that start with one of these; without any, all but the hub's own, $hub/."),
+        Parameter(help="Prefixes of topics. Default: all except the hub's own, $hub/."),
     ],
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     format: Annotated[  # noqa: A002 -- the flag's name
@@ -117,34 +117,32 @@ def sub(  # noqa: PLR0913 -- one flag each
         bool, Parameter(help="Show Zeek events as Zeek writes them: name(arguments).", negative=())
     ] = False,
     full: Annotated[bool, Parameter(help="Do not cut pretty lines to the terminal's width.", negative=())] = False,
-    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
-    timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
-    queue_messages: Annotated[int, Parameter(help="Queue to ask the hub for, messages.")] = _QUEUE_MESSAGES,
+    limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None,
+    timeout: Annotated[float | None, Parameter(help="Stop after this time without a message, seconds.")] = None,
+    queue_messages: Annotated[int, Parameter(help="Requested length of the send queue, messages.")] = _QUEUE_MESSAGES,
     overflow: Annotated[
-        Overflow | None, Parameter(help="What to lose when it is full; the hub's own policy without it.")
+        Overflow | None, Parameter(help="Overflow policy of a full queue. Default: that of the hub.")
     ] = None,
     from_offset: Annotated[
-        int | None, Parameter(help="Read the hub's journal from this offset on, for ever: what is recorded, once each.")
+        int | None, Parameter(help="Read the journal from this offset on, and continue as it grows: each record once.")
     ] = None,
     epoch: Annotated[
         int | None,
-        Parameter(help="The epoch in which that was told: where records before it are lost, others come from there."),
+        Parameter(help="Epoch of that offset: if records before it were lost, start at the first replaced one."),
     ] = None,
     from_time: Annotated[
         datetime | None,
-        Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
+        Parameter(help="The same by time: the first record that is not older. UTC unless a zone is given."),
     ] = None,
     of: Annotated[
-        str, Parameter(help="With one of these: the journal of this hub of the mesh, by its name or id, as it grows.")
+        str, Parameter(help="With one of these: read the journal of this hub of the mesh, by its name or id.")
     ] = "",
     recorded: Annotated[
         bool,
-        Parameter(
-            help="What is recorded alone, each message with its offset and time, as it is committed.", negative=()
-        ),
+        Parameter(help="Only recorded messages, each with its offset and time, once it is committed.", negative=()),
     ] = False,
     rule: Annotated[
-        str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
+        str | None, Parameter(help="Messages with all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
     sender: Annotated[str, Parameter(help="Messages whose sender has this name.")] = "",
     last: Annotated[
@@ -155,12 +153,12 @@ def sub(  # noqa: PLR0913 -- one flag each
     ] = False,
     narrow: Annotated[
         bool,
-        Parameter(help="Show what you may see of these topics, instead of being refused the rest.", negative=()),
+        Parameter(help="Subscribe to the permitted part of these topics, instead of being refused.", negative=()),
     ] = False,
 ) -> int:
-    """Subscribe and show what comes, until Ctrl-C, --limit or --timeout.
+    """Subscribe and show messages, until Ctrl-C, --limit or --timeout.
 
-    What is lost on the way, because this reads too slowly, is told on standard error.
+    Messages lost because this command reads too slowly are reported on standard error.
     Exit code 2 if --timeout ends it before --limit is reached.
     """
     check_count("--limit", limit)

@@ -34,9 +34,11 @@ class Place:
 
     config: Annotated[
         str | None,
-        Parameter(name="--config", help="The hub's TOML file with settings; HUB_CONFIG or ./hub.toml without it."),
+        Parameter(name="--config", help="TOML file with the hub's settings. Default: HUB_CONFIG or ./hub.toml."),
     ] = None
-    tokens: Annotated[str | None, Parameter(name=flag(_KEY), help="The file of tokens, in place of theirs.")] = None
+    tokens: Annotated[
+        str | None, Parameter(name=flag(_KEY), help="File of tokens, instead of that in the settings.")
+    ] = None
 
     def settings(self) -> AccessSettings:
         """Return the access settings; raise `FlagError` if they name no file of tokens."""
@@ -69,19 +71,19 @@ def span_of(flag: str, text: str) -> timedelta:
 
 
 def new(
-    user: Annotated[str, Parameter(help="Whose it is to be.")],
+    user: Annotated[str, Parameter(help="User of the token.")],
     /,
     *,
     role: Annotated[
-        list[str] | None, Parameter(help="A role, beside those that the policy gives the user; repeat it.", negative=())
+        list[str] | None, Parameter(help="A role, in addition to those of the policy; repeatable.", negative=())
     ] = None,
     expires: Annotated[
-        str | None, Parameter(help="How long it lasts, such as 12h or 30d; without it for ever.")
+        str | None, Parameter(help="Lifetime of the token, such as 12h or 30d. Default: unlimited.")
     ] = None,
-    label: Annotated[str, Parameter(help="What it is for, in the list of tokens.")] = "",
+    label: Annotated[str, Parameter(help="Purpose of the token, shown in the list of tokens.")] = "",
     place: Place = Place(),
 ) -> None:
-    """Make a token for a user, and write it to standard output, once; the hub's file has only its hash."""
+    """Make a token for a user, and print it once; the hub's file has only its hash."""
     roles = tuple(dict.fromkeys(role or ()))
     for name in (user, *roles):
         check_user(name)
@@ -126,7 +128,7 @@ def listing(
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
     place: Place = Place(),
 ) -> None:
-    """List the tokens of the hub's file, the oldest first: whose each is, since when, and until when."""
+    """List the tokens of the hub's file, the oldest first: user, creation and end of each."""
     found = sorted(place.file().read(), key=lambda token: token.created)
     if json:
         print_json(*map(_object, found))
@@ -151,12 +153,12 @@ def _minute(moment: datetime) -> str:
 
 
 def revoke(
-    token_id: Annotated[str, Parameter(name="ID", help="Of the token, as `hub token list` shows it.")],
+    token_id: Annotated[str, Parameter(name="ID", help="Id of the token, as `hub token list` shows it.")],
     /,
     *,
     place: Place = Place(),
 ) -> None:
-    """Take a token away from the hub's file, by its id."""
+    """Revoke a token: remove it from the hub's file, by its id."""
     token = place.file().revoke(token_id)
     label = f" ({token.label})" if token.label else ""
     print(escaped(f"revoked: token {token.id} of {token.user}{label}; a running hub knows after `hub reload`"))
@@ -164,9 +166,9 @@ def revoke(
 
 app = App(
     name="token",
-    help="Tokens by which users are recognised: make, list, revoke.",
+    help="Tokens that authenticate users: make, list, revoke.",
     help_epilogue=examples("hub token new ann --expires 30d --role sensor", "hub token list"),
 )
-app.command(new, name="new", help="Make a token, and write it to standard output, once.")
-app.command(listing, name="list", help="Which tokens there are: whose, since when, until.")
-app.command(revoke, name="revoke", help="Take a token away.")
+app.command(new, name="new", help="Make a token, and print it once.")
+app.command(listing, name="list", help="List the tokens with user, creation and end.")
+app.command(revoke, name="revoke", help="Revoke a token.")

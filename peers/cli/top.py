@@ -224,12 +224,12 @@ _MIB = 1024 * _KIB
 def top(
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    sort: Annotated[Sort, Parameter(help="What comes first.")] = Sort.RATE,
+    sort: Annotated[Sort, Parameter(help="Order of the rows.")] = Sort.RATE,
     interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
     once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
     json: Annotated[bool, Parameter(help="A JSON object a line, in place of each table.", negative=())] = False,
 ) -> int:
-    """Show what each client and peer of a hub does, until Ctrl-C."""
+    """Show rates, queues and losses of each client and peer of a hub, until Ctrl-C."""
     if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
         raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
     asyncio.run(_show(hub, sort, interval, once=once, json=json))

@@ -28,7 +28,7 @@ TokenFile = Annotated[
     Parameter(
         name="--token-file",
         env_var="HUB_TOKEN_FILE",
-        help="File of the token by which the hub knows who this is; - asks for it. Else that of HUB_TOKEN.",
+        help="File with the token that authenticates this client; - asks for it. Default: the token in HUB_TOKEN.",
         allow_leading_hyphen=True,  # for -, which asks
         show_default=False,
     ),
@@ -92,7 +92,7 @@ CaFile = Annotated[
     Parameter(
         name="--ca",
         env_var="HUB_CA",
-        help="Over TLS: PEM file of authorities; the system's without it.",
+        help="Over TLS: PEM file of CA certificates. Default: those of the system.",
         show_default=False,
     ),
 ]
@@ -102,7 +102,7 @@ CertificateFile = Annotated[
     Parameter(
         name="--certificate",
         env_var="HUB_CERTIFICATE",
-        help="Over TLS: PEM file of a certificate, for a hub that asks for one.",
+        help="Over TLS: PEM file of a client certificate, for a hub that asks for one.",
         show_default=False,
     ),
 ]
@@ -134,7 +134,7 @@ class HubFlags:
         str,
         Parameter(
             name="--name",
-            help="What the hub calls this client in its logs and in `hub top`, up to 64 bytes; else as the command.",
+            help="Name of this client in the hub's logs and `hub top`, up to 64 bytes. Default: the command.",
             show_default=False,
         ),
     ] = ""

@@ -48,7 +48,7 @@ from peers.journal.folder import identity, making, segment_path, stands, sync_da
 from peers.journal.segment import Codec, Compressor, Segment
 
 BLOCK_RECORDS = 8_192
-"""Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
+"""Records of a full block. Reading was fastest with 1,000 to 16,000 when measured."""
 
 BLOCK_BYTES = 1024 * 1024
 """Values of a full block, bytes."""

@@ -67,10 +67,14 @@ class _Collected:
 
 def worker_metrics(counts: WorkerCounts) -> Iterator[Metric]:
     yield GaugeMetricFamily("hub_workers", "Workers that serve.", value=counts.up)
-    yield GaugeMetricFamily("hub_workers_limit", "How many there should be.", value=counts.limit)
-    yield CounterMetricFamily("hub_workers_started", "Processes that were started.", value=counts.started_total)
-    yield CounterMetricFamily("hub_workers_ended", "Of these, those that have ended.", value=counts.ended_total)
-    yield CounterMetricFamily("hub_workers_silent", "Answers that did not come in time.", value=counts.silent_total)
+    yield GaugeMetricFamily("hub_workers_limit", "Configured number of workers.", value=counts.limit)
+    yield CounterMetricFamily("hub_workers_started", "Worker processes started.", value=counts.started_total)
+    yield CounterMetricFamily(
+        "hub_workers_ended", "Worker processes ended, except because the hub stops.", value=counts.ended_total
+    )
+    yield CounterMetricFamily(
+        "hub_workers_silent", "Answers of workers that did not arrive in time.", value=counts.silent_total
+    )
 
 
 def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> list[dict[str, Any]]:
