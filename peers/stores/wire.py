@@ -109,11 +109,6 @@ class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changes: list[_ChangeRow]
 
 
-class _Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    epoch: int
-    changes: list[_ChangeRow]
-
-
 _commands = msgspec.msgpack.Decoder(list[Command]).decode
 _reads = msgspec.msgpack.Decoder(list[Read]).decode
 
@@ -146,15 +141,6 @@ def _with_text(packed: bytes, kind: type[_T], error: msgspec.ValidationError) ->
     except (msgspec.ValidationError, TypeError):
         hint = "; a key or value is `bin`, or text that is its base64" if "`bytes`" in str(error) else ""
         raise msgspec.ValidationError(f"{error}{hint}") from None
-
-
-_changes_of = msgspec.msgpack.Decoder(_Changes).decode
-
-
-def changes_of(packed: bytes, now_ns: int) -> tuple[int, list[Change]]:
-    """Return the epoch and changes of a message, with times by the reader's clock; raises msgspec.MsgspecError."""
-    message = _changes_of(packed)
-    return message.epoch, heard(message.changes, now_ns)
 
 
 def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:

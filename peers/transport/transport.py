@@ -11,9 +11,6 @@ from contextlib import suppress
 
 from peers.transport.endpoints import url_host
 
-HIGH_WATER_BYTES = 64 * 1024
-"""Default limit of asyncio and uvloop before a protocol is paused."""
-
 UNSENT_BYTES = 64 * 1024
 """Unsent bytes of a link in the kernel; by default about 3 MB, which news cannot overtake."""
 

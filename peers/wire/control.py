@@ -14,7 +14,7 @@ from hub.names.grammar import LABELS_LIMIT
 from hub.origin import Origin
 from hub.tags.rules import Rule
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED
+from peers.wire.reasons import MALFORMED, decoded
 
 PING_LIMIT_BYTES = 128
 """Longest body of a PING, which PONG repeats."""
@@ -90,10 +90,7 @@ def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
     Raises:
         RejectedError: The body is no such array. Where the next frame begins is known, so the connection goes on.
     """
-    try:
-        subscription: tuple[int, list[str]] = _decode_subscription(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
+    subscription: tuple[int, list[str]] = decoded(_decode_subscription, body, Kind(kind).name)
     return subscription
 
 
@@ -174,7 +171,7 @@ def decode_origin(body: bytes) -> Origin:
     """Read the body of an ORIGIN frame.
 
     Raises:
-        ProtocolError: It has another size, so nobody can know whose the messages behind it are.
+        ProtocolError: It has another size, so the origin of the messages after it is unknown.
     """
     if len(body) == _MARKED.size:
         return Origin(*_MARKED.unpack(body))
@@ -218,10 +215,7 @@ def decode_rules(kind: int, body: bytes) -> RuleChange:
     Raises:
         RejectedError: The body is no such array; the connection goes on.
     """
-    try:
-        request, rules = _decode_rules(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"{Kind(kind).name}: {error}") from error
+    request, rules = decoded(_decode_rules, body, Kind(kind).name)
     return RuleChange(kind == Kind.RULE, rules, request)
 
 

@@ -15,12 +15,11 @@ from typing import Annotated, NamedTuple
 import msgpack
 import msgspec
 
-from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.names.claim import Wish
 from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED
+from peers.wire.reasons import decoded
 
 _Request = Annotated[int, msgspec.Meta(ge=0)]
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
@@ -57,10 +56,7 @@ def decode_claim(body: bytes) -> NameClaim:
     Raises:
         RejectedError: It is no such array; the connection goes on.
     """
-    try:
-        request, name, labels, queue = _decode_claim(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"CLAIM: {error}") from error
+    request, name, labels, queue = decoded(_decode_claim, body, "CLAIM")
     return NameClaim(request, Wish(name, labels, queue))
 
 
@@ -75,10 +71,7 @@ def decode_release(body: bytes) -> NameRelease:
     Raises:
         RejectedError: It is no such array; the connection goes on.
     """
-    try:
-        return NameRelease(*_decode_release(body))
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"RELEASE: {error}") from error
+    return NameRelease(*decoded(_decode_release, body, "RELEASE"))
 
 
 def numbered(body: bytes) -> int:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 import msgspec
 
+from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.request_frame import Reply
+
+T = TypeVar("T")
 
 _decode = msgspec.msgpack.Decoder().decode
 
@@ -43,3 +47,15 @@ def retry_after_s(text: str) -> float | None:
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What the decoders of msgspec, JSON or msgpack, raise for malformed input."""
+
+
+def decoded(decode: Callable[[bytes], T], body: bytes, name: str) -> T:
+    """Return the decoded body of a frame of the kind `name`.
+
+    Raises:
+        RejectedError: The body is malformed. The next frame is found all the same, so the connection goes on.
+    """
+    try:
+        return decode(body)
+    except MALFORMED as error:
+        raise RejectedError(CloseCode.BAD_DATA, f"{name}: {error}") from error

@@ -28,7 +28,7 @@ from hub.frame import encode_frame
 from hub.journal.layout import COLUMNS, Column
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED
+from peers.wire.reasons import MALFORMED, decoded
 
 FETCH_BYTES = 1024 * 1024
 """Default size of one answer: a full block. Twice as much is no faster."""
@@ -163,10 +163,7 @@ def decode_fetch(body: bytes) -> Fetch:
     Raises:
         RejectedError: It is no such map; the connection goes on.
     """
-    try:
-        return _decode_fetch(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+    return decoded(_decode_fetch, body, "FETCH")
 
 
 def request_number(kind: Kind, body: bytes) -> int:
@@ -192,10 +189,7 @@ def decode_commit(body: bytes) -> Commit:
     Raises:
         RejectedError: It is no such map; the connection goes on.
     """
-    try:
-        return _decode_commit(body)
-    except MALFORMED as error:
-        raise RejectedError(CloseCode.BAD_DATA, f"COMMIT: {error}") from error
+    return decoded(_decode_commit, body, "COMMIT")
 
 
 def encode_stage(stage: Stage) -> bytes:

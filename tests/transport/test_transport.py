@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from peers.transport.transport import HIGH_WATER_BYTES, far_address, write_pieces
+from peers.transport.transport import far_address, write_pieces
+
+HIGH_WATER_BYTES = 64 * 1024  # the default of asyncio and uvloop before a protocol is paused
 
 
 class FakeTransport(asyncio.Transport):
