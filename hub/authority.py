@@ -9,7 +9,7 @@ Core.publish, publish_stretch ──▶ what the route, or the topics, grant ─
 
 A handler is judged by its own rights, also while another policy is already asked of routes. The core asks for messages
 only where some may have to be rejected: messages with a sender, changes of a store, or a domain in which the source was
-not seen to publish yet. Whoever confirms messages asks before (`check`), and answers with the error.
+not seen to publish yet. Callers that confirm messages ask before (`check`), and answer with the error.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Authority:
     def adopt(self, policy: Policy | None) -> None:
         """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
 
-        Handlers keep their rights until they get others (`give_rights`): whoever adopts a policy gives all of them new
+        Handlers keep their rights until they get others (`give_rights`): who adopts a policy gives all of them new
         ones, a share of them in each turn. Its limits apply to users at once; what they hold they keep.
         """
         if policy is self.policy:

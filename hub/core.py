@@ -5,7 +5,7 @@ bytes of a socket ─▶ routes (one dict hit each) ─▶ one offer a handler �
 ```
 
 Everything here is synchronous and belongs to one event loop; other threads connect over sockets (`peers.embedding`).
-The order is fixed: read, route, then write each dirty handler once (`end_read`). Whoever reads sets `write_is_due`
+The order is fixed: read, route, then write each dirty handler once (`end_read`). The reader sets `write_is_due`
 before. What is offered outside of a read is written at the end of the turn, which is requested through `wake`.
 """
 
@@ -138,7 +138,7 @@ class Core:
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
         # Handlers that were offered something since the last `end_read`, each once.
         self.offered: list[WritesLater] = []
-        # Subscriber → how many messages were lost before they came here; it is told at the end of the read.
+        # Subscriber → how many messages were lost before they came here; it is reported at the end of the read.
         self._gaps: dict[Handler, int] = {}
         self.writers = Writers(self._turn)
         self.late = self.writers.late  # beside it, as each read looks at it

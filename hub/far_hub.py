@@ -35,7 +35,7 @@ class FarHub:
         # The names of its clients, and its leaves with the time since when it has them, as announced last.
         self.names: dict[str, Announced] = {}
         self.leaves: dict[bytes, int] = {}
-        # Whether no link leads to it: then nobody owns the names of its clients, and others have its leaves.
+        # Whether no link leads to it: then the names of its clients have no owner, and others have its leaves.
         self.is_lost = False
         # The link that brought its last change, also when that is gone; None before the first.
         self.link: Handler | None = None

@@ -6,7 +6,7 @@ authority: judge  ─▶ names and leaves that a link with other rights has brou
 ```
 
 When nothing is left to do, the multimap has for each hub what the mesh knows of it. A prefix costs one step, so that
-a hub that wants 100,000 prefixes delays nobody.
+a hub that wants 100,000 prefixes delays no other work.
 """
 
 from __future__ import annotations
@@ -218,7 +218,7 @@ class FarHubs:
             self._leaves.hear(far.hub, (), far.leaves)
 
     def _hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> Iterator[None]:
-        """Pass names on in steps. Refused ones are counted by `Names`; the far hub cannot be told."""
+        """Pass names on in steps. `Names` counts the refused ones; the far hub does not learn of them."""
         for some in _batched(held):
             with suppress(RejectedError):
                 self._names.hear(far, some, ())

@@ -54,7 +54,7 @@ class Encoding(IntEnum):
     BROKER = 1
 
 
-# Flags of MESSAGES with one value as Broker spells it. Several in one frame could not be told apart
+# Flags of MESSAGES with one value as Broker spells it. Several in one frame could not be separated
 BROKER_FLAGS = Encoding.BROKER << 1
 
 

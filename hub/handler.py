@@ -11,7 +11,7 @@ post(item)                                                           ▲
 ```
 
 `offer` and `post` never wait and never raise. Batches reach the outlet in the order offered, requests and replies among
-them; a gap is told where the lost messages would have stood. What comes while the outlet takes no bytes waits, bounded
+them; a gap is reported at the place of the lost messages. What comes while the outlet takes no bytes waits, bounded
 (`hub.waiting`): requests and replies are then written before the messages. An idle handler takes about 0.5 KiB.
 """
 

@@ -29,7 +29,7 @@ class Sample(NamedTuple):
     in_bytes: float
     out_messages: float  # Written to them
     out_bytes: float
-    dropped_messages: float  # Lost by them, for whatever reason
+    dropped_messages: float  # Lost by them, for any reason
     queued_messages: float
     queued_bytes: float
     lag_s: float  # How late the event loop was
@@ -204,7 +204,7 @@ class Recent:
         """Return what a connection does a second.
 
         Returns:
-            By the names of `COUNTED`, without what waits; `offered_messages` came for it, whatever became of them. None
+            By the names of `COUNTED`, without what waits; `offered_messages` came for it, delivered or not. None
             in its first second. What was delivered can be less than before, since what waits may be dropped.
         """
         marked_s, known = self._marks[0] if self._marks else (since_s, {})

@@ -33,7 +33,7 @@ class Drops:
     def __init__(self) -> None:
         # Handlers that have lost something since the last report.
         self._dropping: dict[Handler, None] = {}
-        # Handler → what was told of it; from the first report on it until it has left.
+        # Handler → what was reported of it; from the first report on it until it has left.
         self._told: dict[Handler, _Told] = {}
 
     def note(self, handler: Handler) -> None:

@@ -42,7 +42,7 @@ class Status(IntEnum):
 
     OK = 0
     FAILED = 1  # The service has failed; the value is its reason
-    NO_RESPONDER = 2  # Nobody serves this topic, or has this name
+    NO_RESPONDER = 2  # No service for this topic, or no owner of this name
     RESPONDER_GONE = 3  # The service was lost before it answered
     TIMED_OUT = 4  # There was no answer within the time that the request gives
     OVERFLOW = 5  # The queue of the service, or a limit of the requester's, is full

@@ -5,7 +5,7 @@ requests, replies ─ post ─▶ [item][item]                      first: each 
 messages ───────── hold ──▶ [batch](17 lost)[batch][batch]    then: their overflow policy decides what is in it
 ```
 
-Requests and replies have a queue of their own, since no policy may drop them: whoever asked gets an error for what does
+Requests and replies have a queue of their own, since no policy may drop them: the requester gets an error for what does
 not fit. A handler makes this object when its outlet stops taking bytes and drops it once all is written; each of the
 two queues is made when the first thing comes for it. Memory is charged for all that waits.
 """
@@ -38,7 +38,7 @@ class RequestQueue:
     def __init__(self, limits: QueueLimits, account: Account, usage: Usage | None = None) -> None:
         self._limits = limits
         self._account = account
-        # What the queues of its user hold together; None where nobody is charged.
+        # What the queues of its user hold together; None if no user is charged.
         self._usage = usage
         # What waits, the oldest first.
         self._items: deque[Item] = deque()

@@ -49,7 +49,7 @@ from hub.journal.layout import (
 # Values of msgpack
 
 # Of each first byte of msgpack: how many bytes of length follow it (-1: there is no such byte), else which of its own
-# bits are the length; how many bytes follow that whatever the length; and for each of the length, bytes and values.
+# bits are the length; how many bytes follow that for any length; and for each of the length, bytes and values.
 _LENGTH_BYTES = [0] * 256
 _LENGTH_BITS = [0] * 256
 _FIXED_BYTES = [0] * 256

@@ -54,7 +54,7 @@ class Epoch(NamedTuple):
     epoch 9   ............ 100 ................  opened again: offsets 100, 101, ... are given to other records
     ```
 
-    A position is an offset and the epoch in which it was told. It holds up to where the next epoch begins.
+    A position is an offset and the epoch in which it was read. It holds up to where the next epoch begins.
     """
 
     number: int

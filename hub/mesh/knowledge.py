@@ -1,4 +1,4 @@
-"""`Knowledge`: the record of every hub of the mesh, and which link is to be told of which change.
+"""`Knowledge`: the record of every hub of the mesh, and which change to send over which link.
 
 ```
 hear(link, announcement) ─ newer ──▶ record ─▶ due on every other link
@@ -379,7 +379,7 @@ class OwnNews(Generic[L]):
         # The number that the next announcement must be above, where another hub speaks in the name of this one.
         self._outbid = 0
         self._interest_pace, self._link_pace = Pace(BURST, EVERY_S), Pace(BURST, EVERY_S)
-        # When links that are gone are announced, whatever was announced before; infinite while there are none.
+        # When links that are gone are announced, even if announced before; infinite while there are none.
         self._gone_s = math.inf
 
     def change(self, change: Change | Interests) -> None:

@@ -126,7 +126,7 @@ class Mesh(Generic[L]):
         own.name = name
         own.seq = 1
         self.hub = hub
-        # The origin of whatever enters the mesh here now; its epoch only grows.
+        # The origin of the messages that enter the mesh here now; its epoch only grows.
         self.origin = Origin(hub, 1)
         self._on_interest, self._on_due, self._on_clash = on_interest, on_due, on_clash
         self._on_change, self._on_check = on_change, on_check

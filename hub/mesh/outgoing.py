@@ -5,7 +5,7 @@ hub A: announcements 7, 8, 9 come ─▶ due: base 6, interests touched {/a, /b}
 take() ─▶ Announcement(A, base 6, seq 9, added: those of the touched that A wants now, removed: the others)
 ```
 
-`Outgoing` has no texts, only what has changed since the far side was told. So changes merge while a far side does not
+`Outgoing` has no texts, only changes that the far side does not have yet. So changes merge while a far side does not
 read, and a link never holds more than the mesh has. The far side knows of each hub at least the state at the `base` of
 what is due, and its topics of `since`. Topics that are not known here are owed, and sent once they are known.
 """

@@ -68,7 +68,7 @@ class Traffic(Generic[L]):
         self.overtaken_messages = self.repeated_messages = 0
         # Messages for a hub to which no link leads from here.
         self.unreached_messages = 0
-        # Link → the newer epoch that the hub at its far side was told last.
+        # Link → the newer epoch last sent to the hub at its far side.
         self._ahead: dict[L, Origin] = {}
         # Link → how many overtaken messages it has brought since `take_overtaken`.
         self._overtaken: dict[L, int] = {}

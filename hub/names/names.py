@@ -241,7 +241,7 @@ class Names:
                 on_names(name, contest.announced)
 
     def hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> None:
-        """Take what another hub announces. The good part of it is taken, whatever else there is.
+        """Take what another hub announces. The valid part of it is accepted.
 
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
@@ -387,11 +387,11 @@ class Contest:
     __slots__ = ("_far", "announced", "held", "owner", "waiting")
 
     def __init__(self) -> None:
-        # The claim of a client of this hub that peers are told of; None where none holds the name.
+        # The claim of a client of this hub that is announced to peers; None if no client holds the name.
         self.held: Claim | None = None
         # The earliest claim as of the last `settle`; None where there is none.
         self.owner: Claim | None = None
-        # What peers were told last; None where they were told nothing, or that it is over.
+        # The last announcement to peers; None without one, or after its end was announced.
         self.announced: Announced | None = None
         # In the order of their coming; a plain dict would walk over all that had gone to find the first.
         self.waiting: OrderedDict[Owner, Claim] = OrderedDict()

@@ -105,7 +105,7 @@ class Rate:
     def __init__(self, limits: RateLimits) -> None:
         self._messages: _Bucket | None = None
         self._bytes: _Bucket | None = None
-        # How often the limits were set: whoever counts what is spent begins anew when they are others.
+        # How often the limits were set: counters of spending start again when it changes.
         self.changes = 0
         # When the buckets were filled last.
         self._filled_s = 0.0

@@ -29,7 +29,7 @@ class Later:
         self.value: Any = None  # What was answered; without a meaning where there is an error
         self.error: HubError | None = None  # Why there is no value
         self._then: Callable[[], object] | None = None
-        """Called once it is there, in that turn. Whoever asks sets it before."""
+        """Called once it is there, in that turn. The requester sets it before."""
 
     def then(self, act: Callable[[], object]) -> None:
         """Call `act` once there is an answer; at the earliest in the next turn, as the service has only begun."""

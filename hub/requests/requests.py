@@ -261,7 +261,7 @@ class Requests:
     def _not_granted(self, handler: Handler, request: Request) -> str:
         """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
 
-        What one hub asks another needs no right to ask: hubs may, and nobody else. Nor does what a service of the hub
+        What one hub asks another needs no right to ask: only hubs may. Nor does what a service of the hub
         judges by other grants.
         """
         rights = handler.rights

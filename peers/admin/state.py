@@ -117,7 +117,7 @@ class Telling:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        # Set while the messages of one look are told.
+        # Set while the messages of one look are published.
         self._telling: Iterator[int] | None = None
         # Whether the other processes of the hub are asked.
         self._is_asking = False

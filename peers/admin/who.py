@@ -1,6 +1,6 @@
 """`who`: the connections of a hub, a page at a time: their users, how these are known, and what they have done.
 
-About 8 µs a connection, `PAGE` of them a turn. Of one connection that is asked for by its id, all prefixes are told,
+About 8 µs a connection, `PAGE` of them a turn. Of one connection that is asked for by its id, all prefixes are listed,
 too, up to `PREFIXES`, and its figures of the last ten minutes on demand (`hub.history`).
 """
 
@@ -24,7 +24,7 @@ PAGE: Final = 64  # Most connections in an answer by default. Sixteen answers ar
 
 LARGEST_PAGE: Final = 1024  # About 400 KiB, made over several turns
 
-PREFIXES: Final = 1000  # That are told of one connection
+PREFIXES: Final = 1000  # Most that are listed of one connection
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):

@@ -206,7 +206,7 @@ class Target:
 
 
 def _is_within(path: str, journal: str) -> bool:
-    """Return whether a file is one of a journal's, whatever way it is named."""
+    """Return whether a file is one of a journal's, by any path."""
     try:
         if Path(path).resolve().parent.samefile(journal):
             return True

@@ -93,7 +93,7 @@ def _write_all(descriptor: int, text: bytes) -> None:
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:
-    """Read the exception: nobody else may, if the command ends first, and asyncio would complain."""
+    """Read the exception, which asyncio would report as unread if the command ends first."""
     if not done.cancelled():
         done.exception()
 

@@ -6,7 +6,7 @@
  Exchange: dial ─▶ Connection ◀─▶ hub; lost ─▶ backoff ─▶ dial again; given up, closed ─▶ finish
 ```
 
-Owner: one client, in its event loop. Parts are told of the connection's life in the order of `_parts`; `finish` comes
+Owner: one client, in its event loop. Parts learn of the connection's state in the order of `_parts`; `finish` comes
 once, and nothing after it.
 """
 
@@ -163,7 +163,7 @@ class Exchange:
                 self._connected(connection, hello)
         except PeerError as error:
             self.finish(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
+        except Exception as error:  # noqa: BLE001 -- waiting callers must get an error in any case
             _log.exception("a bug of the client, please report it")
             self.finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 

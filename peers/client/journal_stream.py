@@ -216,7 +216,7 @@ class JournalStream:
                 await self._room.wait()
         except HubError as error:
             self.finish(None if isinstance(error, ClosedError) else error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the reader of the stream must not wait for ever
+        except Exception as error:  # noqa: BLE001 -- the reader of the stream must not wait for ever
             _log.exception("a bug of the client, please report it")
             self.finish(InternalError(f"a bug of the client, please report it: {error!r}"))
         finally:

@@ -268,7 +268,7 @@ class Publishing:
     ) -> None:
         self._on_refused = on_refused
         self._on_waiting = on_waiting
-        # Whether the hub owes a confirmation, as `on_waiting` was told last.
+        # Whether the hub owes a confirmation, as last reported to `on_waiting`.
         self.waiting = False
         self.publications = Publications(buffer_bytes)
         # How many values were published and will not be sent.

@@ -55,13 +55,13 @@ _DESCRIPTORS_LIMIT = 64
 """Messages whose memory stays open until they are read; more are copied when they come."""
 
 _TELL_DESCRIPTORS = 16
-"""After so many descriptors the hub is told at once: a quarter of what a hub has on the way, by default."""
+"""After so many descriptors RELEASED is sent at once: a quarter of what a hub has in flight, by default."""
 
 _TELL_BYTES = 8 * 1024 * 1024
-"""After so many bytes the hub is told at once: an eighth of that."""
+"""After so many bytes RELEASED is sent at once: an eighth of that."""
 
 _TELL_S = 0.01
-"""How long fewer wait to be told, seconds. A hub with lower limits than the default waits so each time."""
+"""Delay of RELEASED for fewer, seconds. A hub with lower limits than the default waits so each time."""
 
 
 class SharingConversation(WireConversation):
@@ -94,7 +94,7 @@ class SharingConversation(WireConversation):
         # Segments with released blocks of which the hub was not told yet.
         self._released: dict[int, KnownSegment] = {}
         self._account = Account(_DESCRIPTORS_LIMIT)
-        # How many descriptors were taken since HELLO; of how many the hub was told; and the size of the others.
+        # How many descriptors were taken since HELLO; of how many RELEASED was sent; and the size of the others.
         self._taken = self._told = 0
         self._untold_bytes = 0
         self._telling: asyncio.TimerHandle | None = None

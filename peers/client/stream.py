@@ -118,10 +118,10 @@ class MessageStream(Opened, Sink):
     """How many messages of this client the hub has lost before the message that was read last.
 
     The hub counts for the client as a whole; with several subscriptions, those lost may belong to another. Of a stream
-    that is read from the journal: how many records, of whatever topics, were deleted before it came to them."""
+    that is read from the journal: how many records, of all topics, were deleted before it came to them."""
 
     breaks: int
-    """How often the connection was lost, and made anew, before the message that was read last.
+    """How often the connection was lost and restored before the message that was read last.
 
     What was published in between is missing; it is unknown how much that is. A stream that is read from the journal
     goes on where it was; it counts how often the end of the journal was lost, so that what comes next has offsets that
@@ -372,7 +372,7 @@ class Subscriptions:
         self._changes: Changes[list[Claim]] = Changes(SUBSCRIPTIONS, self.regulate)
         # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
         self._claims: dict[Wanted, Claim] = {}
-        # All sinks that are subscribed; each is told of gaps and breaks, and of the end.
+        # All sinks that are subscribed; each gets gaps, breaks and the end.
         self._sinks: dict[Sink, None] = {}
         # Sinks that are full: the connection is not read while there is one and no answer is awaited.
         self._full: set[Sink] = set()

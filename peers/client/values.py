@@ -107,7 +107,7 @@ class BadMessage(NamedTuple):
 
     topic: str
     body: bytes
-    """The bytes as they came: one value, or the whole body of a batch whose values cannot be told apart."""
+    """The bytes as they came: one value, or the whole body of a batch whose values cannot be separated."""
     messages: int
     """How many values it was said to hold."""
     reason: str

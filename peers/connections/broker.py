@@ -321,7 +321,7 @@ class BrokerConversation:
     # What this hub wants of the far side.
 
     def _ask(self, change: Change) -> None:
-        """The hub's filter has changed; the far side is told a little later, together with later changes."""
+        """The hub's filter has changed; the far side gets it a little later, together with later changes."""
         self._asked.update(change.added)
         self._asked.difference_update(change.removed)
         if self._announcing is None:

@@ -64,7 +64,7 @@ ELSEWHERE: Final = 64
 """Its conversation waits for another part of the hub (`hold`, `go_on`)."""
 
 KEPT_OUT: Final = ENTERING | BARRED
-"""The next event waits, whatever is left of the turn."""
+"""The next event waits for the next turn in any case."""
 UNACTED: Final = PUT_OFF | KEPT_OUT
 """Bytes that were read already wait, too: uvloop delivers what it has read when reading is paused."""
 UNHEARD: Final = KEPT_OUT | PACED | JOURNAL

@@ -102,7 +102,7 @@ class Conversation(Protocol):
         """The socket is connected: say the first word if that is this side's.
 
         Args:
-            refusal: Why the hub takes no further connection, to be told; empty if it does.
+            refusal: Why the hub takes no further connection, for the far side; empty if it does.
         """
 
     def act(self, event: Any) -> int:
@@ -133,7 +133,7 @@ class Conversation(Protocol):
         """The hub stops, and its queue is written: say so."""
 
     def close(self, code: int, text: str) -> str:
-        """End the session from this side; return the reason as it was told."""
+        """End the session from this side; return the reason as it was sent."""
 
     def leave(self, reason: str) -> None:
         """The far side has left the hub. May be called several times."""

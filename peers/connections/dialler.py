@@ -1,4 +1,4 @@
-"""`Dialler`: keep a connection to one peer, whatever it speaks; `NameDialler`: to all hubs behind one name.
+"""`Dialler`: keep a connection to one peer, of any protocol; `NameDialler`: to all hubs behind one name.
 
 ```
 connect ─▶ wait until it is lost ─▶ wait for a while, with jitter ─▶ connect ...
@@ -255,7 +255,7 @@ class NameDialler:
         self._diallers: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
         # Whether there were several addresses once: from then on one that is left alone is dialled as such.
         self._has_several = False
-        # Whether it was told that there are too many addresses.
+        # Whether the log has that there are too many addresses.
         self._has_told = False
 
     async def run(self) -> None:
@@ -274,7 +274,7 @@ class NameDialler:
         try:
             found = await self._find(self._endpoint.host, self._endpoint.port)
         except (OSError, UnicodeError):
-            found = []  # whoever dials the name says why
+            found = []  # the dialler of the name logs why
         self._diallers = {address: both for address, both in self._diallers.items() if not both[1].done()}
         wanted = self._wanted(found)
         for address, (dialler, task) in self._diallers.items():

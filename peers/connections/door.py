@@ -1,4 +1,4 @@
-"""The door: authentication, whatever protocol the far side speaks, and rejections.
+"""The door: authentication for all protocols, and rejections.
 
 ```
 connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the connection ─▶ place ─▶ rights of its handler
@@ -148,7 +148,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
 
 
 def own_token(node: Node) -> str:
-    """Return this hub's token for the hubs that it dials; empty for none. Read anew for each link.
+    """Return this hub's token for the hubs that it dials; empty for none. It is read for each link.
 
     Raises:
         ConfigError: The file cannot be read, or holds no token.

@@ -224,11 +224,11 @@ class Progress:
         self._unfinished = 0
 
     def forget(self) -> None:
-        """This side did not read: the next check begins anew."""
+        """This side did not read: the next check starts again."""
         self._since_s = math.inf
 
     def go_on(self, unfinished: int) -> None:
-        """A frame was completed: begin anew, unless the next one belongs to the same message."""
+        """A frame was completed: start again, unless the next one belongs to the same message."""
         if not unfinished or unfinished != self._unfinished:
             self.forget()
 

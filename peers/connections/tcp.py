@@ -7,7 +7,7 @@ HELLO ─▶ who is it? ─▶ may it link? ─▶ has its user a place? ─▶ 
 requests ─▶ Verbs.act ─▶ core, journal                                   handler ── render ──▶ frames as they came
 ```
 
-Nobody gets HELLO before they have a place, or they would come back at once; a peer hub is taken in once `Links` has
+A client gets HELLO only once it has a place, or it would reconnect at once; a peer hub is taken in once `Links` has
 decided that this link stays. A conversation costs about 100 µs to open.
 """
 

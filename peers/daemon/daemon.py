@@ -77,7 +77,7 @@ class Part(enum.Enum):
 
 RESERVED_DESCRIPTORS = 64  # Kept for listeners, logs, links and the event loop, out of the process's limit
 
-_OPEN_MAX = 10_240  # The most that macOS lets a process open, whatever it says its limit is
+_OPEN_MAX = 10_240  # The most that macOS lets a process open, even with a higher limit
 
 # Where the process may open fewer descriptors than it should, one in so many at most is for shared memory
 _SHARED_PART = 8
@@ -131,7 +131,7 @@ class Daemon:
         # When it, and stores, are opened again where there was no room, of the loop's clock.
         self._next_try_s = 0.0
         self._memory_watch = MemoryWatch(self.node.memory)
-        self._told_of_memory = False  # Whether the log was told last that there is too little memory
+        self._told_of_memory = False  # Whether the last log line said that there is too little memory
         self._tls: ssl.SSLContext | None = None  # Of all listeners on `tls://` and `wss://`
         self._vouching = Vouching()  # Which certificates are good, as of the last reload
         self._mechanisms = NO_CURVE  # By which nodes of Zeek clusters are spoken with; set at the start

@@ -53,7 +53,7 @@ _LINES_PER_S = 10.0  # Of one event in the long run: more than a person reads, a
 
 _BURST_LINES = 50  # Of one event after silence, so that a start with many listeners or a small storm is logged in full
 
-_NAMES = 1024  # How many events are told apart; the hub has tens, but a library may put variable text into its own
+_NAMES = 1024  # How many events are counted by name; the hub has tens, but a library may put variable text into its own
 
 _OTHER_NAMES = "(other events)"
 

@@ -265,7 +265,7 @@ class FarConfirmations:
         self._marks = count(1)
         # Those whose reading is paused; all are called, and forgotten, once there is room.
         self._room: dict[Callable[[], None], None] = {}
-        self._settled: asyncio.Event | None = None  # set once nothing is waited for; None while nobody wants to know
+        self._settled: asyncio.Event | None = None  # set once nothing is pending; None without a waiting caller
         self.refused_total = self.pauses_total = 0
         """How many confirmations have become errors; how often a publisher was not read on."""
         self.taken = 0

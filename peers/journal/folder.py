@@ -125,7 +125,7 @@ class Folder:
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """Return device and inode, by which a file or folder is known whatever its name is."""
+    """Return device and inode, which identify a file or folder under any name."""
     return status.st_dev, status.st_ino
 
 

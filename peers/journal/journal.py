@@ -235,7 +235,7 @@ class Journal:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal, in which all offsets are told now."""
+        """The epoch of the journal, to which all offsets belong now."""
         return self._epochs[-1].number
 
     @property
@@ -321,7 +321,7 @@ class Journal:
     def cut_back(self, position: int, epoch: int) -> int:
         """Return where a reader goes on that has read up to a position: earlier, if what it has read is lost.
 
-        The position was told in `epoch`; 0 where that is unknown.
+        The position was read in `epoch`; 0 if that is unknown.
         """
         end = self.end_of(epoch) if epoch else None
         if end is None or position <= end:

@@ -227,7 +227,7 @@ def _again() -> RejectedError:
 
 
 def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same modules as this one, whatever stands in the working directory."""
+    """Start a process that finds the same modules as this one, independent of the working directory."""
     command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count

@@ -8,7 +8,7 @@ STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, ba
 A writer of many tasks (Spark) brings what each task has made, and says in the end which parts count. A batch whose
 number is not above the last one that its query has committed was committed before: nothing is routed or recorded, and
 the answer says so. So a batch that is repeated after a crash of either side stands in the journal once. A COMMIT ends
-its transaction, whatever becomes of it. Queries are a user's own.
+its transaction, committed or not. Queries are a user's own.
 
 Orders are carried out one after the other, a turn's share at a time. What is staged is charged to its user until it is
 on the disk or dropped. The parts of one batch are recorded in one commit of the folder; subscribers get messages in the

@@ -154,7 +154,7 @@ class Tiering:
 
 
 def _start(order: bytes, connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same modules as this one, whatever is in the working directory.
+    """Start a process that finds the same modules as this one, independent of the working directory.
 
     Raises:
         OSError: There are too many processes, or too little memory.

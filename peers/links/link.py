@@ -39,8 +39,7 @@ from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
 
 _TELL_EVERY_S: Final = 1.0
-"""How often the peer is told how many of its messages have arrived, seconds. Messages sent in this time are in doubt
-when the link is cut."""
+"""Interval of ACCOUNT, seconds. Messages sent in this time are in doubt when the link is cut."""
 
 PING_EVERY_S: Final = 5.0
 """How often a link is measured, seconds: two frames of a few bytes."""
@@ -212,7 +211,7 @@ class Link:
         "peer",
     )
 
-    def __init__(  # noqa: PLR0913 -- what is known of a peer is told at once
+    def __init__(  # noqa: PLR0913 -- all that is known of a peer
         self,
         node: Node,
         handler: Handler,
@@ -263,7 +262,7 @@ class Link:
             self._proof.hold(notice.until, self._node.loop.time())
 
     def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin) -> None:
-        """Take news of the mesh; the peer is told what is refused, and why."""
+        """Take news of the mesh; a refusal is reported to the peer."""
         mesh = self._node.core.mesh
         left_out_before = mesh.left_out
         try:

@@ -29,7 +29,7 @@ SETTLE_S: Final = 60.0
 
 REMEMBERED: Final = 1024  # Most ended links that are remembered, 300 bytes each; the oldest is settled and forgotten
 
-# Most former links that a far side is told of, the last ones. There are more only if links end again and again before
+# Most former links reported to a far side, the last ones. There are more only if links end again and again before
 # either side could tell.
 TOLD_PER_LINK: Final = 16
 

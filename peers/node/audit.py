@@ -6,7 +6,7 @@ refused publish, subscribe, ... ── first of its kind ──────▶ t
                                └── more of it this second ─▶ counted ── tick ─▶ told once, with `count`
 ```
 
-Repeated refusals are told once a second for each user and reason; at most `KINDS` of these are told apart, of one user
+Repeated refusals are published once a second for each user and reason; at most `KINDS` are kept apart, of one user
 `KINDS_OF_USER`; the others are one event, `others`. An event has `what`, `at` (s since 1970), and of whom it is:
 `user`, `id`, `name`, `address`. It goes to subscribers that are admins, and into the journal if its `topics` have it.
 No secret is ever in an event.
@@ -56,7 +56,7 @@ class Audit:
     def __init__(self, announce: Callable[[Event], object], now_s: Callable[[], float]) -> None:
         self._announce = announce
         self._now_s = now_s
-        self._counted: dict[_Kind, _Counted] = {}  # Kinds that were told in this second, or counted since
+        self._counted: dict[_Kind, _Counted] = {}  # Kinds that were published in this second, or counted since
         self._kinds_of: Counter[str] = Counter()  # User → how many of these kinds
         self._others = 0  # Refusals of further kinds since the last tick
         self.refused_total = 0  # Messages and requests refused for want of a right
@@ -69,7 +69,7 @@ class Audit:
         self._tell(RECOGNISED, who_did(handler) | {"how": how})
 
     def turned_away(self, address: str, reason: str, text: str) -> None:
-        """A client was not recognised, for one of a few reasons: it is told once a second for each."""
+        """A client was not recognised, for one of a few reasons: published once a second for each."""
         self._count("connect", "", reason, {"address": address, "reason": reason, "text": text}, 1)
 
     # What somebody asks for.

@@ -189,7 +189,7 @@ class Node:
         self.pulse = Pulse(self, self.after_turn)  # Looks at everything once a second, and knows what was before
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        # Replaced by whoever gives this process a queue for its log
+        # Replaced once this process has a queue for its log
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics
 
     def _journal_without_file(self) -> Recording:

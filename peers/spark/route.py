@@ -216,7 +216,7 @@ def count(scan: Scan, matcher: Matcher) -> Totals:
 
 
 def write_deliveries(scan: Scan, matcher: Matcher, path: str) -> None:
-    """Write who gets each message to a new folder, without the messages that nobody gets."""
+    """Write who gets each message to a new folder, without the messages that have no receiver."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 -- heavy: subscriptions are read before Java starts
 
     def lists(batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:

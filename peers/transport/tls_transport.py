@@ -115,7 +115,7 @@ class TlsSession:
 
     def end(self) -> None:
         """Send close_notify; reading goes on."""
-        with suppress(ssl.SSLError):  # it wants to read the other side's word, which nobody waits for
+        with suppress(ssl.SSLError):  # it wants to read the other side's word, which is not waited for
             self.object.unwrap()
 
     def outgoing(self) -> bytes:

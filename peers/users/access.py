@@ -90,7 +90,7 @@ class Access:
     """Recognises the users of one node.
 
     Args:
-        users: Credentials and policy; `NOBODY` lets everybody do everything.
+        users: Credentials and policy; `NOBODY` grants everything to all.
         now_s: A monotonic clock, s; failures are slowed down by it.
         wall_s: The time, s since 1970; proofs end by it.
     """

@@ -201,7 +201,7 @@ def _refusal(text: str) -> Refusal:
     return Refusal(Reason.JWT, f"a JWT with {text}")
 
 
-# The keys of whoever issues JWTs, from a JWKS or a PEM file.
+# The keys of the issuer of JWTs, from a JWKS or a PEM file.
 
 
 _LARGEST_FILE_BYTES = 1024 * 1024  # A thousand keys

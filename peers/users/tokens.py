@@ -8,7 +8,7 @@ comments with `#` are passed over and stay:
 ```
 
 `ends`, `label` and `roles` may be absent. The first `ID_DIGITS` digits of the hash are the token's id. SHA-256, and no
-slow hash as for passwords: nobody can try 2**256 tokens. A file is never readable for others than its owner, not for a
+slow hash as for passwords: 2**256 tokens cannot be tried. A file is never readable for others than its owner, not for a
 moment; it is changed under a lock and replaced whole, so that a hub reads the old one or the new one.
 """
 
@@ -303,7 +303,7 @@ def usual_place(environment: Mapping[str, str]) -> str:
 
 
 class AdminToken:
-    """The file with the admin's token, for setting up a hub: whoever may read it is an admin."""
+    """The file with the admin's token, for setting up a hub: its readers are admins."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)

@@ -171,7 +171,7 @@ def msgpack_item(item: Item) -> bytes | None:
 
 
 def singly(item: Item) -> Iterator[Item]:
-    """Cut a batch into its values; into none if they cannot be told apart, or if there are too many."""
+    """Cut a batch into its values; into none if they cannot be separated, or if there are too many."""
     if not item.flags & FLAG_BATCH or len(item.values) > CONVERTED_LIMIT_BYTES or item.requests > _SINGLY_LIMIT:
         return
     ends = value_ends(Frame(KIND_MESSAGES, FLAG_BATCH, b"", item.values))

@@ -12,7 +12,7 @@ wants it. So a subscription brings events of other processes within a second, as
 What all processes know of themselves is not passed on, as it would come once from each: `$hub/mesh`, `$hub/names/...`,
 `$hub/statistics`; and that all reload, or drain, is told by the core.
 
-An event is told to each subscriber once. It costs a look into a set where no other process wants events.
+Each subscriber gets an event once. It costs a look into a set where no other process wants events.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class Supervision:
 class Process:
     """One worker as the core sees it: a process with a socket for the link, and one to control it.
 
-    It finds the same modules as the core, whatever is in the working directory; no terminal's signal reaches it.
+    It finds the same modules as the core, independent of the working directory; no terminal's signal reaches it.
 
     Raises:
         OSError: It cannot be started: there are too many processes, or too little memory.

@@ -106,7 +106,7 @@ class Stream:
         self._time_us = wanted.time_us
         """The time at which it begins; None once its offset is known."""
         self._epoch = wanted.epoch
-        """The epoch of the journal in which the position was told; 0 if that is unknown."""
+        """The epoch of the journal in which the position was read; 0 if that is unknown."""
         self._is_rung = False
         """Whether the journal will be looked at after this turn."""
         self._unread_bytes = 0
@@ -318,7 +318,7 @@ class Stream:
             form = batch.form(events_form)
             frames.append(form.frames(batch))
             lost += form.lost_messages
-        if lost:  # the client is told among the events
+        if lost:  # reported among the events
             self._connection.lose(lost)
         return frames
 

@@ -180,7 +180,7 @@ class Returning:
 
     ```
     nodeid topic comes back ─▶ held ─▶ which publisher is the node's? all get a probe, each greets it with its id
-                                    ─▶ that one is sent all topics anew, then another probe
+                                    ─▶ that one is sent all topics again, then another probe
     greeted there, or WAIT_S are over   ─▶ the others hear of the node
     ```
 
@@ -211,7 +211,7 @@ class Returning:
         self._known: dict[bytes, _Known] = {}
         self._probes = 0  # a node greets the hub only at a probe that is new to it
         self._told_anew: dict[Publisher, bytes] = {}
-        """Publishers that were sent all topics anew → the probe behind that."""
+        """Publishers that were sent all topics again → the probe behind that."""
 
     def comes(self, topic: bytes, subscriber: Subscriber) -> bool:
         """A node subscribes to its nodeid topic, which was not wanted; return whether the topic is held."""
@@ -281,7 +281,7 @@ class Returning:
             self._tell_anew(publisher)
 
     def _tell_anew(self, publisher: Publisher) -> None:
-        """Send a node that has come back all nodeid topics that it knows anew."""
+        """Send a node that has come back all nodeid topics that it knows again."""
         lost_s = self._known[publisher.node_topic].ended_s
         has_stayed = publisher.since_s <= lost_s
         for topic, known in self._known.items():

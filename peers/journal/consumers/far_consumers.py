@@ -350,7 +350,7 @@ class FarConsumers:
         self._asking = Asking(core, "consumers of another hub", now_ms)
         self._run = secrets.randbelow(1 << 62)
         self._joined: set[int] = set()  # those who have asked to join, by their numbers; one goes when the client does
-        self._parted: set[int] = set()  # those who have left, and of whom the other hub must be told
+        self._parted: set[int] = set()  # those that have left, which the other hub does not know yet
         self.asked_total = self.lost_total = 0
         """How many questions were asked, and how many of them had no answer, as the way there was lost."""
         core.requests.directed.add(WHAT, Questions(_refuse, pass_on))

@@ -6,7 +6,7 @@ Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (who gets w
                                           └─▶ dead letters: published, and done with once they are recorded
 ```
 
-Nothing is read while no member waits for it: a slow one costs what it holds, and holds up nobody but those who share
+Nothing is read while no member waits for it: a slow one costs what it holds, and holds up only those that share
 the consumer with it. Each question of a member gets one answer.
 """
 

@@ -85,7 +85,7 @@ class Copier:
             JournalCorruptError: The tier is not the one that it was.
         """
         held = self._held or self._looked_at()
-        self._held = None  # whatever happens now, look at it again
+        self._held = None  # look at it again in any case
         self._view.refresh()
         self._check(held)
         copied = self._copy(held)

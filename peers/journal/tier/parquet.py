@@ -7,7 +7,7 @@
 A *stripe* is a range of offsets whose records are sorted by topic, and by offset within each: a reader of one topic
 reads the groups that have it, and a reader of all puts one stripe in order at a time. Any tool reads the file: zstd,
 statistics of offset, time and topic in each row group. The footer has, as `topichub`, the stripes and a checksum of
-each column of each group; the manifest has a checksum of the footer: so whatever is read is compared.
+each column of each group; the manifest has a checksum of the footer: so all that is read is compared.
 
 A file is made in memory, which is why it has a limit. Cost: 0.3 µs a record of 100 bytes to write, most of it sorting.
 """

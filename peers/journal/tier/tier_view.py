@@ -32,7 +32,7 @@ _AWAY_S = 5.0
 # How old the manifest may be where its end matters, seconds.
 _FRESH_S = 5.0
 
-# Most that is kept of stripes, beside the 30 MiB of a reader process; the last one is kept whatever its size.
+# Most that is kept of stripes, beside the 30 MiB of a reader process; the last one is kept in any size.
 _KEPT_BYTES = 128 * 1024 * 1024
 
 # Most files that are open: the end of each is in memory, 0.1 MiB.

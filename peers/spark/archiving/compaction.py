@@ -11,7 +11,7 @@ that lists the folder sees the old batches or the new ones; a reader that had li
 reads again.
 
 The number of the last finished batch is stored before the first exchange: if Spark repeats that batch (its commit was
-lost), the job knows that it is in the archive, whatever folder it is in. Owner: the job that has the archive's lock.
+lost), the job knows that it is in the archive, in any folder. Owner: the job that has the archive's lock.
 """
 
 from __future__ import annotations

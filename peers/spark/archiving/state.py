@@ -63,7 +63,7 @@ class ArchiveOrder:
     lossy: bool = False
     """Whether the job continues where records were deleted before they were archived."""
     consumer: str = ""
-    """The name under which the hub is told how far the archive is."""
+    """The name under which the progress of the archive is reported to the hub."""
 
 
 class DecodedState(msgspec.Struct, frozen=True):

@@ -130,7 +130,7 @@ class SourceOptions:
     tier: str = ""
     """Where sealed records are read; empty for the hub alone."""
     consumer: str = ""
-    """Name under which the hub is told how far a stream is."""
+    """Name under which the progress of a stream is reported to the hub."""
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,7 @@ _PIECES_OF_ATTEMPT = 1 << 24
 # Around the frames in STAGE, at most.
 _AROUND_BYTES = 1024
 
-# Columns that a message gets anew.
+# Columns that the hub sets.
 _IGNORED = frozenset({"offset", "timestamp"})
 
 _NIL = b"\xc0"

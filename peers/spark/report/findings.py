@@ -97,7 +97,7 @@ class Findings:
     gaps_count: int
     """With those that are not listed."""
     offsets: Offsets
-    """Of all topics in that time, whatever prefixes were selected."""
+    """Of all topics in that time, not only those of the selected prefixes."""
     event_time: str = ""
     """Field of the messages whose time counts; empty for the time of the hub."""
 

@@ -112,7 +112,7 @@ class Discovery:
     # What the broker tells.
 
     def subscribing(self) -> None:
-        """This node subscribes to its topic anew: others may greet it again."""
+        """This node subscribes to its topic again: others may greet it again."""
         self._is_heard = False
         self._period += 1
 

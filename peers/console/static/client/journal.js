@@ -17,7 +17,7 @@ import { deferred, pause } from "./waiting.js";
  * @typedef {{prefixes: string[], journal: string, hub?: string, start?: number, epoch?: number, time_ms?: number,
  *   end?: number, wait_ms?: number, columns?: readonly string[]}} Order
  *   What is asked of a journal; it goes on behind each piece. `journal`: Its id; empty before the first piece.
- *   `epoch`: In which `start` was told.
+ *   `epoch`: In which `start` was read.
  *
  * @typedef {{records: ({time_ms?: number} & Omit<JournalRecord, "time">)[], start: number, next: number, head: number,
  *   epoch?: number, journal?: string, dropped?: number, characters?: number}} Found
@@ -45,7 +45,7 @@ export function place(start, time, epoch) {
   return { start, epoch };
 }
 
-// Whose journal is read: that of the hub that is connected, or of another one. Its id is told with the first piece.
+// Whose journal is read: that of the hub that is connected, or of another one. Its id comes with the first piece.
 /** @param {string} [hub] @returns {{journal: string, hub?: string}} */
 export function whose(hub) {
   return hub === undefined || hub === "" ? { journal: "" } : { journal: "", hub: String(hub) };
@@ -75,7 +75,7 @@ function isCut({ start }, found) {
   return start !== undefined && found.start < start;
 }
 
-// A record as the hub has sent it: without what was not asked for. Its offset is told with the epoch of its piece.
+// A record as the hub has sent it: without what was not asked for. Its offset comes with the epoch of its piece.
 /** @param {{time_ms?: number} & Omit<JournalRecord, "time">} record @param {number} [epoch] @returns {JournalRecord} */
 function recordOf({ time_ms, ...fields }, epoch) {
   const record = time_ms === undefined ? fields : { time: new Date(time_ms), ...fields };

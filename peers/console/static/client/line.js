@@ -253,7 +253,7 @@ const EARLY_CAP_MS = 5_000;
 /** Codes of a hub that may say when to come back: it stops, or is full. */
 const NOT_NOW = [1001, 1013];
 
-/** Nobody waits longer than this because a hub has asked for it, milliseconds. */
+/** The longest wait that a hub can ask for, milliseconds. */
 const RETRY_MS = 3_600_000;
 
 /** Full jitter: anything between nothing and the doubling bound, so that a thousand clients do not return as one. */
@@ -309,7 +309,7 @@ function retryAfterMs(code, reason) {
   return found && Math.min(Number(found[1]) * 1_000, RETRY_MS);
 }
 
-// What the hub is to confirm: each thing that it was told under a number.
+// What the hub is to confirm, by its number.
 
 /**
  * @typedef {{text?: string, offset?: number, until?: number}} Answer
@@ -326,7 +326,7 @@ class Confirmations {
 
   get size() { return this.#waiting.size; }
 
-  // The next number, under which nobody waits unless there is `settle`.
+  // The next number, without a waiting caller unless there is `settle`.
   /** @param {Settle} [settle] */
   number(settle) {
     this.#last += 1;
@@ -344,7 +344,7 @@ class Confirmations {
     return true;
   }
 
-  // The connection is lost: nobody knows what the hub has taken.
+  // The connection is lost: it is unknown what the hub has read.
   /** @param {Error} error */
   lose(error) {
     const waiting = [...this.#waiting.values()];
@@ -366,7 +366,7 @@ export function endpoint(url, base) {
   return target.href;
 }
 
-// What a client is told at its beginning, and what holds where it is told nothing.
+// The options of a client, and their defaults.
 
 /**
  * @typedef {Required<Pick<Options, "outboundBytes" | "silenceMs" | "answerMs">> & Options & {backoff: Required<Bounds>}} Settled

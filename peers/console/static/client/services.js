@@ -194,7 +194,7 @@ export class Answers {
     return texts;
   }
 
-  /** The connection is lost, and with it whoever asked. */
+  /** The connection is lost, and with it the requester. */
   forget() {
     this.#connection += 1;
     this.#replies = [];

@@ -194,10 +194,10 @@ export class Subscription {
 
 /**
  * @typedef {{prefix: string, rule: Rule | null, subscriptions: Set<Subscription>, confirmed: Deferred<void>}} Entry
- *   What is told the hub once. `prefix`: Or the text of a rule. `rule`: Null for a prefix.
+ *   What the hub gets once. `prefix`: Or the text of a rule. `rule`: Null for a prefix.
  */
 
-/** Topics whose subscriptions are remembered; the cache starts anew when it is full. */
+/** Topics whose subscriptions are remembered; the cache is cleared when it is full. */
 const CACHED_TOPICS = 10_000;
 
 /** Counts references. */
@@ -211,7 +211,7 @@ export class Filter {
   /** @type {Map<string, Subscription[]>} By topic; a cache. */
   #routes = new Map();
 
-  // Returns the entries that are new and so have to be told to the hub.
+  // Returns the entries that are new and so have to be sent to the hub.
   /** @param {Subscription} subscription */
   add(subscription) {
     this.#routes.clear();
@@ -235,7 +235,7 @@ export class Filter {
     return fresh;
   }
 
-  // Returns the entries that nobody holds any more.
+  // Returns the entries without a holder.
   /** @param {Subscription} subscription */
   remove(subscription) {
     this.#routes.clear();

@@ -15,7 +15,7 @@ export class History {
   /** What to ask for next. */
   get question() { return this.#length < 2 ? {} : { after: this.#first + this.#length - 2 }; }
 
-  // Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is.
+  // Take the hub's answer. One that does not follow what is there, as after a restart of the hub, replaces it.
   /** @param {Figures} answer */
   take({ step_s: step, points, first, figures, now_s: now, clock_s: clock }) {
     const told = Object.values(figures)[0]?.length ?? 0;

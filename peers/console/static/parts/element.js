@@ -47,7 +47,7 @@ export function shape(name, attributes = {}, ...children) {
   return made;
 }
 
-// Set a text only where it differs, so that nothing is laid out anew, and no screen reader begins again. The text
+// Set a text only where it differs, so that there is no new layout, and no screen reader begins again. The text
 // that is there is changed, and not replaced: what was replaced is left to be collected, megabytes of it where texts
 // change fast.
 /** @param {Node} node @param {string} text */

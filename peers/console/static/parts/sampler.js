@@ -41,7 +41,7 @@ export class Sampler {
   #characters = CHARACTERS_PER_S;
   #filledAt = 0;
 
-  // Take only what has this text in its topic or value from now on, in whatever case.
+  // Take only what has this text in its topic or value from now on, in any case.
   /** @param {string} text */
   search(text) {
     this.#search = text.toLowerCase();

@@ -9,7 +9,7 @@ export function every(ms, act, signal) {
   signal.addEventListener("abort", () => clearInterval(timer), { once: true });
 }
 
-// Do it once a frame. A page that nobody sees has no frames.
+// Do it once a frame. A hidden page has no frames.
 /** @param {() => void} act @param {AbortSignal} signal */
 export function eachFrame(act, signal) {
   const frame = () => {

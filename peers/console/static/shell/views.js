@@ -24,7 +24,7 @@ import { words } from "../words.js";
  *
  * @typedef {{name: string, title: string, isFor: (session: import("./session.js").Session) => boolean,
  *   open: (shell: Shell, signal: AbortSignal) => Opened}} View
- *   `name`: As in the address. `isFor`: Whether whoever is at the page may see it.
+ *   `name`: As in the address. `isFor`: Whether the user of the page may see it.
  */
 
 export class Views {

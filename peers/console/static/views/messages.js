@@ -105,7 +105,7 @@ class Messages {
     every(FIGURES_MS, () => this.#draw(), signal);
   }
 
-  // Another place begins anew, and so does the same one when it is asked for again.
+  // Another place starts again, and so does the same one when it is asked for again.
   /** @param {Place} place */
   show({ parameters }) {
     const said = (/** @type {string} */ name) => parameters.get(name) ?? "";

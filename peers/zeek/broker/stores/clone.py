@@ -9,7 +9,7 @@ answers ◀─ a change by that publisher ◀───────────�
 
 A master sends only changes. So a wish is granted once a change comes back with its publisher, and has changed nothing
 once the master has confirmed it and the copy has everything up to a number that was heard of behind the confirmation.
-A clone that has lost its place begins anew, as another entity, and its wishes are not sent to another master. Each
+A clone that has lost its place starts again, as another entity, and its wishes are not sent to another master. Each
 command is answered once, also when the master is lost. Expiries are the master's. A value that the store cannot hold is
 missing in it, and counted. A user is charged for commands on their way as for entries. The owner calls `tick` each
 100 ms.

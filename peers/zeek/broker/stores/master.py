@@ -203,7 +203,7 @@ class Master:
         limits: Its limits.
         counters: Updated.
         user_of: Returns the user who is charged for the entries of a clone, by its entity.
-        on_refused: Called with that user and the reason where a wish was not granted; no clone is told.
+        on_refused: Called with that user and the reason where a wish was not granted; clones are not informed.
     """
 
     def __init__(  # noqa: PLR0913 -- each is another thing

@@ -340,7 +340,7 @@ class StoreReplica {
   /** The number of the last change that it has. */
   get number() { return this.#copying.copy.number; }
 
-  /** How long ago the store was as this copy is, at most, seconds; Infinity where nobody knows. */
+  /** How long ago the store was as this copy is, at most, seconds; Infinity if unknown. */
   get ageS() { return (now() - this.#copying.copy.freshMs) / 1_000; }
 
   /**

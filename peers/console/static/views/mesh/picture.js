@@ -152,7 +152,7 @@ function place(nodes, edges) {
   });
 }
 
-// Return who is how many links away, each with the one before; whoever cannot be reached stands outside.
+// Return who is how many links away, each with the one before; unreachable ones are in the outermost ring.
 /** @param {Map<string, Node>} nodes @param {Edge[]} edges */
 function ringsOf(nodes, edges) {
   /** @type {Map<string, string[]>} */

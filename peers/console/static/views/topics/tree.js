@@ -98,7 +98,7 @@ export class Tree {
     this.draw();
   }
 
-  // Open what a topic stands under, for whoever comes to it by its address.
+  // Open what a topic stands under, for a page opened by its address.
   /** @param {string} topic */
   reveal(topic) {
     let at = 0;
