@@ -538,9 +538,10 @@ class Stage:
         seen = (-1, -1)
         while True:
             sent = sum(board.sent) - already
-            delivered = sum(board.accounted) - already * subscribers
+            accounted = list(board.accounted)  # once: what is summed and what ends the wait are the same figures
+            delivered = sum(accounted) - already * subscribers
             now_s = time.monotonic()
-            done = sent >= messages and min(board.accounted) >= already + messages
+            done = sent >= messages and min(accounted) >= already + messages
             if (sent, delivered) != seen or sent < messages:
                 seen, moved_s = (sent, delivered), now_s
             if done or now_s - sampled_s >= _SAMPLE_S:
