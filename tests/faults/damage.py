@@ -1,32 +1,39 @@
-"""A journal as a killed hub leaves it, ways to hurt a copy of it, and what must hold of the copy then.
+"""Journals and tiers that are hurt, and what must hold of what is left.
 
 ```
 Sample: sealed segments, a growing one ─copy─▶ hurt ─▶ examine: by a reader, by a writer, by a reader again
         older half on the disk, newer half perhaps not; or all of it
+TierSample: files, a manifest ─▶ hurt one of them ─▶ examine: read all of it, by offset, topic and time ─▶ mended
 ```
 
 Whoever opens the copy gets the records that were published, at their offsets, up to the end of some commit; or an error
-of the storage that says so; and never anything else.
+of the storage that says so; and never anything else. Whoever reads a tier gets them, or an error that names the file
+that was hurt, and only for offsets that this file speaks of.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from random import Random
+from typing import NamedTuple
 
 from hub.batch import Batch
-from hub.errors import JournalCorruptError, StorageError
+from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, Record
+from hub.journal.manifest import range_of
 from hub.journal.segment import Write
+from peers.journal.history import History
 from peers.journal.store import Retention, Segmenting, Store
+from peers.journal.tier import parquet
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import place_at
 from peers.journal.view import View
-
-__all__ = ["Found", "Sample", "cut_end", "examine", "flip_anywhere", "flip_headers", "zero_sector"]
 
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 _AT_US = 1_700_000_000_000_000
@@ -117,7 +124,8 @@ class Sample:
         writes = {write.query: write for write in store.writes}
         for number in range(commits):
             first = store.next
-            parts = [self._part(offset, random) for offset in range(first, first + random.choice([1, 3, 40, 200]))]
+            end = first + random.choice([1, 3, 40, 200])
+            parts = [_part(self.records, offset, random, _SIZES_BYTES) for offset in range(first, end)]
             store.add(parts)
             write = Write(f"query {number % _QUERIES}", number, first, store.next)
             writes.pop(write.query, None)
@@ -125,15 +133,18 @@ class Sample:
             store.commit([write], now_us=_AT_US)
             self._note(store.next, tuple(writes.values()))
 
-    def _part(self, offset: int, random: Random) -> tuple[int, bytes]:
-        batch = Batch.of(f"/t/{random.randrange(_TOPICS)}/x", [[offset, random.randbytes(random.choice(_SIZES_BYTES))]])
-        (frame,) = batch.parts()
-        at_us = _AT_US + offset * _EACH_US
-        self.records.append(Record(offset, at_us, frame.key.decode(), 0, frame.body))
-        return at_us, batch.frames
-
     def _note(self, following: int, writes: tuple[Write, ...]) -> None:
         self.states[following] = State(following, writes)
+
+
+def _part(records: list[Record], offset: int, random: Random, sizes_bytes: list[int]) -> tuple[int, bytes]:
+    """Make a record, and note it."""
+    topic = f"/t/{random.randrange(_TOPICS)}/x"
+    batch = Batch.of(topic, [[offset, random.randbytes(random.choice(sizes_bytes))]])
+    (frame,) = batch.parts()
+    at_us = _AT_US + offset * _EACH_US
+    records.append(Record(offset, at_us, topic, 0, frame.body))
+    return at_us, batch.frames
 
 
 def _opened(path: Path, segmenting: Segmenting = _SEGMENTING) -> Store:
@@ -146,14 +157,12 @@ def _opened(path: Path, segmenting: Segmenting = _SEGMENTING) -> Store:
 def cut_end(path: Path, missing_bytes: int) -> None:
     """Cut the end off the newest segment."""
     newest = max(path.iterdir())
-    with newest.open("r+b") as file:
-        file.truncate(newest.stat().st_size - missing_bytes)
+    os.truncate(newest, newest.stat().st_size - missing_bytes)
 
 
 def flip_anywhere(path: Path, random: Random) -> str:
     """Flip a bit; return where."""
-    file = random.choice(sorted(path.iterdir()))
-    return _flip(file, random.randrange(file.stat().st_size), random)
+    return _flip_somewhere(random.choice(sorted(path.iterdir())), random)
 
 
 def flip_headers(path: Path, random: Random) -> str:
@@ -171,12 +180,20 @@ def flip_headers(path: Path, random: Random) -> str:
 
 def zero_sector(path: Path, random: Random) -> str:
     """Lose what stood in a sector."""
-    file = random.choice(sorted(path.iterdir()))
-    position = random.randrange(file.stat().st_size // _SECTOR_BYTES) * _SECTOR_BYTES
+    return _zero(random.choice(sorted(path.iterdir())), random)
+
+
+def _zero(file: Path, random: Random) -> str:
+    size_bytes = file.stat().st_size
+    position = random.randrange(max(1, size_bytes // _SECTOR_BYTES)) * _SECTOR_BYTES
     with file.open("r+b") as opened:
         opened.seek(position)
-        opened.write(bytes(_SECTOR_BYTES))
+        opened.write(bytes(min(_SECTOR_BYTES, size_bytes - position)))
     return f"{file.name}: zeroes from {position} on"
+
+
+def _flip_somewhere(file: Path, random: Random) -> str:
+    return _flip(file, random.randrange(file.stat().st_size), random)
 
 
 def _flip(file: Path, position: int, random: Random) -> str:
@@ -229,14 +246,7 @@ def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool =
 def _append(store: Store, records: list[Record]) -> None:
     """Write a little more, and note it."""
     random = Random(0)  # noqa: S311 -- always the same
-    parts = []
-    for offset in range(store.next, store.next + 300):
-        batch = Batch.of("/new", [[offset, random.randbytes(1000)]])
-        (frame,) = batch.parts()
-        at_us = _AT_US + offset * _EACH_US
-        records.append(Record(offset, at_us, "/new", 0, frame.body))
-        parts.append((at_us, batch.frames))
-    store.add(parts)
+    store.add([_part(records, offset, random, [1000]) for offset in range(store.next, store.next + 300)])
     store.commit(now_us=_AT_US)
 
 
@@ -292,3 +302,174 @@ def _agrees(ask: Callable[[], object], expected: object) -> bool:
         return False
     assert found == expected
     return True
+
+
+# Tiers.
+
+_DATA, _MANIFEST = "*/data/*.parquet", "*/manifest.json"
+_RECORDS = 600
+_TIERED_SIZES_BYTES = [1] * 20 + [40] * 20 + [300] * 5 + [3_000]
+_TIERED_PIECE_BYTES = 10_000
+_TOLD = (GoneError, JournalCorruptError, JournalUnavailableError)
+
+
+class Outcome(Enum):
+    ALL = "everything was read"
+    REPORTED = "told, the rest was read"
+
+
+class Way(NamedTuple):
+    name: str
+    pattern: str
+    """Which files may be."""
+    hurt: Callable[[Path, Random], object]
+
+
+def _flip_end(file: Path, random: Random) -> None:
+    data = file.read_bytes()
+    _flip(file, len(data) - 1 - random.randrange(int.from_bytes(data[-8:-4], "little") + 8), random)
+
+
+def _cut(file: Path, random: Random) -> None:
+    os.truncate(file, random.randrange(file.stat().st_size))
+
+
+def _delete(file: Path, random: Random) -> None:  # noqa: ARG001 -- as the others
+    file.unlink()
+
+
+def _replace(file: Path, random: Random) -> None:
+    others = [other for other in sorted(file.parent.iterdir()) if other != file]
+    file.write_bytes(random.choice(others).read_bytes())
+
+
+WAYS = (
+    Way("bit flipped in a file", _DATA, _flip_somewhere),
+    Way("bit flipped in its end", _DATA, _flip_end),
+    Way("sector of zeroes in a file", _DATA, _zero),
+    Way("file cut off", _DATA, _cut),
+    Way("file lost", _DATA, _delete),
+    Way("another file in its place", _DATA, _replace),
+    Way("bit flipped in the manifest", _MANIFEST, _flip_somewhere),
+    Way("manifest cut off", _MANIFEST, _cut),
+    Way("manifest lost", _MANIFEST, _delete),
+)
+
+
+@contextmanager
+def _small_files() -> Iterator[None]:
+    """Make files of about a hundred records, stripes of 32, groups of 8, for as long as the block lasts."""
+    before = parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS
+    parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = 12_000, 32, 8
+    try:
+        yield
+    finally:
+        parquet.FILE_BYTES, parquet.STRIPE_RECORDS, parquet.GROUP_RECORDS = before
+
+
+class TierSample:
+    """A journal of which nothing but the newest segment is here, and its tier.
+
+    Args:
+        folder: Where both stand.
+        random: Decides what is recorded.
+    """
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.path = folder / "journal"
+        self.tier = folder / "tier"
+        self.tier.mkdir()
+        self.records: list[Record] = []
+        """By their offsets."""
+        with closing(
+            Store(str(self.path), full_sync=False, retention=_ALL, segmenting=Segmenting(1, 1 << 60))
+        ) as store:
+            while store.next < _RECORDS:
+                first = store.next
+                end = first + random.choice([1, 7, 40])
+                store.add([_part(self.records, offset, random, _TIERED_SIZES_BYTES) for offset in range(first, end)])
+                store.commit(now_us=_AT_US)
+        with _small_files(), closing(Copier(str(self.path), place_at(str(self.tier)), TierRetention(0, 0))) as copier:
+            while copier.step(_AT_US):
+                pass
+        *older, newest = sorted(self.path.glob("*.seg"))
+        self._sealed = int(newest.stem)
+        for segment in older:
+            segment.unlink()
+
+    @contextmanager
+    def hurt(self, way: Way, random: Random) -> Iterator[Path]:
+        file = random.choice(sorted(self.tier.glob(way.pattern)))
+        before = file.read_bytes()
+        way.hurt(file, random)
+        try:
+            yield file
+        finally:
+            file.write_bytes(before)
+
+    def examine(self, hurt: Path) -> Outcome:
+        """Read everything.
+
+        Args:
+            hurt: What was hurt.
+
+        Raises:
+            AssertionError: Something else was read than what was written, or something is missing that was not hurt.
+            StorageError: An error that names no place.
+        """
+        bad = range(*(range_of(hurt.stem) or (0, self._sealed)))  # of the manifest, all
+        is_whole = True
+        for prefix in ("", "/t/2/"):
+            is_whole &= self._read(prefix, hurt, bad)
+        for offset in range(0, len(self.records), 50):
+            is_whole &= self._read_time(offset, hurt, bad)
+        return Outcome.ALL if is_whole else Outcome.REPORTED
+
+    def _read(self, prefix: str, hurt: Path, bad: range) -> bool:
+        is_whole = True
+        with closing(History(str(self.path), str(self.tier))) as history:
+            position = 0
+            while position < len(self.records):
+                try:
+                    found = history.fetch(position, None, (prefix,), _TIERED_PIECE_BYTES)
+                except _TOLD as error:
+                    is_whole = False
+                    _check_told(error, hurt)
+                    assert position in bad
+                    position = bad.stop if _is_version(error) else self._behind(history, position, error)
+                    assert position <= bad.stop
+                    continue
+                read = [record for block in found.blocks for record in Block.parse(block).records()]
+                assert found.next > position
+                assert read == [one for one in self.records[position : found.next] if one.topic.startswith(prefix)]
+                position = found.next
+        return is_whole
+
+    def _behind(self, history: History, position: int, error: StorageError | GoneError) -> int:
+        if isinstance(error, GoneError):
+            assert error.first is not None
+            return error.first
+        damage = history.damage_at(position)
+        assert damage is not None
+        assert damage.next is not None
+        assert damage.first == position < damage.next
+        return damage.next
+
+    def _read_time(self, offset: int, hurt: Path, bad: range) -> bool:
+        with closing(History(str(self.path), str(self.tier))) as history:
+            try:
+                found = history.fetch(0, None, ("",), 0, time_us=self.records[offset].time_us).start
+            except _TOLD as error:
+                _check_told(error, hurt)
+                return False
+        assert found == offset or (offset in bad and found == bad.stop and not hurt.exists())
+        return found == offset
+
+
+def _is_version(error: StorageError | GoneError) -> bool:
+    """Return whether the manifest seems to be of another version, for a bit in the number of its version."""
+    return isinstance(error, JournalUnavailableError) and "this version reads" in str(error)
+
+
+def _check_told(error: StorageError | GoneError, hurt: Path) -> None:
+    assert isinstance(error, GoneError) or hurt.stem in str(error), error

@@ -28,8 +28,6 @@ from tests.hubs.ports import free_ports
 from tests.suite.imports import python_path
 from tests.workers.conftest import workers_of
 
-__all__ = ["DONE_S", "Group", "Outcome"]
-
 NAME = "group"
 
 MEMBERS = 4

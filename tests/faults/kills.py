@@ -10,23 +10,366 @@ start ─▶ goes on where the file ends ─▶ load ─▶ SIGKILL ─▶ read 
 from __future__ import annotations
 
 import asyncio
+import signal
 import time
-from collections.abc import Coroutine
-from contextlib import closing
+import urllib.error
+import urllib.request
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
+from contextlib import asynccontextmanager, closing, suppress
+from itertools import count
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import msgpack
+
+from hub.batch import Batch
+from hub.errors import ClosedError, PeerError
+from hub.journal.block import Block
+from peers.client import QueueWish, connect
+from peers.client.client import Client, Connecting
 from peers.journal.store import Retention, Store
 from peers.journal.view import View
-from tests.faults.hubs import RunningHub, running_hub
-from tests.faults.ledger import Ledger, topic_of, value_of
-from tests.faults.loads import BatchWriter, Moment, publish_confirmed, publish_plain, read_history
+from tests.daemon.hub_process import HubProcess
 
-__all__ = ["Life", "Lives", "read_on"]
+DEADLINE_S = 90.0
+"""When a test stops waiting for what it expects."""
 
-_MOST_MESSAGES = 60_000
-"""Sent in one life, about."""
+_LISTEN = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--log-format", "json")
+
+
+class RunningHub:
+    """A hub that listens.
+
+    Args:
+        process: It.
+        up_s: How long it took from the start of the process.
+    """
+
+    def __init__(self, process: HubProcess, up_s: float) -> None:
+        self.process = process
+        self.up_s = up_s
+        self._is_struck = False
+        self.url = process.endpoints[0].location
+
+    def connect(self, queue: QueueWish | None = None) -> Connecting:
+        """Make a client that does not come back when the hub is gone."""
+        return connect(self.url, reconnect=False, queue=queue)
+
+    def strike(self) -> None:
+        """End it as the kernel does for want of memory; the second time nothing happens."""
+        if not self._is_struck:
+            self._is_struck = True
+            self.process.signal(signal.SIGKILL)
+
+    async def stop(self) -> None:
+        """End it in order."""
+        self.process.signal(signal.SIGTERM)
+        code, log = await self.process.wait_ended()
+        assert code == 0, log
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Return status and text of a resource."""
+        return await asyncio.to_thread(_get, f"{self.process.page.rstrip('/')}{path}")
+
+    async def counter(self, name: str) -> int:
+        """Return one of the hub's metrics."""
+        _, text = await self.get("/metrics")
+        return int(float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name} "))))
+
+
+def _get(url: str) -> tuple[int, str]:
+    try:
+        with urllib.request.urlopen(url, timeout=DEADLINE_S) as response:  # noqa: S310 -- our own hub
+            return response.status, response.read().decode()
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, error.read().decode()
+
+
+@asynccontextmanager
+async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -> AsyncIterator[RunningHub]:
+    """Start a hub on a journal; it is killed at the end, if it still runs.
+
+    Args:
+        path: Of the journal.
+        flags: More flags of `hub run`.
+        wrap: A command that runs the command that follows it; the hub is a new interpreter then.
+    """
+    began_s = time.perf_counter()
+    process = await HubProcess.start([*_LISTEN, "--journal", str(path), *flags], {}, before=wrap)
+    try:
+        await asyncio.wait_for(process.wait_up(2 + flags.count("--listen")), DEADLINE_S)
+        yield RunningHub(process, time.perf_counter() - began_s)
+    finally:
+        await process.kill()
+
+
+_RUN_MESSAGES = 50
+"""So many in a row have one topic, so that some leave as batches."""
+
+
+def topic_of(name: str, number: int) -> str:
+    """Return the topic of a message."""
+    return f"/load/{name}/{number // _RUN_MESSAGES % 3}"
+
+
+def value_of(name: str, number: int) -> list[Any]:
+    """Return its value: up to 300 bytes."""
+    return [name, number, bytes([number % 251]) * (number * 37 % 300)]
+
+
+NOWHERE = -1
+"""In place of an offset, where a message is not recorded."""
+
+
+class Ledger:
+    """What is known of a journal under load.
+
+    Args:
+        may_lose: Whether messages may be missing between others, because the disk was full.
+    """
+
+    def __init__(self, *, may_lose: bool = False) -> None:
+        self._may_lose = may_lose
+        self.sent: defaultdict[str, int] = defaultdict(int)
+        """How many messages each publisher has handed over, at least in part."""
+        self.confirmed: dict[tuple[str, int], int] = {}
+        """Publisher and number: the offset that the hub has told. Since the last `check_confirmed`."""
+        self.confirmed_total = 0
+        self.offsets: defaultdict[str, list[int]] = defaultdict(list)
+        """Where the messages of each publisher were found."""
+        self.position = 0
+        """Everything before this offset was looked at."""
+
+    def read(self, path: Path) -> None:
+        """Look at the records of a file that were not looked at yet.
+
+        Raises:
+            AssertionError: It holds what it must not, or does not hold what it must.
+            JournalCorruptError, JournalUnavailableError: It cannot be read.
+        """
+        with closing(View(str(path))) as view:
+            extent = view.extent
+            assert extent.first == 0
+            assert extent.next >= self.position, f"{self.position} offsets were there, now {extent.next}"
+            for block in _blocks(view, self.position):
+                self.take(block)
+            assert self.position == extent.next
+
+    def take(self, block: Block) -> None:
+        """Look at the records of a block that were not looked at yet."""
+        for offset, _, topic, _, body in block.records():
+            if offset < self.position:
+                continue
+            assert offset == self.position, f"a gap: {offset} follows {self.position - 1}"
+            value = msgpack.unpackb(body)
+            name, number = value[:2]
+            found = self.offsets[name]
+            if self._may_lose:
+                found += [NOWHERE] * (number - len(found))
+            assert number == len(found), f"offset {offset}: number {number} of {name}, {len(found)} were there before"
+            assert number < self.sent[name], f"offset {offset}: number {number} of {name} was never sent"
+            assert (topic, value) == (topic_of(name, number), value_of(name, number)), f"offset {offset}: changed"
+            found.append(offset)
+            self.position += 1
+
+    def check_confirmed(self) -> None:
+        """Compare what was confirmed with what was found.
+
+        Raises:
+            AssertionError: Something is missing, or stands elsewhere.
+        """
+        for (name, number), offset in self.confirmed.items():
+            found = self.offsets.get(name, [])
+            assert number < len(found), f"number {number} of {name} was confirmed at {offset} and is gone"
+            assert found[number] == offset, f"number {number} of {name}: confirmed {offset}, found {found[number]}"
+        self.confirmed_total += len(self.confirmed)
+        self.confirmed.clear()
+
+    def recorded(self, name: str) -> int:
+        """How many messages of a publisher were found."""
+        return len(self.offsets.get(name, ()))
+
+
+def _blocks(view: View, start: int) -> Iterator[Block]:
+    for row in view.rows(start):
+        yield view.block(row)
+
+
+BATCH_MESSAGES = 12_000
+"""Of one batch of a writer: 2 MB, so that it is routed in several turns of the hub's loop."""
+
+_PARTS = 3
+_FRAME_MESSAGES = 50
+_PLAIN_MESSAGES = 100
+"""Published between two looks at whether the hub takes them."""
+
+
+class Moment:
+    """Comes when so many messages were sent, as soon as it also suits.
+
+    Args:
+        messages: So many.
+        suits: Whether it may come now.
+        act: Called when it comes, at once: nothing is read in between.
+    """
+
+    def __init__(self, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
+        self._left = messages
+        self._suits = suits
+        self._act = act
+        self._come = asyncio.Event()
+
+    def count(self, messages: int) -> None:
+        """Messages were sent."""
+        self._left -= messages
+        if self._left <= 0 and not self._come.is_set() and self._suits():
+            self._act()
+            self._come.set()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether enough was sent, and it does not suit yet."""
+        return self._left <= 0 and not self._come.is_set()
+
+    @property
+    def has_come(self) -> bool:
+        """Whether it came."""
+        return self._come.is_set()
+
+    async def pause(self) -> None:
+        """Called by who has sent messages."""
+
+    async def wait(self) -> None:
+        """Wait for it."""
+        async with asyncio.timeout(DEADLINE_S):
+            await self._come.wait()
+
+
+@asynccontextmanager
+async def until_lost(hub: RunningHub) -> AsyncIterator[Client]:
+    """A client that works until the hub is killed; what the client is told of that is no error."""
+    async with hub.connect() as client:
+        with suppress(PeerError, ClosedError):
+            yield client
+
+
+async def publish_confirmed(hub: RunningHub, ledger: Ledger, name: str, moment: Moment, *, together: int) -> None:
+    """Publish and wait for the offsets, so many messages at a time."""
+    async with until_lost(hub) as client:
+        for start in count(0, together):
+            numbers = range(start, start + together)
+            ledger.sent[name] += together
+            moment.count(together)
+            await moment.pause()
+            calls = [client.publish_confirmed(topic_of(name, each), value_of(name, each)) for each in numbers]
+            outcomes = await asyncio.gather(*calls, return_exceptions=True)
+            for number, outcome in zip(numbers, outcomes, strict=True):
+                if isinstance(outcome, BaseException):
+                    raise outcome
+                ledger.confirmed[name, number] = outcome
+
+
+async def publish_plain(hub: RunningHub, ledger: Ledger, name: str, moment: Moment) -> None:
+    """Publish as fast as the hub takes it."""
+    async with until_lost(hub) as client:
+        for start in count(0, _PLAIN_MESSAGES):
+            for number in range(start, start + _PLAIN_MESSAGES):
+                ledger.sent[name] += 1
+                await client.publish(topic_of(name, number), value_of(name, number))
+            await client.drain()
+            await asyncio.sleep(0)  # a socket that takes it all does not let others in
+            moment.count(_PLAIN_MESSAGES)
+
+
+async def read_history(hub: RunningHub, start: int) -> None:
+    """Read what there is, again and again, so that a reader process is at work when the hub is killed."""
+    async with until_lost(hub) as client:
+        while True:
+            async for block in client.read(start=start).blocks(verify=True):
+                start = block.next
+            await asyncio.sleep(0)
+
+
+class BatchWriter:
+    """A writer of batches that outlives hubs: what is in doubt it does again, under the same number.
+
+    Args:
+        ledger: Gets what it sends.
+        query: Its name.
+    """
+
+    def __init__(self, ledger: Ledger, query: str) -> None:
+        self._ledger = ledger
+        self.query = query
+        self.next_batch = 0
+        """What comes before it was told to be committed."""
+        self.is_committing = False
+        """Whether a COMMIT is on its way."""
+        self.in_doubt = False
+        """Whether the batch may have been committed without our hearing of it."""
+        self.again_total = 0
+
+    @property
+    def recorded(self) -> int:
+        """How many batches the ledger has found in the journal; each is whole.
+
+        Raises:
+            AssertionError: One is not.
+        """
+        batches, rest = divmod(self._ledger.recorded(self.query), BATCH_MESSAGES)
+        assert not rest, f"{rest} messages of batch {batches} of {self.query} are recorded without the others"
+        assert self.next_batch <= batches <= self.next_batch + 1
+        return batches
+
+    async def write(self, hub: RunningHub, moment: Moment) -> None:
+        """Write one batch after the other. If one was in doubt, the ledger must have read what the crash has left."""
+        async with until_lost(hub) as client:
+            if self.in_doubt:
+                expected = self.recorded > self.next_batch
+                assert await self._write_batch(client, moment) is expected
+                self.again_total += expected
+            while True:
+                assert await self._write_batch(client, moment) is False
+                await moment.pause()
+
+    async def _write_batch(self, client: Client, moment: Moment) -> bool:
+        """Stage and commit the next batch; return whether it had been committed before."""
+        batch = self.next_batch
+        transaction = f"{self.query}.{batch}"
+        for part in range(_PARTS):
+            await client.stage(transaction, part, self._frames(batch, part))
+        self._ledger.sent[self.query] = (batch + 1) * BATCH_MESSAGES
+        moment.count(BATCH_MESSAGES)
+        self.in_doubt = self.is_committing = True
+        try:
+            committed = await client.commit(transaction, list(range(_PARTS)), query=self.query, batch=batch)
+        finally:
+            self.is_committing = False
+        self.in_doubt = False
+        self.next_batch += 1
+        first = batch * BATCH_MESSAGES
+        if not committed.again:
+            self._ledger.confirmed[self.query, first] = committed.first
+        return committed.again
+
+    def _frames(self, batch: int, part: int) -> bytes:
+        size = BATCH_MESSAGES // _PARTS
+        first = batch * BATCH_MESSAGES + part * size
+        return frames_of(self.query, range(first, first + size))
+
+
+def frames_of(name: str, numbers: range) -> bytes:
+    """Return messages as frames, as STAGE takes them."""
+    starts = range(numbers.start, numbers.stop, _FRAME_MESSAGES)
+    return b"".join(_frame(name, range(start, min(start + _FRAME_MESSAGES, numbers.stop))) for start in starts)
+
+
+def _frame(name: str, numbers: range) -> bytes:
+    return Batch.of(topic_of(name, numbers[0]), [value_of(name, number) for number in numbers]).frames
+
 
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 
@@ -70,15 +413,19 @@ class Lives:
         path: Of the journal.
         sync: `normal` or `full`.
         random: Decides about the moments.
+        most_messages: Sent in one life, about.
         writes: Whether each kill comes while a batch is being committed.
     """
 
-    def __init__(self, path: Path, sync: str, random: Random, *, writes: bool = False) -> None:
+    def __init__(
+        self, path: Path, sync: str, random: Random, *, most_messages: int = 60_000, writes: bool = False
+    ) -> None:
         self.ledger = Ledger()
         self.writer = BatchWriter(self.ledger, "query")
         self._path = path
         self._sync = sync
         self._random = random
+        self._most_messages = most_messages
         self._writes = writes
         self._lives = 0
 
@@ -108,7 +455,7 @@ class Lives:
         def suits() -> bool:
             return writer.is_committing if self._writes else len(ledger.confirmed) > confirmed
 
-        moment = Moment(self._random.randrange(1_000, _MOST_MESSAGES), suits, hub.strike)
+        moment = Moment(self._random.randrange(1_000, self._most_messages), suits, hub.strike)
         work: list[Coroutine[Any, Any, None]] = [
             publish_confirmed(hub, ledger, f"{life}.one", moment, together=1),
             publish_confirmed(hub, ledger, f"{life}.many", moment, together=64),

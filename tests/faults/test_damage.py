@@ -1,7 +1,8 @@
-"""Torn, hurt and tampered files: what is read is what was published, or there is an error that says so."""
+"""Torn, hurt and tampered files, tiers that fail: what is read is what was published, or an error says so."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from contextlib import closing
 from http import HTTPStatus
@@ -10,19 +11,36 @@ from random import Random
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, RejectedError, StorageError
 from peers.journal.store import Segmenting
+from peers.journal.tier import parquet
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import Patience, place_at
 from peers.journal.view import View
 from tests.daemon.hub_process import HubProcess
-from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
-from tests.faults.hubs import running_hub
-from tests.journal.files import flip, hurt_block
+from tests.faults.damage import (
+    WAYS,
+    Found,
+    Outcome,
+    Sample,
+    TierSample,
+    Way,
+    cut_end,
+    examine,
+    flip_anywhere,
+    flip_headers,
+    zero_sector,
+)
+from tests.faults.kills import running_hub
+from tests.faults.tiers import BucketTier, tier_of
+from tests.journal.files import AT_US, everything, flip, hurt_block
+from tests.journal.tier.made import copied, fill_untidily, id_of
 
 pytestmark = pytest.mark.slow
 
 _TORN_BYTES = 64 * 1024
-_SECTOR_BYTES = 512
-_WRITTEN_BYTES = 4096
+_STEP_BYTES = 1024
+_WRITTEN_BYTES = 8192
 
 
 @pytest.fixture(scope="module")
@@ -31,26 +49,20 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> Sample:
     return Sample.made(tmp_path_factory.mktemp("damage") / "sample", Random(5), commits=60)  # noqa: S311 -- repeatable
 
 
-def test_as_it_was_left(sample: Sample, tmp_path: Path) -> None:
-    """Everything is there, and a writer goes on."""
-    assert 2000 < len(sample.records) < 6000
-    assert examine(sample.copy(tmp_path / "journal"), sample) is Found.ALL
-
-
 def test_torn(tmp_path: Path) -> None:
     """However much of the end is missing: what was committed before that is there, and a writer goes on."""
     whole = Segmenting()
     sample = Sample.made(tmp_path / "sample", Random(6), commits=20, segmenting=whole)  # noqa: S311 -- repeatable
     size = max(sample.path.iterdir()).stat().st_size
     assert size > _TORN_BYTES
-    for missing_bytes in range(0, _TORN_BYTES, _SECTOR_BYTES):
+    for missing_bytes in range(0, _TORN_BYTES, _STEP_BYTES):
         copy = sample.copy(tmp_path / "journal")
         cut_end(copy, missing_bytes)
         found = examine(copy, sample, is_torn=True, writes=not missing_bytes % _WRITTEN_BYTES)
         assert found is (Found.PREFIX if missing_bytes else Found.ALL), missing_bytes
 
 
-@pytest.mark.parametrize(("hurt", "times"), [(flip_anywhere, 30), (flip_headers, 20), (zero_sector, 10)])
+@pytest.mark.parametrize(("hurt", "times"), [(flip_anywhere, 12), (flip_headers, 10), (zero_sector, 5)])
 def test_hurt(sample: Sample, tmp_path: Path, hurt: Callable[[Path, Random], str], times: int) -> None:
     """What is read of a file that has changed somewhere is what was published; or it is refused."""
     random = Random(hurt.__name__)  # noqa: S311 -- to be repeated
@@ -101,3 +113,55 @@ async def test_a_hub_on_a_damaged_end(sample: Sample, tmp_path: Path) -> None:
     assert text.startswith(f"hub: {newest}: ")
     assert "is damaged; see `hub journal verify`" in text
     assert text.count("\n") == 1
+
+
+# Tiers.
+
+
+async def test_a_bucket_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever fails while files are written, read back and swept: in the end each record is there once."""
+    pytest.importorskip("moto", reason="part of the extra `test`")
+    monkeypatch.setattr(parquet, "FILE_BYTES", 400)
+    path = tmp_path / "journal"
+    fill_untidily(path, *[40] * 6)
+    random = Random(1)  # noqa: S311 -- to be repeated
+    async with tier_of("bucket", tmp_path, random) as tier:
+        assert isinstance(tier, BucketTier)
+        failures = 0
+        for trouble in ("failing", "cut", "away", "failing", "cut"):
+            tier.spoil(trouble, 0)
+            failures += await asyncio.to_thread(_copy, path, tier.address)
+        tier.heal()
+        assert not await asyncio.to_thread(_copy, path, tier.address)
+        assert failures >= 1
+        found = await asyncio.to_thread(copied, tier.place, id_of(path))
+        assert sorted(found) == everything(path)
+        names = await asyncio.to_thread(tier.place.sizes, f"{id_of(path).hex()}/data")
+        assert len(names) == 6
+
+
+def _copy(path: Path, address: str) -> bool:
+    copier = Copier(
+        str(path), place_at(address, Patience(connect_s=2.0, request_s=2.0, attempts=1)), TierRetention(0, 0)
+    )
+    try:
+        while copier.step(AT_US):
+            pass
+    except StorageError:
+        return True
+    finally:
+        copier.close()
+    return False
+
+
+@pytest.fixture(scope="module")
+def tier_sample(tmp_path_factory: pytest.TempPathFactory) -> TierSample:
+    return TierSample(tmp_path_factory.mktemp("sample"), Random(1))  # noqa: S311 -- to be repeated
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.name)
+def test_a_tier(tier_sample: TierSample, way: Way) -> None:
+    """It is an error that names the file, and costs what this file speaks of; everything else is read."""
+    random = Random(way.name)  # noqa: S311 -- to be repeated
+    with tier_sample.hurt(way, random) as hurt:
+        assert tier_sample.examine(hurt) is Outcome.REPORTED

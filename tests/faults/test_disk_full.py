@@ -1,4 +1,4 @@
-"""A journal without room: live delivery goes on, publishers are told, what is missing is counted; then all is well."""
+"""Journals and stores without room: who writes is told, what is missing is counted; with room all is well."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from pathlib import Path
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, RejectedError, RequestError
 from peers.cli.check import check
-from peers.client import connect
+from peers.client import Store, connect
 from tests.connections.broker.scripted import Endpointlike
 from tests.daemon.hub_process import HubProcess
 from tests.faults.full_disks import (
     FillableDisk,
-    GrowingDisk,
     LimitedFiles,
     NotPermittedError,
-    ScarceDisk,
+    Traffic,
+    go_through,
     small_disk,
+    wait_ready,
 )
-from tests.faults.hubs import DEADLINE_S, running_hub
-from tests.faults.ledger import Ledger, topic_of, value_of
-from tests.faults.shortage import Traffic, go_through, wait_ready
+from tests.faults.kills import DEADLINE_S, Ledger, running_hub, topic_of, value_of
 
 pytestmark = pytest.mark.slow
 
 MASTER = "s/<$>/data/master"
 """The topic of the master of a store, as Broker has it."""
+
+VALUE = "x" * 60_000
 
 
 @pytest.fixture
@@ -41,35 +42,30 @@ async def mounts() -> AsyncIterator[AsyncExitStack]:
         yield stack
 
 
-async def mounted(
-    kind: type[GrowingDisk | FillableDisk], folder: Path, mounts: AsyncExitStack
-) -> GrowingDisk | FillableDisk:
+async def mounted(folder: Path, mounts: AsyncExitStack) -> FillableDisk:
     """A small disk, where mounting is permitted."""
     mount = folder / "disk"
     mount.mkdir()
     try:
-        return await mounts.enter_async_context(small_disk(kind, mount))
+        disk = await mounts.enter_async_context(small_disk(FillableDisk, mount))
     except NotPermittedError as error:
         pytest.skip(f"mounting is not permitted here: {error}")
+    assert isinstance(disk, FillableDisk)
+    return disk
 
 
-@pytest.mark.parametrize("kind", [GrowingDisk, FillableDisk, LimitedFiles])
+@pytest.mark.parametrize("kind", [FillableDisk, LimitedFiles])
 async def test_full_and_room_again(
-    kind: type[GrowingDisk | FillableDisk | LimitedFiles], tmp_path: Path, mounts: AsyncExitStack
+    kind: type[FillableDisk | LimitedFiles], tmp_path: Path, mounts: AsyncExitStack
 ) -> None:
     """Confirmations become errors that say why, and nothing else changes for anybody; it is over by itself."""
-    disk: ScarceDisk
-    if issubclass(kind, LimitedFiles):
-        disk = LimitedFiles(tmp_path)
-    else:
-        disk = await mounted(kind, tmp_path, mounts)
-    shortage = await go_through(disk, tmp_path)
-    assert shortage.lost
+    disk = LimitedFiles(tmp_path) if issubclass(kind, LimitedFiles) else await mounted(tmp_path, mounts)
+    assert (await go_through(disk, tmp_path)).lost
 
 
 async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> None:
     """The next hub starts on it, refuses what it cannot record, and recovers; what was confirmed is there."""
-    disk = await mounted(FillableDisk, tmp_path, mounts)
+    disk = await mounted(tmp_path, mounts)
     ledger = Ledger(may_lose=True)
     async with (
         running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap) as hub,
@@ -101,7 +97,7 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
 
 async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
     """It carries live messages, says what is not there, and is not ready; with room all is well, and it says so."""
-    disk = await mounted(FillableDisk, tmp_path, mounts)
+    disk = await mounted(tmp_path, mounts)
     await disk.fill()
     folder = Path(disk.journal).parent
     flags = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--journal", disk.journal)
@@ -131,19 +127,34 @@ async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitS
     assert (await hub.wait_ended())[0] == 0
 
 
-async def test_a_hub_with_consumers_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
-    """The journal is there, and the positions of its consumers cannot be opened: they are once there is room."""
-    disk = await mounted(FillableDisk, tmp_path, mounts)
-    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+async def test_a_hub_that_starts_again_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
+    """Positions and stores cannot be opened until there is room; Zeeks know the hub by another id until then."""
+    disk = await mounted(tmp_path, mounts)
+    flags = ("--listen", "zeek+tcp://127.0.0.1:0", "--store", f"s={disk.journal}.db", "--zeek-masters", "s")
+
+    async def peered(process: HubProcess) -> Endpointlike:
+        zeek = await Endpointlike.connect(process.endpoints[2])
+        mounts.callback(zeek.close)
+        return await zeek.peer("/")
+
+    async with running_hub(disk.journal, *flags, wrap=disk.wrap) as hub, hub.connect() as client:
         await client.publish_confirmed("/a", 1)
         async with client.consume("c", "/a", from_offset=0) as messages:
             assert (await anext(messages)).value == 1
+        before = await peered(hub.process)
+        assert MASTER in before.hub_filter
         await hub.stop()
     await disk.fill()
-    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+    async with running_hub(disk.journal, *flags, wrap=disk.wrap) as hub, hub.connect() as client:
         with pytest.raises(RejectedError, match="the disk is full"):
             await client.publish_confirmed("/a", 2)
+        meanwhile = await peered(hub.process)
+        assert meanwhile.hub_id != before.hub_id
+        assert MASTER not in meanwhile.hub_filter
         disk.free_room()
+        await meanwhile.everything()  # the hub closes
+        again = await peered(hub.process)
+        assert (again.hub_id, MASTER in again.hub_filter) == (before.hub_id, True)
         await wait_ready(hub)
         assert await client.publish_confirmed("/a", 2) == 1
         async with client.consume("c", "/a") as messages:
@@ -151,33 +162,46 @@ async def test_a_hub_with_consumers_that_starts_without_room(tmp_path: Path, mou
         await hub.stop()
 
 
-async def test_zeeks_of_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
-    """They know it by the id that is in the file of its store, and of the store, once that is open."""
-    disk = await mounted(FillableDisk, tmp_path, mounts)
-    flags = ("--listen", "zeek+tcp://127.0.0.1:0", "--store", f"s={Path(disk.journal).parent}/s.db")
-    flags = (*flags, "--zeek-masters", "s", "--log-format", "json")
+async def write_until_refused(store: Store) -> tuple[dict[int, int], str]:
+    """Put entries until one is not kept; return the versions of those that were, and what was said."""
+    versions: dict[int, int] = {}
+    while True:
+        key = len(versions)
+        try:
+            version = await store.put(key, [key, VALUE])
+        except RequestError as error:
+            return versions, str(error)
+        assert version is not None
+        versions[key] = version
 
-    async def start() -> HubProcess:
-        hub = await HubProcess.start(flags, {}, before=disk.wrap)
-        mounts.push_async_callback(hub.kill)
-        return await hub.wait_up()
 
-    async def peered(hub: HubProcess) -> Endpointlike:
-        zeek = await Endpointlike.connect(hub.endpoints[0])
-        mounts.callback(zeek.close)
-        return await zeek.peer("/")
-
-    first = await start()
-    before = await peered(first)
-    assert MASTER in before.hub_filter
-    first.signal(signal.SIGTERM)
-    assert (await first.wait_ended())[0] == 0
-    await disk.fill()
-    hub = await start()
-    meanwhile = await peered(hub)
-    assert meanwhile.hub_id != before.hub_id
-    assert MASTER not in meanwhile.hub_filter
-    disk.free_room()
-    await meanwhile.everything()  # the hub closes
-    again = await peered(hub)
-    assert (again.hub_id, MASTER in again.hub_filter) == (before.hub_id, True)
+async def test_a_store(tmp_path: Path) -> None:
+    """What was confirmed is there after a kill, and so is what was refused: it was kept later, as was said."""
+    disk = LimitedFiles(tmp_path)
+    flags = ("--store", f"s={disk.journal}.db")
+    async with (
+        running_hub(tmp_path / "journal of its own", *flags, wrap=disk.wrap) as hub,
+        hub.connect() as client,
+        asyncio.timeout(DEADLINE_S),
+    ):
+        store = client.store("s")
+        await store.put("first", 1)
+        versions, text = await write_until_refused(store)
+        assert "carried out, and it is unknown whether it will be kept" in text
+        assert disk.reason in text or "full" in text or "I/O error" in text
+        refused = len(versions)
+        assert await store.get(refused) == [refused, VALUE]  # reads go on, and show it already
+        await disk.make_room(hub.process.pid)
+        while True:
+            try:
+                await store.put("room", "again")
+            except RequestError:
+                await asyncio.sleep(0.05)
+            else:
+                break
+        hub.strike()
+    async with running_hub(tmp_path / "another", *flags) as hub, hub.connect() as client:
+        found = {entry.key: entry async for entry in client.store("s").entries()}
+        assert {key: found[key].version for key in versions} == versions
+        assert all(found[key].value == [key, VALUE] for key in (*versions, refused))
+        assert (found["first"].value, found["room"].value) == (1, "again")

@@ -16,16 +16,37 @@ import contextlib
 import os
 import resource
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from hub.errors import JournalUnavailableError
+from hub.journal.block import Block
+from peers.journal.history import History
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.place import Place, place_at
+from peers.journal.view import View
 from tests.faults.full_disks import FillableDisk, small_disk
-
-__all__ = ["BucketTier", "DiskTier", "FolderTier", "Proxy", "SpoiledTier", "tier_of"]
+from tests.faults.kills import (
+    DEADLINE_S,
+    BatchWriter,
+    Ledger,
+    Moment,
+    RunningHub,
+    publish_confirmed,
+    read_history,
+    read_on,
+    running_hub,
+)
+from tests.journal.tier.made import files_of
 
 _FULL_BYTES = 16 * 1024
 """Longest file in a folder that is full: manifests are shorter, files of records are not."""
@@ -269,3 +290,197 @@ async def tier_of(kind: str, folder: Path, random: Random) -> AsyncIterator[Spoi
                 yield BucketTier(proxy, port, bucket.name, REGION, bucket.port)
         finally:
             await asyncio.to_thread(bucket.server.stop)
+
+
+STAGES = ("written", "named", "deleted")
+"""When it goes wrong: once this life has written a file, named one in the manifest, deleted here what was copied."""
+
+_KEEP = "2MiB"
+
+_COPIES = b"peers.journal.tier.copier"
+
+_LOOK_S = 0.02
+_PAUSE_S = 0.3
+
+
+class TieredLife(NamedTuple):
+    trouble: str
+    stage: str
+    """When that came."""
+    records: int
+    """Of all lives, as far as they were read."""
+    first_here: int
+    """The oldest offset that is not in the tier alone."""
+
+
+class _Moments(Moment):
+    def __init__(self, before: Moment, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
+        super().__init__(messages, suits, act)
+        self._before = before
+
+    def count(self, messages: int) -> None:
+        if self._before.has_come:
+            super().count(messages)
+        else:
+            self._before.count(messages)
+
+    async def pause(self) -> None:
+        """Once enough was sent, send little until the tier is so far: all of it is read in the end."""
+        if self._before.is_due:
+            await asyncio.sleep(_PAUSE_S)
+
+
+class TieredLives:
+    """One journal, its tier, and the hubs that are killed on it.
+
+    Args:
+        folder: Where the journal stands.
+        tier: Its tier.
+        random: Decides about the moments.
+        most_messages: Sent before something goes wrong, and again before the hub is killed, about.
+    """
+
+    def __init__(self, folder: Path, tier: SpoiledTier, random: Random, most_messages: int = 30_000) -> None:
+        self._most_messages = most_messages
+        self._looked_s = 0.0
+        self.ledger = Ledger()
+        self.path = folder / "journal"
+        self.tier = tier
+        self._writer = BatchWriter(self.ledger, "query")
+        self._random = random
+        self._lives = 0
+
+    async def live(self, trouble: str, stage: str) -> TieredLife:
+        """Start a hub, load it, let something go wrong with the copying, kill the hub.
+
+        Args:
+            trouble: What goes wrong, of those of the tier.
+            stage: When, of `STAGES`.
+
+        Raises:
+            AssertionError: Something that was promised does not hold.
+        """
+        flags = ("--journal-tier", self.tier.address, "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
+        async with running_hub(self.path, *flags, wrap=self.tier.wrap) as hub:
+            await read_on(hub, self.ledger, f"{self._lives}.first")
+            assert self._writer.recorded >= self._writer.next_batch
+            await self._load(hub, trouble, stage)
+        self.tier.heal()
+        self._lives += 1
+        with closing(View(str(self.path))) as view:
+            return TieredLife(trouble, stage, self.ledger.position, view.extent.first)
+
+    async def _load(self, hub: RunningHub, trouble: str, stage: str) -> None:
+        ledger, life = self.ledger, self._lives
+        confirmed, done = len(ledger.confirmed), self._done(stage)
+
+        def goes() -> bool:
+            now_s = time.monotonic()
+            if now_s < self._looked_s + _LOOK_S:  # a look at the tier takes longer than a message
+                return False
+            pid = _copier_of(hub)
+            if pid is not None:  # it gives way to whatever else this machine does, for minutes
+                with suppress(PermissionError, ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, pid, 0)
+            is_so = pid is not None and self._done(stage) > done
+            self._looked_s = time.monotonic()
+            return is_so
+
+        def suits() -> bool:
+            return len(ledger.confirmed) > confirmed
+
+        def spoil() -> None:
+            nonlocal confirmed
+            confirmed = len(ledger.confirmed)  # from here on some more must be, whatever becomes of the tier
+            pid = _copier_of(hub)
+            assert pid is not None
+            self.tier.spoil(trouble, pid)
+
+        before = Moment(self._random.randrange(1_000, self._most_messages), goes, spoil)
+        moment = _Moments(before, self._random.randrange(1_000, self._most_messages), suits, hub.strike)
+        work: list[Coroutine[Any, Any, None]] = [
+            publish_confirmed(hub, ledger, f"{life}.one", moment, together=1),
+            publish_confirmed(hub, ledger, f"{life}.many", moment, together=64),
+            self._writer.write(hub, moment),
+            read_history(hub, self._random.randrange(ledger.position + 1)),
+        ]
+        tasks = [asyncio.create_task(each) for each in work]
+        try:
+            await moment.wait()
+        finally:
+            hub.strike()
+            await asyncio.gather(*tasks)
+
+    def _done(self, stage: str) -> str:
+        """Return what grows when copying gets so far: the newest of these files, or the oldest segment here."""
+        if stage == "deleted":
+            return min(path.name for path in self.path.glob("*.seg"))
+        place = self.tier.place
+        if stage == "written":
+            return max((name for journal in place.folders() for name in place.sizes(f"{journal}/data")), default="")
+        held = [TierFiles(place, bytes.fromhex(journal)) for journal in place.folders()]
+        for one in held:
+            one.refresh()
+        return max((f"{one.next:020}" for one in held if one.next is not None), default="")
+
+    async def end(self) -> None:
+        """Copy the rest, and read everything, here and there, with the eyes of one who was not there.
+
+        Raises:
+            AssertionError: Something that was promised does not hold.
+        """
+        await self._copy_rest()
+        self._read(self.ledger)
+        self.ledger.check_confirmed()
+        assert self._writer.recorded >= self._writer.next_batch
+        again = Ledger()
+        again.sent = self.ledger.sent
+        self._read(again)
+        assert again.offsets == self.ledger.offsets
+        self._check_tier()
+
+    async def _copy_rest(self) -> None:
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                with suppress(JournalUnavailableError):
+                    copier = Copier(str(self.path), self.tier.place, TierRetention(0, 0))
+                    break
+                await asyncio.sleep(_LOOK_S)
+        with closing(copier):
+            while copier.step(0):
+                pass
+
+    def _read(self, ledger: Ledger) -> None:
+        with closing(History(str(self.path), self.tier.place.address)) as history:
+            extent = history.fetch(0, None, ("",), 0).extent
+            assert extent.first == 0
+            while ledger.position < extent.next:
+                found = history.fetch(ledger.position, None, ("",), 1 << 22)
+                for data in found.blocks:
+                    ledger.take(Block.parse(data))
+                assert ledger.position == found.next
+
+    def _check_tier(self) -> None:
+        with closing(View(str(self.path))) as view:
+            journal, sealed = view.id, view.firsts[-1]
+            assert view.extent.first > 0, "nothing was deleted here"
+        place = self.tier.place
+        held = files_of(place, journal)
+        entries = list(held.entries())
+        assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
+        assert entries[-1].next == sealed
+        assert not any(entry.holes or held.flaw_of(entry) for entry in entries)
+        names = {data_name(journal, entry) for entry in entries}
+        assert {f"{journal.hex()}/data/{name}" for name in place.sizes(f"{journal.hex()}/data")} == names
+        read = [pq.read_table(pa.BufferReader(place.read(name)), columns=["offset"]) for name in names]
+        offsets = pa.concat_tables(read).column("offset").to_numpy()
+        assert np.array_equal(np.sort(offsets), np.arange(sealed))
+
+
+def _copier_of(hub: RunningHub) -> int | None:
+    for children in Path(f"/proc/{hub.process.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            with suppress(OSError):
+                if _COPIES in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+    return None

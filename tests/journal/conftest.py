@@ -1,4 +1,4 @@
-"""Tests with a loop run on asyncio's and on uvloop, and fail if the loop met an error that nobody caught."""
+"""Tests with a loop run on the hub's, and those of reader processes on asyncio's as well."""
 
 from __future__ import annotations
 
@@ -6,10 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hubs.fixtures import pytest_asyncio_loop_factories, uncaught
+from tests.hubs.fixtures import uncaught
 from tests.journal.files import close_stores
+from tests.loops import Loops, on_the_hubs_loop
+from tests.loops import pytest_asyncio_loop_factories as on_each_loop
 
-__all__ = ["pytest_asyncio_loop_factories", "uncaught"]
+__all__ = ["uncaught"]
+
+
+def pytest_asyncio_loop_factories(item: pytest.Item) -> Loops:
+    return on_each_loop() if item.path.name == "test_readers.py" else on_the_hubs_loop()
 
 
 @pytest.fixture(autouse=True)

@@ -1,22 +1,28 @@
-"""The journal's handler: which offset a message gets, who is told when, and what happens while nothing is recorded."""
+"""The journal's handler, and its thread: which offset a message gets, who is told, what is committed together."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import queue
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from hub.batch import decode_values
-from hub.errors import JournalUnavailableError, RejectedError
+from hub.errors import JournalUnavailableError, RejectedError, StorageError
 from hub.frame import iterate_frames
 from hub.journal.segment import Write
 from peers.journal import recorder as recorder_module
+from peers.journal import writer as writer_module
 from peers.journal.recorder import JOURNAL_TOPIC, Recorder
-from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress
+from peers.journal.store import Retention
+from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress, Writer
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
+from tests.journal.files import AT_US, everything, fill, frames, opened
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -82,24 +88,6 @@ async def bench() -> Bench:
 # Offsets.
 
 
-async def test_what_is_recorded_becomes_entries(bench: Bench) -> None:
-    bench.publish(1, 2)
-    bench.publish(3, topic="/b")
-    first, second = bench.submitted
-    assert isinstance(first, Entry)
-    assert isinstance(second, Entry)
-    assert (first.epoch, first.time_us, second.time_us) == (0, 1000, 1001)
-    assert [decode_values(frame) for frame in iterate_frames(first.frames)] == [[1, 2]]
-    assert bench.recorder.taken == 3
-
-
-async def test_other_topics_are_not_recorded() -> None:
-    bench = Bench(topics=("/zeek/", "/app/"))
-    for topic in ("/zeek/dns", "/zeek", "/other", "/app/"):
-        bench.publish(1, topic=topic)
-    assert bench.recorder.taken == 2
-
-
 async def test_positions(bench: Bench) -> None:
     """The offset of the next message is known before it is on the disk, also in the middle of a read."""
     assert (bench.recorder.position(), bench.recorder.committed) == (10, 10)
@@ -129,15 +117,6 @@ async def test_confirmations(bench: Bench) -> None:
     assert bench.told[2:] == [("three", 13)]
 
 
-async def test_a_confirmation_of_an_empty_batch(bench: Bench) -> None:
-    bench.recorder.begin_batch()
-    bench.recorder.end_batch(Write("q", 1, 10, 10))
-    bench.ask(0)
-    assert bench.told == []
-    await bench.commit()
-    assert bench.told == [("", 10)]
-
-
 async def test_batches_are_marked(bench: Bench) -> None:
     bench.turn.core.write_is_due = True
     bench.turn.publish(bench.publisher, "/a", 1)
@@ -151,21 +130,11 @@ async def test_batches_are_marked(bench: Bench) -> None:
 # Readers.
 
 
-async def test_each_commit_is_told(bench: Bench) -> None:
-    told: list[tuple[int, int, object]] = []
-    bench.recorder.on_news = lambda *news: told.append(news)
-    bench.publish(1, 2)
-    assert told == []
-    await bench.commit()
-    bench.publish(3)
-    await bench.commit()
-    assert told == [(10, 12, None), (12, 13, None)]
-
-
 # Back-pressure.
 
 
 async def test_back_pressure() -> None:
+    """Who waits for room is told once there is some, unless he has gone."""
     bench = Bench(buffer_bytes=4 * ENTRY_OVERHEAD_BYTES)
     for number in range(3):
         bench.publish(number)
@@ -178,31 +147,21 @@ async def test_back_pressure() -> None:
     def resume() -> None:
         resumed.append(len(bench.submitted))
 
-    bench.recorder.wait_room(resume)
-    bench.recorder.wait_room(resume)
+    def gone() -> None:
+        resumed.append(-1)
+
+    for one in (resume, resume, gone):
+        bench.recorder.wait_room(one)
+    for _ in range(2):
+        bench.recorder.forget_room(gone)
     await bench.commit(1)
     assert bench.recorder.is_behind
     await bench.commit(2)
     assert not bench.recorder.is_behind
     assert resumed == [1]
-    assert bench.recorder.pauses_total == 2
+    assert bench.recorder.pauses_total == 3
     await bench.commit()
     assert (bench.recorder.waiting_bytes, resumed) == (0, [1])
-
-
-async def test_who_has_gone_is_not_resumed() -> None:
-    bench = Bench(buffer_bytes=1)
-    bench.publish(1)
-    resumed: list[int] = []
-
-    def resume() -> None:
-        resumed.append(1)
-
-    bench.recorder.wait_room(resume)
-    bench.recorder.forget_room(resume)
-    bench.recorder.forget_room(resume)
-    await bench.commit()
-    assert resumed == []
 
 
 # Failures.
@@ -235,16 +194,39 @@ async def test_a_failure_answers_everybody(bench: Bench) -> None:
     assert watcher.values == [{"state": "failed", "reason": "the disk is full", "offset": 11}]
 
 
-async def test_while_it_fails(bench: Bench) -> None:
+async def test_recovery(bench: Bench) -> None:
+    """While it fails nothing is taken down; then offsets go on without a gap, behind what was on the disk after all."""
+    _, watcher = bench.turn.join(JOURNAL_TOPIC)
+    written: list[list[Write]] = []
+    bench.recorder.on_writes = written.append
+    bench.publish(1, 2, 3)
     await bench.fail()
-    bench.publish(1, 2)
+    bench.publish(4, 5)
     bench.ask(2)
     bench.recorder.begin_batch()
     bench.recorder.end_batch(None)
     assert bench.submitted == []
-    assert isinstance(bench.told[0][1], RejectedError)
-    assert (bench.recorder.taken, bench.recorder.lost_messages_total) == (2, 2)
-    assert not bench.recorder.is_behind
+    assert isinstance(bench.told.pop()[1], RejectedError)
+    seen = bench.recorder
+    assert (seen.taken, seen.lost_messages_total, seen.is_behind) == (5, 5, False)
+    await bench.fail(JournalUnavailableError("worse"))
+    assert str(seen.refusal()) == "not recorded: worse (4012)"
+    seen.on_recovered(1, Progress(0, 99, 0), [])  # of an epoch that is over
+    await asyncio.sleep(0)
+    assert seen.error is not None
+    await bench.recover(Write("q", 1, 0, 1), found=3)
+    assert (seen.error, seen.position(), written) == (None, 13, [[Write("q", 1, 0, 1)]])
+    bench.publish(6)
+    bench.ask(1)
+    (entry,) = bench.submitted
+    assert entry.epoch == 2
+    await bench.commit()
+    assert bench.told == [("", 13)]
+    assert (seen.recorded_messages_total, seen.lost_messages_total, seen.position()) == (4, 2, 14)
+    await bench.fail()
+    bench.turn.core.flush()
+    assert [value["state"] for value in watcher.values] == ["failed", "recovered", "failed"]
+    assert watcher.values[1] == {"state": "recovered", "offset": 13, "lost": 2}
 
 
 async def test_it_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,85 +237,23 @@ async def test_it_is_tried_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) 
         assert bench.submitted == [Probe(epoch)]
 
 
-async def test_recovery(bench: Bench) -> None:
-    """Offsets go on without a gap, what comes is submitted in the new epoch, and confirmations are given again."""
-    _, watcher = bench.turn.join(JOURNAL_TOPIC)
-    written: list[list[Write]] = []
-    bench.recorder.on_writes = written.append
-    bench.publish(1)
-    await bench.fail()
-    bench.publish(2)
-    await bench.recover(Write("q", 1, 0, 1))
-    assert (bench.recorder.error, bench.recorder.position()) == (None, 10)
-    assert written == [[Write("q", 1, 0, 1)]]
-    bench.publish(3)
-    bench.ask(1)
-    (entry,) = bench.submitted
-    assert entry.epoch == 1
-    await bench.commit()
-    assert bench.told == [("", 10)]
-    seen = bench.recorder
-    assert (seen.recorded_messages_total, seen.lost_messages_total, seen.position()) == (1, 2, 11)
-    bench.turn.core.flush()
-    assert [value["state"] for value in watcher.values] == ["failed", "recovered"]
-    assert watcher.values[1] == {"state": "recovered", "offset": 10, "lost": 2}
-
-
-async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
-    bench.publish(1, 2, 3)
-    await bench.fail()
-    await bench.recover(found=3)
-    seen = bench.recorder
-    assert (seen.position(), seen.recorded_messages_total, seen.lost_messages_total) == (13, 3, 0)
-
-
-async def test_a_second_failure(bench: Bench) -> None:
-    _, watcher = bench.turn.join(JOURNAL_TOPIC)
-    await bench.fail()
-    await bench.fail(JournalUnavailableError("worse"))
-    assert str(bench.recorder.refusal()) == "not recorded: worse (4012)"
-    await bench.recover()
-    await bench.fail()
-    bench.turn.core.flush()
-    assert [value["state"] for value in watcher.values] == ["failed", "recovered", "failed"]
-    assert bench.recorder.epoch == 3
-
-
-async def test_a_recovery_of_an_old_epoch(bench: Bench) -> None:
-    await bench.fail()
-    bench.recorder.on_recovered(7, Progress(0, 99, 0), [])
-    await asyncio.sleep(0)
-    assert bench.recorder.error is FULL
-
-
 # The rest.
 
 
-async def test_stopping(bench: Bench) -> None:
+async def test_stopping(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was taken is submitted, and nothing behind that, not even a probe."""
+    monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
     bench.turn.publish(bench.publisher, "/a", 1)
     bench.recorder.stop()
-    assert len(bench.submitted) == 1
     bench.publish(2)
     assert len(bench.submitted) == 1
-    await bench.fail()
-    assert bench.recorder._probing is None
-    bench.recorder.stop()
-
-
-async def test_stopping_while_it_fails(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recorder_module, "_PROBE_S", 0.0)
-    await bench.fail()
-    bench.recorder.stop()
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert bench.submitted == []
-
-
-async def test_statistics(bench: Bench) -> None:
-    bench.publish(1, 2)
-    assert (*bench.recorder.at[:3], bench.recorder.position()) == (3, 10, 500, 12)
-    await bench.commit()
-    assert (*bench.recorder.at[:3], bench.recorder.recorded_messages_total) == (3, 12, 700, 2)
+    for stops_after in (False, True):
+        await bench.fail()
+        if stops_after:
+            bench.recorder.stop()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert bench.submitted == []
 
 
 def test_a_writer_may_outlive_the_loop() -> None:
@@ -364,3 +284,263 @@ async def test_commits_are_measured() -> None:
     await bench.fail()
     bench.submitted.clear()
     assert measured() == 1
+
+
+# The thread that writes.
+
+PATIENCE_S = 60.0
+
+
+class Told:
+    def __init__(self) -> None:
+        self.news: queue.Queue[tuple[Any, ...]] = queue.Queue()
+
+    def on_committed(self, progress: Progress) -> None:
+        self.news.put(("committed", progress))
+
+    def on_failed(self, error: StorageError, next_offset: int) -> None:
+        self.news.put(("failed", str(error), next_offset))
+
+    def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
+        self.news.put(("recovered", epoch, progress.next, writes))
+
+    def next(self) -> tuple[Any, ...]:
+        return self.news.get(timeout=PATIENCE_S)
+
+    def rest(self) -> list[tuple[Any, ...]]:
+        return [self.news.get_nowait() for _ in range(self.news.qsize())]
+
+
+class FakeStore:
+    def __init__(self) -> None:
+        self.first = self.next = self.size_bytes = 0
+        self.writes: list[Write] = []
+        self.asked: list[Any] = []
+        self.failures: dict[str, list[Exception]] = {}
+        self.open = 0
+        self.hasty: list[bool] = []
+
+    def fail(self, what: str, *errors: Exception) -> None:
+        self.failures[what] = list(errors)
+
+    def _asked(self, what: str, *values: Any) -> None:
+        self.asked.append((what, *values))
+        if self.failures.get(what):
+            raise self.failures[what].pop(0)
+
+    def add(self, parts: list[tuple[int, bytes]], *, in_haste: bool = False) -> None:
+        self._asked("add", b"".join(frames for _, frames in parts))
+        self.hasty.append(in_haste)
+        self.open += sum(len(frames) for _, frames in parts)
+
+    def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
+        self._asked("commit", list(writes), now_us)
+        self.next += self.open
+        self.size_bytes += self.open
+        self.open = 0
+
+    def roll_back(self) -> None:
+        self.open = 0
+
+    def probe(self) -> None:
+        self._asked("probe")
+
+    def close(self) -> None:
+        self._asked("close")
+
+
+@pytest.fixture
+def told() -> Told:
+    return Told()
+
+
+@pytest.fixture
+def store() -> FakeStore:
+    return FakeStore()
+
+
+@pytest.fixture
+def writer(store: FakeStore) -> Iterator[Writer]:
+    writer = Writer(store, 0.0, lambda: 7)  # type: ignore[arg-type]
+    yield writer
+    if writer._thread.is_alive():
+        writer.stop()
+
+
+def entry(letters: bytes, epoch: int = 0, **mark: Any) -> Entry:
+    return Entry(epoch, AT_US, letters, **mark)
+
+
+def size(*entries: Entry) -> int:
+    return sum(one.size_bytes for one in entries)
+
+
+# Groups.
+
+
+def test_what_has_come_is_committed_together(writer: Writer, store: FakeStore, told: Told) -> None:
+    entries = [entry(b"ab"), entry(b"c")]
+    for one in entries:
+        writer.submit(one)
+    writer.start(told)
+    assert told.next() == ("committed", Progress(0, 3, 3, 2, 3 + 2 * ENTRY_OVERHEAD_BYTES))
+    writer.stop()
+    assert store.asked == [("add", b"abc"), ("commit", [], 7), ("close",)]
+
+
+def test_a_long_queue_is_several_commits(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
+    for letter in b"abcde":
+        writer.submit(entry(bytes([letter])))
+    writer.start(told)
+    assert [told.next()[1].next for _ in range(3)] == [2, 4, 5]
+    assert [one[1] for one in store.asked if one[0] == "add"] == [b"ab", b"cd", b"e"]
+
+
+def test_what_comes_too_fast_is_not_compressed(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is behind so much in one go is written in haste; once all of it is written, there is time again."""
+    monkeypatch.setattr(writer_module, "GROUP_BYTES", 1)
+    monkeypatch.setattr(writer_module, "HASTE_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
+    for letter in b"abcd":
+        writer.submit(entry(bytes([letter])))
+    writer.start(told)
+    assert [told.next()[1].next for _ in range(4)] == [1, 2, 3, 4]
+    writer.submit(entry(b"e"))
+    told.next()
+    writer.stop()
+    assert store.hasty == [False, False, True, True, False]
+
+
+def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    slept: list[float] = []
+    times = [100.0, 100.0, 100.25, 101.0]
+    fake = SimpleNamespace(monotonic=lambda: times.pop(0) if len(times) > 1 else times[0], sleep=slept.append)
+    monkeypatch.setattr(writer_module, "time", fake)
+    writer = Writer(store, 1.0, lambda: 7)  # type: ignore[arg-type]
+    writer.submit(entry(b"a"))
+    writer.start(told)
+    told.next()
+    writer.submit(entry(b"b"))
+    told.next()
+    assert slept == [0.75]
+    writer.stop()
+
+
+# Batches of writers.
+
+
+def test_a_batch_is_one_transaction(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "GROUP_BYTES", 1)
+    write = Write("q", 1, 0, 3)
+    entries = [entry(b"", opens=1), entry(b"ab"), entry(b"x"), entry(b"c"), entry(b"", opens=-1, write=write)]
+    for one in entries:
+        writer.submit(one)
+    writer.start(told)
+    assert told.next() == ("committed", Progress(0, 4, 4, 5, size(*entries)))
+    writer.stop()
+    assert store.asked == [("add", b"ab"), ("add", b"x"), ("add", b"c"), ("commit", [write], 7), ("close",)]
+
+
+# Failures.
+
+
+@pytest.mark.parametrize("what", ["add", "commit"])
+def test_a_failure_is_told(writer: Writer, store: FakeStore, told: Told, what: str) -> None:
+    """With the offset from which on nothing is recorded; then nothing is taken, of that epoch or the next."""
+    writer.submit(entry(b"ab"))
+    writer.start(told)
+    told.next()
+    store.fail(what, JournalUnavailableError("full"))
+    writer.submit(entry(b"c"))
+    assert told.next() == ("failed", "full", 2)
+    writer.submit(entry(b"d"))
+    writer.submit(entry(b"e", epoch=1))
+    writer.stop()
+    assert told.rest() == []
+    assert store.open == 0
+
+
+def test_it_goes_on_after_a_probe(writer: Writer, store: FakeStore, told: Told) -> None:
+    """With entries of the new epoch; those of the old one are thrown away, wherever they stand."""
+    store.writes = [Write("q", 1, 0, 0)]
+    store.fail("add", JournalUnavailableError("full"))
+    store.fail("probe", JournalUnavailableError("still full"))
+    writer.submit(entry(b"a"))
+    writer.start(told)
+    assert told.next() == ("failed", "full", 0)
+    writer.submit(entry(b"b"))
+    writer.submit(Probe(1))
+    assert told.next() == ("failed", "still full", 0)
+    writer.submit(entry(b"c", epoch=1))
+    writer.submit(Probe(2))
+    writer.submit(entry(b"d", epoch=1))
+    writer.submit(entry(b"e", epoch=2))
+    assert told.next() == ("recovered", 2, 0, [Write("q", 1, 0, 0)])
+    assert told.next()[1].next == 1
+    writer.stop()
+    assert [one for one in store.asked if one[0] == "add"] == [("add", b"a"), ("add", b"e")]
+
+
+def test_an_open_batch_ends_with_a_failure(writer: Writer, store: FakeStore, told: Told) -> None:
+    store.fail("add", JournalUnavailableError("full"))
+    write = Write("q", 1, 0, 0)
+    writer.submit(entry(b"", opens=1))
+    writer.submit(entry(b"a"))
+    writer.start(told)
+    assert told.next()[0] == "failed"
+    writer.submit(entry(b"", opens=-1, write=write))
+    writer.submit(Probe(1))
+    assert told.next()[0] == "recovered"
+    writer.submit(entry(b"b", epoch=1))
+    assert told.next() == ("committed", Progress(0, 1, 1, 1, 1 + ENTRY_OVERHEAD_BYTES))
+    writer.stop()
+    assert ("commit", [write], 7) not in store.asked
+
+
+def test_a_bug_is_a_failure(writer: Writer, store: FakeStore, told: Told) -> None:
+    store.fail("add", KeyError("oops"))
+    writer.submit(entry(b"a"))
+    writer.start(told)
+    assert told.next() == ("failed", "a bug of the journal, please report it: KeyError('oops')", 0)
+    writer.submit(Probe(1))
+    assert told.next()[0] == "recovered"
+
+
+# Retention, and the end.
+
+
+def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And tells what it has let go; not while it fails, nor in the middle of a batch."""
+    monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
+    path = tmp_path / "journal"
+    store = opened(path, retention=Retention(1 << 50, 60_000_000), segment_bytes=1)
+    fill(store, 16, 16, 4)
+    writer = Writer(store, 0.0, lambda: AT_US + 10**9)
+    writer.start(told)
+    assert told.next()[1][:2] == (36, 36)
+    writer.submit(Entry(0, 0, b"", opens=1))
+    writer.submit(Entry(0, AT_US, frames("/a", *range(20))))
+    writer.submit(Entry(0, 0, b"", opens=-1))
+    assert told.next()[1][:2] == (56, 56)
+    writer.submit(Entry(0, AT_US + 10**9, frames("/a", 1)))
+    assert told.next()[1][:2] == (56, 57)
+    writer.stop()
+    assert [record.offset for record in everything(path)] == [56]
+
+
+def test_retention_that_fails_is_a_failure(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
+    store.fail("commit", JournalUnavailableError("full"))
+    writer.start(told)
+    assert told.next() == ("failed", "full", 0)
+    writer.submit(Probe(1))
+    assert told.next()[0] == "recovered"
+    assert store.asked[:2] == [("commit", [], 7), ("probe",)]

@@ -115,21 +115,14 @@ async def bench() -> Bench:
 # Committing.
 
 
-async def test_what_is_staged_waits(bench: Bench) -> None:
-    bench.stage("t", 0, frames(1, 2))
-    assert bench.told == []
-    bench.turns_pass()
-    assert bench.told == [None]
-    assert (bench.outlet.values, bench.entries) == ([], [])
-    assert bench.figures()[:1] == (1,)
-
-
 async def test_a_commit(bench: Bench) -> None:
     """The parts that it names, in its order, in one transaction; answered when they are on the disk."""
     bench.stage("t", 0, frames(1, 2))
     bench.stage("t", 7, frames(5))
     bench.stage("t", 3, frames(9))
     bench.stage("t", 0, frames(3))
+    bench.turns_pass()
+    assert (bench.told, bench.outlet.values, bench.entries, len(bench.staging)) == ([None] * 4, [], [], 1)
     bench.commit("t", 7, 0, query="q", batch=4)
     bench.turns_pass()
     assert bench.told == [None] * 4
@@ -155,25 +148,6 @@ async def test_topics_that_alternate(bench: Bench) -> None:
     recorded = b"".join(entry.frames for entry in entries)
     assert [value for frame in iterate_frames(recorded) for value in decode_values(frame)] == list(range(11))
     assert bench.told == [None, Committed(0, 11, again=False)]
-
-
-async def test_an_empty_commit(bench: Bench) -> None:
-    bench.commit("t", query="q", batch=0)
-    bench.turns_pass()
-    assert bench.told == []
-    entries = await bench.write()
-    assert entries[-1].write == Write("q", 0, 0, 0)
-    assert bench.told == [Committed(0, 0, again=False)]
-
-
-async def test_a_commit_without_a_query_is_not_remembered(bench: Bench) -> None:
-    for _ in range(2):
-        bench.stage("t", 0, frames(1))
-        bench.commit("t", 0)
-    bench.turns_pass()
-    entries = await bench.write()
-    assert [entry.write for entry in entries if entry.opens < 0] == [None, None]
-    assert bench.told == [None, None, Committed(0, 1, again=False), Committed(1, 1, again=False)]
 
 
 # Exactly once.
@@ -210,24 +184,6 @@ async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench)
     assert bench.told == [None, Committed(0, 1, again=False), Committed(0, 1, again=True)]
 
 
-async def test_what_was_committed_before_the_hub_started(bench: Bench) -> None:
-    bench = Bench(writes=[Write("q", 7, 0, 3)])
-    bench.commit("t", 0, query="q", batch=7)
-    bench.batch(8, 1)
-    await bench.write()
-    assert bench.told == [Committed(0, 3, again=True), None, Committed(0, 1, again=False)]
-
-
-async def test_batches_of_one_query_behind_one_another(bench: Bench) -> None:
-    for batch in range(3):
-        bench.stage("t", 0, frames(batch))
-        bench.commit("t", 0, query="q", batch=batch)
-    bench.turns_pass()
-    entries = await bench.write()
-    assert [entry.write.batch for entry in entries if entry.write] == [0, 1, 2]
-    assert [outcome for outcome in bench.told if outcome] == [Committed(at, 1, again=False) for at in range(3)]
-
-
 async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(staging_module, "WRITERS_LIMIT", 2)
     for query in ("q", "r", "q", "s"):
@@ -260,12 +216,20 @@ async def test_a_failure_on_the_way_to_the_disk(bench: Bench) -> None:
 
 
 async def test_what_a_failed_commit_has_left(bench: Bench) -> None:
+    """It is found once the journal is read again; until then each COMMIT is refused, also one that is a repetition."""
     bench.batch(5, 1)
-    await bench.fail()
-    bench.told.clear()
+    for _ in range(2):
+        await bench.fail()
+        bench.batch(5, 1)
+    assert bench.refusals() == [(4012, "not recorded: full")] * 3
     await bench.recover(Write("q", 5, 0, 1))
+    bench.told.clear()
     bench.batch(5, 1)
     assert bench.told == [None, Committed(0, 1, again=True)]
+    assert bench.outlet.values == [1]
+    await bench.fail()
+    bench.batch(5, 1)
+    assert bench.refusals() == [(4012, "not recorded: full")]
 
 
 async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,22 +248,6 @@ async def test_a_failure_in_the_middle(bench: Bench, monkeypatch: pytest.MonkeyP
     assert bench.refusals() == [(4012, "not recorded: full")]
     assert bench.entries == []
     assert bench.figures() == (0, 0, 0, 0, 1)
-
-
-async def test_a_commit_while_nothing_is_recorded(bench: Bench) -> None:
-    await bench.fail()
-    bench.batch(0, 1)
-    assert bench.refusals() == [(4012, "not recorded: full")]
-    assert bench.outlet.values == []
-    assert bench.figures()[:2] == (0, 0)
-
-
-async def test_a_repetition_while_nothing_is_recorded(bench: Bench) -> None:
-    bench = Bench(writes=[Write("q", 7, 0, 3)])
-    await bench.fail()
-    bench.commit("t", query="q", batch=7)
-    bench.turns_pass()
-    assert bench.refusals() == [(4012, "not recorded: full")]
 
 
 async def test_a_bug_does_not_keep_others_waiting(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -374,14 +322,24 @@ async def test_what_is_no_message_to_be_recorded(bench: Bench, data: bytes, code
 # Dropping.
 
 
-async def test_aborting(bench: Bench) -> None:
+async def test_a_query_that_aborts(bench: Bench) -> None:
+    """What it staged is dropped, once; a commit without parts is one all the same, and a query is not asked for."""
     bench.stage("t", 0, frames(1))
-    bench.commit("t", abort=True)
-    bench.commit("t", abort=True)
+    for _ in range(2):
+        bench.commit("t", abort=True)
     bench.turns_pass()
     assert bench.told == [None, Committed(0, 0, again=False), Committed(0, 0, again=False)]
-    assert bench.figures() == (0, 0, 0, 0, 1)
-    assert bench.outlet.values == []
+    assert (bench.figures(), bench.outlet.values) == ((0, 0, 0, 0, 1), [])
+    bench.told.clear()
+    bench.commit("t", query="q", batch=0)
+    for _ in range(2):
+        bench.stage("t", 0, frames(1))
+        bench.commit("t", 0)
+    bench.turns_pass()
+    entries = await bench.write()
+    assert [entry.write for entry in entries if entry.opens < 0] == [Write("q", 0, 0, 0), None, None]
+    committed = [Committed(at, count, again=False) for at, count in ((0, 0), (0, 1), (1, 1))]
+    assert bench.told == [None, None, *committed]
 
 
 async def test_sweeping(bench: Bench) -> None:
@@ -482,16 +440,13 @@ async def test_commits_that_wait_are_limited(bench: Bench, monkeypatch: pytest.M
 
 
 async def test_a_turn_is_short(bench: Bench) -> None:
-    many_topics = b"".join(frames(1, topic=f"/{number}") for number in range(3000))
-    bench.stage("t", 0, many_topics)
+    bench.stage("t", 0, b"".join(frames(1, topic=f"/{number}") for number in range(3000)))
     turns = 0
     while bench.one_turn():
         turns += 1
     assert turns >= 3
-    assert bench.told == [None]
-    bench.stage("t", 1, b"".join(frames(b"x" * 110_000) for _ in range(5)))
-    bench.stage("t", 2, b"".join(frames(b"x" * 110_000) for _ in range(5)))
-    bench.stage("t", 3, b"".join(frames(b"x" * 110_000) for _ in range(5)))
+    for part in (1, 2, 3):
+        bench.stage("t", part, b"".join(frames(b"x" * 110_000) for _ in range(5)))
     bench.turns_pass()
     bench.commit("t", 1, 2, 3)
     assert bench.one_turn()
@@ -643,11 +598,6 @@ async def test_queries_belong_to_their_users(guarded: Bench) -> None:
     assert guarded.outlet.values == ["/a/alice", "/a/bob"]
     answers = [answer for answer in guarded.told if isinstance(answer, Committed)]
     assert answers == [Committed(0, 1, again=False), Committed(1, 1, again=False), Committed(0, 1, again=True)]
-
-
-async def test_queries_of_users_are_remembered(guarded: Bench) -> None:
-    guarded.commit("t", query="q", batch=4)
-    guarded.commit("u")
+    guarded.commit("t", query="r", batch=4)
     guarded.turns_pass()
-    entries = await guarded.write()
-    assert [entry.write for entry in entries if entry.write is not None] == [Write("alice/q", 4, 0, 0)]
+    assert [entry.write for entry in await guarded.write() if entry.write] == [Write("alice/r", 4, 2, 2)]

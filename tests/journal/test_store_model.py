@@ -25,7 +25,10 @@ from hypothesis.stateful import (
 from hub.batch import Batch
 from hub.errors import GoneError, JournalUnavailableError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.journal.block import Block
 from hub.journal.segment import Write
+from hub.policy.grants import allows_by
+from peers.journal import store as store_module
 from peers.journal.store import Retention, Store
 from peers.journal.view import LARGE_FACTOR, View
 from tests.journal.files import AT_US, crashed, opened, records, small_blocks
@@ -33,6 +36,15 @@ from tests.journal.files import AT_US, crashed, opened, records, small_blocks
 pytestmark = pytest.mark.slow
 
 TOPICS = ("/a", "/a/b", "/b", "/zeek/dns", "/zeek/conn", "/é")
+Grant = tuple[str, bool]
+GRANTS: tuple[Grant, ...] = (
+    ("*", True),
+    ("/a", True),
+    ("/a/b", False),
+    ("/zeek", True),
+    ("/zeek/", True),
+    ("/é", True),
+)
 PREFIXES = ("", "/", "/a", "/a/", "/zeek/", "/zeek/dns", "/x", "/é")
 
 
@@ -75,6 +87,8 @@ class StoreAndView(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.patch = small_blocks(pytest.MonkeyPatch(), records=16, size=1500)
         self.patch.__enter__()
+        self.held = pytest.MonkeyPatch()
+        self.held.setattr(store_module, "_HELD_BYTES", 1_000)  # so that large commits are written ahead
         self.limits = resource.getrlimit(resource.RLIMIT_FSIZE)
         self.files = 0
         self.now_us = AT_US
@@ -104,6 +118,7 @@ class StoreAndView(RuleBasedStateMachine):
         if hasattr(self, "store"):
             self.view.close()
             self.store.close()
+        self.held.undo()
         self.patch.__exit__(None, None, None)
         self.folder.cleanup()
 
@@ -141,6 +156,7 @@ class StoreAndView(RuleBasedStateMachine):
         if query:
             self.writes[query] = write
         self.check_retention()
+        assert self.store.size_bytes == sum(file.stat().st_size for file in self.path.glob("*.seg"))
 
     def check_retention(self) -> None:
         assert self.first <= self.store.first <= len(self.committed)
@@ -202,19 +218,24 @@ class StoreAndView(RuleBasedStateMachine):
         data=st.data(),
         prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=3),
         limit=st.sampled_from((1, 300, 5000, 10**6)),
+        granted=st.none() | st.lists(st.sampled_from(GRANTS), max_size=3),
     )
-    def read(self, data: st.DataObject, prefixes: list[str], limit: int) -> None:
+    def read(self, data: st.DataObject, prefixes: list[str], limit: int, granted: list[Grant] | None) -> None:
+        """Any part of it, of what is granted; of what is not, nothing, not even a name of a topic."""
+        may_read = None if granted is None else allows_by(granted)
         head = len(self.committed)
         start = data.draw(st.integers(self.first, head))
         end = data.draw(st.none() | st.integers(self.first, head + 5))
         position = start
         found = []
         while True:
-            piece = self.view.fetch(position, end, tuple(prefixes), limit)
+            piece = self.view.fetch(position, end, tuple(prefixes), limit, may_read=may_read)
             assert piece.extent == (self.first, head)
             size = sum(map(len, piece.blocks))
             assert size <= (LARGE_FACTOR + 1) * limit or len(records(piece.blocks)) == 1
             found += records(piece.blocks)
+            named = {topic for block in piece.blocks for topic in Block.parse(block).topics}
+            assert may_read is None or all(map(may_read, named))
             if piece.next == position:
                 break
             position = piece.next
@@ -224,6 +245,7 @@ class StoreAndView(RuleBasedStateMachine):
             (offset, *self.committed[offset])
             for offset in range(start, last)
             if self.committed[offset].topic.startswith(tuple(prefixes))
+            and (may_read is None or may_read(self.committed[offset].topic))
         ]
         assert [tuple(record) for record in found] == wanted
 

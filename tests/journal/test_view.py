@@ -8,13 +8,11 @@ from pathlib import Path
 import pytest
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError
-from hub.journal.block import Block
 from hub.journal.segment import Write
-from hub.policy.grants import allows_by
 from peers.journal import segment as segment_module
 from peers.journal import view as view_module
 from peers.journal.store import Retention
-from peers.journal.view import LARGE_FACTOR, Extent, View
+from peers.journal.view import Extent, View
 from tests.journal.files import (
     AT_US,
     block_rows,
@@ -66,12 +64,6 @@ def offsets(blocks: list[bytes]) -> list[int]:
 
 
 # What is there.
-
-
-def test_extent(view: View) -> None:
-    assert view.extent == Extent(0, 70)
-    assert len(view.id) == 16
-    assert view.writes == []
 
 
 def test_an_empty_journal(tmp_path: Path) -> None:
@@ -176,30 +168,6 @@ def test_what_is_being_written_is_not_seen(path: Path, view: View) -> None:
 # Ranges.
 
 
-@pytest.mark.parametrize(
-    ("start", "end"), [(0, None), (0, 70), (5, 9), (15, 17), (16, 32), (31, 65), (69, 70), (64, None), (3, 1000)]
-)
-def test_ranges(view: View, start: int, end: int | None) -> None:
-    found = view.fetch(start, end, ALL, LOTS)
-    last = min(70, end if end is not None else 70)
-    assert offsets(found.blocks) == list(range(start, last))
-    assert found[:3] == (start, last, (0, 70))
-
-
-@pytest.mark.parametrize(("start", "end"), [(70, None), (70, 90), (5, 5), (9, 5)])
-def test_nothing_in_a_range(view: View, start: int, end: int | None) -> None:
-    assert view.fetch(start, end, ALL, LOTS) == (start, start, (0, 70), [])
-
-
-@pytest.mark.parametrize(
-    ("start", "text"), [(71, "offset 71 is behind the end of the journal, which is 70"), (1 << 62, "is behind the end")]
-)
-def test_behind_the_end(view: View, start: int, text: str) -> None:
-    with pytest.raises(GoneError, match=text) as caught:
-        view.fetch(start, None, ALL, LOTS)
-    assert caught.value.first == 0
-
-
 def test_what_was_deleted(path: Path, view: View) -> None:
     journal = opened(path, retention=Retention(4_000, 1 << 60))
     fill(journal, 16, 16, 16)
@@ -219,37 +187,6 @@ def test_whole_blocks_are_given_as_they_are(view: View) -> None:
 # How much.
 
 
-def test_stops_when_it_has_enough(view: View) -> None:
-    size = len(view.fetch(0, 16, ALL, LOTS).blocks[0])
-    found = view.fetch(0, None, ALL, size)
-    assert (offsets(found.blocks), found.next) == (list(range(16)), 16)
-    found = view.fetch(0, None, ALL, size + 1)
-    assert (offsets(found.blocks), found.next) == (list(range(32)), 32)
-
-
-def test_nothing_but_the_state(view: View) -> None:
-    assert view.fetch(5, None, ALL, 0) == (5, 5, (0, 70), [])
-
-
-def test_a_large_block_is_cut(tmp_path: Path) -> None:
-    """An answer is not much more than was asked for, and all of them together are everything."""
-    journal = opened(tmp_path / "large")
-    fill(journal, 3, padding=3)
-    fill(journal, 16, padding=100)
-    view = View(str(tmp_path / "large"))
-    for limit in (1, 100, 300, 1000):
-        found: list[int] = []
-        start = 0
-        while start < journal.next:
-            piece = view.fetch(start, None, ALL, limit)
-            found += offsets(piece.blocks)
-            size = sum(map(len, piece.blocks))
-            assert size <= (LARGE_FACTOR + 1) * max(limit, 100) or len(records(piece.blocks)) == 1
-            start = piece.next
-        assert found == list(range(19))
-    view.close()
-
-
 def test_a_large_record_comes_alone(tmp_path: Path) -> None:
     journal = opened(tmp_path / "large")
     journal.add([(AT_US, numbered(range(5)) + frames("/t/large", b"x" * 10_000) + numbered(range(6, 9)))])
@@ -258,22 +195,6 @@ def test_a_large_record_comes_alone(tmp_path: Path) -> None:
     assert len(block_rows(tmp_path / "large")) == 2
     found = [offsets(view.fetch(start, None, ALL, 500).blocks) for start in (0, 5, 6)]
     assert found == [[0, 1, 2, 3, 4], [5], [6, 7, 8]]
-    view.close()
-
-
-def test_a_large_block_is_cut_between_what_is_wanted(tmp_path: Path) -> None:
-    journal = opened(tmp_path / "large")
-    fill(journal, 16, padding=100)
-    view = View(str(tmp_path / "large"))
-    start, found = 0, []
-    while start < 16:
-        piece = view.fetch(start, 15, ("/t/1",), 100)
-        found += offsets(piece.blocks)
-        if piece.next == start:
-            break
-        start = piece.next
-    assert found == [1, 4, 7, 10, 13]
-    assert start == 15
     view.close()
 
 
@@ -294,89 +215,12 @@ def test_what_is_passed_over_has_a_limit(
 # Filters.
 
 
-@pytest.mark.parametrize(
-    ("prefixes", "wanted"),
-    [
-        (("/t/1",), [1]),
-        (("/t/0", "/t/2"), [0, 2]),
-        (("/t/2", "/t/0", "/t/20"), [0, 2]),
-        (("/t/",), [0, 1, 2]),
-        (("", "/t/1"), [0, 1, 2]),
-        (("/x",), []),
-    ],
-)
-def test_filters(view: View, prefixes: tuple[str, ...], wanted: list[int]) -> None:
-    found = view.fetch(3, 67, prefixes, LOTS)
-    assert offsets(found.blocks) == [offset for offset in range(3, 67) if offset % 3 in wanted]
-    assert found.next == 67
-
-
-@pytest.mark.parametrize(
-    ("paths", "wanted"),
-    [
-        ([("/t/1", True)], [1]),
-        ([("/t", True), ("/t/0", False)], [1, 2]),
-        ([("*", True), ("/t/2", False)], [0, 1]),
-        ([("*", True)], [0, 1, 2]),
-        ([("/t/", True)], []),
-        ([("/", True)], []),
-        ([], []),
-    ],
-)
-def test_what_is_granted(view: View, paths: list[tuple[str, bool]], wanted: list[int]) -> None:
-    """Whole components, with holes, whatever prefixes are asked for; no name of another topic comes with it."""
-    found = view.fetch(3, 67, ("", "/t/1"), LOTS, may_read=allows_by(paths))
-    assert offsets(found.blocks) == [offset for offset in range(3, 67) if offset % 3 in wanted]
-    assert found.next == 67
-    named = {topic for data in found.blocks for topic in Block.parse(data).topics}
-    assert named == {f"/t/{number}" for number in wanted}
-
-
 def test_ten_thousand_prefixes(view: View) -> None:
     prefixes = tuple(f"/{number}" for number in range(10_000))
     assert offsets(view.fetch(0, None, (*prefixes, "/t/1"), LOTS).blocks) == list(range(1, 70, 3))
 
 
 # Times. Blocks were written at 0, 16, 32, 48, 64 and 68 seconds.
-
-
-@pytest.mark.parametrize(
-    ("second", "offset"), [(-1, 0), (0, 0), (1, 16), (16, 16), (17, 32), (47.5, 48), (64, 64), (68, 68), (69, 70)]
-)
-def test_times(view: View, second: float, offset: int) -> None:
-    time_us = AT_US + int(second * SECOND_US)
-    assert view.offset_at(time_us) == offset
-    found = view.fetch(7, None, ALL, LOTS, time_us=time_us)
-    assert found.start == offset
-    assert offsets(found.blocks) == list(range(offset, 70))
-
-
-def test_times_within_a_block(tmp_path: Path) -> None:
-    journal = opened(tmp_path / "journal")
-    journal.add([(AT_US + number, frames("/a", number)) for number in range(10)])
-    journal.commit(now_us=AT_US)
-    view = View(str(tmp_path / "journal"))
-    assert [view.offset_at(AT_US + number) for number in (0, 4, 9, 10)] == [0, 4, 9, 10]
-    view.close()
-
-
-def test_times_where_the_clock_was_set_back(tmp_path: Path) -> None:
-    """The first record that is not older, in the order of offsets, as a look at each of them finds it."""
-    journal = opened(tmp_path / "journal")
-    seconds = [0, 10, 20, 5, 6, 30, 25, 26, 40, 1]
-    for first, second in enumerate(seconds):
-        journal.add([(AT_US + second, frames("/a", *[first] * 9))])
-        journal.commit(now_us=AT_US)
-    view = View(str(tmp_path / "journal"))
-    assert len(block_rows(tmp_path / "journal")) > 5
-    for time in range(-1, 45):
-        expected = next((place * 9 for place, second in enumerate(seconds) if second >= time), 90)
-        assert view.offset_at(AT_US + time) == expected
-    view.close()
-
-
-def test_all_times_that_the_wire_takes(view: View) -> None:
-    assert view.offset_at(2**63 - 1) == 70
 
 
 # Damage. All of the journal had been on the disk: it was closed, and opened again.
@@ -496,8 +340,3 @@ def test_a_closed_view(view: View) -> None:
     view.close()
     with pytest.raises(JournalUnavailableError, match="closed"):
         view.fetch(0, None, ALL, LOTS)
-
-
-def test_blocks_parse(view: View) -> None:
-    for data in view.fetch(3, 69, ("/t/1",), LOTS).blocks:
-        assert Block.parse(data).count

@@ -21,8 +21,16 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tests.faults.full_disks import FillableDisk, GrowingDisk, LimitedFiles, NotPermittedError, ScarceDisk, small_disk
-from tests.faults.shortage import Shortage, go_through
+from tests.faults.full_disks import (
+    FillableDisk,
+    GrowingDisk,
+    LimitedFiles,
+    NotPermittedError,
+    ScarceDisk,
+    Shortage,
+    go_through,
+    small_disk,
+)
 
 _KINDS: dict[str, type[GrowingDisk | FillableDisk | LimitedFiles]] = {
     "a tmpfs that grows": GrowingDisk,

@@ -23,8 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from tests.faults.hubs import running_hub
-from tests.faults.kills import Life, Lives
+from tests.faults.kills import Life, Lives, running_hub
 
 _REOPEN_S = 2.0
 """What opening the file may take. How long a process takes to start depends on what else the machine does."""

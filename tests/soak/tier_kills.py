@@ -26,8 +26,7 @@ from rich.progress import track
 from rich.table import Table
 
 from tests.faults.full_disks import NotPermittedError
-from tests.faults.tiered_lives import STAGES, TieredLife, TieredLives
-from tests.faults.tiers import tier_of
+from tests.faults.tiers import STAGES, TieredLife, TieredLives, tier_of
 
 _KINDS = ("folder", "disk", "bucket")
 

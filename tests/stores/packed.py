@@ -9,8 +9,6 @@ from hub.stores.store import Store
 from peers.stores.operations import TypedOperations
 from peers.values import Value, decode, encode, from_msgpack, to_msgpack
 
-__all__ = ["SECOND_NS", "command", "pack", "store", "unpack"]
-
 SECOND_NS = 1_000_000_000
 
 

@@ -1,0 +1,209 @@
+"""Crowds that do not read, or lose a right, and far sides that are gone: a hub ends, and goes on, as ever."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from hub.batch import decode_values
+from hub.errors import CloseCode
+from hub.settings.settings import Settings
+from peers.client import connect
+from peers.transport.endpoints import Endpoint
+from peers.wire.control import decode_notice
+from peers.wire.hello import ID_BYTES, Hello
+from peers.wire.kinds import Kind
+from tests.daemon.hub_process import HubProcess
+from tests.faults.kills import DEADLINE_S
+from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_websocket import RawWebSocket
+
+_STALLED = 100
+_MESSAGES = 40
+_DRAIN_S = "2"
+_LIMITS = ("--limits-drain-s", _DRAIN_S, "--drain-time-s", "3", "--drain-clients-per-s", "1000")
+_PATIENT = ("--limits-ping-after-s", "3600")
+"""Whoever does not read answers no ping either: it is not to be given up before the end comes."""
+
+
+async def _stalled(hub: HubProcess) -> list[RawClient]:
+    """Clients that have subscribed, and read no more."""
+    clients = []
+    for _ in range(_STALLED):
+        client = await RawClient.connect(hub.endpoints[0], receive_bytes=4096)
+        await client.greet()
+        await client.subscribe("/much")
+        clients.append(client)
+    return clients
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", ["SIGTERM", "drain"])
+async def test_many_that_do_not_read(tmp_path: Path, how: str) -> None:
+    """The end comes though none of them reads, without a word in the log; a quiet pair gets all that was published."""
+    flags = [*_LIMITS, *_PATIENT, "--log-format", "json", "--log-level", "warning"]
+    process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{tmp_path}/s", *flags], {})
+    try:
+        hub = await process.wait_up(2)
+        crowd = await _stalled(hub)
+        reader = await RawClient.connect(hub.endpoints[0])
+        await reader.greet()
+        await reader.subscribe("/quiet")
+        writer = await RawClient.connect(hub.endpoints[0])
+        await writer.greet()
+        for number in range(_MESSAGES):
+            await writer.publish("/much", bytes(60_000))
+            await writer.publish("/quiet", number)
+        assert await writer.ping() == []
+        if how == "SIGTERM":
+            hub.signal(signal.SIGTERM)
+        else:
+            async with connect(hub.endpoints[1].location) as admin:
+                assert (await admin.request("$hub/drain", None))["clients"] == _STALLED + 3
+        got: list[int] = []
+        async with asyncio.timeout(DEADLINE_S):
+            async for frame in reader.frames():
+                if frame.kind == Kind.MESSAGES:
+                    got += decode_values(frame)
+            reader.close()
+            writer.close()
+            code, log = await hub.wait_ended()
+        assert got == list(range(_MESSAGES))
+        assert (code, log) == (0, "")
+        for client in crowd:
+            client.close()
+    finally:
+        await process.kill()
+
+
+# A policy that is swapped.
+
+_PREFIXES = 100
+_AFTERWARDS = 20
+_CLIENTS = 200
+_ALL, _QUIET = "/crowd/all", "/quiet/one"
+
+
+def _policy(path: Path, *granted: str) -> Path:
+    paths = ", ".join(f'"{one}"' for one in granted)
+    path.write_text(f'[roles.some]\npublish = ["*"]\nsubscribe = [{paths}]\n')
+    return path
+
+
+async def _client(hub: HubProcess, *prefixes: str) -> RawClient:
+    client = await RawClient.connect(hub.endpoints[0])
+    await client.greet()
+    if prefixes:
+        await client.subscribe(*prefixes)
+    return client
+
+
+async def _publish(publisher: RawClient, stop: asyncio.Event) -> int:
+    """Publish numbers to the crowd and to the quiet reader, until told to stop; return how many."""
+    number = 0
+    while not stop.is_set():
+        for topic in (_ALL, _QUIET):
+            await publisher.publish(topic, number)
+        number += 1
+        await asyncio.sleep(0.005)
+    return number
+
+
+@pytest.mark.slow
+async def test_nothing_is_delivered_behind_the_swap(tmp_path: Path) -> None:
+    """Of what was published since the hub has said that it is done; each client is told what was taken away, once.
+
+    A quiet reader, whose prefix is granted before and after, gets every number in order.
+    """
+    policy = _policy(tmp_path / "policy.toml", "/quiet", "/crowd")
+    flags = ["--access-policy", str(policy), "--anonymous", "some", "--log-format", "json"]
+    wide = ["--limits-connections-per-address", "5000", "--quotas-prefixes", "1000000"]
+    wide += ["--limits-ping-after-s", "600"]  # the crowd answers no pings, as it reads only in the end
+    process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", *flags, *wide], {})
+    try:
+        hub = await process.wait_up()
+        crowd = [
+            await _client(hub, _ALL, *(f"/crowd/{number}/{n}" for n in range(_PREFIXES - 1)))
+            for number in range(_CLIENTS)
+        ]
+        quiet, publisher = await _client(hub, _QUIET), await _client(hub)
+        stop = asyncio.Event()
+        publishing = asyncio.create_task(_publish(publisher, stop))
+        await asyncio.sleep(0)
+        _policy(policy, "/quiet")
+        hub.signal(signal.SIGHUP)
+        async with asyncio.timeout(2 * DEADLINE_S):
+            await hub.wait_logged("settings reloaded")
+            stop.set()
+            behind = await publishing
+            for number in range(behind, behind + _AFTERWARDS):
+                for topic in (_ALL, _QUIET):
+                    await publisher.publish(topic, number)
+            await publisher.ping()
+            assert [value for _, value in await quiet.values(behind + _AFTERWARDS)] == [*range(behind + _AFTERWARDS)]
+            for client in crowd:
+                before = await client.ping()
+                notices = [decode_notice(frame.body) for frame in before if frame.kind == Kind.NOTICE]
+                values = [value for frame in before if frame.kind == Kind.MESSAGES for value in decode_values(frame)]
+                assert values == [*range(len(values))]
+                assert len(values) <= behind
+                (notice,) = notices
+                assert notice.code == CloseCode.NOT_ALLOWED
+                assert "no longer granted to user 'anonymous', and taken away: subscribe '/crowd/" in notice.text
+        for client in (*crowd, quiet, publisher):
+            client.close()
+    finally:
+        await process.kill()
+
+
+# Far sides that are gone, while this side has not read that yet.
+
+
+async def test_the_hub_of_a_client_is_gone() -> None:
+    """The client says CLOSE to nobody, and is closed."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        connecting = asyncio.ensure_future(connect(f"tcp://127.0.0.1:{server.getsockname()[1]}").__aenter__())
+        far, _ = await loop.sock_accept(server)
+    await loop.sock_recv(far, 1024)
+    await loop.sock_sendall(far, Hello(protocol=1, role="hub", id=bytes(ID_BYTES)).encode())
+    client = await connecting
+    far.close()
+    await client.close()
+    assert client.ended
+
+
+async def tcp_client(endpoint: Endpoint) -> Callable[[], None]:
+    """Greet a hub; return what closes the socket."""
+    client = await RawClient.connect(endpoint)
+    await client.greet()
+    return client.close
+
+
+async def websocket_client(endpoint: Endpoint) -> Callable[[], None]:
+    """The same over a WebSocket."""
+    client = await RawWebSocket.connect(endpoint)
+    await client.shake_hands()
+    await client.say("hello")
+    await client.message()
+    return client.close
+
+
+@pytest.mark.parametrize(("url", "make"), [("tcp://127.0.0.1:0", tcp_client), ("ws://127.0.0.1:0", websocket_client)])
+async def test_a_client_of_a_hub_is_gone(url: str, make: Callable[[Endpoint], Awaitable[Callable[[], None]]]) -> None:
+    """The hub that stops lets go of it, and gets on to those behind it."""
+    hub = Hub(Settings())
+    await hub.listen(Endpoint.parse(url))
+    close = await make(hub.endpoint)
+    (connection,) = hub.node.connections
+    close()
+    connection.drain()
+    await hub.node.wait_released()
+    await hub.stop()
