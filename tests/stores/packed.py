@@ -6,8 +6,10 @@ from typing import Any
 
 from hub.stores.command import Command, StoreLimits
 from hub.stores.store import Store
+from peers.stores.master import Master
 from peers.stores.operations import TypedOperations
 from peers.values import Value, decode, encode, from_msgpack, to_msgpack
+from tests.hubs.hub import Hub
 
 SECOND_NS = 1_000_000_000
 
@@ -27,3 +29,9 @@ def command(kind: str, key: Any = None, *operand: Any, **terms: Any) -> Command:
 
 def store(limits: StoreLimits = StoreLimits(), **terms: Any) -> Store:  # noqa: B008 -- frozen
     return Store("test", TypedOperations(), limits, **terms)
+
+
+def master_of(hub: Hub) -> Master:
+    master = hub.node.stores.get("s")
+    assert master is not None
+    return master

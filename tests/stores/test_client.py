@@ -1,36 +1,36 @@
-"""Stores as programs see them: commands, reads, watches and replicas, also over connections that are lost."""
+"""Stores as programs see them: commands, watches, replicas, over connections that are lost, and in threads."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import random
+import struct
+import threading
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
-from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageError
+from hub.batch import Batch, encode_values
+from hub.errors import ClosedError, HubError, InvalidTopicError, NoResponderError, RequestFailedError, UsageError
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.overflow import QueueLimits
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
+from hub.stores.naming import parse_feed
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
+from peers.client import replica as replica_module
+from peers.client.blocking import connect as connect_blocking
 from peers.client.store import StoreChangeKind
-from peers.stores.master import Master
-from peers.values import Count, Set, Table, Timespan
+from peers.client.values import encode_value
+from peers.values import Count, Set, Table, Timespan, encode, value_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.stores.packed import command
+from tests.stores.packed import command, master_of, unpack
 
-
-@pytest.fixture
-async def storing(start_hub: StartHub) -> Hub:
-    return await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",), changes=20)))
-
-
-@pytest.fixture
-async def client(storing: Hub) -> AsyncIterator[Client]:
-    async with connect(storing.url, name="writer") as connected:
-        yield connected
+Answer = TypeVar("Answer")
 
 
 @pytest.fixture
@@ -38,18 +38,37 @@ def store(client: Client) -> Store:
     return client.store("s")
 
 
-def _master(hub: Hub) -> Master:
-    master = hub.node.stores.get("s")
-    assert master is not None
-    return master
-
-
-async def _take(watch: StoreWatch, count: int) -> list[StoreChange]:
-    return [await anext(watch) for _ in range(count)]
+def _follow(state: dict[Any, Any], change: StoreChange) -> None:
+    """Apply a change to a state, which must be the one that it was made in."""
+    if change.kind is StoreChangeKind.CLEAR:
+        state.clear()
+        return
+    assert change.old == state.get(change.key)
+    if change.value is None:
+        del state[change.key]
+    else:
+        state[change.key] = change.value
 
 
 def _brief(changes: list[StoreChange]) -> list[tuple[str, Any, Any, Any]]:
     return [(change.kind.value, change.key, change.value, change.old) for change in changes]
+
+
+async def _answered(ask: Callable[[], Awaitable[Answer]]) -> Answer:
+    """Ask until there is an answer.
+
+    Where hubs tell each other of links again and again, they do so less often: one that was there is away again for a
+    moment, when a hub hears of an end which it has outlived.
+    """
+    while True:
+        try:
+            return await ask()
+        except HubError:
+            await asyncio.sleep(0.001)
+
+
+async def _take(watch: StoreWatch, count: int) -> list[StoreChange]:
+    return [await anext(watch) for _ in range(count)]
 
 
 async def test_commands_and_reads(store: Store) -> None:
@@ -101,7 +120,7 @@ async def test_calculations_answer_the_new_value(store: Store) -> None:
 
 async def test_puts_of_a_turn_are_one_batch(store: Store, storing: Hub) -> None:
     told: list[int] = []
-    _master(storing).listeners.append(lambda changes: told.append(len(changes)))
+    master_of(storing).listeners.append(lambda changes: told.append(len(changes)))
     await asyncio.gather(*(store.put(number, number) for number in range(100)))
     assert told == [100]
     versions = await store.put_many(dict.fromkeys(range(200), "x"), expires_s=60)
@@ -151,7 +170,7 @@ async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, stori
         for count in (5, 100):  # as many as the store remembers, and more
             await storing.crash()
             for number in range(1, count + 1):
-                await _put(store, "k", number)
+                await _answered(lambda number=number: store.put("k", number))  # type: ignore[misc]
             seen = [0]
             while seen[-1] != count:
                 change = await anext(changes)
@@ -161,29 +180,32 @@ async def test_a_watch_misses_nothing_over_a_lost_connection(store: Store, stori
                 assert seen == [0, 1, 2, 3, 4, 5]
 
 
-async def _put(store: Store, key: Any, value: Any) -> None:
-    while True:
-        try:
-            await store.put(key, value)
-        except Exception:  # noqa: BLE001 -- it is tried until it succeeds
-            await asyncio.sleep(0)
-        else:
-            return
-
-
-async def test_a_watch_misses_nothing_that_overflows(store: Store, storing: Hub) -> None:
-    """A program that does not read is not in the way; it gets what has become of all when it does."""
-    url = f"{storing.url}"
-    async with connect(url, stream_bytes=1_000) as slow, slow.store("s").watch() as changes:
-        for round_number in range(30):
-            await store.put_many(dict.fromkeys(range(50), (round_number, "x" * 1000)))
-        await store.put("last", 1)
+async def test_a_watcher_that_does_not_read(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its queue overflows, which is counted and told to it; others hear each change, and it has the end state."""
+    monkeypatch.setattr(replica_module, "HELD_CHANGES", 50)
+    stores = StoresSettings(open=("s=:memory:",), changes=100)
+    hub = await start_hub(settings=Settings(stores=stores, queue=QueueLimits(messages=10)))
+    async with (
+        connect(hub.url, name="writer") as writer,
+        connect(hub.url, name="quick") as quick,
+        connect(hub.url, name="slow", stream_bytes=1_000) as slow,
+        quick.store("s").watch() as heard,
+        slow.store("s").watch() as unread,
+    ):
+        store = writer.store("s")
+        versions: list[int] = []
+        text = "x" * 4_000
+        for number in range(60):
+            written = await store.put_many({key: [number, text] for key in range(50)})
+            while not versions or versions[-1] < written[-1]:
+                versions.append((await anext(heard)).version)
+        assert versions == list(range(versions[0], versions[0] + 60 * 50))
+        assert hub.handler("quick").dropped_messages == 0
+        assert hub.handler("slow").dropped_messages > 0
         state: dict[Any, Any] = {}
-        while "last" not in state:
-            change = await anext(changes)
-            assert change.old == state.get(change.key)
-            state[change.key] = change.value
-        assert {value[0] for key, value in state.items() if key != "last"} == {29}
+        while state != {key: [59, text] for key in range(50)}:
+            _follow(state, await anext(unread))
+        assert slow.statistics().dropped_messages > 0
 
 
 async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> None:
@@ -195,7 +217,7 @@ async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> N
         assert (len(replica), replica.get(7), replica.get(9_999, "none"), 7 in replica) == (6_001, "7", "none", True)
         assert replica.get(Table([("a", 2), ("b", 1)])) == "table"
         assert 0 <= replica.age_s < 60
-        reads = _master(storing).statistics().reads_total
+        reads = master_of(storing).statistics().reads_total
         version = await store.put(7, "new")
         assert version is not None
         await replica.at_least(version)
@@ -205,7 +227,7 @@ async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> N
             version,
             0,
         )
-        assert _master(storing).statistics().reads_total - reads < 100
+        assert master_of(storing).statistics().reads_total - reads < 100
         assert dict(replica.items())[7] == "new"
         with pytest.raises(TimeoutError):
             await replica.at_least(version + 1, timeout_s=0.01)
@@ -222,7 +244,7 @@ async def test_a_replica_begins_anew_with_another_life_of_the_store(store: Store
         assert replica.get("old") == 1
         await storing.node.stores.stop()
         storing.node.stores.open(StoresSettings(open=("s=:memory:",)))
-        await _put(store, "new", 1)
+        await _answered(lambda: store.put("new", 1))
         await eventually(lambda: replica.get("new") == 1)
         assert replica.get("old") is None
 
@@ -240,9 +262,9 @@ async def test_a_watch_behind_a_restart_never_goes_back(start_hub: StartHub, tmp
             await hub.node.stores.stop()
             hub.node.stores.open(settings)
             for unheard in (command("put", "changed", 2), command("erase", "gone"), command("put", "new", 2)):
-                _master(hub).store.apply(unheard, 0)
+                master_of(hub).store.apply(unheard, 0)
             told += await _take(changes, 3)
-            await _put(store, "end", 1)
+            await _answered(lambda: store.put("end", 1))
             told += await _take(changes, 1)
         versions = [change.version for change in told]
         assert versions == sorted(versions)
@@ -277,3 +299,233 @@ async def test_a_watch_ends_with_its_client(storing: Hub) -> None:
     await client.close()
     with pytest.raises(StopAsyncIteration):
         await waiting
+
+
+# Over links.
+
+
+async def _row_of_three(start_hub: StartHub) -> list[Hub]:
+    stores = StoresSettings(open=("s=:memory:",), changes=50)
+    hubs = [await start_hub(settings=Settings(stores=stores), name="first")]
+    hubs += [await start_hub(name=name) for name in ("middle", "last")]
+    hubs[0].dial(hubs[1])
+    hubs[2].dial(hubs[1])
+    return hubs
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_copies_at_other_hubs_are_equal_once_it_is_quiet(start_hub: StartHub, seed: int) -> None:
+    """Whatever was lost with links: what a watch tells leads from each state to the next, and a replica has it all."""
+    chance = random.Random(seed)  # noqa: S311 -- to be repeated, not to be secret
+    hubs = await _row_of_three(start_hub)
+    async with connect(hubs[0].url) as near, connect(hubs[2].url) as far:
+        await _answered(far.store("s").state)
+        store = near.store("s")
+        state: dict[Any, Any] = {}
+        async with far.store("s").watch() as changes, far.store("s").replica() as replica:
+
+            async def follow() -> None:
+                async for change in changes:
+                    _follow(state, change)
+
+            following = asyncio.ensure_future(follow())
+            for step in range(300):
+                act = chance.random()
+                if act < 0.02:
+                    await hubs[1].crash()
+                elif act < 0.8:
+                    await store.put(chance.randrange(20), step)
+                elif act < 0.98:
+                    await store.erase(chance.randrange(20))
+                else:
+                    await store.clear()
+                if not step % 7:
+                    await asyncio.sleep(0)
+            await store.put("last", seed)
+            await replica.at_least(store.written)
+            await eventually(lambda: "last" in state or following.done())
+            following.cancel()
+        entries = {unpack(key): unpack(entry[0]) for key, entry in master_of(hubs[0]).store.entries.items()}
+        assert dict(replica.items()) == entries
+        assert state == entries
+
+
+async def test_a_command_over_a_link_that_is_lost_says_so(start_hub: StartHub) -> None:
+    """It is not repeated by itself; with the version that was read it can be, and is carried out once."""
+    hubs = await _row_of_three(start_hub)
+    async with connect(hubs[2].url) as client:
+        await _answered(client.store("s").state)
+        store = client.store("s")
+        version = 0
+        for number in range(20):
+            asking = asyncio.ensure_future(store.put("n", number, if_version=version))
+            if number % 3 == 0:
+                await asyncio.sleep(0)
+                await hubs[1].crash()
+            try:
+                done = await asking
+            except HubError:
+                done = await _answered(
+                    lambda number=number, version=version: store.put("n", number, if_version=version)
+                )
+            entry = await _answered(lambda: store.entry("n")) if done is None else None
+            version = entry.version if entry is not None else done or 0
+            assert entry is None or entry.value == number
+        assert await _answered(lambda: store.get("n")) == 19
+        master = master_of(hubs[0])
+        assert master.store.number - master.store.epoch == 20
+
+
+# In threads.
+
+
+async def test_a_blocking_client(storing: Hub) -> None:
+    await asyncio.to_thread(_use, storing.url)
+
+
+def _use(url: str) -> None:  # noqa: PLR0915 -- all of it
+    """A watch gives changes to one of the threads that read; closing it ends their waiting."""
+    with connect_blocking(url) as client:
+        store = client.store("s")
+        version = store.put("a", 1)
+        assert (store.get("a"), store.exists("a"), store.name, store.written) == (1, True, "s", version)
+        assert store.put("a", 2, if_version=0) is None
+        assert (store.put_unique("a", 2), store.put_unique("b", 2, expires_s=60)) == (False, True)
+        assert (store.increment("a"), store.decrement("a", 2), store.append("text", "x")) == (2, 0, "x")
+        assert (store.insert("set", Count(1)), store.remove("set", Count(1))) == (Set([Count(1)]), Set([]))
+        assert store.insert("table", "k", None) == Table({"k": None})
+        assert (store.push("vector", 1), store.index("vector", 0), store.pop("vector")) == ([1], 1, [])
+        entry = store.entry("b")
+        assert entry is not None
+        assert entry.expires_s is not None
+        assert store.keys("t") == ["text", "table"]
+        assert (store.erase("a"), store.erase("a"), store.get("a", "none")) == (True, False, "none")
+        store.clear()
+        assert store.state().entries == 0
+        assert len(store.put_many((key, key) for key in range(2_500))) == 2_500
+        assert [each.key for each in store.entries()] == list(range(2_500))
+        store.clear()
+        for value in range(100):
+            store.put_nowait("k", value)
+        assert store.get("k") == 99
+        with pytest.raises(NoResponderError):
+            client.store("none").get(1)
+        with store.replica() as copy:
+            version = store.put("a", [1])
+            assert version is not None
+            assert copy.at_least(version).get("a") == [1]
+            assert (copy.version("a"), copy.number, "a" in copy, len(copy)) == (version, version, True, 2)
+            assert (list(copy.items()), copy.get("b", 0)) == ([("k", 99), ("a", [1])], 0)
+            assert copy.age_s < 60
+        watch = store.watch("a")
+        with pytest.raises(UsageError, match="not open"):
+            iter(watch)
+        with watch as changes:
+            first = next(changes)
+            assert (first.kind, first.key, first.value, first.present) == (StoreChangeKind.PUT, "a", [1], True)
+            store.put("a", 2)
+            store.erase("a")
+            got: list[StoreChange] = []
+            while len(got) < 2:
+                got += changes.batch(timeout_s=30)
+            assert _brief(got) == [("put", "a", 2, [1]), ("erase", "a", None, 2)]
+            assert (changes.batch(timeout_s=0.05), changes.ended) == ([], False)
+            with pytest.raises(TimeoutError, match=r"no change within 0\.05 s"):
+                changes.receive(timeout_s=0.05)
+            assert list(changes.iterate(0.05)) == []
+            store.put("a", 3)
+            assert changes.receive(timeout_s=30).value == 3
+            rest: list[object] = []
+            waiting = threading.Thread(target=lambda: rest.extend([list(changes), "ended"]))
+            waiting.start()
+        waiting.join()
+        assert rest == [[], "ended"]
+        assert watch.ended
+        with pytest.raises(ClosedError):
+            watch.receive()
+
+
+# Stores that keep the last message of each topic.
+
+
+async def _fed(start_hub: StartHub, *urls: str, **settings: Any) -> Hub:
+    stores = StoresSettings(open=("last=:memory:", "idle=:memory:"), feeds=("last=/status/", "last=/x"), **settings)
+    return await start_hub(*urls, settings=Settings(stores=stores))
+
+
+def _counts(hub: Hub) -> list[tuple[int, int]]:
+    return [(feed.messages_total, feed.lost_total) for feed in hub.node.stores.feeds]
+
+
+async def test_a_late_comer_has_the_last_messages_first_and_then_what_comes(
+    start_hub: StartHub, tmp_path: Path
+) -> None:
+    """The key is the topic, the value that of its last message, with its type; others are left alone."""
+    hub = await _fed(start_hub, f"unix://{tmp_path}/hub.sock")
+    async with connect(hub.url) as client:
+        for value in range(1_000):
+            client.publish_nowait("/status/a", value)
+        client.publish_nowait("/status/b", Count(7), ["label"])
+        client.publish_nowait("/status", "not under the prefix")
+        client.publish_nowait("/x/y", {"deep": [None]})
+        store = client.store("last")
+
+        await eventually(lambda: _counts(hub) == [(1_001, 0), (1, 0)])
+        assert {entry.key: entry.value async for entry in store.entries()} == {
+            "/status/a": 999,
+            "/status/b": Count(7),
+            "/x/y": {"deep": [None]},
+        }
+        async with store.watch("/status/") as changes:
+            present = [await anext(changes), await anext(changes)]
+            assert {change.key: change.value for change in present} == {"/status/a": 999, "/status/b": Count(7)}
+            client.publish_nowait("/status/a", "next")
+            change = await anext(changes)
+            assert (change.key, change.value, change.old, change.present) == ("/status/a", "next", 999, False)
+        picture = b"\x01" * 200_000
+        async with store.watch("/status/picture") as changes:
+            client.publish_nowait("/status/picture", picture)  # in shared memory
+            assert (await anext(changes)).value == picture
+        assert await client.store("idle").keys() == []
+        (listed,) = [each for each in await client.request("$hub/stores", None) if each["name"] == "last"]
+        assert listed["fed_from"] == ["/status/", "/x"]
+
+
+async def test_entries_expire(start_hub: StartHub) -> None:
+    hub = await _fed(start_hub, feed_expires_s=0.2)
+    async with connect(hub.url) as client, client.store("last").watch() as changes:
+        client.publish_nowait("/status/a", 1)
+        assert [(await anext(changes)).kind.value for _ in range(2)] == ["put", "expire"]
+
+
+async def test_forms(start_hub: StartHub) -> None:
+    """What Zeeks publish is converted; what has no msgpack form, or is too large, is counted and changes nothing."""
+    hub = await _fed(start_hub, entry_bytes=100)
+    feed = hub.node.stores.feeds[0]
+
+    def publish(frame: bytes) -> None:
+        feed.send([Batch(frame, 1)])
+
+    publish(encode_frame(KIND_MESSAGES, encode(value_of(Count(3))), key=b"/status/zeek", flags=BROKER_FLAGS))
+    publish(encode_values(b"/status/batch", [encode_value(1), encode_value([2])]))
+    for bad in (
+        encode_frame(KIND_MESSAGES, b"\xff\xff", key=b"/status/zeek", flags=BROKER_FLAGS),
+        encode_frame(KIND_MESSAGES, b"\xc1", key=b"/status/batch"),
+        encode_frame(KIND_MESSAGES, struct.pack("<I", 5) + b"\x01", key=b"/status/batch", flags=1),
+        encode_frame(KIND_MESSAGES, b"\x01", key=b"/status/batch", flags=3 << 1),
+        encode_frame(KIND_MESSAGES, encode_value("x" * 200), key=b"/status/batch"),
+    ):
+        publish(bad)
+    await eventually(lambda: _counts(hub)[0] == (7, 5))
+    async with connect(hub.url) as client:
+        store = client.store("last")
+        assert (await store.get("/status/zeek"), await store.get("/status/batch")) == (Count(3), [2])
+    before = len(hub.node.core.handlers)
+    await hub.node.stores.stop()
+    assert len(hub.node.core.handlers) == before - 4
+
+
+@pytest.mark.parametrize("text", ["last", "=/a", "a/b=/a", "last=$store/", "last=$store/x/"])
+def test_no_feed(text: str) -> None:
+    with pytest.raises((UsageError, InvalidTopicError)):
+        parse_feed(text)

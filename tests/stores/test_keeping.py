@@ -1,8 +1,9 @@
-"""Stores in files: what survives a restart, what becomes of a disk that is full, and of files that are none."""
+"""Stores in files: what survives a restart, what becomes of a full disk, of files that are none, and of damage."""
 
 from __future__ import annotations
 
 import asyncio
+import random
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -18,15 +19,14 @@ from hub.errors import HubError, RequestFailedError, RequestOverflowError, Reque
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from hub.stores.command import Command, StoreLimits
-from hub.stores.store import Store
+from hub.stores.store import Entry, Store
 from peers.client import connect
 from peers.stores import keeping
 from peers.stores.keeping import Database, InFile, Unkept
 from peers.stores.operations import TypedOperations
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
-from tests.hubs.hub import Hub
-from tests.stores.packed import pack
+from tests.stores.packed import SECOND_NS, master_of, pack
 
 NOW_NS = 1_700_000_000 * 10**9
 KEYS = [pack(key) for key in ("a", "b", 3)]
@@ -64,6 +64,33 @@ async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Kept]]:
     yield begin
     for kept in started:
         await kept.keeper.close()
+
+
+class Disk:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.goes_on = threading.Event()
+        self.goes_on.set()
+        self.error: Exception | None = None
+        write = Database.write
+
+        def wait(database: Database, unkept: Unkept) -> None:
+            self.goes_on.wait()
+            if self.error is not None:
+                raise self.error
+            write(database, unkept)
+
+        monkeypatch.setattr(Database, "write", wait)
+        monkeypatch.setattr(keeping, "RETRY_S", 0.01)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    made = Disk(monkeypatch)
+    yield made
+    made.goes_on.set()
+
+
+FULL = apsw.FullError("database or disk is full")
 
 
 async def test_what_was_kept_is_there_again(start: Callable[..., Kept]) -> None:
@@ -110,7 +137,7 @@ async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept])
     assert kept.keeper.commits_total == 1
 
 
-async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], disk: Disk) -> None:
     """To keep nothing is to wait for what came before: not at all, for what is being written, or until it can be."""
     kept = start()
     order: list[HubError | str | None] = []
@@ -123,36 +150,24 @@ async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], monkeypatch:
     assert len(order) == 1
     await eventually(lambda: order[1:] == ["one is kept", "nothing comes behind it"])
     assert kept.keeper.commits_total == 1
-
-    def fail(*_: object) -> None:
-        raise apsw.FullError("database or disk is full")
-
-    write = Database.write
-    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
-    monkeypatch.setattr(Database, "write", fail)
+    disk.error = FULL
     kept.apply(put(KEYS[0], "two"))
     kept.keeper.keep((), order.append)
     await eventually(lambda: len(order) == 4)
     assert "disk is full" in str(order[3])
     kept.keeper.keep((), order.append)
-    monkeypatch.setattr(Database, "write", write)
+    disk.error = None
     await eventually(lambda: len(order) == 5)
     kept.keeper.keep((), order.append)
     await eventually(lambda: order[-1] is None)
 
 
-async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], disk: Disk) -> None:
     """Whoever asks is told; what was not written is written later, in its place, and nothing is lost meanwhile."""
     kept = start()
     kept.apply(put(KEYS[0], "before"))
     await eventually(lambda: kept.told == [None])
-    write = Database.write
-
-    def fail(*_: object) -> None:
-        raise apsw.FullError("database or disk is full")
-
-    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
-    monkeypatch.setattr(Database, "write", fail)
+    disk.error = FULL
     kept.apply(put(KEYS[0], "during"))
     await eventually(lambda: len(kept.told) == 2)
     assert "disk is full" in str(kept.told[1])
@@ -160,7 +175,7 @@ async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeyp
     kept.apply(Command("erase", KEYS[0]))
     await eventually(lambda: len(kept.told) == 4)
     assert kept.keeper.failures_total >= 2
-    monkeypatch.setattr(Database, "write", write)
+    disk.error = None
     kept.apply(put(KEYS[2], "after"))
     await eventually(lambda: kept.told[-1] is None and len(kept.told) == 5)
     await kept.keeper.close()
@@ -219,13 +234,9 @@ def _write_and_read(database: Database, done: list[Command], cuts: list[bool]) -
     database.close(is_whole=True)
 
 
-async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_while_it_fails(start: Callable[..., Kept], disk: Disk) -> None:
     kept = start()
-
-    def fail(*_: object) -> None:
-        raise apsw.IOError("disk I/O error")
-
-    monkeypatch.setattr(Database, "write", fail)
+    disk.error = apsw.IOError("disk I/O error")
     kept.apply(put(KEYS[0], "one"))
     async with asyncio.timeout(20):
         await kept.keeper.close()
@@ -233,40 +244,17 @@ async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: p
     assert kept.told
 
 
-class Disk:
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.goes_on = threading.Event()
-        self.error: Exception | None = None
-        write = Database.write
-
-        def wait(database: Database, unkept: Unkept) -> None:
-            self.goes_on.wait()
-            if self.error is not None:
-                raise self.error
-            write(database, unkept)
-
-        monkeypatch.setattr(Database, "write", wait)
-
-
-@pytest.fixture
-def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
-    made = Disk(monkeypatch)
-    yield made
-    made.goes_on.set()
-
-
 READ, WRITE = "$store/s/read", "$store/s/write"
 
 
 async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
     """Neither by changes that are asked for, nor by an answer that says that there was an entry; reads show it."""
-    disk.goes_on.set()
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
         first = await client.request(WRITE, ["put", pack("k"), pack(0)])
         disk.goes_on.clear()
         putting = asyncio.ensure_future(client.request(WRITE, ["put", pack("k"), pack(1)]))
-        await eventually(lambda: _number(hub) == first + 1)
+        await eventually(lambda: master_of(hub).store.number == first + 1)
         asked = [
             asyncio.ensure_future(client.request(READ, ["since", first])),
             asyncio.ensure_future(client.request(WRITE, ["put_unique", pack("k"), pack(2)])),
@@ -287,11 +275,10 @@ async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: P
 
 async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
     """Whoever asks for changes is told to come again, and gets them once they are in the file."""
-    disk.goes_on.set()
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
         first = await client.request(WRITE, ["put", pack("k"), pack(0)])
-        disk.error = apsw.FullError("database or disk is full")
+        disk.error = FULL
         for asked in (["put", pack("k"), pack(1)], ["put_unique", pack("k"), pack(1)]):
             with pytest.raises(RequestTimeoutError, match="disk is full"):
                 await client.request(WRITE, asked)
@@ -305,12 +292,11 @@ async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, t
 
 
 async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
-    disk.goes_on.set()
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
     async with connect(hub.url) as client:
         store = client.store("s")
         await store.put("text", "x")
-        disk.error = apsw.FullError("database or disk is full")
+        disk.error = FULL
         with pytest.raises(RequestTimeoutError, match=r"it is unknown .* not written to .*s\.db yet.*disk is full"):
             await store.increment("count")
         asked = [["increment", pack("count"), pack(1)], ["increment", pack("text"), pack(1)]]
@@ -321,7 +307,180 @@ async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, t
         assert await store.increment("count") == 3
 
 
-def _number(hub: Hub) -> int:
-    master = hub.node.stores.get("s")
-    assert master is not None
-    return master.store.number
+# Notes beside the entries: kept with the changes or not at all.
+
+
+def write(path: Path, notes: dict[str, bytes | None], *, full_sync: bool = False, closes: bool = True) -> None:
+    """Write notes in one transaction; a file that is not closed is as a killed hub leaves it."""
+    opened = Database(str(path), "s", 1, full_sync=full_sync)
+    unkept = Unkept()
+    unkept.add([], Store("s", TypedOperations()), notes)
+    opened.write(unkept)
+    opened.close(is_whole=closes)
+
+
+def read(path: Path) -> tuple[dict[str, bytes], bool]:
+    opened = Database(str(path), "s", 1, full_sync=False)
+    try:
+        return opened.notes(), opened.is_certain
+    finally:
+        opened.close(is_whole=True)
+
+
+def test_notes_are_there_again(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    assert read(path) == ({}, True)
+    write(path, {"a": b"1", "b": b"2"})
+    write(path, {"a": None, "b": b"3", "c": b""})
+    assert read(path) == ({"b": b"3", "c": b""}, True)
+
+
+def test_a_killed_hub_and_a_machine_that_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel that runs still has what a killed hub has written; another one has what was synced to the disk."""
+    path = tmp_path / "s.db"
+    write(path, {"a": b"1"}, closes=False)
+    assert read(path) == ({"a": b"1"}, True)
+    write(path, {}, closes=False)
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"another")
+    assert read(path)[1] is False
+    assert read(path)[1] is True
+    write(path, {}, full_sync=True, closes=False)
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"a third one")
+    assert read(path)[1] is True
+    write(path, {}, closes=False)
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"")  # nobody can tell
+    assert read(path)[1] is False
+    write(path, {}, closes=False)
+    assert read(path)[1] is False
+
+
+def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    write(path, {"a": b"1"})
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE notes SET value = ? WHERE name = 'a'", (b"2",))
+    connection.close()
+    with pytest.raises(StorageError, match="a note is not as it was written"):
+        read(path)
+
+
+@pytest.mark.parametrize("is_cleared", [False, True])
+async def test_notes_of_what_could_not_be_written(
+    start: Callable[..., Kept], disk: Disk, tmp_path: Path, *, is_cleared: bool
+) -> None:
+    kept = start()
+    store, told = kept.store, kept.told
+    disk.error = FULL
+    change = store.apply(put(KEYS[0], 1), 0)
+    assert change is not None
+    kept.keeper.keep([change], told.append, {"a": b"1", "b": b"1"})
+    await eventually(lambda: len(told) == 1)
+    assert told[0] is not None
+    disk.error = None
+    cleared = store.apply(Command("clear"), 0) if is_cleared else None
+    kept.keeper.keep([cleared] if cleared else [], told.append, {"b": b"2"})
+    await eventually(lambda: len(told) == 2)
+    assert told[1] is None
+    await kept.keeper.close()
+    assert read(tmp_path / "s.db") == ({"a": b"1", "b": b"2"}, True)
+    again = start()
+    assert len(again.store) == len(store)
+    assert again.store.number == store.number
+
+
+# Damage: refused with a clear text, or harmless; never wrong entries.
+
+_ENTRIES = 200
+_SECTOR = 512
+_TRIES = 25
+
+
+def _write(path: Path, *, is_closed: bool) -> dict[int, dict[bytes, Entry]]:
+    """Make a file in several transactions; return what it held behind each, by the number of the last change."""
+    database = Database(str(path), "s", 1, full_sync=False)
+    store = Store("s", TypedOperations(), epoch=database.epoch)
+    states: dict[int, dict[bytes, Entry]] = {0: {}}
+    for round_number in range(4):
+        unkept = Unkept()
+        for number in range(_ENTRIES):
+            value = pack({"number": number, "text": f"{round_number}" * (number % 90)})
+            change = store.apply(Command("put", pack(f"key {number}"), value, 3600 * SECOND_NS), 0, None, "ada")
+            assert change is not None
+            unkept.add([change], store)
+        database.write(unkept)
+        states[store.number] = dict(store.entries)
+    if is_closed:
+        database.close(is_whole=True)
+    else:  # as a killed process leaves it
+        copied = {each.name: each.read_bytes() for each in path.parent.iterdir()}
+        database.close(is_whole=False)
+        for name, data in copied.items():
+            (path.parent / name).write_bytes(data)
+    return states
+
+
+def _read(path: Path) -> Store:
+    database = Database(str(path), "s", 9, full_sync=False)
+    try:
+        store = Store("s", TypedOperations(), number=database.number, epoch=database.epoch)
+        store.restore(database.read(), database.number)
+    finally:
+        database.close(is_whole=True)
+    return store
+
+
+def _flip(data: bytearray, chance: random.Random) -> bytearray:
+    data[chance.randrange(len(data))] ^= 1 << chance.randrange(8)
+    return data
+
+
+def _zero(data: bytearray, chance: random.Random) -> bytearray:
+    start = chance.randrange(len(data) // _SECTOR) * _SECTOR
+    data[start : start + _SECTOR] = bytes(_SECTOR)
+    return data
+
+
+def _cut(data: bytearray, chance: random.Random) -> bytearray:
+    return data[: chance.randrange(1, len(data))]
+
+
+def _swap(data: bytearray, chance: random.Random) -> bytearray:
+    page = 4096
+    one, other = (chance.randrange(1, len(data) // page) * page for _ in range(2))
+    data[one : one + page], data[other : other + page] = data[other : other + page], data[one : one + page]
+    return data
+
+
+Damage = Callable[[bytearray, random.Random], bytearray]
+
+
+@pytest.mark.parametrize("damage", [_flip, _zero, _cut, _swap])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_damaged_file(tmp_path: Path, damage: Damage, *, is_closed: bool) -> None:
+    """Of one that was closed nothing is missing unnoticed; of a killed hub's what its log says before it counts."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    states = _write(whole / "s.db", is_closed=is_closed)
+    last = max(states)
+    assert _read_copy(whole, tmp_path / "sound").entries == states[last]
+    name = "s.db" if is_closed else "s.db-wal"
+    chance = random.Random(damage.__name__)  # noqa: S311 -- to be repeated
+    refused = 0
+    for number in range(_TRIES):
+        folder = tmp_path / str(number)
+        data = damage(bytearray((whole / name).read_bytes()), chance)
+        try:
+            store = _read_copy(whole, folder, name, data)
+        except StorageError as error:
+            refused += f"store 's': {folder}/s.db" in str(error)
+            continue
+        assert store.entries == states[store.number]
+        assert store.number == last or not is_closed
+    assert refused > 0 or not is_closed
+
+
+def _read_copy(whole: Path, folder: Path, name: str = "", data: bytes = b"") -> Store:
+    folder.mkdir()
+    for each in whole.iterdir():
+        (folder / each.name).write_bytes(data if each.name == name else each.read_bytes())
+    return _read(folder / "s.db")

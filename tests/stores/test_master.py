@@ -1,72 +1,50 @@
-"""A hub with stores answers requests to them, and tells what has changed."""
+"""A hub with stores answers requests to them, by rights, and tells what has changed; nobody else does."""
 
 from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
-from hub.errors import HubError, RequestFailedError, RequestOverflowError, UsageError
-from hub.settings.sections import StoresSettings
+from hub.batch import Batch
+from hub.errors import (
+    CloseCode,
+    HubError,
+    NotAllowedError,
+    RejectedError,
+    RequestFailedError,
+    RequestOverflowError,
+    UsageError,
+)
+from hub.frame import FLAG_TAGGED, Encoding, Frame
+from hub.policy.language import read_policy
+from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
-from hub.stores.command import ChangeKind
+from hub.stores.command import ChangeKind, Command
+from hub.tags.envelope import Envelope
 from peers.client import Client, connect
 from peers.stores.keeping import InMemory
-from peers.stores.master import SNAPSHOT_NS, SNAPSHOTS_LIMIT, Master
-from tests.hubs.eventually import eventually, settle
-from tests.hubs.fixtures import StartHub
+from peers.stores.master import SNAPSHOT_NS, SNAPSHOTS_LIMIT
+from peers.values import encode
+from peers.wire.control import decode_notice
+from peers.wire.kinds import Kind
+from tests.connections.broker.conftest import PLAIN
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import HIGH
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub
-from tests.stores.packed import pack, unpack
+from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.raw_client import publication
+from tests.hubs.raw_http import http
+from tests.stores.packed import master_of, pack
 
 READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes/"
-
-
-def with_store(**limits: Any) -> Settings:
-    return Settings(stores=StoresSettings(open=("s=:memory:",), **limits))
-
-
-@pytest.fixture
-async def storing(start_hub: StartHub) -> Hub:
-    return await start_hub(settings=with_store())
-
-
-@pytest.fixture
-async def client(storing: Hub) -> AsyncIterator[Client]:
-    async with connect(storing.url, name="writer") as connected:
-        yield connected
-
-
-def _master(hub: Hub) -> Master:
-    master = hub.node.stores.get("s")
-    assert master is not None
-    return master
-
-
-async def test_requests_write_and_read(client: Client) -> None:
-    first = await client.request(WRITE, ["put", pack("k"), pack(1)])
-    assert await client.request(WRITE, ["increment", pack("k"), pack(2)]) == [first + 1, pack(3)]
-    assert await client.request(WRITE, ["put_unique", pack("k"), pack(2)]) is None
-    assert await client.request(WRITE, ["put", pack("k"), pack(4), None, first]) is None
-    assert await client.request(WRITE, ["put", pack("k"), pack(4), 10**15, first + 1]) == first + 2
-    value, version, left_ns = await client.request(READ, ["get", pack("k")])
-    assert (unpack(value), version) == (4, first + 2)
-    assert 0 < left_ns <= 10**15
-    assert await client.request(READ, ["get", pack("none")]) is None
-    assert await client.request(READ, ["exists", pack("k")]) is True
-    await client.request(WRITE, ["put", pack("v"), pack(("a",))])
-    assert await client.request(READ, ["index", pack("v"), pack(0)]) == pack("a")
-    assert await client.request(READ, ["state"]) == [first - 1, first + 3, 2, 2 * 200 + 8]
-    page = await client.request(READ, ["rows", "k", False])
-    assert page == [first - 1, 0, first + 3, first + 3, [pack("k")]]
-    epoch, number, changes = await client.request(READ, ["since", first + 2])
-    assert (epoch, number) == (first - 1, first + 3)
-    assert changes == [[first + 3, ChangeKind.PUT, pack("v"), pack(("a",)), None, "writer"]]
-    assert await client.request(READ, ["since", 1]) is None
-    assert await client.request(WRITE, ["erase", pack("k")]) == first + 4
-    assert await client.request(WRITE, ["clear"]) == first + 5
 
 
 async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> None:
@@ -90,13 +68,13 @@ async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> No
     assert await client.request_many(READ, [["exists", text(7)], ["exists", text(9)], ["state"]]) == [
         True,
         False,
-        [first - 1, first + 6, 6, _master(storing).store.size_bytes],
+        [first - 1, first + 6, 6, master_of(storing).store.size_bytes],
     ]
     assert (await client.request(READ, ["get", text("k")]))[0] == pack(3)
     await client.request(WRITE, ["put", text("v"), text(("a",))])
     assert await client.request(READ, ["index", text("v"), text(0)]) == pack("a")
     client.publish_nowait(WRITE, ["erase", text("v")])
-    await eventually(lambda: _master(storing).store.get(pack("v")) is None)
+    await eventually(lambda: master_of(storing).store.get(pack("v")) is None)
 
 
 @pytest.mark.parametrize(
@@ -126,46 +104,13 @@ async def test_a_frame_of_commands_is_one_batch(client: Client, storing: Hub) ->
     wishes = [["put", pack(n), pack("x")] if n % 3 else ["pop", pack(n)] for n in range(10)]
     answers = await client.request_many(WRITE, wishes, return_exceptions=True)
     assert [isinstance(answer, HubError) for answer in answers] == [n % 3 == 0 for n in range(10)]
-    assert len(_master(storing).store) == 6
-    assert _master(storing).statistics().commands_total == 10
-
-
-async def test_changes_are_told_to_those_who_ask_for_them(client: Client, storing: Hub) -> None:
-    master = _master(storing)
-    await client.request(WRITE, ["put", pack("before"), pack(0)])
-    assert master.statistics().published_total == 0
-    async with connect(storing.url) as watching, connect(storing.url) as other:
-        everything = other.subscribe("")
-        stream = watching.subscribe(CHANGES)
-        await everything.open()
-        await stream.open()
-        await client.request_many(WRITE, [["put", pack("a"), pack(1), 10**12], ["erase", pack("a")], ["clear"]])
-        message = await anext(stream)
-        epoch, changes = message.value
-        number = master.store.number
-        assert epoch == master.store.epoch
-        assert [change[:4] for change in changes] == [
-            [number - 2, ChangeKind.PUT, pack("a"), pack(1)],
-            [number - 1, ChangeKind.ERASE, pack("a"), None],
-            [number, ChangeKind.CLEAR, b"", None],
-        ]
-        assert 0 < changes[0][4] <= 10**12
-        assert changes[0][5] == "writer"
-        await client.publish("/last", 1)
-        topics = [message.topic async for message in _until(everything, "/last")]
-        assert not [topic for topic in topics if topic.startswith("$store/")]
-
-
-async def _until(stream: Any, topic: str) -> AsyncIterator[Any]:
-    async for message in stream:
-        yield message
-        if message.topic == topic:
-            return
+    assert len(master_of(storing).store) == 6
+    assert master_of(storing).statistics().commands_total == 10
 
 
 async def test_messages_are_commands_without_an_answer(client: Client, storing: Hub) -> None:
     """Who need not know what becomes of a put publishes it; what is no command is counted."""
-    master = _master(storing)
+    master = master_of(storing)
     for number in range(3):
         client.publish_nowait(WRITE, ["put", pack(number), pack(1)])
     client.publish_nowait(WRITE, "nonsense")
@@ -180,10 +125,10 @@ async def test_entries_expire(client: Client, storing: Hub) -> None:
     await stream.open()
     await client.request(WRITE, ["put", pack("late"), pack(1), 3_600 * 10**9])
     await client.request(WRITE, ["put", pack("soon"), pack(1), 1])
-    await eventually(lambda: pack("soon") not in _master(storing).store.entries)
+    await eventually(lambda: pack("soon") not in master_of(storing).store.entries)
     kinds = [(await anext(stream)).value[1][0][1:3] for _ in range(3)]
     assert kinds[-1] == [ChangeKind.EXPIRE, pack("soon")]
-    assert pack("late") in _master(storing).store.entries
+    assert pack("late") in master_of(storing).store.entries
 
 
 async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
@@ -203,7 +148,7 @@ async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
 async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is told to come again; a page that nobody has asked for in time makes room. What is held is charged."""
     await client.request_many(WRITE, [["put", pack(n), pack("x" * 300)] for n in range(2_000)])
-    reading = _master(storing)._reading
+    reading = master_of(storing)._reading
     for _ in range(SNAPSHOTS_LIMIT):
         page = await client.request(READ, ["rows", "", True])
     assert page[1]
@@ -232,48 +177,13 @@ async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) ->
 async def test_without_memory_stores_only_shrink(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.request(WRITE, ["put", pack("k"), pack("x")])
     monkeypatch.setattr(storing.node.memory, "is_over", True)
-    master = _master(storing)
+    master = master_of(storing)
     told: list[Any] = []
-    from hub.stores.command import Command
-
     master.apply([Command("put", pack("l"), pack(1)), Command("erase", pack("k"))], lambda *of: told.append(of))
     ((outcomes, error),) = told
     assert error is None
     assert "no memory left" in outcomes[0].text
     assert len(master.store) == 0
-
-
-async def test_a_store_of_another_hub_is_reached_over_links(start_hub: StartHub) -> None:
-    hubs = [await start_hub(settings=with_store() if n == 0 else Settings(), name=f"h{n}") for n in range(3)]
-    hubs[0].dial(hubs[1])
-    hubs[1].dial(hubs[2])
-    async with connect(hubs[2].url) as near, connect(hubs[0].url) as there:
-        everything = near.subscribe("")
-        await everything.open()
-        stream = near.subscribe(CHANGES)
-        await stream.open()
-
-        async def known() -> bool:
-            try:
-                await near.request(READ, ["state"], timeout_s=1)
-            except HubError:
-                return False
-            return True
-
-        while not await known():
-            await settle()
-        await eventually(lambda: hubs[0].node.core.routes.of(_master(hubs[0])._key).handlers)
-        await near.request(WRITE, ["put", pack("k"), pack(1)])
-        assert (await anext(stream)).value[1][0][2] == pack("k")
-        near.publish_nowait(WRITE, ["put", pack("l"), pack(1)])
-        assert (await anext(stream)).value[1][0][2] == pack("l")
-        assert (await there.request(READ, ["state"]))[2] == 2
-
-
-async def test_what_is_said_of_stores(client: Client) -> None:
-    await client.request(WRITE, ["put", pack("k"), pack(1)])
-    (listed,) = await client.request("$hub/stores", None)
-    assert (listed["name"], listed["entries"], listed["commands_total"]) == ("s", 1, 1)
 
 
 async def test_clients_have_no_stores(client: Client) -> None:
@@ -290,3 +200,170 @@ def test_a_store_needs_a_name_of_its_own(hub: Hub) -> None:
     for name in ("", "a/b", "a=b"):
         with pytest.raises(UsageError, match="no name of a store"):
             stores.add(name, None, InMemory(lambda: 1))  # type: ignore[arg-type]
+
+
+# Rights.
+
+_POLICY = {
+    "roles": {
+        "reader": {"request": ["$store/s/read"], "subscribe": ["$store/s/changes"]},
+        "getter": {"request": ["$store/s/read"]},
+        "writer": {"request": ["$store/s"], "publish": ["$store/s/write"]},
+        "member_of_all": {"request": ["*"], "subscribe": ["*"], "publish": ["*"]},
+    },
+    "users": {"rita": ["reader"], "gert": ["getter"], "walt": ["writer"], "mary": ["member_of_all"]},
+}
+
+
+@pytest.fixture
+async def users(start_hub: StartHub) -> KnownTokens:
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:", "t=:memory:"), user_entries=2)))
+    known = KnownTokens(hub)
+    known._users = known._users._replace(policy=read_policy(_POLICY, "test"))
+    hub.node.core.authority.adopt(known._users.policy)
+    return known
+
+
+async def test_who_may_read_may_not_write(users: KnownTokens) -> None:
+    async with (
+        connect(users.hub.url, token=users.token("rita")) as reader,
+        connect(users.hub.url, token=users.token("gert")) as getter,
+        connect(users.hub.url, token=users.token("walt"), name="w") as writer,
+    ):
+        await writer.store("s").put("k", 1)
+        writer.store("s").put_nowait("l", 2)
+        await eventually(lambda: len(master_of(users.hub).store) == 2)
+        for client in (reader, getter):
+            assert await client.store("s").get("k") == 1
+            with pytest.raises(NotAllowedError):
+                await client.store("s").put("k", 2)
+        async with reader.store("s").watch() as changes:
+            assert {(await anext(changes)).key, (await anext(changes)).key} == {"k", "l"}
+            await writer.store("s").erase("k")
+            assert (await anext(changes)).publisher == "walt"
+        with pytest.raises(RejectedError):
+            await getter.store("s").watch().open()
+        with pytest.raises(NotAllowedError):
+            await reader.store("t").get("k")
+
+
+async def test_a_user_has_a_share(users: KnownTokens) -> None:
+    token = users.token("walt")
+    async with connect(users.hub.url, token=token) as one, connect(users.hub.url, token=token) as other:
+        await one.store("s").put(1, 1)
+        await other.store("s").put(2, 2)
+        with pytest.raises(RequestFailedError, match="2 entries of user 'walt'"):
+            await one.store("s").put(3, 3)
+        async with connect(users.hub.url, token=users.token("mary")) as mary:
+            await mary.store("s").put(3, 3)
+
+
+# Changes are told by the store: whoever else publishes under their topic is refused, at every door.
+
+DECEPTION = [1 << 60, [[1 << 60, 0, pack("k"), pack("deceived"), None, None]]]
+REFUSAL = "a store tells its changes there, and nobody else does"
+
+
+@pytest.fixture
+async def open_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 -- looks afterwards
+    async with kept_hubs() as hubs:
+        hub = ZeekHub(Settings(stores=StoresSettings(open=("s=:memory:",))), "hub", HIGH)
+        hubs.append(hub)
+        await hub.listen()
+        await hub.listen("ws://127.0.0.1:0")
+        await hub.listen_for_zeeks(PLAIN)
+        yield hub
+
+
+async def over_tcp(hub: ZeekHub) -> None:
+    """Among others, alone in a read, and with labels; what is told elsewhere under `$store/` is none of it."""
+    elsewhere = ["$store/s/change/", "$store/s/other", "$store/s/a/changes/", "$store/changes/"]
+    reader, client = await hub.client("/beside", *elsewhere), await hub.client()
+    labelled = Batch.under(Envelope(CHANGES, ("x",)).encode(), [DECEPTION], FLAG_TAGGED).frames
+    alone = publication(CHANGES, DECEPTION)
+    for stream in (publication("/beside/a", 1) + alone + publication("/beside/b", 2), alone, labelled):
+        await client.send(stream)
+        (notice,) = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
+        assert (notice.code, notice.count) == (CloseCode.NOT_ALLOWED, 1)
+        assert REFUSAL in notice.text
+    for topic in elsewhere:
+        await client.publish(topic, 1)
+    assert [topic for topic, _ in await reader.values(6)] == ["/beside/a", "/beside/b", *elsewhere]
+
+
+async def over_a_websocket(hub: ZeekHub) -> None:
+    client = await hub.raw_websocket(hub.endpoints[1])
+    await client.shake_hands("hub.v1.msgpack")
+    assert (await client.message())["type"] == "welcome"
+    await client.say("publish", topic=CHANGES, value=DECEPTION, request=7)
+    error = await client.message()
+    assert (error["type"], error["code"], error["request"]) == ("error", CloseCode.NOT_ALLOWED, 7)
+    assert REFUSAL in error["text"]
+
+
+async def over_http(hub: ZeekHub) -> None:
+    client = await http(hub, hub.endpoints[1])
+    answer = await client.publish(f"?topic={CHANGES}", [1, []])
+    assert answer.status == 403
+    assert REFUSAL in answer.value["error"]["text"]
+
+
+async def by_a_zeek(hub: ZeekHub) -> None:
+    reader = await hub.client("/zeek", name="reader")
+    zeek = await hub.zeek()
+    with structlog.testing.capture_logs() as logs:
+        zeek.publish(CHANGES, encode("deceived"))
+        zeek.publish("/zeek/x", encode("fine"))
+        frame = await reader.frame()
+    assert isinstance(frame, Frame)
+    assert (frame.topic, frame.encoding) == (b"/zeek/x", Encoding.BROKER)
+    told = [line["reason"] for line in logs if line["event"] == "messages of a Zeek refused"]
+    assert len(told) == 1
+    assert REFUSAL in told[0]
+
+
+async def by_another_hub(hub: ZeekHub) -> None:
+    """A hub that has another store of that name: its changes do not pass for those of the store that is here."""
+    async with kept_hubs() as hubs:
+        other = Hub(Settings(stores=StoresSettings(open=("s=:memory:",))), "other")
+        hubs.append(other)
+        await other.listen()
+        other.dial(hub)
+        reader = await hub.client(CHANGES)
+        await eventually(lambda: other.node.core.routes.find(CHANGES).far)
+        async with connect(other.url) as client:
+            await client.store("s").put("k", "of another store")
+        link = hub.handler("other")
+        await eventually(lambda: hub.node.rejected_messages == 1)
+        assert link.published_messages == 0
+        async with connect(hub.url) as client:
+            await client.store("s").put("k", "of this one")
+            ((topic, (_, (change,))),) = await reader.values(1)
+            assert (topic, change[3]) == (CHANGES, pack("of this one"))
+
+
+@pytest.mark.parametrize("door", [over_tcp, over_a_websocket, over_http, by_a_zeek, by_another_hub])
+async def test_nobody_tells_what_a_store_does(open_hub: ZeekHub, door: Callable[[ZeekHub], Awaitable[None]]) -> None:
+    async with connect(open_hub.url) as client, client.store("s").watch() as changes:
+        await door(open_hub)
+        await client.store("s").put("last", 1)
+        heard = [await anext(changes)]
+        while heard[-1].key != "last":
+            heard.append(await anext(changes))
+    assert "deceived" not in [change.value for change in heard]
+
+
+async def test_nor_into_a_journal(start_hub: StartHub, tmp_path: Path) -> None:
+    journal = JournalSettings(path=str(tmp_path / "journal"), topics=("$store/",))
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",)), journal=journal))
+    async with connect(hub.url) as client:
+        await client.store("s").put("k", 1)
+        with pytest.raises(RejectedError, match=REFUSAL):
+            await client.publish_confirmed(CHANGES, DECEPTION)
+        with pytest.raises(RejectedError, match="changes of a store are not staged"):
+            await client.stage("one", 0, Batch.of(CHANGES, [DECEPTION]).frames)
+        await client.store("s").put("k", 2)
+        while (await client.journal()).head < 2:  # noqa: ASYNC110 -- the hub is asked
+            await asyncio.sleep(0.001)
+        recorded = [record.value async for record in client.read("$store/")]
+    assert [changes[0][3] for _, changes in recorded] == [pack(1), pack(2)]

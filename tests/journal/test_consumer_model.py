@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
+import msgspec
+import pytest
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Item, Member, Progress
+from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Item, Member, Progress, order_of
 from hub.consumers.terms import Terms
+from hub.frame import Encoding
 from hub.journal.block import Record
 
 _MUCH = 1 << 40
@@ -37,23 +40,20 @@ def _take(consumer: Consumer, member: Member, now_s: float = 0.0, most_bytes: in
     return [item.record.offset for item in consumer.take(member, now_s, most_bytes)]
 
 
-def test_deliveries_of_before_are_counted_where_they_have_failed() -> None:
-    """After a restart of the hub, whoever gets a message that has failed is told that it is not the first time."""
-    consumer = _consumer(2, progress=Progress(0, failures={1: 3}))
-    items = consumer.take(_member(consumer), 0.0, _MUCH)
-    assert [item.deliveries for item in items] == [1, 4]
-    assert consumer.counters().redelivered_total == 1
-
-
 def test_a_restart_goes_on_where_it_was() -> None:
-    """What was acknowledged before is not delivered again, and how often something has failed is still known."""
+    """What was acknowledged is not delivered again; what has failed is told as such; what was deleted is missed."""
     consumer = _consumer(4, progress=Progress(1, (2,), {3: 1}), deliveries=2)
     member = _member(consumer)
-    assert _take(consumer, member) == [1, 3]
+    assert [(item.record.offset, item.deliveries) for item in consumer.take(member, 0.0, _MUCH)] == [(1, 1), (3, 2)]
+    assert consumer.counters().redelivered_total == 1
     consumer.acknowledge(member, [1])
     assert consumer.progress() == Progress(3, (), {3: 1})
     consumer.leave(member)
     assert [item.record.offset for item in consumer.dead] == [3]
+    late = _consumer(progress=Progress(2, (5,), {7: 1}))
+    late.skip_to(10)
+    assert late.progress() == Progress(10)
+    assert late.counters().missed_total == 8
 
 
 def test_what_is_not_acknowledged_in_time_comes_again_and_all_behind_it() -> None:
@@ -135,14 +135,6 @@ def test_full_by_the_oldest_that_is_not_done_with() -> None:
     large = Consumer(Terms(("/",)), Progress(0), ConsumerLimits(100, 1_000))
     large.offer(_record(0, body=bytes(1_000)))
     assert large.is_full
-
-
-def test_deleted_records_are_counted() -> None:
-    """What the journal has deleted before it was read is missed, and nothing of it is remembered."""
-    consumer = _consumer(progress=Progress(2, (5,), {7: 1}))
-    consumer.skip_to(10)
-    assert consumer.progress() == Progress(10)
-    assert consumer.counters().missed_total == 8
 
 
 class _Naive:
@@ -316,4 +308,78 @@ class ConsumerMachine(RuleBasedStateMachine):
 
 
 TestModel = ConsumerMachine.TestCase
-TestModel.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+TestModel.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+
+
+# Which messages keep their order.
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=4), inner, max_size=4),
+    max_leaves=20,
+)
+NAMES = st.text(min_size=1, max_size=4).filter(lambda name: _is_key(f"field:{name}"))
+
+
+def _is_key(key: str) -> bool:
+    try:
+        msgspec.convert({"prefixes": ["/"], "key": key}, Terms)
+    except msgspec.ValidationError:
+        return False
+    return True
+
+
+def record(value: Any, topic: str = "/t", offset: int = 0) -> Record:
+    return Record(offset, 0, topic, Encoding.MSGPACK, msgspec.msgpack.encode(value))
+
+
+def test_words() -> None:
+    one, other, far = record(1), record(2, offset=1), record(1, "/u", 2)
+    assert order_of("topic")(one) == order_of("topic")(other) != order_of("topic")(far)
+    assert order_of("all")(one) == order_of("all")(far)
+    assert order_of("none")(one) != order_of("none")(other)
+
+
+def test_a_field_of_all_topics() -> None:
+    key_of = order_of("field:uid")
+    assert key_of(record({"uid": "C1", "x": [1, {}]})) == key_of(record({"a": 2, "uid": "C1"}, "/u"))
+    values = ["C1", "C2", 5, "5", 5.0, True, [1], {"a": 1}, "x" * 100, "x" * 101, b"C1", "\0"]
+    assert len({key_of(record({"uid": value})) for value in values}) == len(values)
+
+
+@pytest.mark.parametrize("value", [{}, {"uid": None}, {"id": "C1"}, {1: 2}, [["uid", 1]], "uid", 5, None])
+def test_without_the_field(value: Any) -> None:
+    assert order_of("field:uid")(record(value, "/zeek/conn")) == "/zeek/conn"
+
+
+def test_a_field_within_another() -> None:
+    key_of = order_of("field:id.orig_h")
+    expected = key_of(record({"id.orig_h": "10.0.0.1"}))
+    assert expected != "/t"
+    assert key_of(record({"id": {"resp_h": "x", "orig_h": "10.0.0.1"}})) == expected
+    assert key_of(record({"id": {"orig_h": "x"}, "id.orig_h": "10.0.0.1"})) == expected
+    assert order_of("field:a.b.c")(record({"a": {"b.c": 1}})) == order_of("field:a.b.c")(record({"a": {"b": {"c": 1}}}))
+    for value in ({"id": 1}, {"id": {}}, {"id": None}, {"id": {"orig_h": None}}):
+        assert key_of(record(value)) == "/t"
+
+
+def test_odd_names_topics_and_spellings() -> None:
+    for name in (".", "..", "a.", ".a", "a..b"):
+        assert order_of(f"field:{name}")(record({name: 1})) != "/t"
+        assert order_of(f"field:{name}")(record({"a": 1})) == "/t"
+    key_of = order_of("field:uid")
+    spelled = msgspec.msgpack.encode("C1").decode("latin-1")
+    assert key_of(record(1, spelled)) != key_of(record({"uid": "C1"}))
+    assert key_of(Record(0, 0, "/t", Encoding.BROKER, msgspec.msgpack.encode({"uid": "C1"}))) == "/t"
+    no_keys = ["", "field", "field:", "Topic", "topic\n", 'field:"', "field:\\", "field:\n", "field:" + "x" * 257]
+    keys = ["topic", "all", "none", "field:id.orig_h", "field:naïve key", "field:" + "x" * 256]
+    assert [_is_key(key) for key in no_keys + keys] == [False] * 9 + [True] * 6
+
+
+@given(JSON, NAMES, st.binary(max_size=40))
+def test_any_value(value: Any, name: str, body: bytes) -> None:
+    """Whatever a body holds, and if it is nothing at all, it has a key, and always the same."""
+    key_of = order_of(f"field:{name}")
+    for one in (record({"other": value, name: value}), record(value), Record(0, 0, "/t", Encoding.MSGPACK, body)):
+        assert key_of(one) == key_of(one)
+    assert (key_of(record({name: value})) == "/t") is (value is None)
