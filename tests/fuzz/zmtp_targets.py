@@ -16,7 +16,7 @@ from peers.zeek.zmtp.logs import LogBatch, LogBatchError
 from peers.zeek.zmtp.session import Greeting, Session, SocketType, encode_properties
 from tests.fuzz.target import Target
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
-from tests.zeek.zmtp.test_log_batch import recorded
+from tests.zeek.zmtp.test_logs import recorded
 
 __all__ = ["ZMTP_TARGETS"]
 

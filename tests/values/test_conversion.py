@@ -216,8 +216,7 @@ def test_what_is_not_deep(text: bytes) -> None:
 whole = st.integers(-(2**63), 2**64 - 1)
 packed_leaves = st.none() | whole | st.floats() | st.binary(max_size=3) | st.just(b"\x91" * 600)
 packed_trees = st.recursive(
-    packed_leaves,
-    lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(whole, inner, min_size=1),
+    packed_leaves, lambda inner: st.lists(inner, min_size=1, max_size=3) | st.dictionaries(whole, inner, min_size=1)
 )
 
 

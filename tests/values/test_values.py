@@ -87,11 +87,7 @@ def test_values_can_be_copied_and_pickled(value: Value) -> None:
 
 def test_what_python_has_becomes_a_value() -> None:
     moment = datetime(2022, 4, 10, 7, tzinfo=UTC)
-    assert value_of([b"a", {1}, {"k": [moment]}]) == (
-        "a",
-        Set([1]),
-        Table({"k": (Timestamp(1649574000000000000),)}),
-    )
+    assert value_of([b"a", {1}, {"k": [moment]}]) == ("a", Set([1]), Table({"k": (Timestamp(1649574000000000000),)}))
     assert value_of(timedelta(seconds=1.5)) == Timespan(1_500_000_000)
     assert value_of(b"\xff") == "\udcff"
 

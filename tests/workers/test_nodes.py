@@ -6,8 +6,7 @@ import asyncio
 
 import zmq
 
-from tests.connections.zeek_cluster.zeek_node import ZeekNode
-from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker
 from tests.hubs.eventually import eventually
 from tests.workers.conftest import SpreadClients, StartWorkers
 

@@ -1,11 +1,12 @@
-"""A Broker endpoint that does what the test says: hand-made frames over a socket of its own, with TLS or without."""
+"""Broker endpoints that do what the test says: frames over a socket, with TLS or without; or masters and clones."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Protocol
 
 from peers.transport.endpoints import Endpoint
 from peers.zeek.broker.messages import (
@@ -29,6 +30,8 @@ from peers.zeek.broker.messages import (
     encode_routing_update,
     encode_version_select,
 )
+from peers.zeek.broker.stores.command import Command, clone_topic, decode_command, master_topic
+from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
 LOW = bytes.fromhex("11111111111141118111111111111111")
 HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")
@@ -161,3 +164,87 @@ class Endpointlike:
         self.write(encode_ping(self.id, self.hub_id, token))
         envelope = await self.envelope()
         assert (envelope.type, envelope.payload) == (EnvelopeType.PONG, token), envelope
+
+
+MASTER, CLONE = master_topic("db"), clone_topic("db")
+
+
+class End(Protocol):
+    """A master or a clone."""
+
+    def hear(self, command: Command, size_bytes: int) -> object: ...
+
+    def tick(self) -> object: ...
+
+
+class Zeek:
+    """An endpoint with a master or a clone of the store `db`, which does by itself what a Zeek does."""
+
+    def __init__(self, own_id: bytes = LOW) -> None:
+        self.id = own_id
+        self.ends: dict[str, End] = {}
+        self.filter: tuple[str, ...] = ()
+        self.heard: list[Command] = []
+        self.connection: Endpointlike | None = None
+        self._listening: asyncio.Future[None] | None = None
+
+    @property
+    def far(self) -> Endpointlike:
+        assert self.connection is not None
+        return self.connection
+
+    def talk(self, far: Endpointlike) -> None:
+        self.connection, self.filter = far, far.hub_filter
+        self._listening = asyncio.ensure_future(self._listen(far))
+
+    def part(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+    def serve(self) -> ServedStore:
+        served = ServedStore(self.id, self.sender(CLONE))
+        self._add(MASTER, served.master)
+        return served
+
+    def copy(self) -> ClonedStore:
+        cloned = ClonedStore(self.id, self.sender(MASTER), first=1000)
+        self._add(CLONE, cloned.clone)
+        return cloned
+
+    def _add(self, topic: str, end: End) -> None:
+        self.ends[topic] = end
+        if self.connection is not None:
+            self.connection.update(self.ends)
+
+    def sender(self, topic: str) -> Callable[[bytes, bytes], None]:
+        def send(to: bytes, command: bytes) -> None:
+            far = self.connection
+            if far is not None and (to == far.hub_id or (to == NIL_ID and topic in self.filter)):
+                far.write(encode_envelope(Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command)))
+
+        return send
+
+    async def _listen(self, far: Endpointlike) -> None:
+        while True:
+            try:
+                envelope = await far.envelope()
+            except (asyncio.IncompleteReadError, ConnectionError):
+                self.part()
+                return
+            if envelope.type is EnvelopeType.ROUTING_UPDATE:
+                self.filter = decode_filter(envelope.payload, 0, _PREFIXES_LIMIT)[0]
+            elif envelope.type is EnvelopeType.COMMAND:
+                assert envelope.sender == far.hub_id
+                assert envelope.receiver in (NIL_ID, self.id)
+                command = decode_command(envelope.payload)
+                self.heard.append(command)
+                for topic, end in list(self.ends.items()):
+                    if topic.encode() == envelope.topic:
+                        end.hear(command, len(envelope.payload))
+
+    def tick(self) -> None:
+        for end in self.ends.values():
+            end.tick()

@@ -9,8 +9,6 @@ import structlog
 
 from hub.policy.language import read_policy
 from peers.values import decode, encode
-from peers.wire.kinds import Kind
-from peers.wire.routing import AnnouncementPart, decode_routing
 from peers.zeek.broker.messages import encode_hello, encode_version_select
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
@@ -140,28 +138,6 @@ async def test_meshes_that_become_one(start_hub: StartHub) -> None:
     for hub, reader in zip(hubs, readers, strict=True):
         assert await numbers(reader, 3) == [1, 2, 3]
         await nothing_more(hub, reader)
-
-
-async def test_two_zeeks_are_two(start_hub: StartHub) -> None:
-    hubs = await row(start_hub)
-    zeeks = [await hub.zeek(_PREFIX, own_id=own_id) for hub, own_id in zip(hubs, (LOW, OTHER), strict=True)]
-    client = await hubs[0].client(_PREFIX)
-    await wanted(*hubs)
-    publish(1, zeeks[1])
-    assert await numbers(client, 1) == [0]
-    assert await zeeks[0].data(1) == [Data(_PREFIX, encode(0))]
-
-
-async def announced(peer: RawClient) -> AnnouncementPart:
-    """What the first hub first announces of itself, which is all that is wanted there.
-
-    It says so once it is its turn to write, and that may be behind the answer to whatever came after the digest.
-    """
-    async for frame in peer.frames():
-        told = decode_routing(frame.body) if frame.kind == Kind.ROUTING else None
-        if isinstance(told, AnnouncementPart) and told.hub == _IDS[0]:
-            return told
-    raise AssertionError("it has ended without an announcement")
 
 
 async def test_zeeks_that_forward_to_each_other(start_hub: StartHub) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
@@ -12,23 +13,25 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.overflow import Overflow, QueueLimits
+from hub.policy.policy import Action
 from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings
-from peers.connections.broker_tls import client_context, server_context
+from peers.connections.broker import STEP_PREFIXES
+from peers.connections.broker_peerings import Registry, Verdict
+from peers.connections.broker_tls import server_context
 from peers.values import Count, Table, decode, encode
-from peers.zeek.broker.messages import (
-    BrokerCode,
-    EnvelopeType,
-    Tag,
-    encode_hello,
-    encode_version_select,
-)
+from peers.zeek.broker.messages import BrokerCode, EnvelopeType, Tag, encode_hello, encode_version_select
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike
-from tests.hubs.eventually import eventually
+from tests.garbage import leaves_nothing
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient
 from tests.hubs.settings import settings_of
+
+LARGE = bytes.fromhex("ff" * 16)
+NAME = "11111111-1111-4111-8111-111111111111"
 
 
 async def statuses(watcher: RawClient, count: int) -> list[tuple[str, str, str, int]]:
@@ -40,15 +43,17 @@ async def statuses(watcher: RawClient, count: int) -> list[tuple[str, str, str, 
 
 
 async def bodies(client: RawClient, count: int) -> list[tuple[str, Any]]:
-    got: list[tuple[str, Any]] = []
-    async for frame in client.frames():
-        got.append((frame.key.decode(), decode(frame.body)))
-        if len(got) == count:
-            break
-    return got
+    got = [await client.frame() for _ in range(count)]
+    return [(frame.key.decode(), decode(frame.body)) for frame in got]
 
 
-@pytest.mark.parametrize("far_id", [LOW, bytes.fromhex("ff" * 16)])
+async def dropped_at(far: Endpointlike) -> tuple[int, str]:
+    while (message := await far.message()).tag is not Tag.DROP_CONN:
+        pass
+    return message.code, message.text
+
+
+@pytest.mark.parametrize("far_id", [LOW, LARGE])
 async def test_both_orders_of_ids(hub: ZeekHub, far_id: bytes) -> None:
     reader = await hub.client("/zeek/")
     far = await hub.zeek("/hub/", own_id=far_id)
@@ -102,7 +107,7 @@ async def test_forwarding_between_zeeks_may_be_off(start_hub: StartHub) -> None:
 async def test_a_filter_that_changes(hub: ZeekHub) -> None:
     far = await hub.zeek("/a", "$hub/")
     publisher = await hub.client()
-    assert set(hub.handler("11111111-1111-4111-8111-111111111111").prefixes) == {"/a"}
+    assert set(hub.handler(NAME).prefixes) == {"/a"}
     far.update(["/b", "$hub/peers/", ""])
     await far.barrier()
     far.update(["/b"])
@@ -117,48 +122,54 @@ async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub) -> None:
     far = await hub.zeek()
     far.update(prefixes)
     far.update(prefixes[:3])
-    name = "11111111-1111-4111-8111-111111111111"
     seen = set()
-    while len(hub.handler(name).prefixes) != 3 or len(seen) < 10:
-        seen.add(len(hub.handler(name).prefixes))
+    while len(hub.handler(NAME).prefixes) != 3 or len(seen) < 10:
+        seen.add(len(hub.handler(NAME).prefixes))
         await asyncio.sleep(0)
     assert max(seen) == 20_000
-    assert all(size % 500 in {0, 3} for size in seen)
-    assert set(hub.handler(name).prefixes) == set(prefixes[:3])
+    assert all(size % STEP_PREFIXES in {0, 3} for size in seen)
+    assert set(hub.handler(NAME).prefixes) == set(prefixes[:3])
+    far.update(["/p/00001/", *prefixes[5:]])  # before all is taken in, another one comes, and then it is gone
+    far.update(["/p/00001/", "/last"])
+    await eventually(lambda: set(hub.handler(NAME).prefixes) == {"/p/00001/", "/last"})
+    far.update(prefixes)
+    far.close()
+    await eventually(lambda: not hub.node.core.handlers)
+    await eventually(lambda: hub.node.core.statistics().routing.subscriptions == 0)
+
+
+async def test_a_filter_of_too_many_prefixes_ends_the_peering(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=settings_of(prefixes_per_peer=3))
+    far = await hub.zeek()
+    far.update([f"/{number}" for number in range(4)])
+    await eventually(lambda: len(hub.peerings.registry) == 0)
+    assert "4 prefixes, the limit for a peer is 3" in hub.zeeks[0].reason
 
 
 async def test_statuses(hub: ZeekHub) -> None:
     watcher = await hub.client("$hub/peers/")
-    text = "11111111-1111-4111-8111-111111111111"
     far = await hub.zeek("")
-    assert await statuses(watcher, 1) == [("added", "peer_added", text, 0)]
+    assert await statuses(watcher, 1) == [("added", "peer_added", NAME, 0)]
     far.close()
-    assert await statuses(watcher, 1) == [("lost", "peer_lost", text, CloseCode.GOING_AWAY)]
-    far = await hub.zeek("")
-    await far.barrier()
-    hub.node.draining = True
-    hub.zeeks[-1].drain()
-    assert (await far.envelope()).type is EnvelopeType.PING
-    assert await far.everything() == b""
-    assert await statuses(watcher, 2) == [
-        ("added", "peer_added", text, 0),
-        ("removed", "peer_removed", text, CloseCode.GOING_AWAY),
-    ]
-    hub.node.draining = False
-
-
-async def test_goodbye(hub: ZeekHub) -> None:
-    publisher = await hub.client()
+    assert await statuses(watcher, 1) == [("lost", "peer_lost", NAME, CloseCode.GOING_AWAY)]
     far = await hub.zeek("/a")
+    await far.barrier()
+    publisher = await hub.client()
     for number in range(50):
         await publisher.publish("/a", number)
     await publisher.ping()
-    hub.zeeks[0].drain()
+    hub.node.draining = True
+    hub.zeeks[-1].drain()
     assert await far.data(50) == [Data("/a", encode(number)) for number in range(50)]
     assert (await far.envelope()).type is EnvelopeType.PING
     assert far.pings[0].startswith(b"BYE")
     assert len(far.pings[0]) == 11
     assert await far.everything() == b""
+    assert await statuses(watcher, 2) == [
+        ("added", "peer_added", NAME, 0),
+        ("removed", "peer_removed", NAME, CloseCode.GOING_AWAY),
+    ]
+    hub.node.draining = False
 
 
 async def test_a_goodbye_that_is_not_answered(hub: ZeekHub) -> None:
@@ -175,32 +186,27 @@ async def test_stopping_in_the_handshake(hub: ZeekHub) -> None:
     far = await Endpointlike.connect(hub.zeek_endpoint)
     assert (await far.message()).tag is Tag.PROBE
     hub.zeeks[0].drain()
-    dropped = await far.message()
-    assert dropped.tag is Tag.DROP_CONN
-    assert (dropped.code, dropped.text) == (BrokerCode.SHUTTING_DOWN, "shutting down")
+    assert await dropped_at(far) == (BrokerCode.SHUTTING_DOWN, "shutting down")
     far.close()
+    stranger = await Endpointlike.connect(hub.zeek_endpoint)  # that says nothing
+    assert (await stranger.message()).tag is Tag.PROBE
+    hub.later(6.0)
+    assert (await dropped_at(stranger))[1] == "no handshake within 5 s"
+    stranger.close()
 
 
 async def test_a_second_connection_is_redundant(hub: ZeekHub) -> None:
-    far = await hub.zeek("/a")
-    again = await Endpointlike.connect(hub.zeek_endpoint, LOW)
-    again.write(encode_hello(LOW), encode_version_select(LOW))
-    dropped = [await again.message() for _ in range(3)][-1]
-    assert dropped.tag is Tag.DROP_CONN
-    assert (dropped.code, dropped.text) == (40, "detected redundant connection at the responder")
-    assert await again.everything() == b""
-    again.close()
-    await far.barrier()
-    low = await hub.zeek("/b", own_id=bytes.fromhex("ff" * 16))
-    again = await Endpointlike.connect(hub.zeek_endpoint, bytes.fromhex("ff" * 16))
-    again.write(encode_hello(again.id))
-    assert (await again.message()).tag is Tag.PROBE
-    dropped = await again.message()
-    assert dropped.tag is Tag.DROP_CONN
-    assert (dropped.code, dropped.text) == (BrokerCode.REDUNDANT_CONNECTION, "redundant connection")
-    assert await again.everything() == b""
-    await low.barrier()
-    again.close()
+    for own_id, said, told in (
+        (LOW, encode_version_select(LOW), (40, "detected redundant connection at the responder")),
+        (LARGE, b"", (BrokerCode.REDUNDANT_CONNECTION, "redundant connection")),
+    ):
+        far = await hub.zeek("/a", own_id=own_id)
+        again = await Endpointlike.connect(hub.zeek_endpoint, own_id)
+        again.write(encode_hello(own_id), said)
+        assert await dropped_at(again) == told
+        assert await again.everything() == b""
+        again.close()
+        await far.barrier()
 
 
 async def test_connecting_to_itself(hub: ZeekHub) -> None:
@@ -211,16 +217,6 @@ async def test_connecting_to_itself(hub: ZeekHub) -> None:
     far.write(encode_hello(HIGH))
     assert await far.everything() == b""
     assert len(hub.peerings.registry) == 0
-    far.close()
-
-
-async def test_a_stranger_that_says_nothing(hub: ZeekHub) -> None:
-    far = await Endpointlike.connect(hub.zeek_endpoint)
-    assert (await far.message()).tag is Tag.PROBE
-    hub.later(6.0)
-    dropped = await far.message()
-    assert dropped.tag is Tag.DROP_CONN
-    assert dropped.text == "no handshake within 5 s"
     far.close()
 
 
@@ -264,20 +260,13 @@ async def test_what_has_no_form_is_counted(hub: ZeekHub) -> None:
         Batch.of("/a", [1]).frames, b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1", Batch.of("/a", [2]).frames
     )
     assert await far.data(2) == [Data("/a", encode(1)), Data("/a", encode(2))]
-    handler = hub.handler("11111111-1111-4111-8111-111111111111")
+    handler = hub.handler(NAME)
     assert handler.dropped_messages == 1
-    assert len([frame async for frame in take(reader, 3)]) == 3
+    for _ in range(3):
+        await reader.frame()
 
 
-async def take(client: RawClient, count: int) -> Any:
-    async for frame in client.frames():
-        yield frame
-        count -= 1
-        if not count:
-            return
-
-
-@pytest.mark.parametrize("far_id", [LOW, bytes.fromhex("ff" * 16)])
+@pytest.mark.parametrize("far_id", [LOW, LARGE])
 @pytest.mark.parametrize("scheme", ["zeek+tcp", "zeek"])
 async def test_dialling(start_hub: StartHub, scheme: str, far_id: bytes) -> None:
     hub = await start_hub()
@@ -311,26 +300,11 @@ async def test_dialling(start_hub: StartHub, scheme: str, far_id: bytes) -> None
     server.close()
 
 
-async def test_tls_on_a_listener(start_hub: StartHub) -> None:
-    hub = await start_hub("zeek://127.0.0.1:0")
-    far = await Endpointlike.connect(hub.zeek_endpoint, LOW, tls=client_context(ZeekSettings()))
-    await far.peer("/a")
-    await eventually(lambda: LOW in hub.peerings.registry)
-    publisher = await hub.client()
-    await publisher.publish("/a", "secret")
-    assert await far.data(1) == [Data("/a", encode("secret"))]
-    far.close()
-
-
 async def test_over_the_limit_of_connections(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(connections=1, queue=QueueLimits()))
     far = await hub.zeek("/a")
     second = await Endpointlike.connect(hub.zeek_endpoint, OTHER)
-    dropped = await second.message()
-    while dropped.tag is Tag.PROBE:
-        dropped = await second.message()
-    assert dropped.tag is Tag.DROP_CONN
-    assert dropped.text == "1 connections are open, which is the limit"
+    assert (await dropped_at(second))[1] == "1 connections are open, which is the limit"
     await far.barrier()
     second.close()
 
@@ -368,3 +342,124 @@ async def test_tls_where_none_is_expected(hub: ZeekHub) -> None:
     await eventually(lambda: bool(hub.zeeks) and bool(hub.zeeks[0].reason))
     assert "the far side begins a TLS handshake, and this connection is without TLS" in hub.zeeks[0].reason
     writer.close()
+
+
+async def test_the_role_of_all_zeeks(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="zeeks")))
+    known = KnownTokens(hub)
+    far = await hub.zeek("")
+    rights = hub.handler(NAME).rights
+    assert rights is not None
+    assert rights.user.name == "zeek"
+    assert rights.may(Action.BRING, "/zeek/dns")
+    assert not rights.may(Action.BRING, "/control")
+    reader = await hub.client("", token=known.token("alice"))
+    far.publish("/control/x", encode("not granted"))
+    far.publish("/zeek/dns", encode("granted"))
+    frame = await reader.frame()
+    assert frame.key == b"/zeek/dns"
+    await reader.publish("/zeek/back", 1)
+    await reader.publish("/control/x", 2)
+    assert await far.data(1) == [Data("/control/x", encode(2))]
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 2.0])
+async def test_a_zeek_that_is_nobody(start_hub: StartHub, delay_s: float) -> None:
+    hub = await start_hub()
+    known = KnownTokens(hub)
+    known.answer_after(delay_s)
+    peering = asyncio.create_task(hub.zeek("/a"))
+    await eventually(lambda: known.failures == 1)
+    hub.later(delay_s + 1)
+    await eventually(lambda: hub.zeeks[0].conversation.session.closed)
+    assert hub.node.core.handlers == {}
+    assert len(hub.peerings.registry) == 0
+    peering.cancel()
+    with contextlib.suppress(asyncio.CancelledError, AssertionError, EOFError, asyncio.IncompleteReadError):
+        await peering
+
+
+async def test_a_zeek_of_a_hub_without_users(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="zeeks")))
+    await hub.zeek("/a")
+    assert hub.handler(NAME).rights is None
+
+
+async def test_a_zeek_that_this_hub_dials(start_hub: StartHub) -> None:
+    far = await start_hub(hub_id=bytes.fromhex("22222222222242228222222222222222"))
+    near = await start_hub()
+    KnownTokens(near)
+    near.dial_zeek(f"zeek+tcp://127.0.0.1:{far.zeek_endpoint.port}")
+    await eventually(lambda: len(near.peerings.registry) == 1 and len(near.node.core.handlers) == 1)
+    (handler,) = near.node.core.handlers.values()
+    assert handler.rights is None
+
+
+async def come_and_go(hub: ZeekHub) -> None:
+    reader = await hub.client("/zeek/")
+    far = await hub.zeek("/hub/")
+    silent = await Endpointlike.connect(hub.zeek_endpoint)
+    far.publish("/zeek/a", encode("one"))
+    await reader.frame()
+    publisher = await hub.client()
+    await publisher.publish("/hub/x", 1)
+    await far.data(1)
+    for each in (far, silent, reader, publisher):
+        each.close()
+    await eventually(lambda: not hub.node.connections)
+    for made in (hub.connections, hub.zeeks, hub._far_sides):
+        made.clear()  # type: ignore[attr-defined]
+    await settle()
+
+
+async def test_endpoints_that_connect(hub: ZeekHub) -> None:
+    await leaves_nothing(lambda: come_and_go(hub))
+
+
+async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
+    near.dial_zeek(far.zeek_endpoint.location)
+    await eventually(lambda: HIGH in near.peerings.registry and LOW in far.peerings.registry)
+    await near.stop_dialling()
+    for hub in (near, far):
+        await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+        hub.zeeks.clear()
+    await settle()
+
+
+async def test_endpoints_that_are_dialled(start_hub: StartHub) -> None:
+    near, far = await start_hub(PLAIN, hub_id=LOW), await start_hub(PLAIN, hub_id=HIGH)
+    await leaves_nothing(lambda: peer_and_part(near, far))
+
+
+class Connection:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def proceed(self) -> None:
+        self.told.append("proceed")
+
+    def give_way(self) -> None:
+        self.told.append("give way")
+
+
+def test_which_connection_to_an_endpoint_stays() -> None:
+    registry = Registry()
+    first, gone, second, third, elsewhere = (Connection() for _ in range(5))
+    assert [registry.claim(LOW, first), registry.claim(LOW, first)] == [Verdict.PROCEED] * 2
+    assert [registry.claim(LOW, each) for each in (gone, second, third)] == [Verdict.WAIT] * 3
+    assert registry.claim(OTHER, elsewhere) is Verdict.PROCEED
+    registry.release(LOW, gone)
+    registry.release(LOW, first)  # it has failed: who waits takes its place
+    assert (gone.told, second.told, third.told) == ([], ["proceed"], [])
+    assert LOW not in registry
+    registry.settle(LOW)
+    assert LOW in registry
+    assert third.told == ["give way"]
+    assert registry.claim(LOW, first) is Verdict.REDUNDANT
+    assert first.told == elsewhere.told == []
+    assert len(registry) == 1
+    registry.release(LOW, third)
+    assert LOW in registry
+    registry.release(LOW, second)
+    assert (LOW in registry, len(registry)) == (False, 0)
+    assert registry.claim(LOW, third) is Verdict.PROCEED

@@ -1,9 +1,13 @@
-"""Data stores of Zeeks find each other through a hub, over sockets; the Zeeks' ends are those of this project."""
+"""Data stores of Zeeks find each other through a hub, over sockets; the Zeeks' ends are those of this project.
+
+What becomes of commands on a bad network, and at a hub that is killed, is seen in `tests/zeek/broker/stores`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 import structlog
@@ -20,86 +24,15 @@ from peers.connections import broker_stores
 from peers.node.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
-from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, decode_filter, encode_envelope
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.stores.channel import SILENT_TICKS
-from peers.zeek.broker.stores.clone import Clone
-from peers.zeek.broker.stores.command import (
-    NIL_ENTITY,
-    Erase,
-    Put,
-    clone_topic,
-    decode_command,
-    encode_command,
-    entity,
-    master_topic,
-)
+from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, encode_command, entity, master_topic
 from peers.zeek.broker.stores.command import Command as StoreCommand
-from peers.zeek.broker.stores.master import Master
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
+from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Zeek
 from tests.hubs.eventually import eventually
 from tests.hubs.known_tokens import KnownTokens
-from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
-
-MASTER, CLONE = master_topic("db"), clone_topic("db")
-
-
-class Zeek:
-    """An endpoint with masters and clones, which does by itself what a Zeek does."""
-
-    def __init__(self, far: Endpointlike) -> None:
-        self.far = far
-        self.masters: dict[str, Master] = {}
-        self.clones: dict[str, Clone] = {}
-        self.filter: tuple[str, ...] = far.hub_filter
-        self.heard: list[StoreCommand] = []
-        self._listening = asyncio.ensure_future(self._listen())
-
-    def serve(self) -> ServedStore:
-        served = ServedStore(self.far.id, self._sender(CLONE))
-        self.masters[MASTER] = served.master
-        self._announce()
-        return served
-
-    def copy(self) -> ClonedStore:
-        cloned = ClonedStore(self.far.id, self._sender(MASTER), first=1000)
-        self.clones[CLONE] = cloned.clone
-        self._announce()
-        return cloned
-
-    def _announce(self) -> None:
-        self.far.update([*self.masters, *self.clones])
-
-    def _sender(self, topic: str) -> Callable[[bytes, bytes], None]:
-        def send(to: bytes, command: bytes) -> None:
-            if to == self.far.hub_id or (to == NIL_ID and topic in self.filter):
-                self.far.write(
-                    encode_envelope(Envelope(self.far.id, to, EnvelopeType.COMMAND, topic.encode(), command))
-                )
-
-        return send
-
-    async def _listen(self) -> None:
-        while True:
-            envelope = await self.far.envelope()
-            if envelope.type is EnvelopeType.ROUTING_UPDATE:
-                self.filter = decode_filter(envelope.payload, 0, 1000)[0]
-            elif envelope.type is EnvelopeType.COMMAND:
-                assert envelope.sender == self.far.hub_id
-                assert envelope.receiver in (NIL_ID, self.far.id)
-                command = decode_command(envelope.payload)
-                self.heard.append(command)
-                for end in (self.masters | self.clones).items():
-                    if end[0].encode() == envelope.topic:
-                        end[1].hear(command, len(envelope.payload))
-
-    def tick(self) -> None:
-        for end in (*self.masters.values(), *self.clones.values()):
-            end.tick()
-
-    def end(self) -> None:
-        self._listening.cancel()
 
 
 class Zeeks:
@@ -110,9 +43,13 @@ class Zeeks:
         self.all: list[Zeek] = []
 
     async def peer(self, own_id: bytes = LOW) -> Zeek:
-        zeek = Zeek(await self.hub.zeek(own_id=own_id))
-        self.all.append(zeek)
-        return zeek
+        self.all.append(Zeek(own_id))
+        self.all[-1].talk(await self.hub.zeek(own_id=own_id))
+        return self.all[-1]
+
+    async def part(self, zeek: Zeek) -> None:
+        zeek.part()
+        await eventually(lambda: zeek.id not in self.hub.peerings.registry)
 
     async def until(self, condition: Callable[[], object]) -> None:
         while not condition():
@@ -135,7 +72,42 @@ async def zeeks_of() -> AsyncIterator[Peer]:
     yield make
     for zeeks in made:
         for zeek in zeeks.all:
-            zeek.end()
+            zeek.part()
+
+
+def say(zeek: Zeek, number: int) -> None:
+    content = Put(encode(number), encode("v"), None, NIL_ENTITY)
+    payload = encode_command(StoreCommand(2, entity(zeek.id, 1), NIL_ENTITY, content))
+    zeek.far.write(encode_envelope(Envelope(zeek.id, NIL_ID, EnvelopeType.COMMAND, CLONE.encode(), payload)))
+
+
+def packed(value: object) -> bytes:
+    return to_msgpack(encode(value))
+
+
+def metrics(hub: ZeekHub) -> str:
+    return generate_latest(registry(hub.node)).decode()
+
+
+def owner_of(hub: ZeekHub) -> Any:
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    return owner
+
+
+def content(hub: ZeekHub) -> dict[bytes, bytes]:
+    return {key: value for key, (value, _, _) in owner_of(hub).store.entries.items()}
+
+
+def change(hub: ZeekHub, *commands: Command) -> None:
+    owner_of(hub).apply(list(commands), lambda *_: None, "alice")
+
+
+def grant(hub: ZeekHub, **link: list[str]) -> None:
+    KnownTokens(hub)
+    policy = {"roles": {"copier": {"link": link}}, "users": {}}
+    hub.node.access.adopt(Users(read_policy(policy, "test")))
+    hub.node.core.authority.adopt(hub.node.access.policy)
 
 
 async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: Peer) -> None:
@@ -157,23 +129,10 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
     assert cloned.replica.content == served.store.content
     assert len(served.store.content) == 101
     assert (hub.node.zeek_stores.stores, hub.node.zeek_stores.entities) == (1, 2)
-
-
-async def test_a_zeek_that_comes_again(hub: ZeekHub, zeeks_of: Peer) -> None:
-    zeeks = zeeks_of(hub)
-    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
-    served, cloned = one.serve(), two.copy()
-    await zeeks.until(lambda: cloned.clone.is_attached and served.master.clones)
-    two.end()
-    two.far.close()
-    await eventually(lambda: OTHER not in hub.peerings.registry)
+    await zeeks.part(two)
     await eventually(lambda: CLONE not in one.filter)
     served.put("missed", 1)
-    two.far = await hub.zeek(CLONE, own_id=OTHER)
-    again = Zeek(two.far)
-    again.clones = two.clones
-    two.filter = again.filter
-    zeeks.all.append(again)
+    two.talk(await hub.zeek(CLONE, own_id=OTHER))
     await zeeks.until(lambda: cloned.replica.content == served.store.content and served.master.is_idle)
     assert cloned.lost == []
 
@@ -185,32 +144,19 @@ async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: P
     one.serve()
     two.copy()
     await eventually(lambda: hub.node.zeek_stores.stores == 1)
-    say(two.far, Put(encode("k"), encode("v"), None, NIL_ENTITY))
+    say(two, 1)
     await eventually(lambda: hub.node.zeek_stores.counters.unheard == 1)
     assert (one.heard, one.filter, two.filter) == ([], (), ())
-    text = generate_latest(registry(hub.node)).decode()
+    text = metrics(hub)
     assert 'hub_zeek_store_commands_dropped_total{reason="unheard"} 1.0' in text
     assert "hub_zeek_store_commands_forwarded_total 0.0" in text
     assert "hub_zeek_stores 1.0" in text
 
 
-def say(far: Endpointlike, content: Put, topic: str = CLONE) -> None:
-    payload = encode_command(StoreCommand(2, entity(far.id, 1), NIL_ENTITY, content))
-    far.write(encode_envelope(Envelope(far.id, NIL_ID, EnvelopeType.COMMAND, topic.encode(), payload)))
-
-
-POLICY = {
-    "roles": {"copier": {"link": {"bring": ["other"], "take": ["db"]}}},
-    "users": {},
-}
-
-
 async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="copier")))
     zeeks = zeeks_of(hub)
-    KnownTokens(hub)
-    hub.node.access.adopt(Users(read_policy(POLICY, "test")))
-    hub.node.core.authority.adopt(hub.node.access.policy)
+    grant(hub, bring=["other"], take=["db"])
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     hub.handler("11111111-1111-4111-8111-111111111111").rights = None  # the master's Zeek may do everything
     served, cloned = one.serve(), two.copy()
@@ -235,28 +181,14 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
     writer.pause_writing()
     held_bytes = hub.node.held.size_bytes
     for number in range(5):
-        say(one.far, Put(encode(number), encode("v"), None, NIL_ENTITY))
+        say(one, number)
     await eventually(lambda: hub.node.zeek_stores.counters.undelivered == 2)
     assert hub.node.held.size_bytes > held_bytes
     assert two.heard == []
     writer.resume_writing()
     await eventually(lambda: len(two.heard) == 3)
-    assert [command.content for command in two.heard] == [
-        Put(encode(number), encode("v"), None, NIL_ENTITY) for number in range(3)
-    ]
+    assert [command.content[0] for command in two.heard] == [encode(number) for number in range(3)]
     assert hub.node.held.size_bytes == held_bytes
-
-
-async def test_what_stores_the_log_names(hub: ZeekHub, zeeks_of: Peer) -> None:
-    zeeks = zeeks_of(hub)
-    one = await zeeks.peer()
-    with structlog.testing.capture_logs() as logs:
-        one.far.update([CLONE, "/a"])
-        one.far.update([CLONE, "/b"])
-        one.far.update([MASTER, "/b", master_topic("x")])
-        await eventually(lambda: hub.node.zeek_stores.stores == 2)
-    told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
-    assert told == [([], ["db"]), (["db", "x"], [])]
 
 
 async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
@@ -275,19 +207,9 @@ async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
 
 # Stores of the hub itself.
 
-SERVED = Settings(
-    stores=StoresSettings(open=("hosts=:memory:",)), zeek=ZeekSettings(masters=("db=hosts",), forwarding="off")
-)
-
-
-def packed(value: object) -> bytes:
-    return to_msgpack(encode(value))
-
-
-def change(hub: ZeekHub, *commands: Command) -> None:
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
-    owner.apply(list(commands), lambda *_: None, "alice")
+HOSTS = StoresSettings(open=("hosts=:memory:",))
+SERVED = Settings(stores=HOSTS, zeek=ZeekSettings(masters=("db=hosts",), forwarding="off"))
+FOLLOWING = Settings(stores=HOSTS, zeek=ZeekSettings(clones=("db=hosts",), forwarding="off"))
 
 
 async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -303,97 +225,71 @@ async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer
         cloned.add("a", 10)
         cloned.put_unique("u", number, results)
     change(hub, Command("put", packed("b"), packed("text"), 5_000_000_000))
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
     await zeeks.until(lambda: len(results) == 2 and all(cloned.clone.is_idle for cloned in clones))
     assert sorted(map(str, results)) == ["False", "True"]
-    content = {encode("a"): encode(Count(21)), encode("b"): encode("text")}
+    expected = {encode("a"): encode(Count(21)), encode("b"): encode("text")}
     for cloned in clones:
         winner = cloned.replica.content[encode("u")]
-        assert cloned.replica.content == content | {encode("u"): winner}
-    assert {key: value for key, (value, _, _) in owner.store.entries.items()} == {
+        assert cloned.replica.content == expected | {encode("u"): winner}
+    assert content(hub) == {
         packed("a"): packed(Count(21)),
         packed("b"): packed("text"),
         packed("u"): to_msgpack(winner),
     }
-    text = generate_latest(registry(hub.node)).decode()
+    text = metrics(hub)
     assert 'hub_zeek_store_clones{store="db"} 2.0' in text
     assert 'hub_zeek_store_events_total{event="silent"} 0.0' in text
     hub.peerings.stores.close()
     change(hub, Command("clear"))  # nobody listens any more
-    assert "hub_zeek_store_clones{" not in generate_latest(registry(hub.node)).decode()
+    assert "hub_zeek_store_clones{" not in metrics(hub)
 
 
 async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(
-        settings=Settings(
-            stores=StoresSettings(open=("hosts=:memory:",), user_entries=3, entries=5),
-            zeek=ZeekSettings(masters=("db=hosts",), forwarding="off", role="copier"),
-        )
-    )
-    KnownTokens(hub)
-    grants = {"roles": {"copier": {"link": {"bring": ["db"], "take": ["db"]}}}, "users": {}}
-    hub.node.access.adopt(Users(read_policy(grants, "test")))
-    hub.node.core.authority.adopt(hub.node.access.policy)
+    limited = StoresSettings(open=("hosts=:memory:",), user_entries=3, entries=5)
+    zeek = ZeekSettings(masters=("db=hosts",), forwarding="off", role="copier")
+    hub = await start_hub(settings=Settings(stores=limited, zeek=zeek))
+    grant(hub, bring=["db"], take=["db"])
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     clones = [one.copy(), two.copy()]
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
+    owner = owner_of(hub)
     await zeeks.until(lambda: all(cloned.clone.is_attached for cloned in clones))
-    with structlog.testing.capture_logs() as logs:
-        for number in range(6):
-            clones[number % 2].add(f"k{number}", number)
+
+    async def add(*keys: str) -> None:
+        for number, key in enumerate(keys):
+            clones[number % 2].add(key, number)
             await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
+
+    with structlog.testing.capture_logs() as logs:
+        await add(*(f"k{number}" for number in range(6)))
     assert owner.store.charged("zeek") == (3, owner.store.size_bytes)
-    assert owner.store.entries.keys() == {packed(f"k{number}") for number in range(3)}
+    assert content(hub).keys() == {packed(f"k{number}") for number in range(3)}
     told = [line for line in logs if line["event"] == "a store has not taken what a Zeek has written"]
     assert [(line["store"], line["user"]) for line in told] == [("db", "zeek")]
     assert "3 entries of user 'zeek', as many as one may have" in told[0]["reason"]
-    assert 'hub_zeek_store_refused_total{store="db"} 3.0' in generate_latest(registry(hub.node)).decode()
+    assert 'hub_zeek_store_refused_total{store="db"} 3.0' in metrics(hub)
     change(hub, Command("put", packed("k0"), packed(Count(7))))  # somebody else's now
-    for number in range(3, 6):
-        clones[0].add(f"k{number}", number)
-    await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
-    assert owner.store.charged("zeek")[0] == 3
-    assert len(owner.store) == 4
+    await add("k3", "k4", "k5")
+    assert (owner.store.charged("zeek")[0], len(owner.store)) == (3, 4)
     clones[1].wish(Erase(encode("k1"), clones[1].clone._own))
     await zeeks.until(lambda: len(owner.store) == 3)
     assert owner.store.charged("zeek")[0] == 2
     change(hub, *(Command("put", packed(f"client {number}"), packed(1)) for number in range(9)))
-    clones[0].add("last", 1)
-    await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
+    await add("last")
     assert len(owner.store) == 5  # the bound of the whole
-    assert packed("last") not in owner.store.entries
+    assert packed("last") not in content(hub)
 
 
-async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks_of: Peer) -> None:
+async def test_what_the_log_says_of_stores(start_hub: StartHub, zeeks_of: Peer) -> None:
     hub = await start_hub(settings=SERVED)
-    zeeks = zeeks_of(hub)
-    one = await zeeks.peer()
+    one = await zeeks_of(hub).peer()
     with structlog.testing.capture_logs() as logs:
-        one.far.update([MASTER])
-        one.far.update([MASTER, CLONE])
+        for topics in ([CLONE, "/a"], [CLONE, "/b"], [MASTER, "/b", master_topic("x")]):
+            one.far.update(topics)
         await eventually(lambda: [line["event"] for line in logs].count("data stores of a Zeek") == 2)
-    told = [line["store"] for line in logs if "has a master of a store" in line["event"]]
-    assert told == ["db"]
-
-
-WRITERS = {
-    "roles": {"writer": {"request": ["$store/hosts"]}},
-    "users": {"alice": ["writer"], "bob": ["writer"]},
-    "limits": {"users": {"alice": {"pending_requests": 3}}},
-}
-
-FOLLOWING = Settings(
-    stores=StoresSettings(open=("hosts=:memory:",)), zeek=ZeekSettings(clones=("db=hosts",), forwarding="off")
-)
-
-
-def content(hub: ZeekHub) -> dict[bytes, bytes]:
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
-    return {key: value for key, (value, _, _) in owner.store.entries.items()}
+    told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
+    assert told == [([], ["db"]), (["db", "x"], [])]
+    assert [line["store"] for line in logs if "has a master of a store" in line["event"]] == ["db"]
 
 
 async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -405,11 +301,24 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
     with structlog.testing.capture_logs() as logs:
         await zeeks.until(lambda: content(hub) == {packed("a"): packed(Count(1))})
     assert [line["store"] for line in logs if "follows its master" in line["event"]] == ["db"]
-    assert 'hub_zeek_store_following{store="db"} 1.0' in generate_latest(registry(hub.node)).decode()
+    assert 'hub_zeek_store_following{store="db"} 1.0' in metrics(hub)
     for number in range(100):
         served.put(f"k{number}", number)
     served.wish(Erase(encode("a"), served.own))
     await zeeks.until(lambda: len(content(hub)) == 100 and packed("a") not in content(hub))
+    await zeeks.part(one)
+    zeeks.all.clear()
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(SILENT_TICKS + 1):
+            hub.peerings.stores._clones.tick()
+    assert [line["reason"] for line in logs if "follows nobody" in line["event"]] == [
+        "the master was silent for too long"
+    ]
+    assert len(content(hub)) == 100
+    (await zeeks.peer(OTHER)).serve().put("b", 2)
+    await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
+    hub.peerings.stores.close()
+    assert hub.node.zeek_copies == {}
 
 
 async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -419,20 +328,20 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
         store = client.store("hosts")
         with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
             await store.put("early", 1)
-        served = (await zeeks.peer()).serve()
+        zeek = await zeeks.peer()
+        served = zeek.serve()
         served.put("a", 1)
         await zeeks.until(lambda: content(hub))
         ticking = asyncio.ensure_future(zeeks.until(lambda: False))
         async with store.watch() as changes:
             assert (await anext(changes)).present
             assert await store.increment("a", Count(2)) == Count(3)
-            change = await anext(changes)
-            assert (change.key, change.value, change.publisher) == ("a", Count(3), "alice")
+            told = await anext(changes)
+            assert (told.key, told.value, told.publisher) == ("a", Count(3), "alice")
             assert await store.put_unique("a", 5) is False
             assert await store.erase("none") is False
             version = await store.put("b", "text")
             assert version is not None
-            assert await store.get("b") == "text"
             await asyncio.gather(*(store.append("b", str(number)) for number in range(10)))
             assert await store.get("b") == "text0123456789"
             with pytest.raises(RequestFailedError, match="knows no versions"):
@@ -443,10 +352,24 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
             await eventually(lambda: packed("c") in content(hub))
             await store.clear()
         assert served.store.content == {} == content(hub)
+        assert owner_of(hub).statistics().store.refused_total == 3
         ticking.cancel()
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
-    assert owner.statistics().store.refused_total == 3
+        zeek.ends.clear()  # it does not answer any more
+        asked = asyncio.ensure_future(store.put("b", 2))
+        (writes,) = hub.node.zeek_copies.values()
+        await eventually(lambda: len(writes) == 1)
+        await zeeks.part(zeek)
+        with pytest.raises(RequestFailedError, match="has gone: nobody knows whether it was carried out"):
+            await asked
+        with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
+            await store.put("c", 3)
+
+
+WRITERS = {
+    "roles": {"writer": {"request": ["$store/hosts"]}},
+    "users": {"alice": ["writer"], "bob": ["writer"]},
+    "limits": {"users": {"alice": {"pending_requests": 3}}},
+}
 
 
 async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -456,7 +379,7 @@ async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zee
     served = zeek.serve()
     served.put("a", 1)
     await zeeks.until(lambda: content(hub))
-    deaf = zeek.masters.pop(MASTER)
+    deaf = zeek.ends.pop(MASTER)
     users = KnownTokens(hub)
     users._users = users._users._replace(policy=read_policy(WRITERS, "test"))
     hub.node.core.authority.adopt(users._users.policy)
@@ -472,59 +395,10 @@ async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zee
         with pytest.raises(RequestOverflowError, match="user alice has 3 pending requests, 1 more are too many"):
             await alice.store("hosts").put("e", 1)
         asked.append(asyncio.ensure_future(bob.store("hosts").put("f", 1)))
-        zeek.masters[MASTER] = deaf
+        zeek.ends[MASTER] = deaf
         ticking = asyncio.ensure_future(zeeks.until(lambda: False))
         await asyncio.gather(*asked)
         ticking.cancel()
         assert pending.held == 0
     assert served.store.content.keys() == {encode(key) for key in "abcdf"}
-    owner = hub.node.stores.get("hosts")
-    assert owner is not None
-    assert [owner.store.charged(user)[0] for user in ("alice", "bob")] == [3, 1]
-
-
-async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(settings=FOLLOWING)
-    zeeks = zeeks_of(hub)
-    one = await zeeks.peer()
-    one.serve().put("a", 1)
-    await zeeks.until(lambda: content(hub) == {packed("a"): packed(Count(1))})
-    one.end()
-    one.far.close()
-    zeeks.all.clear()
-    await eventually(lambda: LOW not in hub.peerings.registry)
-    with structlog.testing.capture_logs() as logs:
-        for _ in range(SILENT_TICKS + 1):
-            hub.peerings.stores._clones.tick()
-    assert [line["reason"] for line in logs if "follows nobody" in line["event"]] == [
-        "the master was silent for too long"
-    ]
-    assert content(hub) == {packed("a"): packed(Count(1))}
-    two = await zeeks.peer(OTHER)
-    two.serve().put("b", 2)
-    await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
-    hub.peerings.stores.close()
-    assert hub.node.zeek_copies == {}
-
-
-async def test_writes_while_the_zeek_with_the_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
-    hub = await start_hub(settings=FOLLOWING)
-    zeeks = zeeks_of(hub)
-    one = await zeeks.peer()
-    one.serve().put("a", 1)
-    await zeeks.until(lambda: content(hub))
-    async with connect(hub.url) as client:
-        store = client.store("hosts")
-        one.masters.clear()  # it does not answer any more
-        asked = asyncio.ensure_future(store.put("b", 2))
-        (writes,) = hub.node.zeek_copies.values()
-        await eventually(lambda: len(writes) == 1)
-        one.end()
-        one.far.close()
-        zeeks.all.clear()
-        await eventually(lambda: LOW not in hub.peerings.registry)
-        with pytest.raises(RequestFailedError, match="has gone: nobody knows whether it was carried out"):
-            await asked
-        with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
-            await store.put("c", 3)
-        assert await store.get("a") == Count(1)
+    assert [owner_of(hub).store.charged(user)[0] for user in ("alice", "bob")] == [3, 1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 import zmq
@@ -11,11 +13,19 @@ from peers.connections.connection import Connection
 from peers.connections.zeek_cluster import cluster
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from tests.connections.zeek_cluster.node import ZmqNode
-from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from peers.transport.endpoints import Endpoint
+from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode
 from tests.hubs.eventually import eventually
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 StartNode = Callable[..., Awaitable[ZmqNode]]
+
+
+@pytest.fixture(autouse=True)
+def _state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
 
 
 @pytest.fixture(autouse=True)
@@ -24,8 +34,7 @@ def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+async def hub() -> AsyncIterator[Daemon]:
     listen = ["zeek+zmq://127.0.0.1:0", "tcp://127.0.0.1:0"]
     daemon = Daemon(load({"listen": listen}, {}), "hub")
     await daemon.start()
@@ -84,3 +93,31 @@ def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[
 @pytest.fixture
 def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
     return start_broker()
+
+
+@pytest.fixture
+def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[..., ZmqNode]]:
+    nodes: list[ZmqNode] = []
+
+    def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
+        node = ZmqNode(context, endpoint, node_id)
+        node.subscribe(*topics)
+        nodes.append(node)
+        return node
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[..., ZeekNode]]:
+    nodes: list[ZeekNode] = []
+
+    def start(endpoint: Endpoint, name: str, **further: Any) -> ZeekNode:
+        nodes.append(ZeekNode(context, endpoint, name, **further))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.close()

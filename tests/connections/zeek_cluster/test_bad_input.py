@@ -17,7 +17,7 @@ from peers.zeek.zmtp.events import is_event
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.session import GREETING_BYTES, Greeting, encode_properties, encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
-from tests.connections.zeek_cluster.node import HELLO, ZmqNode
+from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode
 from tests.fuzz.mutation import Mutator
 from tests.hubs.eventually import eventually
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
@@ -73,37 +73,60 @@ async def pass_an_event(node: ZmqNode, reader: ZmqNode, value: int = 0) -> None:
 GIANT = (LIMIT_BYTES + 1).to_bytes(8, "big")
 
 
-@pytest.mark.parametrize(
-    ("kind", "says", "reason"),
-    [
-        ("XPUB", b"\x02" + GIANT, "the limit is"),
-        ("XPUB", b"\x03" + b"\xff" * 8, "the limit is"),
-        ("XPUB", b"\x01\x06zeek.a" * 10 + b"\x02" + GIANT, "the limit is"),
-        ("XPUB", b"\x08\x00", "a frame with the flags 0x08"),
-        ("XPUB", b"\x05\x00", "a frame with the flags 0x05"),
-        ("XPUB", b"\x01\x06zeek.a\x04\x05\x04PING", "a command between the parts"),
-        ("XPUB", b"\x04\x00", "a command without a name"),
-        ("XSUB", b"\x02" + GIANT, "the limit is"),
-        ("XSUB", encode_subscription(b"x" * (1 << 20), is_wanted=True), "the limit is"),
-        ("XSUB", encode_command(Command(b"SUBSCRIBE", b"x" * (1 << 20))), "the limit is"),
-        ("XSUB", b"\xff" * 40, "a frame with the flags 0xff"),
-    ],
-)
-async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode, kind: str, says: bytes, reason: str) -> None:
+BREAKS = [
+    ("XPUB", b"\x02" + GIANT, "the limit is"),
+    ("XPUB", b"\x03" + b"\xff" * 8, "the limit is"),
+    ("XPUB", b"\x01\x06zeek.a" * 10 + b"\x02" + GIANT, "the limit is"),
+    ("XPUB", b"\x01\x00" * (1 << 16), "more than"),
+    ("XPUB", b"\x08\x00", "a frame with the flags 0x08"),
+    ("XPUB", b"\x05\x00", "a frame with the flags 0x05"),
+    ("XPUB", b"\x01\x06zeek.a\x04\x05\x04PING", "a command between the parts"),
+    ("XPUB", b"\x04\x00", "a command without a name"),
+    ("XSUB", b"\x02" + GIANT, "the limit is"),
+    ("XSUB", encode_subscription(b"x" * (1 << 20), is_wanted=True), "the limit is"),
+    ("XSUB", encode_command(Command(b"SUBSCRIBE", b"x" * (1 << 20))), "the limit is"),
+    ("XSUB", b"\xff" * 40, "a frame with the flags 0xff"),
+]
+
+
+async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> None:
     node, reader = await quiet_pair(start_node)
     told = len(node.told)
-    with structlog.testing.capture_logs() as logs:
-        said = await (await Raw.connect(hub, kind, says)).end()
-        await eventually(lambda: hub.node.zeek_broken_connections == 1)
-        await eventually(lambda: any(line["event"] == "connection closed" for line in logs))
-    assert b"ERROR" not in said
-    lines = [line for line in logs if line["log_level"] != "debug" and "Zeek node" in line["event"]]
-    (line,) = [line for line in lines if line["event"] == "a Zeek node broke the protocol"]
-    assert reason in line["reason"]
-    assert len(lines) <= 2  # it was let in before
+    for number, (kind, says, reason) in enumerate(BREAKS, 1):
+        with structlog.testing.capture_logs() as logs:
+            said = await (await Raw.connect(hub, kind, says)).end()
+            await eventually(lambda number=number: hub.node.zeek_broken_connections == number)  # type: ignore[misc]
+            await eventually(lambda logs=logs: any(line["event"] == "connection closed" for line in logs))  # type: ignore[misc]
+        assert b"ERROR" not in said
+        lines = [line for line in logs if line["log_level"] != "debug" and "Zeek node" in line["event"]]
+        (line,) = [line for line in lines if line["event"] == "a Zeek node broke the protocol"]
+        assert reason in line["reason"]
+        assert len(lines) <= 2  # it was let in before
+        await pass_an_event(node, reader, number)
+    assert len(reader.events) == len(BREAKS)
+    assert len(node.told) == told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str) -> None:
+    node, reader = await quiet_pair(start_node)
+    event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
+    said = handshake(kind) + (
+        encode_message(event) if kind == "XPUB" else encode_subscription(b"zeek.cut", is_wanted=True)
+    )
+    endpoint = hub.endpoints[0]
+    connections = len(hub.node.connections)
+    for cut in (1, 10, 63, 64, 70, 92, 93, 95, len(said) - 1):
+        _, writer = await asyncio.open_connection("127.0.0.1", endpoint.port if kind == "XSUB" else endpoint.xsub)
+        await eventually(lambda: len(hub.node.connections) > connections)
+        writer.write(said[:cut])
+        writer.write_eof()
+        await eventually(lambda: len(hub.node.connections) == connections)
+        writer.close()
     await pass_an_event(node, reader)
     assert len(reader.events) == 1
-    assert len(node.told) == told
+    assert not node.is_told("zeek.cut")
+    assert hub.node.zeek_broken_connections == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -124,37 +147,6 @@ async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
     assert not connection.is_lost
     assert not connection.reason
     raw.writer.close()
-
-
-async def test_frames_without_end(hub: Daemon, start_node: StartNode) -> None:
-    node, reader = await quiet_pair(start_node)
-    raw = await Raw.connect(hub, "XPUB")
-    raw.writer.write(b"\x01\x00" * (1 << 16))
-    await raw.end()
-    await eventually(lambda: hub.node.zeek_broken_connections == 1)
-    await pass_an_event(node, reader)
-    assert len(reader.events) == 1
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("cut", [1, 10, 63, 64, 70, 92, 93, 95, 120, 130])
-async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str, cut: int) -> None:
-    node, reader = await quiet_pair(start_node)
-    event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
-    said = handshake(kind) + (
-        encode_message(event) if kind == "XPUB" else encode_subscription(b"zeek.cut", is_wanted=True)
-    )
-    _, writer = await asyncio.open_connection(
-        "127.0.0.1", hub.endpoints[0].port if kind == "XSUB" else hub.endpoints[0].xsub
-    )
-    connections = len(hub.node.connections)
-    writer.write(said[:cut])
-    writer.write_eof()
-    await eventually(lambda: len(hub.node.connections) < connections + 1)
-    writer.close()
-    await pass_an_event(node, reader)
-    assert len(reader.events) == 1
-    assert hub.node.zeek_broken_connections == 0
 
 
 async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNode) -> None:
@@ -179,7 +171,7 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str, seed: int) -> None:
     node, reader = await quiet_pair(start_node)
     recorded = wire("z01-null-wire.jsonl").items()
@@ -219,16 +211,16 @@ async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> Non
 async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: StartNode) -> None:
     node, reader = await quiet_pair(start_node)
     crowd = []
-    for number in range(300):
+    for number in range(100):
         topic = b"crowd.%d" % number
         crowd.append(
             await Raw.connect(hub, KINDS[number % 2], encode_subscription(topic, is_wanted=True) * (1 - number % 2))
         )
-        if number % 30 == 0:
+        if number % 20 == 0:
             await pass_an_event(node, reader, number)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 150)
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 50)
     for raw in crowd:
         raw.writer.transport.abort()
     await pass_an_event(node, reader, 1000)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 300)
-    assert len(reader.events) == 11
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 100)
+    assert len(reader.events) == 6

@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from pathlib import Path
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
 
 import pytest
 import structlog
-import zmq
 
 from peers.client import Message, connect
 from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
 from peers.values.event import Event
-from tests.connections.zeek_cluster.hubs import joined, running
-from tests.connections.zeek_cluster.node import HELLO, ZmqNode
-from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from tests.connections.zeek_cluster.nodes import HELLO, ZeekNode, ZmqBroker, ZmqNode, joined, running
 from tests.hubs.eventually import eventually
 
-StartNode = Callable[..., ZmqNode]
+Start = Callable[..., ZmqNode]
 
 
 @pytest.fixture
-def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartNode]:
-    nodes: list[ZmqNode] = []
-
-    def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
-        node = ZmqNode(context, endpoint, node_id)
-        node.subscribe(*topics)
-        nodes.append(node)
-        return node
-
-    yield start
-    for node in nodes:
-        node.close()
-
-
-@pytest.fixture
-async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def hub(broker: ZmqBroker) -> AsyncIterator[Daemon]:
     async with running("hub", [str(broker.endpoint)]) as daemon:
         await eventually(lambda: len(joined(daemon)) == 2)
         yield daemon
@@ -51,7 +33,7 @@ def numbers(events: list[list[bytes]]) -> list[int]:
     return [known[parts[3]] for parts in events]
 
 
-async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
     node = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
         await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek.to"))
@@ -70,7 +52,7 @@ async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: StartNode)
     assert sender.startswith(b"topichub_hub_")
 
 
-async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
     node = start(broker.endpoint, "node", "zeek.cluster.nodeid.node.")
     async with connect(hub.endpoints[0].location) as client:
         async with client.subscribe("zeek.cluster.nodeid."), client.subscribe("zeek.cluster.nodeid.x."):
@@ -85,7 +67,7 @@ async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: StartNode) ->
     assert {one.far_name for one in joined(hub)} == {""}
 
 
-async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
     node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
         await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
@@ -106,7 +88,7 @@ async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start:
 
 
 @pytest.mark.parametrize("which", [0, 1])
-async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: StartNode, which: int) -> None:
+async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: Start, which: int) -> None:
     node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
         await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
@@ -124,10 +106,7 @@ async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: Star
         await eventually(lambda: node.events)
 
 
-async def test_clusters_stay_apart(
-    start_broker: Callable[[], ZmqBroker], start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def test_clusters_stay_apart(start_broker: Callable[[], ZmqBroker], start: Start) -> None:
     first, second = start_broker(), start_broker()
     async with running("hub", [str(first.endpoint), str(second.endpoint)]) as hub:
         one, other = start(first.endpoint, "one", "zeek."), start(second.endpoint, "other", "zeek.")
@@ -139,32 +118,6 @@ async def test_clusters_stay_apart(
             await eventually(lambda: len(one.events) == 2 and other.events)
     assert numbers(one.events) == [1, 2]
     assert numbers(other.events) == [2]
-
-
-async def test_another_hub_is_the_broker(start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    async with running("far", [], "zeek+zmq://127.0.0.1:0") as far, running("hub", [str(far.endpoints[1])]) as hub:
-        node = start(far.endpoints[1], "node", "zeek.")
-        async with (
-            connect(far.endpoints[0].location) as there,
-            connect(hub.endpoints[0].location) as here,
-            there.subscribe("zeek.") as got_there,
-            here.subscribe("zeek.") as got_here,
-        ):
-            everybody = far.node.core.handlers
-            await eventually(lambda: sum("zeek." in one.prefixes for one in everybody.values()) == 3)
-            await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek."))
-            for step in range(0, 9, 3):
-                node.publish_event("zeek.a", number(step))
-                await eventually(lambda n=step + 1: len(node.events) == n)
-                await here.publish("zeek.a", number(step + 1))
-                await eventually(lambda n=step + 2: len(node.events) == n)
-                await there.publish("zeek.a", number(step + 2))
-                await eventually(lambda n=step + 3: len(node.events) == n)
-            for messages in (got_there, got_here):
-                found = [Event.of((await anext(messages)).value) for _ in range(9)]
-                assert found == [number(each) for each in range(9)]
-    assert numbers(node.events) == list(range(9))
 
 
 async def came(messages: AsyncIterator[Message], event: Event) -> None:
@@ -185,10 +138,7 @@ def is_wanted(hub: Daemon, prefix: str) -> bool:
     return wanting(hub, prefix) > 0
 
 
-async def test_a_broker_of_the_same_mesh_is_not_joined(
-    start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def test_a_broker_of_the_same_mesh_is_not_joined(start: Start) -> None:
     async with running("far", [], "zeek+zmq://127.0.0.1:0") as far:
         broker = str(far.endpoints[1])
         async with running("hub", [broker]) as hub:
@@ -206,3 +156,124 @@ async def test_a_broker_of_the_same_mesh_is_not_joined(
                     node.publish_event("zeek.a", number(value))
                 found = [Event.of((await anext(messages)).value) for _ in range(5)]
     assert found == [number(value) for value in range(5)]
+
+
+def has(hub: Daemon) -> bool:
+    handlers = [one.handler for one in joined(hub) if one.handler is not None]
+    wants = any(prefix.startswith("zeek.") for one in handlers for prefix in one.prefixes)
+    return len(handlers) == 2 and wants and not any(one.delivery.is_left for one in handlers)
+
+
+def leaves(hub: Daemon) -> bool:
+    handlers = [one.handler for one in joined(hub) if one.handler is not None]
+    return (
+        len(handlers) == 2
+        and any(one.delivery.is_left for one in handlers)
+        and not any(one.prefixes for one in handlers)
+    )
+
+
+def one_has_it(*hubs: Daemon) -> bool:
+    one, other = sorted(hubs, key=lambda hub: hub.node.id)
+    return has(one) and leaves(other)
+
+
+def know(prefix: str, of: Daemon, at: Daemon) -> bool:
+    return prefix in at.node.core.far_hubs.wanted_by(of.node.id)
+
+
+def know_of_each_other(prefix: str, one: Daemon, other: Daemon) -> bool:
+    return know(prefix, one, other) and know(prefix, other, one)
+
+
+async def test_nothing_comes_twice(broker: ZmqBroker, start: Start) -> None:
+    node = start(broker.endpoint, "node", "zeek.to")
+    async with AsyncExitStack() as stack:
+        leaving, staying = AsyncExitStack(), AsyncExitStack()
+        await stack.enter_async_context(leaving)
+        await stack.enter_async_context(staying)
+        first = await leaving.enter_async_context(running("first", [str(broker.endpoint)]))
+        peers = [str(broker.endpoint), first.endpoints[0].location]
+        second = await staying.enter_async_context(running("second", peers))
+        await eventually(lambda: one_has_it(first, second))
+        hubs = [first, second]
+        clients = [await staying.enter_async_context(connect(hub.endpoints[0].location)) for hub in hubs]
+        streams = [await staying.enter_async_context(one.subscribe("zeek.from")) for one in clients]
+        assert [hub.node.zeek_clusters_left for hub in hubs] == [int(leaves(hub)) for hub in hubs]
+        await eventually(lambda: node.is_told("zeek.from") and know_of_each_other("zeek.from", first, second))
+        for value in range(20):
+            node.publish_event("zeek.from", number(value))
+        for stream in streams:
+            got = [Event.of((await anext(stream)).value) for _ in range(20)]
+            assert got == [number(value) for value in range(20)]
+        having, other = (first, second) if has(first) else (second, first)
+        await eventually(lambda: know("zeek.to", having, other))
+        for value, client in enumerate(clients * 10):
+            await client.publish("zeek.to", number(value))
+        await eventually(lambda: len(node.events) >= 20)
+        # What comes twice would come by the other way: each way has another one behind it.
+        for value, client in enumerate(clients, 20):
+            await client.publish("zeek.to", number(value))
+        await eventually(lambda: len(node.events) >= 22)
+        assert Counter(parts[3] for parts in node.events) == {number(value).encode(): 1 for value in range(22)}
+        node.publish_event("zeek.from", number(99))
+        assert [Event.of((await anext(stream)).value) for stream in streams] == [number(99)] * 2
+
+
+async def test_the_other_one_takes_over(broker: ZmqBroker, start: Start) -> None:
+    node = start(broker.endpoint, "node", "zeek.to")
+    async with AsyncExitStack() as stack:
+        hubs: dict[str, tuple[Daemon, AsyncExitStack]] = {}
+        peers = [str(broker.endpoint)]
+        for name in ("first", "second"):
+            own = await stack.enter_async_context(AsyncExitStack())
+            hubs[name] = await own.enter_async_context(running(name, peers)), own
+            peers = [*peers, hubs[name][0].endpoints[0].location]
+        await eventually(lambda: one_has_it(*(hub for hub, _ in hubs.values())))
+        (having,) = [name for name, (hub, _) in hubs.items() if has(hub)]
+        (other,) = [name for name in hubs if name != having]
+        await hubs[having][1].aclose()
+        await eventually(lambda: has(hubs[other][0]))
+        async with connect(hubs[other][0].endpoints[0].location) as client, client.subscribe("zeek.from") as stream:
+            await eventually(lambda: node.is_told("zeek.from"))
+            node.publish_event("zeek.from", number(1))
+            assert Event.of((await anext(stream)).value) == number(1)
+            await client.publish("zeek.to", number(2))
+            await eventually(lambda: node.events)
+
+
+async def test_meshes_become_one_and_fall_apart(broker: ZmqBroker, start: Start) -> None:
+    start(broker.endpoint, "node", "zeek.to")
+    cluster = str(broker.endpoint)
+    async with running("first", [cluster]) as first, running("second", [cluster]) as second:
+        await eventually(lambda: has(first) and has(second))
+        with structlog.testing.capture_logs() as logs:
+            async with running("link", [first.endpoints[0].location, second.endpoints[0].location]):
+                await eventually(lambda: one_has_it(first, second))
+            await eventually(lambda: has(first) and has(second))
+        told = [line["event"] for line in logs if line["event"].startswith("Zeek cluster")]
+        assert told == ["Zeek cluster left to another hub of the mesh", "Zeek cluster taken over"]
+        left, taken = [line["hub"] for line in logs if line["event"].startswith("Zeek cluster")]
+        assert {left, taken} == {first.node.id.hex(), second.node.id.hex()}
+
+
+async def test_two_with_names(broker: ZmqBroker, start_zeek: Callable[..., ZeekNode]) -> None:
+    layout = ("manager", "hub-1", "hub-2")
+    manager = start_zeek(broker.endpoint, "manager", layout=layout)
+    cluster: Endpoint = broker.endpoint
+    async with running("first", [f"{cluster}&name=hub-1"]) as first:
+        async with running("second", [f"{cluster}&name=hub-2", first.endpoints[0].location]) as second:
+            await eventually(lambda: one_has_it(first, second))
+            await eventually(lambda: sorted(manager.run().up.values()) == ["hub-1", "hub-2"])
+            async with (
+                connect(first.endpoints[0].location) as one,
+                connect(second.endpoints[0].location) as two,
+                one.subscribe("zeek.cluster.node.hub-2.") as at_one,
+                two.subscribe("zeek.cluster.node.hub-2.") as at_two,
+            ):
+                await eventually(lambda: manager.told.count((True, "zeek.cluster.node.hub-2.")) >= 1)
+                said = Event("Demo::ask", Count(0))
+                await eventually(lambda: know_of_each_other("zeek.cluster.node.hub-2.", first, second))
+                manager.say("zeek.cluster.node.hub-2.", said)
+                assert [Event.of((await anext(stream)).value) for stream in (at_one, at_two)] == [said, said]
+        await eventually(lambda: list(manager.run().up.values()) == ["hub-1"])

@@ -2,47 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 import structlog
 import zmq
 
 from peers.client import Client, connect
+from peers.connections.connection import BARRED, Connection
 from peers.connections.zeek_cluster import cluster as module
+from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
 from peers.values.event import Event
-from tests.connections.zeek_cluster.hubs import joined, running
-from tests.connections.zeek_cluster.zeek_node import ZeekNode
-from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
-from tests.hubs.eventually import eventually
+from tests.connections.zeek_cluster.conftest import StartNode, joined_nodes
+from tests.connections.zeek_cluster.nodes import ZeekNode, ZmqBroker, ZmqNode, joined, running
+from tests.hubs.eventually import eventually, settle
 
 StartZeek = Callable[..., ZeekNode]
 
 
-@pytest.fixture
-def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartZeek]:
-    nodes: list[ZeekNode] = []
-
-    def start(endpoint: Endpoint, name: str, **further: Any) -> ZeekNode:
-        nodes.append(ZeekNode(context, endpoint, name, **further))
-        return nodes[-1]
-
-    yield start
-    for node in nodes:
-        node.close()
-
-
 @pytest.fixture(params=["libzmq", "a hub"])
-async def cluster(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Endpoint]:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Endpoint]:
     if request.param == "libzmq":
         yield request.getfixturevalue("broker").endpoint
         return
@@ -112,10 +95,7 @@ async def test_what_is_said_to_it_reaches_clients(cluster: Endpoint, start_zeek:
     assert manager.got == [("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))]
 
 
-async def test_the_broker_is_restarted(
-    broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def test_the_broker_is_restarted(broker: ZmqBroker, start_zeek: StartZeek) -> None:
     manager = start_zeek(broker.endpoint, "manager")
     async with member_of(broker.endpoint) as (hub, client):
         await eventually(lambda: manager.run().up and names(hub) == ["manager"])
@@ -171,20 +151,17 @@ async def test_what_is_odd_is_told_in_a_line(
             (own,) = twin.up
             twin.say(f"zeek.cluster.nodeid.{own}.", Event("Cluster::hello", Count(1)))
             twin.subscribe("zeek.cluster.nodeid.mute.")
-            await eventually(lambda: len([line for line in logs if line["event"] == "Zeek cluster"]) == 3)
-    told = {line["reason"] for line in logs if line["event"] == "Zeek cluster"}
-    assert any("has the name of this node, 'hub'" in reason for reason in told)
-    assert any("other arguments than a name and an id" in reason for reason in told)
-    assert any("mute has not said Cluster::hello" in reason for reason in told)
+            for text in (
+                "has the name of this node, 'hub'",
+                "other arguments than a name and an id",
+                "mute has not said Cluster::hello",
+            ):
+                await eventually(lambda text=text: any(text in line.get("reason", "") for line in logs))  # type: ignore[misc]
 
 
 async def test_a_broker_that_stays_away(
-    broker: ZmqBroker,
-    start_zeek: StartZeek,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    broker: ZmqBroker, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setattr(module, "LOOK_S", 0.05)
     manager = start_zeek(broker.endpoint, "manager")
     async with member_of(broker.endpoint) as (hub, client), client.subscribe("$hub/nodes/") as told:
@@ -216,10 +193,7 @@ async def test_a_cluster_that_uses_json(cluster: Endpoint, start_zeek: StartZeek
 
 
 @pytest.mark.parametrize("role", ["listen", "peers"])
-async def test_a_serializer_that_is_said(
-    broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
-) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+async def test_a_serializer_that_is_said(broker: ZmqBroker, start_zeek: StartZeek, role: str) -> None:
     said = "serializer=broker-json-v1"
     peers, listen = ([f"{broker.endpoint}&{said}"], []) if role == "peers" else ([], [f"zeek+zmq://127.0.0.1:0?{said}"])
     with structlog.testing.capture_logs() as logs:
@@ -239,3 +213,134 @@ async def test_a_serializer_that_is_said(
     assert reader.got == [(wanted, Event("Demo::tell", Count(2)))]
     lines = [line for line in logs if line["event"] == "Zeek node uses another serializer than the URL says"]
     assert [line["serializer"] for line in lines] == ["broker-bin-v1"]
+
+
+LAYOUT = ("manager", "worker-1", "worker-2", "worker-3")
+
+BOTH = (Subscriber, Publisher)
+
+
+class Zeeks:
+    """A cluster: its nodes, and the connections by which they came first, by their names."""
+
+    def __init__(self, hub: Daemon, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._hub, self._context = hub, context
+        self.nodes: dict[str, ZeekNode] = {}
+        self._connections: dict[str, list[Connection]] = {}
+
+    async def start(self, name: str) -> None:
+        before = joined_nodes(self._hub)
+        self.nodes[name] = ZeekNode(self._context, self._hub.endpoints[0], name, LAYOUT)
+        await eventually(lambda: len(joined_nodes(self._hub)) >= len(before) + 2)
+        self._connections[name] = [one for one in joined_nodes(self._hub) if one not in before]
+
+    def stop(self, name: str) -> None:
+        self.nodes.pop(name).close()
+
+    def cut(self, name: str, kinds: tuple[type, ...] = BOTH) -> None:
+        for connection in self._connections[name]:
+            if isinstance(connection.conversation, kinds):
+                connection.abort()
+
+    def are_all_up(self) -> bool:
+        names = set(self.nodes)
+        return all(
+            set(node.up.values()) == names - {node.name} and not (node.subscriptions or node.hellos)
+            for node in [node.run() for node in self.nodes.values()]
+        )
+
+    def raised(self, name: str) -> list[list[tuple[str, str]]]:
+        return [[one for one in node.raised if one[1] == name] for node in self.nodes.values() if node.name != name]
+
+
+@pytest.fixture
+async def zeeks(
+    hub: Daemon, context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Zeeks]:
+    monkeypatch.setattr(module, "WAIT_S", 3600.0)
+    made = Zeeks(hub, context)
+    for name in LAYOUT[:3]:
+        await made.start(name)
+    await eventually(made.are_all_up)
+    yield made
+    for name in list(made.nodes):
+        made.stop(name)
+
+
+DOWN_AND_UP = ["up", "down", "up"]
+
+
+@pytest.mark.parametrize("kinds", [BOTH, (Subscriber,)], ids=["both", "subscriber"])
+async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[type, ...]) -> None:
+    zeeks.cut("worker-1", kinds)
+    await eventually(
+        lambda: zeeks.are_all_up() and zeeks.raised("worker-1") == [[(word, "worker-1") for word in DOWN_AND_UP]] * 2
+    )
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+    zeeks.nodes["worker-1"].publish_event("zeek.cluster.worker", Event("Demo::hello"))
+    await eventually(lambda: zeeks.nodes["manager"].run().got and zeeks.nodes["worker-2"].run().got)
+
+
+async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
+    zeeks.cut("worker-1", (Publisher,))
+    await eventually(lambda: len(joined_nodes(hub)) == 5)
+    await eventually(lambda: len(joined_nodes(hub)) == 6)
+    await settle()
+    assert zeeks.are_all_up()
+    assert all(len(node.raised) == 2 and not node.warnings for node in zeeks.nodes.values())
+
+
+async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
+    zeeks.cut("worker-1")
+    zeeks.cut("worker-2")
+    manager = zeeks.nodes["manager"]
+    await eventually(lambda: zeeks.are_all_up() and manager.raised[2:].count(("down", "worker-1")) == 1)
+    assert manager.raised[2:].count(("down", "worker-2")) == 1
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+
+
+async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
+    zeeks.stop("worker-2")
+    zeeks.cut("worker-1")
+    await eventually(lambda: len(joined_nodes(hub)) < 4)
+    await zeeks.start("worker-3")
+    await eventually(lambda: zeeks.are_all_up() and ("down", "worker-2") in zeeks.nodes["worker-1"].raised)
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+
+
+async def test_a_hub_that_comes_back(context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT_S", 3600.0)
+    async with running("hub", [], "zeek+zmq://127.0.0.1:0") as hub:
+        place = hub.endpoints[1]
+        publisher, reader = ZmqNode(context, place, "publisher"), ZmqNode(context, place, "reader")
+        reader.subscribe("zeek.")
+        await eventually(lambda: publisher.is_told("zeek."))
+    reader.close()  # Not before: the hub would unsubscribe at the publisher, which then keeps nothing.
+    for _ in range(100):
+        publisher.publish_event("zeek.a")
+    monkeypatch.setattr(module, "REDIAL_S", 3600.0)
+    async with running("hub", [], str(place)) as hub:
+        await eventually(lambda: len(joined_nodes(hub)) == 2)
+        late = ZmqNode(context, place, "late")
+        late.subscribe("zeek.")
+        await eventually(lambda: publisher.told.count((True, "zeek.")) == 2)
+        await settle()
+        assert not late.events
+        for connection in joined_nodes(hub):
+            connection.let_in(BARRED)
+        await eventually(lambda: len(late.events) == 100)
+        publisher.close()
+        late.close()
+
+
+async def test_a_node_that_does_not_greet_the_hub(start_node: StartNode, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "WAIT_S", 0.0)
+    silent, other = await start_node("silent"), await start_node("other")
+    topic = "zeek.cluster.nodeid.silent."
+    silent.subscribe(topic)
+    await eventually(lambda: other.is_told(topic))
+    silent.unsubscribe(topic)
+    await eventually(lambda: other.is_told(topic, is_wanted=False))
+    silent.subscribe(topic)
+    await eventually(lambda: other.is_told(topic))
+    assert any(told.startswith("zeek.cluster.nodeid.topichub_hub_") for _, told in other.told)

@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from peers.connections.zeek_cluster.cluster import TURN_COST, Telling
+from peers.connections.zeek_cluster.cluster import TURN_COST, Telling, Wanted
 
 WORD_COST = 5
 AT_ONCE = 64
@@ -81,23 +83,6 @@ def test_a_turn_has_a_share(count: int) -> None:
     assert turns >= count * len(topics) * WORD_COST // (TURN_COST + AT_ONCE * WORD_COST)
 
 
-def test_those_who_wait_are_told_while_others_go_on() -> None:
-    crowd = Crowd(2)
-    much, little = crowd.all
-    for number in range(5_000):
-        much.note(b"%d" % number)
-    little.note(b"own")
-    crowd.loop.turn()
-    assert little.told == [b"own"]
-    assert much.has_untold
-    crowd = Crowd(300)
-    for number in range(20):
-        for each in range(100):
-            crowd.telling.changed(b"%d %d" % (number, each), again=False)
-        crowd.loop.turn()
-    assert crowd.words() >= 20 * (TURN_COST // 2) // WORD_COST
-
-
 def test_of_one_topic_the_last_counts() -> None:
     crowd = Crowd(3)
     for number in range(1_000):
@@ -118,3 +103,24 @@ def test_who_is_gone_is_told_nothing() -> None:
     while crowd.loop.due:
         crowd.loop.turn()
     assert [publisher.told for publisher in crowd.all] == [[], [b"zeek.a"]]
+
+
+@given(st.lists(st.tuples(st.sampled_from("arl"), st.integers(0, 3), st.integers(0, 4)), max_size=60))
+def test_publishers_know_what_is_wanted(steps: list[tuple[str, int, int]]) -> None:
+    wanted: Wanted[int] = Wanted()
+    truth: dict[int, set[bytes]] = {number: set() for number in range(4)}
+    told: set[bytes] = set()
+    for act, who, number in steps:
+        topic = b"t%d" % number
+        if act == "a":
+            assert wanted.add(who, topic) == (topic not in truth[who])
+            told.add(topic)  # each subscribe is told
+            truth[who].add(topic)
+        elif act == "r":
+            if wanted.remove(who, topic):
+                told.remove(topic)
+            truth[who].discard(topic)
+        else:
+            told.difference_update(wanted.leave(who))
+            truth[who].clear()
+        assert told == set().union(*truth.values()) == set(wanted.topics)

@@ -145,13 +145,3 @@ class Side:
 def side_of(own_id: bytes = HIGH, role: Role = "acceptor", prefixes: tuple[str, ...] = ("/a",), **limits: int) -> Side:
     table = Table()
     return Side(Session(own_id, role, table, prefixes, **limits), table)
-
-
-def carry(one: Side, other: Side, piece_bytes: int = 1 << 20) -> None:
-    one.drain()
-    other.drain()
-    while one.outgoing or other.outgoing:
-        for source, target in ((one, other), (other, one)):
-            said, source.outgoing = source.outgoing, b""
-            target.hear(said[start : start + piece_bytes] for start in range(0, len(said), piece_bytes))
-            source.drain()

@@ -40,10 +40,7 @@ USUAL = st.builds(
 
 STREAMS = st.lists(
     st.one_of(
-        st.lists(USUAL, max_size=12).map(b"".join),
-        DATA,
-        st.just(framed(b"")),
-        st.binary(max_size=45).map(framed),
+        st.lists(USUAL, max_size=12).map(b"".join), DATA, st.just(framed(b"")), st.binary(max_size=45).map(framed)
     ),
     max_size=12,
 ).map(b"".join)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.multimap import PrefixMultimap
 from hub.routes import Routes
 from hub.stretch import Run
@@ -41,9 +40,8 @@ from peers.zeek.broker.session import (
     Session,
     Skipped,
 )
-from peers.zeek.broker.writing import data_envelopes
 from tests.wire.pair import parts
-from tests.zeek.broker.recorded import HIGH, LOW, Side, carry, framed, side_of, split
+from tests.zeek.broker.recorded import HIGH, LOW, Side, framed, side_of, split
 
 STRANGER = bytes(range(16))
 OPENING = encode_hello(LOW) + encode_version_select(LOW) + encode_originator_syn(("/b",)) + encode_originator_ack()
@@ -67,23 +65,6 @@ def data(topic: bytes = b"/a/x", payload: bytes = b"\x00") -> bytes:
 
 def envelopes(outgoing: bytes) -> list[Envelope]:
     return [decode_envelope(frame) for frame in split(outgoing)]
-
-
-@pytest.mark.parametrize("piece_bytes", [1, 7, 1 << 20])
-@pytest.mark.parametrize(("near_id", "far_id"), [(LOW, HIGH), (HIGH, LOW)], ids=["smaller dials", "larger dials"])
-def test_two_sessions_become_peers(near_id: bytes, far_id: bytes, piece_bytes: int) -> None:
-    near, far = side_of(near_id, "connector", ("/near", "/near/x")), side_of(far_id, "acceptor", ("/far",))
-    carry(near, far, piece_bytes)
-    assert near.of_type(Peered) == [Peered(far_id, ("/far",))]
-    assert far.of_type(Peered) == [Peered(near_id, ("/near",))]
-    near.session.send(data_envelopes(Batch.of("/far/1", [1, 2]), near_id, lambda body: b"\x05" + body)[0])
-    near.session.say_goodbye(TOKEN)
-    carry(near, far, piece_bytes)
-    assert far.messages() == [(b"/far/1", b"\x05\x01"), (b"/far/1", b"\x05\x02")]
-    assert near.of_type(Drained) == [Drained()]
-    far.session.feed_eof()
-    far.drain()
-    assert far.of_type(Ended) == [Ended(BrokerCode.NONE, "stream ended after a goodbye", by_far_side=True)]
 
 
 # Decisions.
@@ -197,28 +178,13 @@ def test_filters_of_the_far_side() -> None:
 @pytest.mark.parametrize(
     ("envelope", "reason"),
     [
-        (
-            Envelope(STRANGER, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"),
-            "is not the far side",
-        ),
-        (
-            Envelope(LOW, STRANGER, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"),
-            "for another endpoint",
-        ),
-        (
-            Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00x"),
-            "1 bytes follow the filter",
-        ),
+        (Envelope(STRANGER, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "is not the far side"),
+        (Envelope(LOW, STRANGER, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "for another endpoint"),
+        (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00x"), "1 bytes follow the filter"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x07\x00"), "has no end"),
-        (
-            Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x0b"),
-            "filter of 11 prefixes, the limit is 10",
-        ),
+        (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x0b"), "filter of 11 prefixes, the limit is 10"),
         (Envelope(STRANGER, HIGH, EnvelopeType.PING, b"<$>", b"x"), "is not the far side"),
-        (
-            Envelope(LOW, HIGH, EnvelopeType.PING, b"<$>", b"x" * (PING_LIMIT_BYTES + 1)),
-            "ping of 65537 bytes",
-        ),
+        (Envelope(LOW, HIGH, EnvelopeType.PING, b"<$>", b"x" * (PING_LIMIT_BYTES + 1)), "ping of 65537 bytes"),
         (Envelope(NIL_ID, HIGH, EnvelopeType.PONG, b"<$>", b"x"), "is not the far side"),
     ],
     ids=["sender", "receiver", "trailing", "truncated", "too many", "ping of another", "long ping", "pong of nobody"],
@@ -232,20 +198,6 @@ def test_what_is_not_of_the_far_side_is_skipped(envelope: Envelope, reason: str)
     assert side.session.rejected_messages == 1
     assert side.outgoing == b""
     assert len(side.messages()) == 1
-
-
-def test_a_filter_of_a_hundred_thousand_prefixes() -> None:
-    prefixes = tuple(f"/topic/{number:06}" for number in range(100_000))
-    side = side_of(HIGH, "acceptor")
-    side.hear(
-        parts(
-            encode_hello(LOW) + encode_version_select(LOW) + encode_originator_syn(prefixes) + encode_originator_ack(),
-            range(0, 1 << 21, 1 << 18),
-        )
-    )
-    assert side.of_type(Peered) == [Peered(LOW, prefixes)]
-    side.hear([encode_routing_update(LOW, HIGH, prefixes[:-1])])
-    assert side.of_type(FilterChanged) == [FilterChanged(prefixes[:-1])]
 
 
 def test_a_filter_over_the_limit_in_the_handshake() -> None:
@@ -278,13 +230,6 @@ def test_only_the_matching_pong_is_the_answer_to_a_goodbye() -> None:
     side.hear([encode_pong(LOW, HIGH, b"BYE" + TOKEN) * 2])
     assert side.events == [Drained()]
     assert side.outgoing == encode_ping(HIGH, LOW, b"BYE" + TOKEN)
-
-
-def test_goodbyes_need_a_peer() -> None:
-    side = side_of()
-    side.session.say_goodbye(TOKEN)
-    side.drain()
-    assert side.outgoing == encode_probe()
 
 
 def test_messages_before_the_end_of_the_stream_are_reported_first() -> None:

@@ -341,8 +341,7 @@ def wrong_boxes(sealed: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize(
-    "text",
-    ["a frame that is no MESSAGE", "does not open", "behind box", "flags 0x01 around a box", "a box of"],
+    "text", ["a frame that is no MESSAGE", "does not open", "behind box", "flags 0x01 around a box", "a box of"]
 )
 def test_traffic_that_does_not_fit(text: str) -> None:
     server, client = opened()
@@ -372,27 +371,6 @@ def test_flags_within_a_box() -> None:
         box = crypto_box_afternm(bytes((flags,)) + b"x", b"CurveZMQMESSAGEC" + number, secret)
         with pytest.raises(Exception, match=f"has the flags {flags:#04x}"):
             traffic.open(b"\x07MESSAGE" + number + box)
-
-
-def test_a_message_that_is_too_long() -> None:
-    server, client = served(limit_bytes=1000), dialled()
-    shake_hands(server, client)
-    server.feed(client.seal(encode_message([b"a" * 400, b"b" * 582])))
-    assert [len(event.frames) for event in events(server)] == [1000]
-    ended, _ = failed(server, client.seal(encode_message([b"a" * 400, b"b" * 583])))
-    assert ended.code == CloseCode.TOO_BIG
-
-
-def test_parts_without_end_are_bounded() -> None:
-    server, client = served(limit_bytes=1000), dialled()
-    shake_hands(server, client)
-    ended = []
-    for _ in range(600):
-        server.feed(client.seal(encode_frame(b"", 1)))
-        ended += events(server)
-        assert server.held_bytes <= 1100
-    (event,) = ended
-    assert event.code == CloseCode.TOO_BIG
 
 
 @given(st.data())

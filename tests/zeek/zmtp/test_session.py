@@ -80,16 +80,6 @@ def test_what_was_recorded_is_understood_by_either_side(connection: str, piece: 
         assert far.startswith(said)
 
 
-def test_messages_of_a_recording_are_made_again() -> None:
-    session = Session(SocketType.XSUB, LIMIT)
-    session.feed(b"".join(WIRE["worker-1 XPUB to broker XSUB#1", TO_BROKER]))
-    messages = [event for event in events(session) if isinstance(event, Message)]
-    assert len(messages) == 3
-    assert all(len(message.parts) == 4 for message in messages)
-    assert [encode_message(message.parts) for message in messages] == [message.frames for message in messages]
-    assert messages[-1].parts[0] == b"demo.common.x"
-
-
 def test_both_forms_of_subscriptions() -> None:
     session = opened(SocketType.XPUB, "SUB")
     session.feed(
@@ -224,17 +214,6 @@ def test_a_message_that_is_too_long_is_refused_before_it_comes() -> None:
     assert event == Ended(
         CloseCode.TOO_BIG, "ZMTP: a message of 1001 bytes or more, the limit is 1000", by_far_side=False
     )
-
-
-def test_parts_without_end_are_a_message_that_is_too_long() -> None:
-    session = opened(SocketType.PULL, "PUSH", 1000)
-    ended = []
-    for _ in range(600):
-        session.feed(b"\x01\x00")
-        ended += events(session)
-        assert session.held_bytes <= 1002
-    (event,) = ended
-    assert event.code == CloseCode.TOO_BIG
 
 
 def test_a_message_of_very_many_parts() -> None:

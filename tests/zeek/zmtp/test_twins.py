@@ -24,7 +24,7 @@ from peers.zeek.zmtp.events import EVENT_BEGINNING, EventHead, is_event
 from peers.zeek.zmtp.frames import encode_message
 from peers.zeek.zmtp.logs import LogBatch, LogBatchError
 from tests.zeek.zmtp.test_events import events
-from tests.zeek.zmtp.test_log_batch import recorded
+from tests.zeek.zmtp.test_logs import recorded
 
 if importlib.util.find_spec("peers.zeek.zmtp._zmtp") is None:
     pytest.skip("the compiled twin is NOT BUILT here (no C compiler?)", allow_module_level=True)

@@ -8,8 +8,7 @@ from itertools import count
 from peers.zeek.broker.messages import LENGTH, NIL_ID, Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.stores.command import clone_topic, decode_command, master_topic
 from peers.zeek.broker.stores.forwarder import Forwarder, ForwarderLimits
-from tests.zeek.broker.stores.network import CALM, Network
-from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore, node_id
+from tests.zeek.broker.stores.simulated import CALM, ClonedStore, Network, ServedStore, node_id
 
 HUB = b"h" * 16
 

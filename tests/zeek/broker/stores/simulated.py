@@ -3,20 +3,144 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import count
 
-from hub.errors import StoreError
-from hub.stores.command import Change, Command
-from peers.values import Count, encode, to_msgpack
+from hub.errors import HubError, StoreError
+from hub.stores.command import Change, Command, StoreLimits
+from hub.stores.store import Store
+from peers.stores.operations import TypedOperations
+from peers.values import Count, encode, from_msgpack, to_msgpack
 from peers.values.layout import Tag
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import ChannelCounters, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Put, Subtract, decode_command, entity
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits, Wish, _command_of
-from tests.zeek.broker.stores.memory import MemoryOwner
-from tests.zeek.broker.stores.network import CALM, Network
+
+Outcomes = list[Change | StoreError | None]
+Notes = Mapping[str, bytes | None]
+
+
+class MemoryOwner:
+    notes: dict[str, bytes] | None = None
+    is_certain = False
+
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        self.store = Store("db", TypedOperations(), limits or StoreLimits())
+        self.listeners: list[Callable[[Sequence[Change]], object]] = []
+        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
+        self.changes: list[Change] = []
+        self.now_ns = 10**18
+        self.error: HubError | None = None
+        """Why nothing can be kept."""
+
+    def apply(
+        self,
+        commands: Iterable[Command | StoreError],
+        then: Callable[[Outcomes, HubError | None], object] = lambda _, __: None,
+        publisher: object = None,
+        user: str | None = None,
+        note: Callable[[Outcomes], Notes] | None = None,
+    ) -> None:
+        outcomes: Outcomes = []
+        for command in commands:
+            try:
+                if isinstance(command, StoreError):
+                    raise command
+                outcomes.append(self.store.apply(command, self.now_ns, publisher, user))
+            except StoreError as error:
+                outcomes.append(error)
+        changes = [outcome for outcome in outcomes if isinstance(outcome, Change)]
+        notes = {**self._noted(changes), **(note(outcomes) if note is not None else {})}
+        self._keep(changes, lambda error: then(outcomes, error), notes)
+
+    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], _notes: Notes) -> None:
+        if self.error is None:
+            self._tell(changes)
+        then(self.error)
+
+    def _noted(self, changes: list[Change]) -> Notes:
+        return {name: each for noter in self.noters for name, each in noter(changes).items()}
+
+    def _tell(self, changes: list[Change]) -> None:
+        self.changes += changes
+        for listener in self.listeners if changes else ():
+            listener(changes)
+
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        then(self.error)
+
+    def expire(self, key: bytes) -> None:
+        self.now_ns += 10**12
+        changes = self.store.expire(self.now_ns)
+        assert [change.key for change in changes] == [to_msgpack(key)]
+        self._noted(changes)
+        self._tell(changes)
+
+    @property
+    def content(self) -> dict[bytes, bytes]:
+        return {from_msgpack(key): from_msgpack(value) for key, (value, _, _) in self.store.entries.items()}
+
+
+@dataclass(frozen=True)
+class Faults:
+    lost: float = 0.0
+    doubled: float = 0.0
+    delayed: float = 0.0
+    """By up to three ticks, so that others overtake it."""
+
+
+CALM = Faults()
+
+
+@dataclass
+class Network:
+    """Carries bytes from one end to another at the next tick, or later, or never.
+
+    Attributes:
+        faults: What happens to what is sent from now on.
+        cut: Names of ends that nothing reaches, and from whom nothing comes.
+    """
+
+    seed: int
+    faults: Faults = CALM
+    cut: set[str] = field(default_factory=set)
+    carried: int = 0
+    spoiled: int = 0
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)  # noqa: S311 -- to be repeatable
+        self._ends: dict[str, Callable[[str, bytes], object]] = {}
+        self._due: dict[int, list[tuple[str, str, bytes]]] = {}
+        self._tick = 0
+
+    def join(self, name: str, hear: Callable[[str, bytes], object]) -> None:
+        self._ends[name] = hear
+
+    def send(self, source: str, target: str, data: bytes) -> None:
+        if source in self.cut or target in self.cut:
+            self.spoiled += 1
+            return
+        chance, faults = self._chance.random, self.faults
+        if chance() < faults.lost:
+            self.spoiled += 1
+            return
+        for _ in range(2 if chance() < faults.doubled else 1):
+            delay = self._chance.randint(1, 3) if chance() < faults.delayed else 0
+            self.spoiled += bool(delay)
+            self._due.setdefault(self._tick + delay, []).append((source, target, data))
+
+    def deliver(self) -> None:
+        due = self._due.get(self._tick, [])
+        while due:
+            source, target, data = due.pop(0)
+            if source not in self.cut and target not in self.cut and target in self._ends:
+                self.carried += 1
+                self._ends[target](source, data)
+        self._due.pop(self._tick, None)
+        self._tick += 1
 
 
 def node_id(number: int) -> bytes:

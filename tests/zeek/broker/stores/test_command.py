@@ -7,14 +7,50 @@ from contextlib import suppress
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from hub.settings.sections import ZeekSettings
 from peers.values import Count, Set, encode
 from peers.values.layout import Tag
 from peers.zeek.broker.messages import EnvelopeType
 from peers.zeek.broker.stores import command as wire
-from tests.values.generated import mutations
+from peers.zeek.broker.stores.command import (
+    announces_master,
+    clone_topic,
+    covers_stores,
+    is_store_topic,
+    master_topic,
+    store_of,
+)
+from tests.values.generated import VALUES, mutations
 from tests.zeek.broker.recorded import HIGH, LOW, connection
-from tests.zeek.broker.stores.generated import COMMANDS
+
+_BODIES = VALUES.map(encode)
+_ENTITIES = st.binary(min_size=24, max_size=24)
+_NUMBERS = st.integers(0, (1 << 64) - 1)
+_EXPIRIES = st.none() | st.integers(-(1 << 63), (1 << 63) - 1)
+_TICKS = st.integers(0, (1 << 16) - 1)
+_ENTRIES = st.dictionaries(_BODIES, _BODIES, max_size=5).map(lambda entries: tuple(entries.items()))
+
+CONTENTS: st.SearchStrategy[wire.Content] = st.one_of(
+    st.builds(wire.Put, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
+    st.builds(wire.PutUnique, _BODIES, _BODIES, _EXPIRIES, _ENTITIES, _NUMBERS, _ENTITIES),
+    st.builds(wire.PutUniqueResult, st.booleans(), _ENTITIES, _NUMBERS, _ENTITIES),
+    st.builds(wire.Erase, _BODIES, _ENTITIES),
+    st.builds(wire.Expire, _BODIES, _ENTITIES),
+    st.builds(wire.Add, _BODIES, _BODIES, st.sampled_from(Tag), _EXPIRIES, _ENTITIES),
+    st.builds(wire.Subtract, _BODIES, _BODIES, _EXPIRIES, _ENTITIES),
+    st.builds(wire.Clear, _ENTITIES),
+    st.builds(wire.AttachWriter, _NUMBERS, _TICKS),
+    st.builds(wire.Keepalive, _NUMBERS),
+    st.builds(wire.CumulativeAck, _NUMBERS),
+    st.builds(wire.Nack, st.lists(_NUMBERS, max_size=200).map(tuple)),
+    st.builds(wire.AckClone, _NUMBERS, _TICKS, _ENTRIES),
+    st.builds(wire.RetransmitFailed, _NUMBERS),
+)
+
+COMMANDS: st.SearchStrategy[wire.Command] = st.builds(wire.Command, _NUMBERS, _ENTITIES, _ENTITIES, CONTENTS)
+
 
 RECORDED = ("n05-data-store", "t01-clone-attach", "t02-clone-before-master")
 ONE, OTHER = wire.entity(LOW, 7), wire.entity(HIGH, 8)
@@ -107,3 +143,41 @@ def test_kinds_have_the_numbers_of_broker() -> None:
 def test_entities() -> None:
     assert (wire.node_of(ONE), wire.object_of(ONE)) == (LOW, 7)
     assert len(wire.entity(LOW, (1 << 64) - 1)) == len(wire.NIL_ENTITY)
+
+
+NAMES = ZeekSettings().stores
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["", "<", "<$>", "<$>/local/", "z", "zeek/", "zeek/known/", "zeek/known/hosts", "___", "db/<$>/data/master"],
+)
+def test_a_prefix_that_covers_a_store(prefix: str) -> None:
+    assert covers_stores(prefix, NAMES)
+
+
+@pytest.mark.parametrize("prefix", ["/", "/zeek/", "zeek/cluster/", "zeek/knows", "db", "$", "a<"])
+def test_other_prefixes(prefix: str) -> None:
+    assert not covers_stores(prefix, NAMES)
+
+
+def test_stores_of_a_site() -> None:
+    assert covers_stores("d", ["db"])
+    assert covers_stores("db", ["db"])
+    assert not covers_stores("da", ["db"])
+
+
+def test_the_topics_of_a_store() -> None:
+    assert (master_topic("db"), clone_topic("db")) == ("db/<$>/data/master", "db/<$>/data/clone")
+    assert master_topic("zeek/known/") == "zeek/known/<$>/data/master"
+    assert store_of("a/b/<$>/data/master") == ("a/b", True)
+    assert store_of(clone_topic("db")) == ("db", False)
+    assert store_of("db/<$>/data/other") is None
+    assert is_store_topic(clone_topic("db"))
+    assert not is_store_topic("db")
+
+
+@pytest.mark.parametrize("prefix", ["", "d", "db", "db/<$>/data/master"])
+def test_who_announces_a_master(prefix: str) -> None:
+    assert announces_master([prefix, "x"], "db")
+    assert not announces_master([clone_topic("db"), "dc"], "db")

@@ -11,9 +11,8 @@ from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.forwarder import FORGET_TICKS, Forwarder, ForwarderLimits
-from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.nodes import HUB, Hub, Node
-from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore, any_wish
+from tests.zeek.broker.stores.simulated import ClonedStore, Faults, ServedStore, any_wish
 
 BAD = Faults(lost=0.1, doubled=0.1)
 STORES = ("db", "zeek/known/hosts")
@@ -48,25 +47,6 @@ class Cluster:
         return all(served.master.is_idle for served in self.served.values()) and all(
             cloned.clone.is_idle for name in STORES for cloned in self.cloned[name]
         )
-
-
-def test_a_clone_finds_a_master_through_the_hub() -> None:
-    hub = Hub()
-    one, two = hub.peer(1), hub.peer(2)
-    served, cloned = one.serve("db"), two.copy("db")
-    served.put("a", 1)
-    hub.tick(5)
-    assert cloned.replica.content == {encode("a"): encode(Count(1))}
-    assert wire.node_of(cloned.clone._master) == HUB
-    cloned.add("a", 2)
-    results: list[bool | None] = []
-    cloned.put_unique("a", "no", results)
-    hub.tick(10)
-    assert cloned.replica.content == {encode("a"): encode(Count(3))}
-    assert results == [False]
-    assert one.strangers == two.strangers == 0
-    assert served.master.is_idle
-    assert cloned.clone.is_idle
 
 
 @pytest.mark.parametrize("seed", range(5))

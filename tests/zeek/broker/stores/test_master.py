@@ -24,7 +24,7 @@ from peers.zeek.broker.stores.master import (
     publisher_of,
 )
 from tests.zeek.broker.recorded import HIGH, LOW
-from tests.zeek.broker.stores.memory import MemoryOwner
+from tests.zeek.broker.stores.simulated import MemoryOwner
 
 OWN, CLONE, OTHER = wire.entity(HIGH, 8), wire.entity(LOW, 7), wire.entity(LOW, 9)
 KEY, ONE, TWO = encode("k"), encode(Count(1)), encode(Count(2))
@@ -93,10 +93,7 @@ def test_changes_by_others_are_told() -> None:
     assert served.master.is_idle
 
 
-@pytest.mark.parametrize(
-    "content",
-    [wire.CumulativeAck(3), wire.Nack((4, 5)), wire.Nack((4,))],
-)
+@pytest.mark.parametrize("content", [wire.CumulativeAck(3), wire.Nack((4, 5)), wire.Nack((4,))])
 def test_a_stranger_is_told_that_it_is_none(content: wire.Content) -> None:
     served = Served()
     assert served.hear(content) == [wire.RetransmitFailed(4)]

@@ -9,14 +9,12 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, StoreError
-from hub.stores.command import Change, ChangeKind, Command, StoreLimits
+from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, StoreLimits
 from peers.values import Count, decode, encode, from_msgpack, to_msgpack
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import decode_command, entity
-from tests.zeek.broker.stores.memory import MemoryOwner
-from tests.zeek.broker.stores.network import Faults
-from tests.zeek.broker.stores.simulated import Simulation, node_id
+from tests.zeek.broker.stores.simulated import Faults, MemoryOwner, Simulation, node_id
 
 HUB = node_id(0xAA)
 
@@ -89,13 +87,17 @@ class HubSimulation(Simulation):
                 self.network.send("master", name, command)
 
 
-@pytest.fixture
-def followed() -> Followed:
-    simulation = HubSimulation(1, clones=1)
-    made = Followed(simulation)
+def follow(store: StoreLimits | None = None, channel: ChannelLimits | None = None, seed: int = 1) -> Followed:
+    simulation = HubSimulation(seed, clones=1)
+    made = Followed(simulation, channel, store)
     simulation.tick(5)
     assert made.clone.is_attached
     return made
+
+
+@pytest.fixture
+def followed() -> Followed:
+    return follow()
 
 
 def test_each_kind(followed: Followed) -> None:
@@ -248,3 +250,109 @@ def test_answers_are_true(seed: int) -> None:
             signs = {"increment": 1, "decrement": -1}
             model[command.key] = (before or 0) + signs[command.kind] * value if command.kind in signs else value
             assert outcome.value == pack(model[command.key])
+
+
+# What users of the hub write is charged to them, on its way and once it is there.
+
+USER_BYTES = 3 * (ENTRY_BYTES + 100)
+
+
+@pytest.fixture
+def charged() -> Followed:
+    return follow(StoreLimits(user_entries=3, user_bytes=USER_BYTES))
+
+
+def refusal(followed: Followed, number: int) -> str:
+    error = followed.answers[number]
+    assert isinstance(error, StoreError)
+    return error.text
+
+
+def test_a_user_is_charged_for_what_is_there(charged: Followed) -> None:
+    for key in "ab":
+        assert isinstance(charged.answer(asked("put", key, 1), "ada"), Change)
+    assert charged.copy.store.charged("ada")[0] == 2
+    assert isinstance(charged.answer(asked("put", "a", 2), "bob"), Change)
+    assert [charged.copy.store.charged(user)[0] for user in ("ada", "bob")] == [1, 1]
+    charged.simulation.served.put("b", 7)
+    charged.simulation.tick(5)
+    assert charged.copy.store.charged("ada") == (0, 0)
+    charged.answer(asked("erase", "a"), "carl")
+    assert charged.copy.store.charged("bob") == (0, 0)
+
+
+def test_a_user_who_has_as_much_as_he_may(charged: Followed) -> None:
+    charged.answer(asked("put", "a", 1), "ada")
+    first = [charged.ask(asked("put", key, 1), user="ada") for key in "bcd"]
+    assert "3 entries of user 'ada'" in refusal(charged, first[2])
+    large = charged.ask(asked("put", "b", "x" * USER_BYTES), user="bob")
+    assert "too much of user 'bob'" in refusal(charged, large)
+    assert isinstance(charged.answer(asked("put", "d", 1), "bob"), Change)
+    assert charged.content().keys() == {encode(key) for key in "abcd"}
+    assert charged.copy.store.charged("ada")[0] == 3
+    for kind, key in (("put", "a"), ("increment", "b"), ("put", "c")):  # what he has he may change, several at a time
+        charged.ask(asked(kind, key, 5), user="ada")
+    charged.simulation.tick(20)
+    assert not [each for number, each in charged.answers.items() if number > large and isinstance(each, StoreError)]
+    charged.answer(asked("erase", "a"), "ada")
+    assert isinstance(charged.answer(asked("put", "e", 1), "ada"), Change)
+
+
+def test_one_key_counts_once_while_it_is_on_its_way(charged: Followed) -> None:
+    first = charged.ask(*(asked("put", "k", "x" * (100 - number)) for number in range(50)), user="ada")
+    charged.ask(asked("put", "l", 1), user="ada")
+    charged.simulation.tick(20)
+    assert all(isinstance(charged.answers[first + number], Change) for number in range(51))
+    assert charged.copy.store.charged("ada")[0] == 2
+
+
+def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
+    followed = follow(StoreLimits(user_bytes=USER_BYTES))
+    followed.answer(asked("put", "t", "x"), "ada")
+    followed.simulation.served.put("other", 1)
+    first = followed.ask(*(asked("append", "t", "y" * 200) for _ in range(8)), user="ada")
+    followed.simulation.tick(20)
+    assert {number - first for number, each in followed.answers.items() if isinstance(each, Change)} >= {0, 1}
+    assert followed.content() == followed.simulation.served.store.content
+    assert followed.copy.store.charged("ada")[1] <= USER_BYTES
+
+
+def test_what_is_refused_or_lost_is_charged_no_more(charged: Followed) -> None:
+    charged.answer(asked("put", "a", "text"), "ada")
+    charged.answer(asked("increment", "a", Count(1)), "ada")
+    charged.answer(asked("put_unique", "a", 1), "bob")
+    assert len(charged.clone._charges) == 0
+    charged.simulation.network.cut.add("master")
+    first = charged.ask(asked("put", "b", 1), asked("put", "c", 1), user="ada")
+    assert len(charged.clone._charges) == 1
+    for _ in range(SILENT_TICKS + 1):
+        charged.clone.tick()
+    assert "nobody knows whether it was carried out" in refusal(charged, first)
+    assert len(charged.clone._charges) == 0
+    busy = follow(StoreLimits(), ChannelLimits(actions=1))
+    busy.simulation.network.cut.add("master")
+    numbers = [busy.ask(asked("put", key, 1), user="ada") for key in "abcd"]
+    assert "has not confirmed" in refusal(busy, numbers[3])
+    assert len(busy.clone._charges) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_charges_are_as_the_entries_say(seed: int) -> None:
+    followed = follow(StoreLimits(user_entries=4, user_bytes=USER_BYTES))
+    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
+    for _ in range(300):
+        user, key = chance.choice(["ada", "bob", None]), chance.choice("abcdefgh")
+        kind = chance.choice(["put", "put", "append", "put_unique", "erase"])
+        followed.ask(asked(kind, key, "x" * chance.randrange(60)), user=user)
+        if chance.random() < 0.3:
+            followed.simulation.tick()
+        if chance.random() < 0.05:
+            followed.simulation.served.put(key, 1)
+    followed.simulation.tick(50)
+    assert followed.content() == followed.simulation.served.store.content
+    assert len(followed.clone._charges) == 0
+    store = followed.copy.store
+    for user in ("ada", "bob"):
+        his = [len(key) + len(value) + ENTRY_BYTES for key, (value, _, of) in store.entries.items() if of == user]
+        assert store.charged(user) == (len(his), sum(his))
+        assert len(his) <= 4

@@ -1,0 +1,266 @@
+"""Settings: how layers are merged, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import UsageError
+from hub.overflow import Overflow, QueueLimits
+from hub.settings.config import DEFAULT, ConfigError, merge, told
+from hub.settings.keys import KEYS, Key, Kind
+from hub.settings.settings import Settings
+
+NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
+
+
+def tree(path: str, value: object) -> dict[str, Any]:
+    section, _, name = path.rpartition(".")
+    return {section: {name: value}} if section else {name: value}
+
+
+def refusal(*layers: tuple[str, dict[str, Any]]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        merge(layers)
+    return caught.value
+
+
+def by_path(key: Key) -> str:
+    return key.path
+
+
+def test_what_is_shown() -> None:
+    layer = {"peers": ["tcp://ada:secret@127.0.0.1:7400"], "stores": {"open": ["a=:memory:"]}}
+    shown = {row["setting"]: row for row in told(*merge([("hub.toml", layer)]))}
+    assert list(shown) == list(KEYS)
+    assert "secret" not in str(shown["peers"]["value"])
+    assert (shown["stores.open"]["value"], shown["stores.open"]["from"]) == (["a=:memory:"], "hub.toml")
+    assert (shown["queue.messages"]["unit"], shown["queue.messages"]["from"]) == ("messages", DEFAULT)
+
+
+def test_defaults() -> None:
+    settings, origins = merge([])
+    assert settings == Settings()
+    assert settings.listen == ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
+    assert settings.queue == QueueLimits(8192, 64 * 1024 * 1024, Overflow.DROP_OLDEST)
+    assert settings.limits.frame_bytes == 16 * 1024 * 1024
+    assert origins == dict.fromkeys(KEYS, DEFAULT)
+
+
+@pytest.mark.parametrize("key", NUMBERS, ids=by_path)
+def test_ends_of_ranges(key: Key) -> None:
+    step = 0.01 if key.kind is Kind.SECONDS else 1
+    assert key.convert(key.least) == key.least
+    assert key.convert(key.most) == key.most
+    for value in (key.least - step, key.most + step):
+        error = refusal(("hub.toml", tree(key.path, value)))
+        assert error.key == key.path
+        assert key.expected in str(error)
+
+
+@pytest.mark.parametrize("key", NUMBERS, ids=by_path)
+def test_zero_never_means_nothing_or_everything(key: Key) -> None:
+    none = {"access.reload_closes", "limits.drain_s", "limits.memory_bytes", "shm.over_bytes", "shm.segments"}
+    if key.path in none or key.path.startswith("quotas."):
+        assert key.convert(0) == 0
+    else:
+        assert "0 given" in str(refusal(("hub.toml", tree(key.path, 0))))
+
+
+@pytest.mark.parametrize("value", [True, "many", 1.5, None, [1], {"a": 1}, float("nan"), float("inf"), 10**30])
+@pytest.mark.parametrize("path", ["queue.messages", "queue.bytes", "limits.connections"])
+def test_wrong_type_of_number(path: str, value: object) -> None:
+    error = refusal(("hub.toml", tree(path, value)))
+    assert (error.source, error.key) == ("hub.toml", path)
+    assert str(error).startswith(f"hub.toml: {path}: ")
+    assert KEYS[path].expected in error.reason
+
+
+@pytest.mark.parametrize(
+    ("layer", "key", "place", "hint"),
+    [
+        ({"queue": {"mesages": 1}}, "queue.mesages", "in [queue]", "did you mean queue.messages?"),
+        ({"messages": 1}, "messages", "at the top level", "did you mean queue.messages?"),
+        ({"quee": {"messages": 1}}, "quee", "at the top level", "did you mean queue?"),
+        ({"limits": {"queue": {}}}, "limits.queue", "in [limits]", ""),
+        ({"": 1}, "", "at the top level", ""),
+        ({"x" * 1000: 1}, "x" * 20, "at the top level", ""),
+        ({"\x1b[2J\n": 1}, "\\x1b[2J\\n", "at the top level", ""),
+    ],
+)
+def test_unknown_key(layer: dict[str, Any], key: str, place: str, hint: str) -> None:
+    error = refusal(("hub.toml", layer))
+    assert error.source == "hub.toml"
+    assert key in error.key
+    assert "unknown key" in error.reason
+    assert place in error.reason
+    assert hint in error.reason
+    assert str(error).isprintable()
+    assert len(str(error)) < 300
+
+
+def test_section_that_is_no_table() -> None:
+    assert "expected a table [queue]" in str(refusal(("hub.toml", {"queue": 5})))
+    assert "expected a list of one or more URLs" in str(refusal(("hub.toml", {"listen": {"tcp": 1}})))
+
+
+@pytest.mark.parametrize("value", [int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000], ids=type)
+def test_monstrous_values(value: object) -> None:
+    assert len(str(refusal(("hub.toml", {"queue": {"messages": value}})))) < 300
+
+
+def test_nested_beyond_reason() -> None:
+    value: dict[str, Any] = {}
+    for _ in range(20_000):
+        value = {"a": value}
+    assert "too large to show" in str(refusal(("hub.toml", {"queue": {"messages": value}})))
+
+
+@pytest.mark.parametrize(
+    "origin", ["https://example.org/", "example.org", "https://Example.org", "https://u@h", "*", ""]
+)
+def test_origins_that_never_match(origin: str) -> None:
+    assert "such as 'https://example.org'" in str(refusal(("a", {"websocket": {"origins": [origin]}})))
+
+
+def test_later_layers_win_key_by_key() -> None:
+    settings, origins = merge(
+        [
+            ("hub.toml", {"name": "one", "queue": {"messages": 10, "bytes": "1MiB"}}),
+            ("environment HUB_QUEUE_MESSAGES", {"queue": {"messages": 20}}),
+            ("flag --name", {"name": "two"}),
+        ]
+    )
+    assert settings.name == "two"
+    assert settings.queue == QueueLimits(20, 1024 * 1024, Overflow.DROP_OLDEST)
+    assert {path: origin for path, origin in origins.items() if origin != DEFAULT} == {
+        "name": "flag --name",
+        "queue.messages": "environment HUB_QUEUE_MESSAGES",
+        "queue.bytes": "hub.toml",
+    }
+
+
+def test_every_layer_is_checked() -> None:
+    error = refusal(("hub.toml", {"queue": {"messages": 0}}), ("flag --queue-messages", {"queue": {"messages": 5}}))
+    assert error.source == "hub.toml"
+
+
+def test_two_journals() -> None:
+    error = refusal(("hub.toml", {"journal": {"path": "a"}}), ("flag --journal-of", {"journal": {"of": "core"}}))
+    assert (error.source, error.key) == ("flag --journal-of", "journal.of")
+    assert "journal.path (hub.toml)" in error.reason
+
+
+def test_a_tier_without_a_journal() -> None:
+    error = refusal(("hub.toml", {"journal": {"tier": "/mnt/tier"}}))
+    assert (error.source, error.key) == ("hub.toml", "journal.tier")
+    assert "set journal.path" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("masters", "reason"),
+    [
+        (["b"], "'b' is no store of `stores.open`"),
+        (["a", "a=a"], "there are two stores 'a'"),
+        (["x/y=a/b"], "'a/b' is no name of a store"),
+        (["/x=a"], "'/x' is no name of a store at a Zeek"),
+        (["x/<$>/y=a"], "is no name of a store at a Zeek"),
+    ],
+)
+def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
+    stores = {"stores": {"open": ["a=:memory:"]}}
+    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a", "zeek/known/hosts=a"]}})])[0]
+    assert good.zeek.masters == ("a", "zeek/known/hosts=a")
+    error = refusal(("hub.toml", stores | {"zeek": {"masters": masters}}))
+    assert (error.source, error.key) == ("hub.toml", "zeek.masters")
+    assert reason in error.reason
+
+
+@pytest.mark.parametrize(
+    ("feed", "reason"),
+    [
+        ("b=/status/", "'b' is no store of `stores.open`"),
+        ("a", "write NAME=PREFIX"),
+        ("a=$store/a/", "topics under $store/ feed no store"),
+    ],
+)
+def test_stores_that_are_fed(feed: str, reason: str) -> None:
+    stores = {"open": ["a=:memory:"]}
+    good = merge([("hub.toml", {"stores": stores | {"feeds": ["a=/status/", "a="]}})])[0]
+    assert good.stores.feeds == ("a=/status/", "a=")
+    error = refusal(("hub.toml", {"stores": stores | {"feeds": [feed]}}))
+    assert (error.source, error.key) == ("hub.toml", "stores.feeds")
+    assert reason in error.reason
+
+
+def test_stores_that_follow_those_of_zeeks() -> None:
+    stores = {"stores": {"open": ["a=:memory:", "b=:memory:", "fed=:memory:"], "feeds": ["fed=/x"]}}
+    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a"], "clones": ["x/y=b"]}})])[0]
+    assert good.zeek.clones == ("x/y=b",)
+    for wrong, reason in (
+        ({"masters": ["a"], "clones": ["x=a"]}, "'a' follows one store only"),
+        ({"clones": ["x=a", "y=a"]}, "'a' follows one store only"),
+        ({"masters": ["a"], "clones": ["a=b"]}, "there are two stores 'a'"),
+        ({"clones": ["c"]}, "'c' is no store of `stores.open`"),
+        ({"clones": ["x=fed"]}, "'fed' follows a store of a Zeek, so that no messages feed it"),
+    ):
+        error = refusal(("hub.toml", stores | {"zeek": wrong}))
+        assert (error.source, error.key) == ("hub.toml", "zeek.clones")
+        assert reason in error.reason
+
+
+def test_default_queue_above_the_largest() -> None:
+    error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))
+    assert (error.source, error.key) == ("hub.toml", "queue.bytes")
+    assert "queue_max.bytes = 268435456 (default)" in error.reason
+    error = refusal(("hub.toml", {"queue_max": {"messages": 100}}))
+    assert (error.source, error.key) == ("hub.toml", "queue_max.messages")
+    assert "queue.messages = 8192 (default)" in error.reason
+    assert merge([("a", {"queue": {"messages": 50}, "queue_max": {"messages": 50}})])[0].queue.messages == 50
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(["queue", "messages", "log", "listen", "x"]), inner)
+        ),
+    )
+)
+def test_any_tree_is_taken_or_refused(value: Any) -> None:
+    layer = value if isinstance(value, dict) else {"queue": value}
+    try:
+        settings, _ = merge([("hub.toml", layer)])
+        told = repr(settings)
+    except ConfigError as error:
+        told = str(error)
+    assert told.isprintable()
+
+
+def test_config_error_is_the_callers() -> None:
+    assert issubclass(ConfigError, UsageError)
+    assert str(ConfigError("hub.toml", "", "not TOML")) == "hub.toml: not TOML"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])
+def test_wrong_seconds(value: object) -> None:
+    assert "expected a number from 0.1 to 3600 (seconds)" in str(
+        refusal(("hub.toml", {"limits": {"handshake_s": value}}))
+    )
+
+
+def test_whole_seconds() -> None:
+    settings, _ = merge([("hub.toml", {"limits": {"handshake_s": 3}})])
+    assert settings.limits.handshake_s == 3.0
+
+
+def test_choices() -> None:
+    settings, _ = merge([("x", {"queue": {"overflow": "disconnect"}, "log": {"level": "debug", "format": "json"}})])
+    assert settings.queue.overflow is Overflow.DISCONNECT
+    assert (settings.log.level, settings.log.format) == ("debug", "json")
+    assert "one of debug, info, warning, error" in str(refusal(("x", {"log": {"level": "INFO"}})))
+    assert "one of disconnect, drop-oldest, drop-newest" in str(refusal(("x", {"queue": {"overflow": "drop"}})))
