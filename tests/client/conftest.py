@@ -8,12 +8,21 @@ from pathlib import Path
 import pytest
 
 from peers.client import Client, connect
+from tests.console.conftest import node_start, nodes
 from tests.forked.readers import forked_readers
 from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
 from tests.hubs.hub import Hub
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
-__all__ = ["default_url", "forked_readers", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
+__all__ = [
+    "default_url",
+    "forked_readers",
+    "node_start",
+    "nodes",
+    "pytest_asyncio_loop_factories",
+    "start_hub",
+    "uncaught",
+]
 
 
 @pytest.fixture(params=["tcp", "unix", "ws"])

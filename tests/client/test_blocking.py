@@ -297,17 +297,6 @@ def test_request_and_serve(hub: Hub) -> None:
         client.request("/double", 1)
 
 
-def test_a_request_goes_behind_what_was_published(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client, connect(tcp_hub.url) as server:
-        seen: list[Any] = []
-        hearing = server.subscribe_callback("/fact", lambda message: seen.append(message.value))
-        with hearing, server.serve("/facts", lambda _: len(seen)):
-            for number in range(100):
-                client.publish("/fact", number)
-                if number % 10 == 9:
-                    assert client.request("/facts", None) == number + 1
-
-
 def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:
     with (
         connect(tcp_hub.url) as client,

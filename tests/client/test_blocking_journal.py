@@ -46,10 +46,6 @@ async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: An
     return await asyncio.to_thread(run)
 
 
-async def test_confirmed_messages_stand_behind_those_published_before(url: str) -> None:
-    assert await in_thread(url, lambda client: fill(client, 1000)) == 999
-
-
 async def test_the_journal_of_another_hub(url: str) -> None:
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {})
     near = Daemon(loaded, "near")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.errors import ClosedError, RejectedError, RequestFailedError, UsageError
-from peers.client import Client, ConsumedMessage, ConsumerStream, connect
+from peers.client import Client, ConsumerStream, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
@@ -72,17 +72,6 @@ async def fill(client: Client, *numbers: int, topic: str = "/a") -> None:
     await asyncio.gather(*(client.publish_confirmed(topic, number) for number in numbers))
 
 
-async def test_what_is_recorded_comes_with_its_place(place: Place) -> None:
-    async with connect(place.url) as client, client.consume("c", "/a") as stream:
-        await fill(client, 1)
-        message = await stream.receive()
-        assert isinstance(message, ConsumedMessage)
-        assert tuple(message) == ("/a", 1)
-        assert (message.offset, message.deliveries, message.time_us > 0) == (0, 1, True)
-        await message.ack()
-        await eventually(lambda: place.stands().position == 1)
-
-
 async def test_iterating_opens_the_stream(place: Place) -> None:
     async with connect(place.url) as client:
         await fill(client, *range(3))
@@ -115,16 +104,6 @@ async def test_a_new_one_begins_at_a_time(place: Place) -> None:
             assert await values(stream, 1) == [4]
         with pytest.raises(UsageError, match="from_offset, which is 0 or more, or from_time"):
             client.consume("d", "/", from_offset=0, from_time=times[0])
-
-
-async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(place: Place) -> None:
-    async with connect(place.url) as client:
-        await fill(client, *range(6))
-        async with client.consume("c", "/a", from_offset=0) as stream:
-            messages = [await stream.receive() for _ in range(4)]
-            await stream.ack(messages[0], messages[2])
-        async with client.consume("c") as stream:
-            assert await values(stream, 4) == [1, 3, 4, 5]
 
 
 async def test_batches(place: Place) -> None:
@@ -161,26 +140,6 @@ async def test_over_lost_connections_and_a_restart(place: Place) -> None:
         assert first == sorted(first)
         await stream.close()
         assert place.stands().held == 0
-
-
-async def test_what_a_program_cannot_do_now(place: Place) -> None:
-    async with connect(place.url) as client, client.consume("c", "/", from_offset=0) as stream:
-        await fill(client, 0, 1, 2)
-        first = await stream.receive()
-        await first.nak()
-        again = await stream.receive()
-        assert (again.value, again.deliveries) == (0, 2)
-        await again.nak(delay_s=0.01)
-        again = await stream.receive()
-        assert (again.value, again.deliveries) == (0, 3)
-        await again.nak(delay_s=3600)
-        await fill(client, 3, topic="/b")
-        assert await values(stream, 1) == [3]
-        await eventually(lambda: place.stands().out == 0)
-        await stream.nak(again)  # that was said already, and changes nothing
-        with pytest.raises(UsageError, match="delay_s is -1"):
-            await again.nak(delay_s=-1)
-        assert (place.stands().position, place.stands().counters.late_total) == (0, 0)
 
 
 async def test_work_that_takes_long(place: Place) -> None:

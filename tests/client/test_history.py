@@ -224,20 +224,6 @@ async def client(hub: Daemon) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_reading_what_was_published(client: Client) -> None:
-    for number in range(1000):
-        await client.publish(f"/n/{number % 10}", number)
-    last = await client.publish_confirmed("/end", None)
-    assert last == 1000
-    assert [record.value async for record in client.read("/n/3", "/n/7")] == [
-        number for number in range(1000) if number % 10 in {3, 7}
-    ]
-    found = [record async for record in client.read(start=990, end=1000)]
-    assert [record.offset for record in found] == list(range(990, 1000))
-    assert [record.value async for record in client.read(start=5, end=20, piece_bytes=1)] == list(range(5, 20))
-    assert (await client.journal()).head == 1001
-
-
 async def test_reading_some_columns(client: Client) -> None:
     for number in range(1000):
         await client.publish(f"/n/{number % 10}", [number, "x" * 200])

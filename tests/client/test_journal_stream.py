@@ -108,26 +108,6 @@ async def test_what_the_journal_does_not_record(start_recording: StartRecording)
             assert caught.value.code == CloseCode.NOT_ALLOWED
 
 
-async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
-    async with connect(hub.url, backoff=quick_backoff()) as client, connect(hub.url) as publisher:
-        await publisher.publish_confirmed("/n/before", 0)
-        async with client.subscribe("/n/", recorded=True) as messages:
-            for number in range(1, 4):
-                await publisher.publish_confirmed(f"/n/{number}", number)
-                message = await messages.receive()
-                assert isinstance(message, RecordedMessage)
-                assert (message.offset, message.topic, message.value) == (number, f"/n/{number}", number)
-                assert message.time_us > 0
-            assert messages.live
-            await hub.crash()
-            async with connect(hub.url) as another:
-                await another.publish_confirmed("/n/after", 4)
-            assert (await messages.receive()).offset == 4  # type: ignore[attr-defined]
-            assert (messages.breaks, messages.lost_messages) == (0, 0)
-        async with client.subscribe("/n/", from_offset=2, recorded=True) as messages:
-            assert [(await messages.receive()).value for _ in range(3)] == [2, 3, 4]
-
-
 async def test_from_a_time(hub: RecordingHub) -> None:
     async with connect(hub.url) as client:
         await Publishing(client).some(10)
@@ -360,15 +340,6 @@ async def test_a_full_stream_of_the_client(hub: RecordingHub) -> None:
 
 
 # Where it cannot begin, or not go on.
-
-
-async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
-    async with connect(hub.url) as client:
-        await client.publish_confirmed("/n", 0)
-        with pytest.raises(GoneError, match="behind the end") as caught:
-            await client.subscribe("/n", from_offset=2).open()
-        assert caught.value.first == 0
-    await eventually(lambda: not hub.node.connections)
 
 
 async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None:

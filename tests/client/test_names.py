@@ -7,48 +7,16 @@ import asyncio
 import pytest
 
 from hub.delivery import Role
-from hub.errors import ClosedError, InvalidNameError, NoResponderError, RejectedError, RequestFailedError, UsageError
+from hub.errors import ClosedError, InvalidNameError, RejectedError, RequestFailedError
 from hub.far_hub import FarHub
 from hub.names.claim import Announced, Wish
 from peers.client import Client, KnownName, connect
-from peers.client.blocking import connect as connect_blocking
 from tests.client.told import Told
 from tests.hub.fakes import handler_of
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
 
 NAME = "org.example.Player"
-
-
-async def test_claim_and_release(hub: Hub) -> None:
-    async with connect(hub.url, name="one") as one, connect(hub.url) as two:
-        async with await one.claim(NAME, ["b", "a"]) as claimed:
-            assert claimed.owned
-            assert (claimed.name, claimed.labels, claimed.queue) == (NAME, ("a", "b"), False)
-            with pytest.raises(RejectedError, match=rf"name {NAME} is owned by client \d+ 'one'"):
-                await two.claim(NAME)
-            assert await two.names() == [KnownName(NAME, ("a", "b"), hub.handler("one").id, hub.node.id)]
-        assert not claimed.owned
-        assert claimed.reason == "it was released"
-        async with await two.claim(NAME) as again:
-            assert again.owned
-        with pytest.raises(ClosedError, match="was released"):
-            await claimed.wait_owned()
-        await claimed.release()
-
-
-async def test_waiting_for_a_name(hub: Hub) -> None:
-    async with connect(hub.url) as one, connect(hub.url) as two, connect(hub.url) as three:
-        owned = await one.claim(NAME)
-        second, third = await two.claim(NAME, queue=True), await three.claim(NAME, queue=True)
-        assert (second.owned, second.reason) == (False, "queued")
-        await owned.release()
-        await second.wait_owned()
-        assert (second.owned, second.reason, third.owned) == (True, "", False)
-        await two.close()
-        await third.wait_owned()
-        assert third.owned
-        assert not second.owned
 
 
 async def test_labels_may_change(client: Client) -> None:
@@ -66,31 +34,6 @@ async def test_labels_may_change(client: Client) -> None:
         await claimed.release()
         with pytest.raises(ClosedError):
             await claimed.relabel(["d"])
-
-
-async def test_what_a_client_refuses_itself(hub: Hub) -> None:
-    async with connect(hub.url) as client:
-        with pytest.raises(InvalidNameError, match="is none: it takes two or more elements"):
-            await client.claim("player")
-        with pytest.raises(InvalidNameError, match="33 labels"):
-            await client.claim(NAME, map(str, range(33)))
-        await client.claim(NAME)
-        with pytest.raises(UsageError, match=f"has claimed {NAME} already"):
-            await client.claim(NAME)
-    with pytest.raises(ClosedError):
-        await client.claim("a.b")
-
-
-async def test_names_are_claimed_again(hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url) as client:
-        await told.connected.get()
-        owned = await client.claim(NAME, ["a"])
-        await hub.crash()
-        await told.disconnected.get()
-        assert await owned.wait_lost() == "the connection was lost"
-        await owned.wait_owned()
-        assert [name.labels for name in await client.names()] == [("a",)]
 
 
 async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
@@ -169,32 +112,3 @@ async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
     assert await client.names("b") == []
     with pytest.raises(RequestFailedError, match="expected null, a prefix, or a map"):
         await client.request("$hub/names", 7)
-
-
-async def test_requests_to_a_name(client: Client, hub: Hub) -> None:
-    async with connect(hub.url) as owner:
-        with pytest.raises(NoResponderError):
-            await client.request(NAME, 1, name=True)
-        async with owner.serve("org.example.", lambda request: [request.topic, request.value]):
-            async with await owner.claim(NAME):
-                assert await client.request(NAME, 1, name=True) == [NAME, 1]
-                assert await client.request_many(NAME, [1, 2], name=True) == [[NAME, 1], [NAME, 2]]
-            with pytest.raises(NoResponderError):
-                await client.request(NAME, 1, name=True)
-
-
-async def test_the_blocking_client(hub: Hub) -> None:
-    def use() -> None:
-        with connect_blocking(hub.url) as one, connect_blocking(hub.url) as two:
-            with one.claim(NAME, ["a"]) as owned, two.claim(NAME, queue=True) as waits:
-                assert (owned.name, owned.owned, waits.owned, waits.reason) == (NAME, True, False, "queued")
-                owned.relabel(["b"])
-                assert [each.labels for each in two.names("org.")] == [("b",)]
-                with pytest.raises(TimeoutError):
-                    waits.wait_owned(timeout_s=0.001)
-                owned.release()
-                waits.wait_owned(timeout_s=30)
-                assert waits.owned
-            assert waits.wait_lost(timeout_s=30) == "it was released"
-
-    await asyncio.to_thread(use)

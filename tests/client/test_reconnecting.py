@@ -23,25 +23,6 @@ from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
 
 
-async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
-        assert (await told.connected.get()).name == "hub"
-        client.publish_nowait("/a", 1)
-        assert (await anext(messages)).value == 1
-        await hub.stop()
-        assert "1006" not in await told.disconnected.get()
-        client.publish_nowait("/b", 2)
-        assert client.statistics().connected is False
-        hub = await start_hub(hub.endpoint)
-        await told.connected.get()
-        assert (await anext(messages)).value == 2
-        assert messages.breaks == 1
-        assert messages.lost_messages == 0
-        assert hub.prefixes("me") == {"/a": 1, "/b": 1}
-        assert client.statistics().connections == 2
-
-
 @pytest.mark.parametrize("code", [CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER])
 async def test_the_hub_says_when_to_come_back(code: CloseCode) -> None:
     told = Told()

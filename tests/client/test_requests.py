@@ -21,7 +21,6 @@ from peers.client import (
     RequestFailedError,
     RequestTimeoutError,
     RequestTooBigError,
-    ResponderGoneError,
     ServiceRequest,
     UsageError,
     connect,
@@ -44,20 +43,6 @@ async def echo(request: ServiceRequest) -> list[Any]:
 
 def refuse(_: ServiceRequest) -> None:
     raise LookupError("no such thing")
-
-
-async def test_asking_and_answering(client: Client, server: Client) -> None:
-    async with server.serve("/", double) as plain, server.serve(["/echo", "/too"], echo) as later:
-        assert await client.request("/a", 21) == 42
-        assert await client.request("/a", "ab") == "abab"
-        assert await client.request("/echo/1", {"a": b"\0"}) == ["/echo/1", {"a": b"\0"}]
-        assert await client.request("/too", None, timeout_s=5) == ["/too", None]
-        assert (plain.requests, later.requests, later.failures) == (2, 2, 0)
-    with pytest.raises(NoResponderError):
-        await client.request("/a", 1)
-    statistics = client.statistics()
-    assert (statistics.pending_requests, statistics.late_replies) == (0, 0)
-    assert server.statistics().served_requests == 4
 
 
 async def test_many_at_once(client: Client, server: Client) -> None:
@@ -186,28 +171,6 @@ async def test_bad_calls(client: Client) -> None:
         await client.request("/c", 1)
 
 
-async def test_what_the_hub_refuses_to_have_served(client: Client) -> None:
-    with pytest.raises(Exception, match=r"\$hub/"):
-        await client.serve("$hub/x", double).open()
-    async with client.serve("/x", double):
-        assert await client.request("/x", 1) == 2
-
-
-async def test_a_service_that_is_lost(client: Client, hub: Hub) -> None:
-    forever = asyncio.Event()
-
-    async def wait(_: ServiceRequest) -> None:
-        await forever.wait()
-
-    server = await connect(hub.url)
-    await server.serve("/wait", wait).open()
-    future = client.request_nowait("/wait", 1)
-    await eventually(lambda: server.statistics().served_requests == 1)
-    await server.close()
-    with pytest.raises(ResponderGoneError):
-        await future
-
-
 async def test_a_service_that_is_closed_finishes_what_it_has(client: Client, server: Client) -> None:
     go = asyncio.Event()
 
@@ -239,21 +202,6 @@ async def test_a_service_that_does_not_end(client: Client, hub: Hub) -> None:
         for future in futures:
             with pytest.raises(RequestFailedError, match="was closed"):
                 await future
-
-
-async def test_time_is_up(client: Client, server: Client) -> None:
-    go = asyncio.Event()
-
-    async def wait(request: ServiceRequest) -> Any:
-        await go.wait()
-        return request.value
-
-    async with server.serve("/wait", wait):
-        with pytest.raises(TimeoutError) as caught:
-            await client.request("/wait", 1, timeout_s=0.02)
-        assert isinstance(caught.value, RequestTimeoutError)
-        go.set()
-        assert await client.request("/wait", 2) == 2
 
 
 async def test_cancelling(client: Client, server: Client) -> None:
@@ -342,17 +290,6 @@ async def test_more_than_the_buffer_holds(server: Client, hub: Hub) -> None:
         assert await asyncio.gather(*futures) == [800, 800]
         work = [client.request("/a", bytes(number)) for number in range(500)]
         assert await asyncio.gather(*work) == [*range(500)]
-
-
-async def test_order_among_publications(client: Client, server: Client) -> None:
-    seen: list[Any] = []
-    async with (
-        await server.subscribe_callback("/fact", lambda message: seen.append(message.value)),
-        server.serve("/facts", lambda _: len(seen)),
-    ):
-        for number in range(50):
-            client.publish_nowait("/fact", number)
-            assert await client.request("/facts", None) == number + 1
 
 
 async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) -> None:

@@ -38,14 +38,6 @@ async def read(messages: MessageStream, count: int) -> list[Message]:
     return [await anext(messages) for _ in range(count)]
 
 
-async def test_a_stream(hub: Hub) -> None:
-    async with connect(hub.url) as client, client.subscribe("/zeek/", "/app/") as messages:
-        for topic in ("/zeek/dns", "/zeek", "/other", "/app/x", "/zeek/dns"):
-            client.publish_nowait(topic, topic.upper())
-        got = await read(messages, 3)
-    assert got == [Message("/zeek/dns", "/ZEEK/DNS"), Message("/app/x", "/APP/X"), Message("/zeek/dns", "/ZEEK/DNS")]
-
-
 async def test_prefixes_in_a_list(client: Client) -> None:
     async with client.subscribe(["/a", "/b"], "/c") as messages:
         for topic in ("/a", "/b", "/c", "/d"):
@@ -85,22 +77,6 @@ async def test_callbacks(hub: Hub) -> None:
         assert hub.node.core.routes.find("/a").handlers == ()
     assert isinstance(failures[0]["exception"], ZeroDivisionError)
     assert "/b" in failures[0]["message"]
-
-
-async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
-    async with connect(hub.url, name="me") as client:
-        one, other = client.subscribe("/a", "/b"), client.subscribe("/b", "/c", "/b")
-        await asyncio.gather(one.open(), other.open())
-        assert hub.prefixes("me") == {"/a": 1, "/b": 1, "/c": 1}
-        client.publish_nowait("/b", 7)
-        assert await anext(one) == await anext(other) == Message("/b", 7)
-        await one.close()
-        assert hub.prefixes("me") == {"/b": 1, "/c": 1}
-        client.publish_nowait("/b", 8)
-        assert (await anext(other)).value == 8
-        await other.close()
-        assert hub.prefixes("me") == {}
-        assert client.statistics().prefixes == 0
 
 
 async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
@@ -241,28 +217,6 @@ async def test_a_service_that_is_never_opened(client: Client) -> None:
 NAME = "org.example.Door"
 
 
-async def test_labels_bring_a_message_to_whoever_wants_them(hub: Hub) -> None:
-    async with (
-        connect(hub.url) as client,
-        client.subscribe("/t") as by_topic,
-        client.subscribe_rule(["urgent", "door"]) as by_rule,
-        client.subscribe_rule(["door"], prefix="/t") as by_both,
-    ):
-        await client.publish("/t", 1, labels=["door", "urgent", "x"])
-        client.publish_nowait("/u", 2, labels=("urgent", "door"))
-        client.publish_nowait("/u", 3, labels=("urgent", "door"))
-        client.publish_nowait("/t", 4)
-        await client.publish("/t", 5, labels={"door"})
-        assert [await anext(by_topic) for _ in range(3)] == [("/t", 1), ("/t", 4), ("/t", 5)]
-        first = await anext(by_rule)
-        assert [await anext(by_rule) for _ in range(2)] == [("/u", 2), ("/u", 3)]
-        assert [await anext(by_both) for _ in range(2)] == [("/t", 1), ("/t", 5)]
-        assert first == Message("/t", 1)
-        assert first.labels == ("door", "urgent", "x")
-        assert (first.sender, first.destination) == ("", "")
-    assert len(hub.node.core.rules) == 0
-
-
 async def test_a_sender_and_a_destination(hub: Hub) -> None:
     told = Told()
     async with (
@@ -287,25 +241,6 @@ async def test_a_sender_and_a_destination(hub: Hub) -> None:
         assert reader.statistics().rejected_messages == 2
 
 
-async def test_rules_are_subscribed_to_again(hub: Hub) -> None:
-    told = Told()
-    async with (
-        told.connect(hub.url, name="reader") as client,
-        client.subscribe("/t"),
-        client.subscribe_rule(["a"]) as one,
-        client.subscribe_rule(["a"]) as two,
-    ):
-        await hub.crash()
-        await told.disconnected.get()
-        await eventually(lambda: len(hub.node.core.rules) == 1 and hub.prefixes("reader") == {"/t": 1})
-        client.publish_nowait("/x", 1, labels=["a"])
-        assert await anext(one) == await anext(two) == ("/x", 1)
-        await one.close()
-        assert len(hub.node.core.rules) == 1
-        await two.close()
-        assert len(hub.node.core.rules) == 0
-
-
 async def test_what_is_no_rule_or_label(client: Client) -> None:
     with pytest.raises(InvalidNameError, match="subscribe to the prefix '/a' itself"):
         client.subscribe_rule(prefix="/a")
@@ -327,26 +262,6 @@ async def test_what_is_no_rule_or_label(client: Client) -> None:
     with pytest.raises(RejectedError, match="1001 rules, the limit for a client is 1000"):
         await streams[-1].open()
     assert await client.request("$hub/names", None) == []
-
-
-async def test_a_blocking_client(hub: Hub) -> None:
-    def talk(client: BlockingClient) -> None:
-        with (
-            client.claim(NAME),
-            client.subscribe_rule(["a"], sender=NAME) as heard,
-            client.subscribe_name(NAME) as letters,
-        ):
-            client.publish("/t", 1, labels=["a", "b"], sender=NAME)
-            client.publish_nowait("/t", 2, to=NAME)
-            message = next(iter(heard))
-            assert (message, message.labels, message.sender) == (("/t", 1), ("a", "b"), NAME)
-            assert next(iter(letters)).value == 2
-
-    client = await asyncio.to_thread(connect_blocking, hub.url)
-    try:
-        await asyncio.to_thread(talk, client)
-    finally:
-        await asyncio.to_thread(client.close)
 
 
 def test_a_topic_alone_stays_one() -> None:

@@ -8,15 +8,28 @@ from pathlib import Path
 
 import pytest
 
+from hub.settings.sections import JournalSettings
+from hub.settings.settings import Settings
 from tests.console.browser import Browser, Chromium, Page, chromium_path
-from tests.console.engine import Engine
-from tests.console.node import Node, node_command, start_node
+from tests.console.node import HUB_JS, Node, Nodes, node_command, prepare
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import ScriptedHub
+from tests.forked.readers import forked_readers
+from tests.hubs.fixtures import StartHub, start_hub, uncaught
+from tests.hubs.hub import Hub
 
-PRELUDE = Path(__file__).with_name("prelude.js").read_text()
+__all__ = ["HUB_JS", "forked_readers", "start_hub", "uncaught"]
 
-HUB_JS = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub.js"
+
+@pytest.fixture
+def default_url() -> str:
+    return "ws://127.0.0.1:0"
+
+
+@pytest.fixture
+async def recording(start_hub: StartHub, tmp_path: Path) -> Hub:
+    """A hub with a journal, in the test's own process."""
+    return await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001)))
 
 
 @pytest.fixture(scope="session")
@@ -58,21 +71,19 @@ def node_start() -> list[str]:
     return command
 
 
-@pytest.fixture(params=["node", "chromium"])
-async def engine(request: pytest.FixtureRequest, hub: ScriptedHub) -> AsyncIterator[Engine]:
-    """Node, and then a page of Chromium, with hub.js, the hub's `url`, and what prelude.js defines."""
-    if request.param == "node":
-        async with _node(request.getfixturevalue("node_start"), hub) as node:
-            yield node
-    else:
-        async with _blank_page(request.getfixturevalue("chromium"), hub) as page:
-            yield page
+@pytest.fixture(scope="session")
+def nodes(node_start: list[str]) -> Iterator[Nodes]:
+    nodes = Nodes(node_start)
+    yield nodes
+    nodes.stop()
 
 
 @pytest.fixture
-async def node(node_start: list[str], hub: ScriptedHub) -> AsyncIterator[Node]:
-    async with _node(node_start, hub) as node:
-        yield node
+async def node(nodes: Nodes, hub: ScriptedHub) -> AsyncIterator[Node]:
+    """Node, with hub.js, the hub's `url`, and what prelude.js defines; the clients of a test are closed behind it."""
+    node = await nodes.ready(hub.url)
+    yield node
+    await nodes.reset()
 
 
 @pytest.fixture
@@ -83,18 +94,7 @@ async def blank_page(chromium: Chromium, hub: ScriptedHub) -> AsyncIterator[Page
 
 
 @contextlib.asynccontextmanager
-async def _node(command: list[str], hub: ScriptedHub) -> AsyncIterator[Node]:
-    async with start_node(command) as node:
-        await _prepare(node, HUB_JS.as_uri(), hub.url)
-        yield node
-
-
-@contextlib.asynccontextmanager
 async def _blank_page(chromium: Chromium, hub: ScriptedHub) -> AsyncIterator[Page]:
     async with Browser.connect(chromium.url) as browser, browser.reuse_tab(f"{hub.page_url}hub.d.ts") as page:
-        await _prepare(page, "/hub.js", hub.url)
+        await prepare(page, "/hub.js", hub.url)
         yield page
-
-
-async def _prepare(engine: Engine, module: str, url: str) -> None:
-    await engine.evaluate("Object.assign(globalThis, await import(module), {url});" + PRELUDE, module=module, url=url)

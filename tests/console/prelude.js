@@ -35,6 +35,23 @@ globalThis.collectInto = (list) => (message) => {
   look();
 };
 
+const connected = [];
+const plainConnect = globalThis.connect;
+
+globalThis.connect = (...given) => {
+  const client = plainConnect(...given);
+  connected.push(client);
+  return client;
+};
+
+// Closes all clients, for the next test.
+globalThis.reset = async () => {
+  await Promise.all(connected.splice(0).map((client) => client.close()));
+  log.length = 0;
+  got.length = 0;
+  waiting.clear();
+};
+
 globalThis.start = (options = {}) => {
   globalThis.client = connect(globalThis.url, { ...options, backoff: { random: () => 0, ...options.backoff } });
   for (const event of EVENTS) {

@@ -3,45 +3,36 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from tests.console.browser import Page
-from tests.console.engine import Engine
-from tests.console.node import Node
+from tests.console.node import HUB_JS, Node, prepare, start_node
 from tests.console.scripted_hub import ScriptedHub
 
 
-async def test_ready_gives_the_hubs_greeting(engine: Engine, hub: ScriptedHub) -> None:
-    welcome = await engine.evaluate("return start().ready()")
-    assert (welcome["name"], welcome["hub"], welcome["queue"]["overflow"]) == (
-        "scripted",
-        "0123456789abcdef" * 2,
-        "drop-oldest",
-    )
-    assert hub.received == []
-
-
-async def test_a_refused_hello_leaves_the_defaults(engine: Engine, hub: ScriptedHub) -> None:
+async def test_a_refused_hello_leaves_the_defaults(node: Node, hub: ScriptedHub) -> None:
     hub.refusals["page"] = (1007, "no such name")
-    result = await engine.evaluate("const welcome = await start({name: 'page'}).ready(); return [welcome.name, log]")
+    result = await node.evaluate("const welcome = await start({name: 'page'}).ready(); return [welcome.name, log]")
     assert result[0] == "scripted"
     assert [event for event, *_ in result[1]] == ["error", "open"]
 
 
-async def test_a_lost_connection_is_made_again_with_its_subscriptions(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("""
+async def test_a_lost_connection_is_made_again_with_its_subscriptions(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
         await start().ready();
         const subscriptions = ["/a", "/b", "/a"].map((prefix) => client.subscribe(prefix, collect));
         await Promise.all(subscriptions.map(({confirmed}) => confirmed));
     """)
     hub.drop_connections()
-    await engine.evaluate("""
+    await node.evaluate("""
         await until(() => count("open") >= 2);
         client.publish("/b", 1);
         await until(() => got.length >= 1);
     """)
-    events = await engine.evaluate("return log")
+    events = await node.evaluate("return log")
     assert [event for event, *_ in events] == ["open", "close", "reconnecting", "open"]
     assert events[1][1] == 1006
     again = [message for number, message in hub.received if number == 2 and message["type"] == "subscribe"]
@@ -49,15 +40,15 @@ async def test_a_lost_connection_is_made_again_with_its_subscriptions(engine: En
     assert hub.live_connections == 1
 
 
-async def test_code_and_reason_of_a_close_are_told(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("await start().ready()")
+async def test_code_and_reason_of_a_close_are_told(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("await start().ready()")
     await hub.close_connections(4008, "queue of 8192 messages full")
-    events = await engine.evaluate("await until(() => count('open') >= 2); return log")
+    events = await node.evaluate("await until(() => count('open') >= 2); return log")
     assert events[1] == ["close", 4008, "queue of 8192 messages full"]
 
 
-async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("await start({backoff: {baseMs: 8, capMs: 8, random: () => 1}}).ready()")
+async def test_a_hub_may_say_when_to_come_back(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("await start({backoff: {baseMs: 8, capMs: 8, random: () => 1}}).ready()")
     reasons = [
         (1001, "the hub stops; retry after 0.1 s", 100),
         (1013, "full; retry after 0.025 s", 25),
@@ -66,14 +57,14 @@ async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub)
     ]
     for count, (code, reason, _) in enumerate(reasons, 2):
         await hub.close_connections(code, reason)
-        await engine.evaluate("await until(() => count('open') >= number)", number=count)
-    delays = await engine.evaluate("return log.filter(([event]) => event === 'reconnecting').map(([, delay]) => delay)")
+        await node.evaluate("await until(() => count('open') >= number)", number=count)
+    delays = await node.evaluate("return log.filter(([event]) => event === 'reconnecting').map(([, delay]) => delay)")
     assert delays == [delay for _, _, delay in reasons]
 
 
-async def test_delays_double_up_to_the_cap_and_are_random_within(engine: Engine, hub: ScriptedHub) -> None:
+async def test_delays_double_up_to_the_cap_and_are_random_within(node: Node, hub: ScriptedHub) -> None:
     hub.refused_connections = 6
-    delays = await engine.evaluate("""
+    delays = await node.evaluate("""
         const parts = [1, 1, 0.5, 1, 1, 0];
         start({backoff: {baseMs: 1, capMs: 8, random: () => parts.shift() ?? 0}});
         await client.ready();
@@ -82,10 +73,10 @@ async def test_delays_double_up_to_the_cap_and_are_random_within(engine: Engine,
     assert delays == [1, 2, 2, 8, 8, 0]
 
 
-async def test_a_client_waits_for_five_seconds_at_most_in_the_first_minute(engine: Engine, hub: ScriptedHub) -> None:
+async def test_a_client_waits_for_five_seconds_at_most_in_the_first_minute(node: Node, hub: ScriptedHub) -> None:
     """However large its cap is: a hub that restarts a few times must not find it gone."""
     hub.refused_connections = 6
-    delays = await engine.evaluate("""
+    delays = await node.evaluate("""
         const parts = [0, 0, 0, 1];
         start({backoff: {baseMs: 1000, capMs: 3600000, random: () => parts.shift() ?? 0}});
         await until(() => count("reconnecting") === 4);
@@ -94,8 +85,8 @@ async def test_a_client_waits_for_five_seconds_at_most_in_the_first_minute(engin
     assert delays == [0, 0, 0, 5000]
 
 
-async def test_there_is_never_more_than_one_socket(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("""
+async def test_there_is_never_more_than_one_socket(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
         const sockets = [];
         globalThis.together = 0;
         class Counted extends WebSocket {
@@ -109,21 +100,21 @@ async def test_there_is_never_more_than_one_socket(engine: Engine, hub: Scripted
     """)
     for lost in range(1, 6):
         hub.drop_connections()
-        await engine.evaluate("await until(() => count('open') > lost)", lost=lost)
-    assert await engine.evaluate("return together") == 1
+        await node.evaluate("await until(() => count('open') > lost)", lost=lost)
+    assert await node.evaluate("return together") == 1
     assert hub.live_connections == 1
 
 
-async def test_silence_is_ended_by_a_ping(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("await start({silenceMs: 5, answerMs: 60000}).ready()")
+async def test_silence_is_ended_by_a_ping(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("await start({silenceMs: 5, answerMs: 60000}).ready()")
     pings = await hub.wait_received("ping", 3)
     assert len({ping["request"] for ping in pings}) == len(pings)
-    assert await engine.evaluate("return [count('open'), count('close')]") == [1, 0]
+    assert await node.evaluate("return [count('open'), count('close')]") == [1, 0]
 
 
-async def test_a_hub_that_does_not_answer_is_given_up(engine: Engine, hub: ScriptedHub) -> None:
+async def test_a_hub_that_does_not_answer_is_given_up(node: Node, hub: ScriptedHub) -> None:
     hub.answers_pings = False
-    event = await engine.evaluate(
+    event = await node.evaluate(
         """
         await start({silenceMs: 5, answerMs: 200}).ready();
         const sinceOpen = () => log.slice(log.findIndex(([name]) => name === "open")).map(([name]) => name);
@@ -134,10 +125,10 @@ async def test_a_hub_that_does_not_answer_is_given_up(engine: Engine, hub: Scrip
     assert event == ["close", 1006, "no answer from the hub for 200 ms"]
 
 
-async def test_a_server_that_accepts_and_says_nothing_is_given_up(engine: Engine) -> None:
+async def test_a_server_that_accepts_and_says_nothing_is_given_up(node: Node) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ws://127.0.0.1:{silent.getsockname()[1]}"
-        event = await engine.evaluate(
+        event = await node.evaluate(
             """
             globalThis.url = silent;
             start({answerMs: 50});
@@ -151,18 +142,18 @@ async def test_a_server_that_accepts_and_says_nothing_is_given_up(engine: Engine
 
 
 @pytest.mark.parametrize("text", ["{", "null", "7", '{"type":"messages"}'])
-async def test_nonsense_from_the_hub_is_an_error_and_no_end(engine: Engine, hub: ScriptedHub, text: str) -> None:
-    await engine.evaluate("start(); await client.subscribe('/a', collect).confirmed")
+async def test_nonsense_from_the_hub_is_an_error_and_no_end(node: Node, hub: ScriptedHub, text: str) -> None:
+    await node.evaluate("start(); await client.subscribe('/a', collect).confirmed")
     await hub.send_text(text)
     await hub.send(type="of a later hub", field=1)
     await hub.send(type="messages", topic="/a", values=[1], field="of a later hub")
-    result = await engine.evaluate("await until(() => got.length >= 1); return log")
+    result = await node.evaluate("await until(() => got.length >= 1); return log")
     assert [event for event, *_ in result] == ["open", "error"]
     assert result[1][1]["code"] == 1007
 
 
-async def test_closing_sends_what_is_due_and_is_final(engine: Engine, hub: ScriptedHub) -> None:
-    result = await engine.evaluate("""
+async def test_closing_sends_what_is_due_and_is_final(node: Node, hub: ScriptedHub) -> None:
+    result = await node.evaluate("""
         await start().ready();
         const subscription = client.subscribe("/a", collect);
         await subscription.confirmed;
@@ -185,8 +176,8 @@ async def test_closing_sends_what_is_due_and_is_final(engine: Engine, hub: Scrip
     assert [message["values"] for message in hub.of_type("publish")] == [[1]]
 
 
-async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engine, hub: ScriptedHub) -> None:
-    await engine.evaluate("""
+async def test_closing_while_waiting_to_reconnect_ends_the_waiting(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
         await start({backoff: {baseMs: 20, random: () => 1}}).ready();
         client.on("reconnecting", () => {
           client.publish("/a", 1);
@@ -195,7 +186,7 @@ async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engin
         });
     """)
     hub.drop_connections()
-    result = await engine.evaluate("""
+    result = await node.evaluate("""
         await until(() => count("reconnecting") >= 1);
         const outcome = await ending;
         await new Promise((resolve) => setTimeout(resolve, 60)); // past the delay: the attempt would have been made
@@ -209,35 +200,36 @@ async def test_closing_while_waiting_to_reconnect_ends_the_waiting(engine: Engin
 @pytest.mark.parametrize(
     ("form", "path"), [("http://{}", "/v1/hub"), ("ws://{}/", "/v1/hub"), ("ws://{}/v1/hub#part", "/v1/hub")]
 )
-async def test_a_url_may_be_short(engine: Engine, hub: ScriptedHub, form: str, path: str) -> None:
+async def test_a_url_may_be_short(node: Node, hub: ScriptedHub, form: str, path: str) -> None:
     address = form.format(f"127.0.0.1:{hub.port}")
-    await engine.evaluate("globalThis.url = address; await start().ready()", address=address)
+    await node.evaluate("globalThis.url = address; await start().ready()", address=address)
     assert hub.url.endswith(path)
     assert hub.live_connections == 1
 
 
-async def test_a_url_of_something_else_is_refused(engine: Engine) -> None:
-    failures = await engine.evaluate("""
+async def test_a_url_of_something_else_is_refused(node: Node) -> None:
+    failures = await node.evaluate("""
         return Promise.all(["ftp://h/", "ws://"].map((address) => failure(() => connect(address))));
     """)
     assert [failure["name"] for failure in failures] == ["TypeError", "TypeError"]
 
 
-async def test_without_any_websocket_the_error_says_what_to_do(node: Node) -> None:
-    result = await node.evaluate("""
-        delete globalThis.WebSocket;
-        return failure(() => connect(url));
-    """)
-    assert result == {
-        "name": "TypeError",
-        "code": None,
-        "text": "no WebSocket here: Node 22 has one; else pass one as the option WebSocket",
-    }
+@pytest.fixture
+async def own_node(node_start: list[str], hub: ScriptedHub) -> AsyncIterator[Node]:
+    async with start_node(node_start) as node:
+        await prepare(node, HUB_JS.as_uri(), hub.url)
+        yield node
 
 
-async def test_a_closed_client_does_not_keep_node_alive(node: Node) -> None:
-    await node.evaluate("await start({name: 'short'}).ready(); await client.close()")
-    assert await node.wait() == 0
+async def test_without_any_websocket_the_error_says_what_to_do(own_node: Node) -> None:
+    result = await own_node.evaluate("delete globalThis.WebSocket; return failure(() => connect(url))")
+    text = "no WebSocket here: Node 22 has one; else pass one as the option WebSocket"
+    assert result == {"name": "TypeError", "code": None, "text": text}
+
+
+async def test_a_closed_client_does_not_keep_node_alive(own_node: Node) -> None:
+    await own_node.evaluate("await start({name: 'short'}).ready(); await client.close()")
+    assert await own_node.wait() == 0
 
 
 @pytest.mark.parametrize(
@@ -262,3 +254,149 @@ async def test_a_network_or_a_reader_that_is_back_ends_the_waiting(
 async def test_a_reader_that_is_back_makes_an_open_client_ask(blank_page: Page, hub: ScriptedHub) -> None:
     await blank_page.evaluate("await start().ready(); document.dispatchEvent(new Event('visibilitychange'))")
     assert len(await hub.wait_received("ping")) == 1
+
+
+SECRET = "hub_c2VjcmV0"
+
+TOKENS = f"""
+    globalThis.asked = 0;
+    globalThis.numbered = () => `{SECRET}${{asked += 1}}`;
+"""
+
+
+def hellos(hub: ScriptedHub) -> list[dict[str, Any]]:
+    return [message for _, message in hub.received if message["type"] == "hello"]
+
+
+async def test_a_text_is_shown_first(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate(
+        "start({token, narrow: true}); client.subscribe('/a', collect); await client.ready()", token=SECRET
+    )
+    hub.drop_connections()
+    await node.evaluate("await until(() => count('open') >= 2)")
+    assert hellos(hub) == [{"type": "hello", "token": SECRET, "narrow": True}] * 2
+    for number in (1, 2):
+        assert next(message for on, message in hub.received if on == number)["type"] == "hello"
+
+
+async def test_no_token(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("await start({token: ''}).ready()")
+    assert hub.received == []
+
+
+async def test_no_token_for_a_hub_with_users(node: Node, hub: ScriptedHub) -> None:
+    """A stranger says hello all the same: what stands before it must be small, and subscriptions may be many."""
+    hub.strangers = "reader"
+    await node.evaluate("start({}).subscribe('/a', collect); await client.ready()")
+    assert [message["type"] for _, message in hub.received][:2] == ["hello", "subscribe"]
+
+
+@pytest.mark.parametrize("function", ["numbered", "async () => numbered()"])
+async def test_a_function_is_asked_for_each_connection(node: Node, hub: ScriptedHub, function: str) -> None:
+    await node.evaluate(f"{TOKENS} start({{token: {function}}}); client.publish('/a', 1); await client.ready()")
+    await hub.wait_received("publish")  # what is on its way to a connection that is dropped is lost
+    for count in (2, 3):
+        hub.drop_connections()
+        await node.evaluate("await until(() => count('open') >= number)", number=count)
+    assert [hello["token"] for hello in hellos(hub)] == [f"{SECRET}{number}" for number in (1, 2, 3)]
+    assert [message["topic"] for _, message in hub.received if message["type"] == "publish"] == ["/a"]
+
+
+@pytest.mark.parametrize(
+    ("function", "name", "answer_ms"),
+    [
+        (f"() => {{ throw new RangeError('{SECRET}') }}", "RangeError", 60_000),
+        (f"async () => {{ throw '{SECRET}' }}", "string", 60_000),
+        ("() => 7", "TypeError", 60_000),
+        ("() => new Promise(() => {})", "Error", 2_000),  # the next attempt must be through in this time, too
+    ],
+)
+async def test_a_function_that_fails(node: Node, hub: ScriptedHub, function: str, name: str, answer_ms: int) -> None:
+    await node.evaluate(f"""
+        {TOKENS}
+        start({{token: () => asked++ ? "{SECRET}" : ({function})(), answerMs: {answer_ms}, backoff: {{baseMs: 1}}}});
+        await client.ready();
+    """)
+    events = await node.evaluate("return log")
+    assert [event for event, *_ in events] == ["error", "reconnecting", "open"]
+    told = events[0][1]
+    assert told["code"] == 4401
+    assert told["text"] == f"the function for the token has failed: {name}"
+    assert len(hellos(hub)) == 1
+
+
+async def test_closed_while_a_token_is_asked_for(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate("""
+        start({token: () => new Promise((resolve) => { globalThis.give = resolve; })});
+        await client.close();
+        give("late");
+        await new Promise((resolve) => setTimeout(resolve, 0));
+    """)
+    assert hub.live_connections == 0
+    assert hub.received == []
+
+
+async def test_a_renewal(node: Node, hub: ScriptedHub) -> None:
+    hub.until = 0.01
+    await node.evaluate(f"""
+        {TOKENS}
+        start({{token: numbered}});
+        client.subscribe("/a", collect);
+        await until(() => count("open") > 0);
+    """)
+    renewals = (await hub.wait_received("token", 3))[:3]
+    assert [each["token"] for each in renewals] == [f"{SECRET}{number}" for number in (2, 3, 4)]
+    assert len({each["request"] for each in renewals}) == 3
+    assert await node.evaluate("return count('close') + count('error')") == 0
+
+
+async def test_a_text_is_not_renewed(node: Node, hub: ScriptedHub) -> None:
+    hub.until = 0.001
+    await node.evaluate(
+        "await start({token}).ready(); await new Promise((resolve) => setTimeout(resolve, 20))", token=SECRET
+    )
+    assert [message["type"] for _, message in hub.received] == ["hello"]
+
+
+async def test_a_renewal_that_is_refused(node: Node, hub: ScriptedHub) -> None:
+    hub.until = 0.01
+    hub.refusals[f"{SECRET}2"] = (4401, "not recognised")
+    await node.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
+    error = (await node.evaluate("return log.filter(([event]) => event === 'error')"))[0][1]
+    assert (error["code"], error["text"]) == (4401, "not recognised")
+    assert await node.evaluate("return client.statistics().state") == "open"
+
+
+@pytest.mark.parametrize("code", [4401, 4403])
+async def test_a_hub_that_does_not_let_it_in(node: Node, hub: ScriptedHub, code: int) -> None:
+    await node.evaluate("await start({token}).ready()", token=SECRET)
+    await hub.close_connections(code, "not you")
+    await node.evaluate("await until(() => count('error') >= 1)")
+    result = await node.evaluate("""
+        return [
+          client.statistics().state,
+          count("reconnecting"),
+          await failure(() => client.ready()),
+          await failure(() => client.publish("/a", 1)),
+          await client.close(),
+        ];
+    """)
+    assert result[:2] == ["closed", 0]
+    for told in result[2:4]:
+        assert (told["code"], told["text"]) == (code, "not you")
+    assert len(hellos(hub)) == 1
+
+
+async def test_one_more_attempt_with_a_fresh_token(node: Node, hub: ScriptedHub) -> None:
+    hub.closes_hello = (4401, "not recognised")
+    await node.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")
+    assert [hello["token"] for hello in hellos(hub)] == [f"{SECRET}1", f"{SECRET}2"]
+    assert await node.evaluate("return client.statistics().state") == "closed"
+
+
+async def test_a_token_that_was_taken_counts_anew(node: Node, hub: ScriptedHub) -> None:
+    await node.evaluate(f"{TOKENS} await start({{token: numbered}}).ready()")
+    for count in (2, 3, 4):
+        await hub.close_connections(4401, "it has ended")
+        await node.evaluate("await until(() => count('open') >= number)", number=count)
+    assert len(hellos(hub)) == 4

@@ -15,17 +15,11 @@ from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from peers.client import Client, connect
 from peers.values import Count, Enum, Port, Set, Table, Timespan, Timestamp
-from tests.console.engine import Engine
 from tests.console.node import Node
-from tests.hubs.fixtures import StartHub, start_hub, uncaught  # noqa: F401 -- fixtures
+from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 from tests.links.way import Way
-
-
-@pytest.fixture
-def default_url() -> str:
-    return "ws://127.0.0.1:0"
 
 
 @pytest.fixture
@@ -34,7 +28,7 @@ def kept() -> int:
 
 
 @pytest.fixture
-async def storing(start_hub: StartHub, kept: int) -> Hub:  # noqa: F811 -- the fixture
+async def storing(start_hub: StartHub, kept: int) -> Hub:
     return await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",), changes=kept)))
 
 
@@ -44,68 +38,12 @@ async def python(storing: Hub) -> AsyncIterator[Client]:
         yield client
 
 
-async def use(engine: Engine, url: str) -> None:
-    await engine.evaluate("globalThis.url = address", address=f"{url.rstrip('/')}/v1/hub")
-    await engine.evaluate("globalThis.store = start({name: 'js'}).store('s')")
+async def use(node: Node, url: str) -> None:
+    await node.evaluate("globalThis.url = address", address=f"{url.rstrip('/')}/v1/hub")
+    await node.evaluate("globalThis.store = start({name: 'js'}).store('s')")
 
 
 # Commands and types.
-
-
-async def test_commands_have_their_answers(engine: Engine, storing: Hub) -> None:
-    await use(engine, storing.url)
-    result = await engine.evaluate("""
-        const first = await store.put("k", "v");
-        const told = {
-          again: await store.put("k", 2, {ifVersion: first}) - first,
-          stale: await store.put("k", 3, {ifVersion: first}),
-          unique: [await store.putUnique("k", 4), await store.putUnique("u", 5)],
-          counted: [await store.increment("k"), await store.increment("new", 5), await store.decrement("k", 2)],
-          appended: await store.append("text", "ab"),
-          members: [...await store.insert("set", "one")],
-          table: [...await store.insert("table", "key", [1])],
-          removed: (await store.remove("set", "one")).size,
-          pushed: [await store.push("vector", 1), await store.push("vector", "two"), await store.pop("vector")],
-          index: [await store.index("vector", 0), await store.index("vector", 9), await store.index("table", "key")],
-          exists: [await store.exists("k"), await store.exists("none")],
-          got: [await store.get("none"), await store.get("none", "instead")],
-          missing: await store.entry("none"),
-          erased: [await store.erase("u"), await store.erase("u")],
-          keys: [(await store.keys()).sort(), await store.keys("te")],
-        };
-        const entry = await store.put("brief", [1], {expiresS: 1000}) && await store.entry("brief");
-        told.entry = [entry.key, entry.value, entry.version === store.written, entry.expiresS > 900];
-        const rows = [];
-        for await (const {key, value} of store.entries("k")) rows.push([key, value]);
-        told.rows = rows;
-        const before = await store.state();
-        await store.clear();
-        const {entries, bytes, number} = await store.state();
-        told.state = [before.entries, entries, bytes, number === store.written, number - before.number];
-        store.putNowait("later", 1);
-        while (!await store.exists("later"));
-        return told;
-    """)
-    assert result == {
-        "again": 1,
-        "stale": None,
-        "unique": [False, True],
-        "counted": [3, 5, 1],
-        "appended": "ab",
-        "members": ["one"],
-        "table": [["key", [1]]],
-        "removed": 0,
-        "pushed": [[1], [1, "two"], [1]],
-        "index": [1, None, [1]],
-        "exists": [True, False],
-        "got": [None, "instead"],
-        "missing": None,
-        "erased": [True, False],
-        "keys": [["k", "new", "set", "table", "text", "vector"], ["text"]],
-        "entry": ["brief", [1], True, True],
-        "rows": [["k", 1]],
-        "state": [7, 0, 0, True, 1],
-    }
 
 
 TYPED: list[tuple[str, Any]] = [
@@ -138,14 +76,14 @@ TYPED: list[tuple[str, Any]] = [
 ]
 
 
-async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
+async def test_values_keep_their_types(node: Node, storing: Hub, python: Client) -> None:
+    await use(node, storing.url)
     for made, meant in TYPED:
-        await engine.evaluate(f"globalThis.made = {made}; await store.put('value', made)")
+        await node.evaluate(f"globalThis.made = {made}; await store.put('value', made)")
         got = await python.store("s").get("value")
         assert (type(got), got) == (type(meant), meant)
         await python.store("s").put("back", got)
-        same = await engine.evaluate("""
+        same = await node.evaluate("""
             const back = await store.get("back");
             await store.put("again", back);
             return [back?.constructor === made?.constructor, String(back) === String(made)];
@@ -155,23 +93,23 @@ async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Cli
         assert (type(again), again) == (type(meant), meant)
 
 
-async def test_keys_are_told_apart_by_type(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
+async def test_keys_are_told_apart_by_type(node: Node, storing: Hub, python: Client) -> None:
+    await use(node, storing.url)
     for number, (made, _) in enumerate(TYPED):
-        await engine.evaluate(f"await store.put({made}, number)", number=number)
+        await node.evaluate(f"await store.put({made}, number)", number=number)
     await python.store("s").put(Set([Count(2), "a"]), "sorted")
     assert (await python.store("s").state()).entries == len(TYPED) + 1
     for number, (made, meant) in enumerate(TYPED):
-        assert await engine.evaluate(f"return store.get({made})") == number
+        assert await node.evaluate(f"return store.get({made})") == number
         if not isinstance(meant, dict | list):  # no keys of `get` in Python
             assert await python.store("s").get(meant) == number
-    assert await engine.evaluate("return store.get(new Set(['a', new Count(2)]))") == "sorted"
-    assert await engine.evaluate("return (await store.keys()).length") == len(TYPED) + 1
+    assert await node.evaluate("return store.get(new Set(['a', new Count(2)]))") == "sorted"
+    assert await node.evaluate("return (await store.keys()).length") == len(TYPED) + 1
 
 
-async def test_bytes_and_times_that_zeek_does_not_have(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
-    assert await engine.evaluate("""
+async def test_bytes_and_times_that_zeek_does_not_have(node: Node, storing: Hub, python: Client) -> None:
+    await use(node, storing.url)
+    assert await node.evaluate("""
         await store.put("bytes", new Uint8Array([0, 255]));
         await store.put("raw", new Extension(10, new Uint8Array([255])));
         const [fine, before] = [new PreciseDate(1795400754784493123n), new PreciseDate(-1n)];
@@ -194,8 +132,8 @@ async def test_bytes_and_times_that_zeek_does_not_have(engine: Engine, storing: 
     assert await python.store("s").get("fine") == await python.store("s").get("fine again")
 
 
-async def test_untyped_makes_what_messages_have(engine: Engine) -> None:
-    assert await engine.evaluate("""
+async def test_untyped_makes_what_messages_have(node: Node) -> None:
+    assert await node.evaluate("""
         return untyped({
           real: new Real(2), count: new Count(3), large: new Count(2n ** 64n - 1n), address: new Address("::1"),
           port: new Port(53, "udp"), time: new Timestamp(1500000000n), span: Timespan.ofMs(1500),
@@ -220,11 +158,11 @@ async def test_untyped_makes_what_messages_have(engine: Engine) -> None:
 # What is hostile, and what is refused.
 
 
-async def test_hostile_keys_and_values(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
+async def test_hostile_keys_and_values(node: Node, storing: Hub, python: Client) -> None:
+    await use(node, storing.url)
     names = ["__proto__", "constructor", "", "$store/s/write", "\0\x7f", "'; DROP", "﻿bom", "x" * 5000]
     await python.store("s").put("object", {"__proto__": 1, "constructor": {"prototype": 2}})
-    result = await engine.evaluate(
+    result = await node.evaluate(
         """
         for (const name of names) await store.put(name, {[name]: name});
         const wrong = [];
@@ -265,24 +203,9 @@ async def test_hostile_keys_and_values(engine: Engine, storing: Hub, python: Cli
     assert sorted(key for key in await python.store("s").keys() if key != "object") == sorted(names)
 
 
-async def test_a_command_of_the_wrong_type_changes_nothing(engine: Engine, storing: Hub) -> None:
-    await use(engine, storing.url)
-    result = await engine.evaluate("""
-        await store.put("text", "a");
-        await store.put("real", new Real(1));
-        const told = [];
-        const calls = [() => store.increment("text"), () => store.increment("real", 1), () => store.decrement("none"),
-          () => store.push("text", 1), () => store.insert("text", 1), () => store.index("text", 0)];
-        for (const call of calls) told.push((await failure(call))?.code);
-        const real = await store.increment("real", new Real(2));
-        return [told, await store.get("text"), Number(real), await store.exists("none")];
-    """)
-    assert result == [[4101] * 6, "a", 3, False]
-
-
-async def test_a_store_that_is_not_there(engine: Engine, storing: Hub) -> None:
-    await use(engine, storing.url)
-    result = await engine.evaluate("""
+async def test_a_store_that_is_not_there(node: Node, storing: Hub) -> None:
+    await use(node, storing.url)
+    result = await node.evaluate("""
         const other = client.store("other");
         const calls = [() => other.get("k"), () => other.put("k", 1), () => other.keys(), () => other.watch().next(),
           () => other.replica().confirmed];
@@ -297,7 +220,7 @@ async def test_a_store_that_is_not_there(engine: Engine, storing: Hub) -> None:
     assert result["prefixes"] == 0
 
 
-async def test_access_is_refused_by_the_policy(engine: Engine, storing: Hub) -> None:
+async def test_access_is_refused_by_the_policy(node: Node, storing: Hub) -> None:
     users = KnownTokens(storing)
     policy = {
         "roles": {
@@ -309,8 +232,8 @@ async def test_access_is_refused_by_the_policy(engine: Engine, storing: Hub) -> 
     }
     users._users = users._users._replace(policy=read_policy(policy, "test"))
     storing.node.core.authority.adopt(users._users.policy)
-    await engine.evaluate("globalThis.url = address", address=f"{storing.url.rstrip('/')}/v1/hub")
-    result = await engine.evaluate(
+    await node.evaluate("globalThis.url = address", address=f"{storing.url.rstrip('/')}/v1/hub")
+    result = await node.evaluate(
         """
         const [reader, getter, writer] = tokens.map((token) => connect(url, {token}));
         const refused = [];
@@ -340,45 +263,6 @@ async def test_access_is_refused_by_the_policy(engine: Engine, storing: Hub) -> 
 # Watching.
 
 
-async def test_a_watch_has_what_is_there_and_then_each_change(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
-    store = python.store("s")
-    await store.put_many({"a-1": 1, "b-1": 1, "a-2": 2, Count(1): 0})
-    await engine.evaluate("""
-        globalThis.watch = store.watch("a-");
-        globalThis.seen = [];
-        await watch.confirmed;
-    """)
-    await store.put("b-1", 2)
-    await store.put("a-1", [2])
-    await store.erase("a-2")
-    await store.put("a-3", 3, expires_s=0.2)
-    await engine.evaluate("""
-        for (let left = 6; left > 0; left -= 1) {
-          const {kind, key, value, old, version, publisher, present} = (await watch.next()).value;
-          seen.push([kind, key, value, old, publisher, present, version]);
-        }
-    """)
-    await store.clear()
-    result = await engine.evaluate("""
-        seen.push(Object.values((await watch.next()).value));
-        await watch.return();
-        return {seen, over: (await watch.next()).done, prefixes: client.statistics().prefixes};
-    """)
-    assert [row[:6] for row in result["seen"][:6]] == [
-        ["put", "a-1", 1, None, None, True],
-        ["put", "a-2", 2, None, None, True],
-        ["put", "a-1", [2], 1, "python", False],
-        ["erase", "a-2", None, 2, "python", False],
-        ["put", "a-3", 3, None, "python", False],
-        ["expire", "a-3", None, 3, None, False],
-    ]
-    assert result["seen"][6][0:2] == ["clear", None]
-    versions = [row[6] for row in result["seen"][:6]]
-    assert versions == sorted(versions)
-    assert (result["over"], result["prefixes"]) == (True, 0)
-
-
 @pytest.fixture
 async def way(storing: Hub) -> AsyncIterator[Way]:
     way = await Way(storing.endpoints[0]).start()
@@ -387,12 +271,12 @@ async def way(storing: Hub) -> AsyncIterator[Way]:
 
 
 @pytest.mark.parametrize("kept", [65_536, 3])
-async def test_a_lost_link_leaves_no_gap(engine: Engine, storing: Hub, way: Way, kept: int) -> None:
-    await use(engine, f"ws://127.0.0.1:{way.endpoint.port}")
+async def test_a_lost_link_leaves_no_gap(node: Node, storing: Hub, way: Way, kept: int) -> None:
+    await use(node, f"ws://127.0.0.1:{way.endpoint.port}")
     async with connect(storing.url) as python:
         store = python.store("s")
         await store.put_many({"gone": 0, "kept": 0})
-        await engine.evaluate("""
+        await node.evaluate("""
             globalThis.there = new Map();
             globalThis.versions = [];
             globalThis.partials = 0;
@@ -416,7 +300,7 @@ async def test_a_lost_link_leaves_no_gap(engine: Engine, storing: Hub, way: Way,
             await store.put_many({f"key {number}": lost for number in range(20)})
             await store.erase("gone")
         last = await store.put("end", 1)
-        result = await engine.evaluate("await watched; return [[...there], versions, count('close') > 0, partials]")
+        result = await node.evaluate("await watched; return [[...there], versions, count('close') > 0, partials]")
         assert dict(result[0]) == {entry.key: entry.value async for entry in store.entries()}
         assert result[2] is True
         assert result[1] == sorted(result[1])
@@ -424,14 +308,14 @@ async def test_a_lost_link_leaves_no_gap(engine: Engine, storing: Hub, way: Way,
             assert last is not None
             assert result[3] == 1  # of the two that were there
             assert result[1] == list(range(first, last + 1))
-    await engine.evaluate("await client.close()")
+    await node.evaluate("await client.close()")
 
 
 async def test_a_watch_that_is_not_read_holds_so_much_and_no_more(node: Node, storing: Hub, python: Client) -> None:
     await use(node, storing.url)
     store = python.store("s")
     await node.evaluate("globalThis.watch = store.watch(); await watch.confirmed")
-    for turn in range(8):
+    for turn in range(2):
         await store.put_many([(number % 100, [turn, number]) for number in range(20_000)])
     await store.put("end", 1)
     there = await node.evaluate("""
@@ -479,14 +363,14 @@ async def test_what_the_hub_has_dropped_is_asked_for(node: Node, storing: Hub, p
     assert dropped > 0
 
 
-async def test_a_store_that_comes_back_with_another_life(engine: Engine, start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
+async def test_a_store_that_comes_back_with_another_life(node: Node, start_hub: StartHub) -> None:
     settings = Settings(stores=StoresSettings(open=("s=:memory:",)))
     first = await start_hub(settings=settings)
     port = first.endpoints[0].port
-    await use(engine, first.url)
+    await use(node, first.url)
     async with connect(first.url) as client:
         await client.store("s").put("old", 1)
-    await engine.evaluate("""
+    await node.evaluate("""
         globalThis.seen = [];
         globalThis.watched = (async () => {
           for await (const {kind, key, partial} of store.watch()) {
@@ -500,14 +384,14 @@ async def test_a_store_that_comes_back_with_another_life(engine: Engine, start_h
     second = await start_hub(f"ws://127.0.0.1:{port}", settings=settings)
     async with connect(second.url) as client:
         await client.store("s").put("new", 1)
-        seen = await engine.evaluate("await watched; await client.close(); return seen")
+        seen = await node.evaluate("await watched; await client.close(); return seen")
     assert seen[0] == ["put", "old"]
     assert sorted(seen[1:]) == [["erase", "old"], ["put", "new"]]  # the order depends on when it came back
 
 
-async def test_a_watch_ends_with_its_client(engine: Engine, storing: Hub) -> None:
-    await use(engine, storing.url)
-    result = await engine.evaluate("""
+async def test_a_watch_ends_with_its_client(node: Node, storing: Hub) -> None:
+    await use(node, storing.url)
+    result = await node.evaluate("""
         const [watch, copy] = [store.watch(), store.replica()];
         await Promise.all([watch.confirmed, copy.confirmed]);
         const next = watch.next();
@@ -521,10 +405,10 @@ async def test_a_watch_ends_with_its_client(engine: Engine, storing: Hub) -> Non
 # Replicas.
 
 
-async def test_a_replica_is_read_without_asking(engine: Engine, storing: Hub, python: Client) -> None:
-    await use(engine, storing.url)
+async def test_a_replica_is_read_without_asking(node: Node, storing: Hub, python: Client) -> None:
+    await use(node, storing.url)
     await python.store("s").put_many({"a": 1, Port(53, "udp"): "dns", (1, "x"): None})
-    result = await engine.evaluate("""
+    result = await node.evaluate("""
         const copy = store.replica();
         await copy.confirmed;
         const port = new Port(53, "udp");
@@ -553,11 +437,11 @@ async def test_a_replica_is_read_without_asking(engine: Engine, storing: Hub, py
     }
 
 
-async def test_the_example_of_the_page_about_stores(engine: Engine, start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
+async def test_the_example_of_the_page_about_stores(node: Node, start_hub: StartHub) -> None:
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=("status=:memory:",))))
-    await use(engine, hub.url)
+    await use(node, hub.url)
     text = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
     (block,) = re.findall(r"```js\n(?:import [^\n]*\n)*\n?(.*?)```", text, re.DOTALL)
     body = block.replace('connect("ws://127.0.0.1:7401/v1/hub")', "start()").replace("console.log(", "shown.push(")
-    result = await engine.evaluate(f"const shown = []; {body} return shown;")
+    result = await node.evaluate(f"const shown = []; {body} return shown;")
     assert result == [None, {"open": "443/tcp"}, 1, "512", "put", "visits", 1, True, 1, True]

@@ -1,9 +1,8 @@
-"""Batches: cut between any two messages, and never in the middle of what cannot be read."""
+"""Frames, batches and requests: out and back, cut between any two messages, and what cannot be read is refused."""
 
 from __future__ import annotations
 
 import datetime as dt
-import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,20 @@ from hypothesis import strategies as st
 
 from hub.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
 from hub.errors import RejectedError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.frame import (
+    BATCH_COUNT,
+    BATCH_LIMIT_MESSAGES,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    encode_frame,
+    iterate_frames,
+)
+from hub.request_frame import FLAG_NAMED, KIND_REPLY, KIND_REQUEST, Reply, Request, Status, failure
 from tests.hub.fakes import FLAG_BROKER, Shape, frame, numbers_of, opaque_frame, shapes
 
 limits_bytes = st.integers(0, 2500)
@@ -53,7 +65,11 @@ def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
 
 
 NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, dt.datetime(2024, 1, 1)]  # noqa: DTZ001 -- without a zone
+
+
 DEEP: list[Any] = []
+
+
 for _ in range(1100):
     DEEP = [DEEP]
 
@@ -93,17 +109,6 @@ def test_other_forms_are_made_once() -> None:
     assert calls == [batch, batch]
 
 
-def test_a_form_that_fails_is_tried_again() -> None:
-    batch = Batch.of("/a", [1])
-
-    def fail(_: Batch) -> None:
-        raise ValueError("no such form")
-
-    for _ in range(2):
-        with pytest.raises(ValueError, match="no such form"):
-            batch.form(fail)
-
-
 # Cutting.
 
 
@@ -125,15 +130,6 @@ def test_split_cuts_after_any_message(shape: Shape) -> None:
             assert sum(frame.messages for frame in part.parts()) == part.messages
 
 
-@given(shapes)
-def test_frames_keep_topic_and_flags_when_cut(shape: Shape) -> None:
-    batch = shape.batch(0)
-    kept = {(part.kind, part.key, part.encoding) for part in batch.parts()}
-    for _, head, rest in cuts_of(batch):
-        for half in (head, *([rest] if rest else [])):
-            assert {(part.kind, part.key, part.encoding) for part in half.parts()} <= kept
-
-
 @given(shapes, st.integers(0, 30), limits_bytes)
 def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messages: int, limit: int) -> None:
     batch = shape.batch(0)
@@ -150,12 +146,6 @@ def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: S
     assert batch.messages_beyond(limit) == min(enough)
 
 
-@given(shapes)
-def test_cutting_further_never_makes_the_rest_larger(shape: Shape) -> None:
-    sizes = [rest.size_bytes for _, _, rest in cuts_of(shape.batch(0)) if rest is not None]
-    assert sizes == sorted(sizes, reverse=True)
-
-
 def test_cutting_a_mixed_run() -> None:
     frames = [frame([0]), frame([1, 2, 3], topic="/u"), frame([4], packed=True), frame([5])]
     head, rest = Batch(b"".join(frames), 6).split(3)
@@ -165,6 +155,7 @@ def test_cutting_a_mixed_run() -> None:
 
 
 # Bodies that are not what they say.
+
 
 OPAQUE = {
     "Broker": opaque_frame(3, b"\x01\x02\x03", flags=FLAG_BROKER),
@@ -313,6 +304,104 @@ def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
             decode_values(part)
 
 
-def test_a_batch_of_no_values_is_refused() -> None:
-    with pytest.raises(ValueError, match="no values"):
-        decode_values(Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", struct.pack(">I", 0)))
+frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(max_size=40), st.binary(max_size=40))
+
+
+def test_layout() -> None:
+    raw = encode_frame(KIND_MESSAGES, b"\xc0", key=b"/a", flags=FLAG_BATCH)
+    assert raw == bytes([0, 0, 0, 1, 2, 1, 0, 2]) + b"/a" + b"\xc0"
+    assert HEADER_BYTES == 8
+
+
+@given(st.lists(frames, max_size=6))
+def test_frames_back_to_back_come_out_as_they_went_in(parts: list[Frame]) -> None:
+    raw = b"".join(encode_frame(part.kind, part.body, key=part.key, flags=part.flags) for part in parts)
+    assert list(iterate_frames(raw)) == parts
+
+
+@given(frames)
+def test_the_routing_key_is_cut_from_the_frame(part: Frame) -> None:
+    raw = encode_frame(part.kind, part.body, key=part.key, flags=part.flags)
+    assert part.routing_key == raw[4 : HEADER_BYTES + len(part.key)]
+    assert HEADER.unpack_from(raw) == (len(part.body), part.kind, part.flags, len(part.key))
+
+
+def test_the_topic_of_a_key() -> None:
+    assert Frame(KIND_MESSAGES, FLAG_BATCH, b"\0\x02/a", b"").topic == b"\0\x02/a"
+    assert Frame(KIND_MESSAGES, FLAG_BATCH | FLAG_TAGGED, b"\0\x02/a\0\0\x01b", b"").topic == b"/a"
+
+
+def test_messages_counts_values() -> None:
+    assert Frame(KIND_MESSAGES, 0, b"", b"\0\0\0\x05").messages == 1
+    assert Frame(KIND_MESSAGES, FLAG_BATCH, b"", b"\0\0\0\x05").messages == 5
+
+
+def test_encoding_is_bits_one_and_two() -> None:
+    found = [Frame(KIND_MESSAGES, flags, b"", b"").encoding for flags in (0b1, 0b11, 0b101, 0b111, 0b11111001)]
+    assert found == [Encoding.MSGPACK, Encoding.BROKER, 2, 3, Encoding.MSGPACK]
+
+
+ids = st.integers(0, 2**32 - 1)
+
+
+batches = st.integers(1, 300).map(lambda count: (FLAG_BATCH, count.to_bytes(4) + b"\x01" * count, count))
+
+
+bodies = st.one_of(st.binary(min_size=1).map(lambda value: (0, value, 1)), batches)
+
+
+def only(frame: bytes) -> Frame:
+    (found,) = iterate_frames(frame)
+    return found
+
+
+@given(target=st.binary(max_size=1024), first=ids, timeout_ms=ids, body=bodies, named=st.booleans())
+def test_requests(target: bytes, first: int, timeout_ms: int, body: tuple[int, bytes, int], named: bool) -> None:  # noqa: FBT001
+    flags, values, count = body
+    request = Request(target, first, timeout_ms, values, flags | FLAG_NAMED * named)
+    assert Request.decode(only(request.encode())) == request
+    assert request.requests == count
+
+
+@given(first=ids, body=bodies)
+def test_replies(first: int, body: tuple[int, bytes, int]) -> None:
+    flags, values, count = body
+    reply = Reply(first, Status.OK, values, flags)
+    assert Reply.decode(only(reply.encode())) == reply
+    assert reply.requests == count
+
+
+@given(first=ids, count=st.integers(1, 65_536), status=st.sampled_from([one for one in Status if one]), text=st.text())
+def test_failures(first: int, count: int, status: Status, text: str) -> None:
+    reply = Reply.decode(only(failure(first, count, status, text).encode()))
+    assert (reply.first, reply.requests, reply.status) == (first, count, status)
+    assert msgpack.unpackb(reply.values[4:] if reply.flags & FLAG_BATCH else reply.values) == text
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "text"),
+    [
+        (0, bytes(8), "8 bytes hold no value"),
+        (0b10000000, bytes(9), "flags 0b10000000"),
+        (FLAG_BATCH, bytes(8) + b"\0\0\0\0\x01", "BATCH of 0 values"),
+        (FLAG_BATCH, bytes(8) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values in 6 bytes"),
+        (FLAG_BATCH, bytes(8) + b"\0\x01\0\x01" + b"\x01" * 70_000, "BATCH of 65537 values"),
+    ],
+)
+def test_requests_that_are_none(flags: int, body: bytes, text: str) -> None:
+    with pytest.raises(RejectedError, match=text):
+        Request.decode(only(encode_frame(KIND_REQUEST, body, key=b"/a", flags=flags)))
+
+
+@pytest.mark.parametrize(
+    ("flags", "body", "text"),
+    [
+        (0, bytes(5), "5 bytes hold no value"),
+        (FLAG_NAMED, bytes(9), "flags 0b00001000"),
+        (FLAG_BATCH, bytes(5) + b"\0\0\0\x03\x01\x01", "BATCH of 3 values"),
+        (FLAG_BATCH, bytes(4) + b"\x01\0\0\0\0\x01", "BATCH of no replies"),
+    ],
+)
+def test_replies_that_are_none(flags: int, body: bytes, text: str) -> None:
+    with pytest.raises(RejectedError, match=text):
+        Reply.decode(only(encode_frame(KIND_REPLY, body, flags=flags)))

@@ -1,4 +1,4 @@
-"""The core: who gets what, once, in order; what peers are told; and that nothing is left of who leaves."""
+"""The core: who gets what, once, in order; what far sides are told; and that nothing is left of who leaves."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from functools import partial
 import pytest
 
 from hub.delivery import Role
-from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.errors import ClosedError, InvalidTopicError, RejectedError
+from hub.filter import Change
 from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.memory import Memory
-from hub.names.claim import Wish
+from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
+from hub.prefixes import Asked
 from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
-from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
+from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
 from tests.hub.requests.party import FakePoster
 
 # Messages.
@@ -71,41 +73,6 @@ def test_what_is_published_within_the_write_of_a_read_wakes() -> None:
     assert turn.wakes == 2
 
 
-def test_a_paused_handler_wakes_nobody() -> None:
-    turn = Turn()
-    source, _ = turn.join()
-    slow, outlet = turn.join("/a")
-    slow.pause()
-    turn.publish(source, "/a", 1)
-    assert turn.wakes == 0
-    turn.core.flush()
-    assert outlet.told == []
-    slow.resume()
-    assert outlet.values == [1]
-
-
-def test_publishing_from_within_a_write() -> None:
-    turn = Turn()
-    asker, answers = turn.join("/answer")
-    _, questions = turn.join("/question")
-    todo = ["first", "second"]
-
-    def answer() -> None:
-        if todo:
-            turn.publish(asker, "/answer", todo.pop(0))
-            turn.publish(asker, "/question", "and this?")
-
-    questions.act = answer
-    turn.publish(asker, "/question", "what?")
-    turn.core.flush()
-    assert (questions.values, answers.values, turn.wakes) == (["what?"], [], 2)
-    turn.core.flush()
-    assert (questions.values, answers.values, turn.wakes) == (["what?", "and this?"], ["first"], 3)
-    turn.core.flush()
-    assert (questions.values, answers.values) == (["what?", "and this?", "and this?"], ["first", "second"])
-    assert not turn.core.offered
-
-
 # Subscriptions.
 
 
@@ -119,32 +86,12 @@ def test_all_prefixes_or_none() -> None:
     assert turn.core.prefixes.asked_of_links.minimal == ("/kept",)
 
 
-def test_the_number_of_prefixes_of_a_client_is_limited() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(prefixes=3)))
-    handler, _ = turn.join("/1", "/2")
-    turn.core.subscribe(handler, ["/1", "/2", "/1", "/2"])
-    with pytest.raises(RejectedError, match="4 prefixes, the limit for a client is 3") as refused:
-        turn.core.subscribe(handler, ["/3", "/4"])
-    assert refused.value.code == CloseCode.NOT_ALLOWED
-    assert handler.prefixes == {"/1": 3, "/2": 3}
-    turn.core.subscribe(handler, ["/3", "/3"])
-    turn.core.unsubscribe(handler, ["/1"] * 3)
-    turn.core.subscribe(handler, ["/4"])
-    assert set(handler.prefixes) == {"/2", "/3", "/4"}
-
-
 def test_peers_have_limits_of_their_own() -> None:
     turn = Turn(CoreLimits(HandlerLimits(1, 1, 1), peer_prefixes=2))
     leaf, _ = turn.join("/1", "/2", role=Role.LEAF)
     with pytest.raises(RejectedError, match="3 prefixes, the limit for a peer is 2"):
         turn.core.subscribe(leaf, ["/3"])
     assert turn.core.refused_for_limits() == {"prefixes": 1, "rules": 0, "services": 0}
-
-
-def test_local_subscribers_have_no_limit() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(prefixes=1), peer_prefixes=1))
-    handler, _ = turn.join("/1", "/2", role=Role.LOCAL)
-    assert len(handler.prefixes) == 2
 
 
 def test_many_prefixes_are_subscribed_to_in_steps() -> None:
@@ -286,29 +233,6 @@ def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:
     assert memory.accounts["queues"].size_bytes == 0
 
 
-def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
-    turn = Turn(CoreLimits(HandlerLimits(3000, 3000, 3000), names=NameLimits(per_client=3000)))
-    outlet = FakePoster()
-    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
-    core = turn.core
-    core.attach(client)
-    core.subscribe(client, [f"/{number}/" for number in range(3000)])
-    core.subscribe_rules(client, [Rule(("a", f"b{number}")) for number in range(3000)])
-    at_once(core.requests.serving(client, [f"/{number}/" for number in range(3000)]))
-    for number in range(3000):
-        core.names.claim(client, Wish(f"a.n{number}"), 1)
-    core.flush()
-    woken = turn.wakes
-    core.detach(client, "lost")
-    while turn.wakes > woken:
-        assert turn.wakes == woken + 1
-        woken = turn.wakes
-        core.flush()
-    routing = core.statistics().routing
-    assert (routing.subscriptions, routing.rules, core.requests.statistics().services) == (0, 0, 0)
-    assert core.names.statistics().names == 0
-
-
 def test_what_a_handler_counted_stays() -> None:
     turn = Turn()
     source, _ = turn.join()
@@ -422,3 +346,214 @@ def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
         assert list(steps) == []
     routing = turn.core.statistics().routing
     assert (routing.subscriptions, routing.rules, turn.core.requests.statistics().services) == (0, 0, 0)
+
+
+HERE, THERE = b"h" * 16, b"t" * 16
+
+
+# Links.
+
+
+def test_the_mesh_is_told_the_filter_and_its_changes() -> None:
+    turn = Turn()
+    turn.join("/a/", "/a/b", "/c")
+    told = FarSide()
+    turn.core.prefixes.asked_of_links.tell(None, told)
+    assert told.changes == [Change(("/a/", "/c"))]
+    turn.join("/far", role=Role.LINK)
+    client, _ = turn.join("/a/x", "/d", "/d")
+    turn.core.subscribe(client, ["/"])
+    turn.core.unsubscribe(client, ["/", "/d"])
+    assert told.changes[1:] == [
+        Change(("/d",)),
+        Change(("/",), ("/a/", "/c", "/d")),
+        Change(("/a/", "/c", "/d"), ("/",)),
+    ]
+    turn.core.detach(client, "done")
+    assert told.changes[4:] == [Change(removed=("/d",))]
+    assert told.known == set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/c"}
+
+
+def test_messages_without_a_way() -> None:
+    turn = Turn(hub_id=HERE)
+    client, _ = turn.join()
+    link, _ = turn.join("/a", role=Role.LINK)
+    source, _ = turn.join(role=Role.LINK)
+    count = turn.core.mesh.statistics
+    turn.publish(client, "/a", 1)
+    turn.publish(source, "/a", 2, 3)
+    turn.core.flush()
+    assert count().unreached_messages_total == 0
+    turn.core.detach(link, "lost")
+    turn.publish(client, "/a", 4)
+    turn.publish(client, "/b", 5)
+    turn.core.flush()
+    assert count().unreached_messages_total == 1
+    turn.publish(source, "/a", 6, 7)  # whoever sent it believes that the other hub is reached here
+    turn.publish(source, "/b", 8)
+    turn.core.flush()
+    assert count().unreached_messages_total == 3
+    _, reader = turn.join("/a")
+    turn.publish(source, "/a", 9)
+    turn.core.flush()
+    assert reader.values == [9]
+    assert count().unreached_messages_total == 3
+
+
+def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
+    turn = Turn(hub_id=HERE)
+    link = handler_of(role=Role.LINK)
+    turn.core.attach(link)
+    turn.core.link(link, THERE, lambda: None)
+    turn.core.mesh.hear(link, Announcement(THERE, 0, 1, "", ((HERE, 1),), ("/a",)))
+    turn.core.mesh.check(0.0)
+    turn.core.flush()
+    kept = turn.core.routes.find("/a")
+    assert kept.handlers == (link,)
+    assert link not in kept.of_way(THERE)
+    turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
+    assert turn.core.routes.find("/a") is not kept
+    assert link not in turn.core.routes.find("/a").handlers
+
+
+# Losses.
+
+
+def test_losses_are_reported_once() -> None:
+    turn = Turn()
+    source, _ = turn.join()
+    _, watcher = turn.join("$hub/overflow")
+    slow = [turn.join("/a", messages=2, name=f"slow-{number}")[0] for number in range(2)]
+    for handler in slow:
+        handler.pause()
+    assert turn.core.report_drops() == []
+    for _ in range(3):
+        turn.publish(source, "/a", 1, 2)
+    slow[1].resume()
+    reported = turn.core.report_drops()
+    assert [(event.value["name"], event.value["lost"], event.value["queued"]) for event in reported] == [
+        ("slow-0", 4, 2),
+        ("slow-1", 4, 0),
+    ]
+    assert turn.core.report_drops() == []
+    turn.publish(source, "/a", 1)
+    (again,) = turn.core.report_drops()
+    assert (again.value["name"], again.value["lost"], again.value["total"]) == ("slow-0", 1, 5)
+    turn.core.flush()
+    assert watcher.values == [event.value for event in [*reported, again]]
+
+
+def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
+    turn = Turn()
+    source, _ = turn.join()
+    _, watcher = turn.join("$hub/")
+    slow, _ = turn.join("/a", messages=2, name="slow")
+    slow.lose(5)
+    (event,) = turn.core.report_drops()
+    assert event.topic == "$hub/unreadable"
+    assert (event.value["name"], event.value["lost"], event.value["total"]) == ("slow", 5, 5)
+    slow.pause()
+    turn.publish(source, "/a", 1, 2, 3)
+    slow.lose(1)
+    overflowed, unread = turn.core.report_drops()
+    assert (overflowed.topic, overflowed.value["lost"], overflowed.value["total"]) == ("$hub/overflow", 1, 1)
+    assert (unread.topic, unread.value["lost"], unread.value["total"]) == ("$hub/unreadable", 1, 6)
+    assert turn.core.report_drops() == []
+    turn.core.flush()
+    assert [value for value in watcher.values if "lost" in value] == [event.value, overflowed.value, unread.value]
+
+
+def test_a_handler_that_lost_and_left_is_still_reported() -> None:
+    turn = Turn()
+    source, _ = turn.join()
+    slow, outlet = turn.join("/a", messages=2, overflow=Overflow.DISCONNECT)
+    outlet.on_close = lambda: turn.core.detach(slow, "overflow")
+    slow.pause()
+    turn.publish(source, "/a", 1, 2, 3)
+    (event,) = turn.core.report_drops()
+    assert (event.value["id"], event.value["lost"], event.value["overflow"]) == (slow.id, 3, "disconnect")
+
+
+def test_leaves_are_told_what_clients_and_links_want() -> None:
+    turn = Turn(asked_of_leaves=("/always/",))
+    turn.join("/a/", "/a/b")
+    link, _ = turn.join("/far", role=Role.LINK)
+    told = FarSide()
+    leaf = handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, told)
+    assert told.known == {"/a/", "/always/", "/far"}
+    turn.core.subscribe(leaf, ["/leaf"])
+    client, _ = turn.join("/always/this", "/")
+    assert told.known == {"/"}
+    turn.core.detach(client, "done")
+    turn.core.mesh.hear(link, Announcement(link.id.to_bytes(16), 1, 2, removed=("/far",)))
+    turn.core.flush()
+    assert told.known == {"/a/", "/always/"}
+    assert set(turn.core.prefixes.asked_of_links.minimal) == {"/a/", "/leaf"}
+
+
+def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
+    turn = Turn(may_ask_leaves=lambda prefix: prefix != "")
+    turn.join("$hub/peers/", "", "/a/b")
+    told, leaf = FarSide(), handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, told)
+    assert told.known == {"/a/b"}
+    client, _ = turn.join("/a/", "", "$hub/")
+    assert told.known == {"/a/"}
+    assert set(turn.core.prefixes.asked_of_links.minimal) == {""}
+    turn.core.detach(client, "done")
+    turn.core.flush()
+    assert told.known == {"/a/b"}
+
+
+def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
+    turn = Turn()
+    turn.join("/a/")
+    assert turn.core.minimal_filter_for_leaves == ("/a/",)
+    client, _ = turn.join("/b", "/a/c")
+    known = turn.core.prefixes.of_leaves(())._filters
+    assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
+    turn.core.detach(client, "done")
+    leaf = handler_of(role=Role.LEAF)
+    turn.core.attach(leaf, FarSide())
+    turn.core.detach(leaf, "lost")
+    assert turn.core.minimal_filter_for_leaves == ("/a/",)
+    assert turn.core.prefixes.of_leaves(())._filters is known
+
+
+def test_what_is_wanted_of_stores_is_asked_for_beside_everything() -> None:
+    asked = Asked(lambda _, __: True)
+    handler = handler_of()
+    handler.prefixes = {"": 1, "/a/": 1, "$store/s/changes": 1}
+    asked.begin([handler])
+    assert asked.minimal == ("", "$store/s/changes")
+    asked.add(handler, "$store/s/")
+    assert asked.minimal == ("", "$store/s/")
+    asked.discard(handler, "")
+    assert asked.minimal == ("/a/", "$store/s/")
+
+
+def test_what_counts_is_asked_for() -> None:
+    """Beside what is always asked for; and each far side hears only what changes the fewest prefixes."""
+    asked = Asked(lambda _, prefix: not prefix.startswith("!"), ["/always"])
+    handler, later = handler_of(), handler_of()
+    handler.prefixes = {"/a/": 1, "!b": 1}
+    assert asked.minimal == ()
+    asked.add(later, "/not-yet-kept")
+    asked.begin([handler])
+    assert asked.minimal == ("/a/", "/always")
+    assert len(asked) == 2
+    far = FarSide()
+    asked.tell(handler, far)
+    for prefix in ("/a/b", "!c", "/c"):
+        asked.add(later, prefix)
+    assert far.known == {"/a/", "/always", "/c"}
+    assert len(far.changes) == 2
+    asked.discard(handler, "/a/")
+    assert far.known == {"/a/b", "/always", "/c"}
+    asked.begin([])
+    asked.forget(handler)
+    asked.forget(later)
+    asked.discard(later, "/c")
+    assert "/c" in far.known
+    assert asked.minimal == ("/a/b", "/always")

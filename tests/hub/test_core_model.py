@@ -1,20 +1,31 @@
-"""The core against a naive hub that asks every handler about every message."""
+"""The core, its filter, its prefixes and the leaves of a mesh against naive ones."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import combinations
 
+import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
+from hub.core import Core
 from hub.delivery import Role
-from hub.filter import Change
+from hub.filter import Change, Filter
 from hub.handler import Handler
+from hub.leaves import Leaves
 from hub.limits import CoreLimits, RouteLimits
-from tests.hub.fakes import FakeOutlet, Turn, handler_of
+from hub.mesh.announcement import Interests, Leaf
+from hub.multimap import PrefixMultimap
+from hub.names.claim import LATEST_US
+from hub.overflow import QueueLimits
+from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)
+
+
 topics = prefixes.filter(bool)
 
 
@@ -146,3 +157,305 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
 
 TestCoreAgainstNaive = CoreAgainstNaive.TestCase
+
+
+texts_that_begin_alike = st.one_of(nasty_texts, st.text(alphabet="/ab", max_size=4))
+
+
+def minimal_cover(wanted: set[str]) -> set[str]:
+    return {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
+
+
+class Receiver:
+    def __init__(self) -> None:
+        self.known: set[str] = set()
+
+    def receive(self, change: Change) -> None:
+        assert self.known.isdisjoint(change.added)
+        self.known |= set(change.added)
+        assert self.known.issuperset(change.removed)
+        assert set(change.added).isdisjoint(change.removed)
+        self.known -= set(change.removed)
+
+
+class FilterAgainstNaive(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.filter = Filter()
+        self.wanted: Counter[str] = Counter()
+        self.receiver = Receiver()
+
+    @rule(prefix=texts_that_begin_alike)
+    def add(self, prefix: str) -> None:
+        self.wanted[prefix] += 1
+        self.receiver.receive(self.filter.add(prefix))
+
+    @precondition(lambda self: self.wanted)
+    @rule(choice=st.randoms(use_true_random=False))
+    def discard(self, choice: st.random.Random) -> None:  # type: ignore[name-defined]
+        prefix = choice.choice(sorted(self.wanted))
+        self.wanted -= Counter([prefix])
+        self.receiver.receive(self.filter.discard(prefix))
+
+    @invariant()
+    def minimal(self) -> None:
+        cover = minimal_cover(set(self.wanted))
+        assert list(self.filter.minimal) == sorted(cover)
+        assert self.receiver.known == cover
+
+    def teardown(self) -> None:
+        for prefix in list(self.wanted.elements()):
+            self.receiver.receive(self.filter.discard(prefix))
+        assert not self.filter.minimal
+        assert not self.filter._counts
+        assert not self.receiver.known
+
+
+TestFilterAgainstNaive = FilterAgainstNaive.TestCase
+
+
+def test_what_nobody_wants_cannot_be_discarded() -> None:
+    with pytest.raises(KeyError):
+        Filter().discard("/a")
+
+
+texts = st.one_of(nasty_texts, st.text(alphabet="/ab\u00e9\U0001f600", max_size=8), st.text(max_size=6))
+
+
+numbers = st.integers(0, 4)  # 0 too: a value may be false
+
+
+class Naive:
+    def __init__(self) -> None:
+        self.pairs: dict[tuple[str, int], None] = {}
+
+    def find(self, topic: str) -> set[int]:
+        return {value for prefix, value in self.pairs if topic.startswith(prefix)}
+
+
+class MultimapAgainstNaive(RuleBasedStateMachine):
+    used = Bundle[str]("used")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.real: PrefixMultimap[int] = PrefixMultimap()
+        self.naive = Naive()
+
+    @rule(target=used, prefix=texts, value=numbers)
+    def add(self, prefix: str, value: int) -> str:
+        assert self.real.add(prefix, value) is ((prefix, value) not in self.naive.pairs)
+        self.naive.pairs[prefix, value] = None
+        return prefix
+
+    @rule(prefix=used, value=numbers)
+    def add_to_the_same_prefix(self, prefix: str, value: int) -> None:
+        self.add(prefix, value)
+
+    @rule(prefix=st.one_of(used, texts), value=numbers)
+    def discard(self, prefix: str, value: int) -> None:
+        assert self.real.discard(prefix, value) is ((prefix, value) in self.naive.pairs)
+        self.naive.pairs.pop((prefix, value), None)
+
+    @rule(topic=st.one_of(used, texts))
+    def find(self, topic: str) -> None:
+        assert set(self.real.find(topic)) == self.naive.find(topic)
+
+    @rule(prefix=used, rest=texts)
+    def find_below(self, prefix: str, rest: str) -> None:
+        assert set(self.real.find(prefix + rest)) == self.naive.find(prefix + rest)
+
+    @invariant()
+    def size(self) -> None:
+        assert len(self.real) == len(self.naive.pairs)
+
+    def teardown(self) -> None:
+        for prefix, value in self.naive.pairs:
+            assert self.real.discard(prefix, value)
+        assert_empty(self.real)
+
+
+TestMultimapAgainstNaive = MultimapAgainstNaive.TestCase
+
+
+def assert_empty(multimap: PrefixMultimap[int]) -> None:
+    assert len(multimap) == 0
+    assert not multimap._trie
+    assert list(multimap._trie.items()) == []
+    assert not multimap._root.values
+    assert not multimap._root.lengths
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "/zeek/dns/"])
+def test_values_keep_their_order(prefix: str) -> None:
+    multimap: PrefixMultimap[int] = PrefixMultimap()
+    for value in (3, 1, 2):
+        multimap.add(prefix, value)
+    assert list(multimap.find(prefix + "x")) == [3, 1, 2]
+    multimap.discard(prefix, 3)
+    multimap.add(prefix, 3)
+    assert list(multimap.find(prefix + "x")) == [1, 2, 3]
+
+
+_HUBS = 4
+
+
+_LEAVES = [b"leaf" * 4, b"else" * 4]
+
+
+_QUIET_S = 3.0
+
+
+_hubs = st.integers(0, _HUBS - 1)
+
+
+_leaves = st.sampled_from(_LEAVES)
+
+
+class Site:
+    def __init__(self, number: int) -> None:
+        self.id = bytes([number + 1]) * 16
+        self.core = Core(lambda: None, hub_id=self.id)
+        self.links: dict[int, Handler] = {}
+        self.gateways: dict[bytes, bytes] = {}
+
+    def claim(self, leaf: bytes, now_us: int) -> None:
+        self.gateways[leaf] = self.core.leaves.claim(leaf, now_us, lambda hub: self.gateways.update({leaf: hub}))
+
+    def release(self, leaf: bytes) -> None:
+        del self.gateways[leaf]
+        self.core.leaves.release(leaf)
+
+
+class LeavesModel(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now_s = 0.0
+        self.parties = [Site(number) for number in range(_HUBS)]
+
+    @rule(one=_hubs, other=_hubs)
+    def link(self, one: int, other: int) -> None:
+        ends = (one, other), (other, one)
+        if one == other:
+            return
+        for near, far in ends:
+            party = self.parties[near]
+            if far in party.links:
+                party.core.detach(party.links.pop(far), "cut")
+            else:
+                handler = party.links[far] = handler_of(role=Role.LINK)
+                party.core.attach(handler)
+                party.core.link(handler, self.parties[far].id, lambda: None)
+
+    @rule(hub=_hubs, leaf=_leaves, now_us=st.integers(0, 3))
+    def leaf(self, hub: int, leaf: bytes, now_us: int) -> None:
+        party = self.parties[hub]
+        if leaf in party.gateways:
+            party.release(leaf)
+        else:
+            party.claim(leaf, now_us)
+
+    @rule()
+    def tell(self) -> None:
+        self._carry()
+
+    @rule()
+    def settle(self) -> None:
+        for _ in range(2):
+            self.now_s += _QUIET_S
+            while self._carry():
+                pass
+        for part in self._parts():
+            for leaf in _LEAVES:
+                having = {self.parties[number].id for number in part if leaf in self.parties[number].gateways}
+                known = {self.parties[number].core.leaves.gateway_of(leaf) for number in part}
+                assert len(known) == 1
+                assert known <= (having or {b""})
+
+    @invariant()
+    def told(self) -> None:
+        for party in self.parties:
+            leaves = party.core.leaves
+            assert party.gateways == {leaf: leaves.gateway_of(leaf) for leaf in party.gateways}
+            assert leaves.left == sum(gateway != party.id for gateway in party.gateways.values())
+
+    def teardown(self) -> None:
+        self.settle()
+
+    def _carry(self) -> bool:
+        is_busy = False
+        for party in self.parties:
+            party.core.mesh.check(self.now_s)
+        for one, other in combinations(range(_HUBS), 2):
+            for near, far in ((one, other), (other, one)):
+                if far not in self.parties[near].links:
+                    continue
+                for told in self.parties[near].core.mesh.take(self.parties[near].links[far]):
+                    is_busy = True
+                    self.parties[far].core.mesh.hear(self.parties[far].links[near], told)
+        for party in self.parties:
+            party.core.flush()
+        return is_busy
+
+    def _parts(self) -> list[set[int]]:
+        parts: list[set[int]] = []
+        left = set(range(_HUBS))
+        while left:
+            part, ahead = set(), {left.pop()}
+            while ahead:
+                part |= ahead
+                ahead = {far for number in ahead for far in self.parties[number].links} - part
+            parts.append(part)
+            left -= part
+        return parts
+
+
+TestLeavesModel = LeavesModel.TestCase
+
+
+TestLeavesModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+
+
+_LEAF, _ELSE = b"leaf" * 4, b"else" * 4
+
+
+_A, _B, _C = (letter * 16 for letter in (b"a", b"b", b"c"))
+
+
+class Party:
+    def __init__(self) -> None:
+        self.leaves = Leaves(_B)
+        self.gateways: list[bytes] = []
+        self.announced: list[Interests] = []
+        self.leaves.tell(self.announced.append)
+
+    def claim(self, now_us: int = 10) -> bytes:
+        return self.leaves.claim(_LEAF, now_us, self.gateways.append)
+
+
+def test_the_latest_time() -> None:
+    party = Party()
+    party.leaves.hear(_C, [(_LEAF, LATEST_US)], [])
+    assert party.claim() == _B
+    assert party.announced[1:] == [Interests((Leaf(_LEAF, LATEST_US),))]
+
+
+def test_what_is_not_taken_is_counted() -> None:
+    party = Party()
+    leaf = Handler(FakeOutlet(), role=Role.LEAF, limits=QueueLimits())
+    party.claim()
+    leaf.published_messages = 5
+    party.leaves.join(_LEAF, leaf)
+    assert not leaf.delivery.is_left
+    party.leaves.hear(_A, [(_LEAF, 8)], [])
+    assert leaf.delivery.is_left
+    leaf.published_messages = 7
+    assert party.leaves.skipped_messages == 2
+    party.leaves.hear(_A, [], [_LEAF])
+    leaf.published_messages = 9
+    assert not leaf.delivery.is_left
+    party.leaves.skip(3)
+    party.leaves.hear(_A, [(_LEAF, 8)], [])
+    leaf.published_messages = 10
+    assert party.leaves.skipped_messages == 6
+    party.leaves.release(_LEAF)
+    assert party.leaves.skipped_messages == 6

@@ -1,14 +1,25 @@
-"""Who gets what: every cell of the tables in `hub.delivery`."""
+"""Who gets what: every cell of the tables in `hub.delivery`, and what the hub tells of itself."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
+from hub import events
+from hub.batch import Batch
 from hub.delivery import Delivery, Role, receivers, without_links
+from hub.events import MESH_SHOWN, STATISTICS_TOPIC, Event, joined, left, mesh_changed, name_event, overflow, unreadable
 from hub.handler import Handler
-from tests.hub.fakes import handler_of
+from hub.mesh.graph import GraphChange
+from hub.names.claim import Claim
+from hub.overflow import Overflow
+from hub.policy.policy import Action
+from hub.topics import RESERVED
+from tests.hub.fakes import Turn, handler_of, values_of
+from tests.hub.rights.hall import policy_of
 
 CLIENT, LOCAL, LEAF, LINK = Role.CLIENT, Role.LOCAL, Role.LEAF, Role.LINK
 
@@ -66,3 +77,185 @@ def test_shared_memory_is_taken_where_that_was_said() -> None:
     assert not handler.delivery.takes_shared
     handler.take_shared()
     assert handler.delivery == Delivery(CLIENT, hears_itself=False, takes_shared=True, takes_blocks=True)
+
+
+POLICY = policy_of("""
+[roles.some]
+publish = ["/a"]
+subscribe = ["/a"]
+
+[roles.all]
+subscribe = ["*"]
+
+[roles.site]
+link = { bring = ["/a"], take = ["*"] }
+
+[users]
+alice = ["some"]
+bob = ["all"]
+east = ["site"]
+""")
+
+
+@pytest.mark.parametrize("role", Role)
+def test_standing_of_a_role(role: Role) -> None:
+    handler, is_peer = handler_of(role=role), role in {Role.LINK, Role.LEAF}
+    assert handler.acts == (
+        (Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
+        if is_peer
+        else (Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.SUBSCRIBE)
+    )
+    assert (handler.publishes_in, handler.has_rights) == (None, False)
+    assert handler.is_plain is handler.is_unbound is (not is_peer)
+    handler.rights = rights = POLICY.rights("east")
+    assert handler.publishes_in is (rights.brings_in if is_peer else rights.publishes_in)
+    assert (handler.has_rights, handler.is_plain, handler.is_unbound) == (True, not is_peer, False)
+
+
+@pytest.mark.parametrize(("user", "sees_all"), [(None, True), ("alice", False), ("bob", True)])
+def test_blocks_are_for_those_who_see_everything(user: str | None, *, sees_all: bool) -> None:
+    rights = None if user is None else POLICY.rights(user)
+    for order in itertools.permutations(range(3)):
+        handler = handler_of(role=Role.CLIENT)
+        for step in order:
+            if step == 0:
+                handler.rights = rights
+            elif step == 1:
+                handler.take_shared()
+            else:
+                handler.restrict(hub=False)
+        assert handler.delivery.takes_shared
+        assert handler.delivery.takes_blocks is sees_all
+        assert not handler.delivery.hears_hub
+        assert handler.is_unbound is (rights is None)
+
+
+def test_clients_and_peers_are_announced() -> None:
+    turn = Turn()
+    _, watcher = turn.join("$hub/", role=Role.LOCAL)
+    _, link = turn.join("$hub/", "", role=Role.LINK, name="hub-2")
+    client, own = turn.join("$hub/client/", name="one")
+    turn.core.detach(client, "done")
+    turn.core.flush()
+    seen = [(topic, value["name"], value.get("reason")) for topic, value in watcher.messages]
+    assert seen == [
+        ("$hub/peer/joined", "hub-2", None),
+        ("$hub/client/joined", "one", None),
+        ("$hub/client/left", "one", "done"),
+    ]
+    assert link.messages == []
+    assert own.messages == []
+    left = turn.join(role=Role.LINK, name="hub-3")[0]
+    turn.core.detach(left, "lost")
+    turn.core.flush()
+    assert [topic for topic, _ in watcher.messages[3:]] == ["$hub/peer/joined", "$hub/peer/left"]
+
+
+def test_whoever_is_not_meant_to_hear_the_hub() -> None:
+    turn = Turn()
+    deaf, outlet = turn.join("")
+    deaf.restrict(hub=False)
+    assert not turn.core.own_events.is_wanted("$hub/overflow")
+    turn.join(name="new")
+    turn.core.flush()
+    assert outlet.values == []
+    turn.core.subscribe(deaf, ["$hub/client/"])
+    assert turn.core.own_events.is_wanted("$hub/client/joined")
+    turn.join(name="newer")
+    turn.core.flush()
+    assert [value["name"] for value in outlet.values] == ["newer"]
+
+
+def test_nobody_pays_for_events_that_nobody_wants() -> None:
+    turn = Turn()
+    turn.join("/a")
+    assert turn.wakes == 0
+    assert not turn.core.routes.table
+
+
+def test_what_is_announced_may_be_taken_by_somebody_else() -> None:
+    turn = Turn()
+    own_events = turn.core.own_events
+    _, watcher = turn.join("$hub/")
+    taken: list[Event] = []
+    own_events.announcing = taken.append
+    event = Event("$hub/x", 1)
+    own_events.announce(event)
+    turn.core.flush()
+    assert (taken, watcher.messages) == ([event], [])
+    own_events.tell_here(event)
+    turn.core.flush()
+    assert watcher.messages == [("$hub/x", 1)]
+
+
+def handler(role: Role) -> Handler:
+    made = handler_of(role=role, name="zeek-1", messages=1, overflow=Overflow.DROP_NEWEST)
+    made.attach(5, lambda _: None, lambda _: None)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("event", "topic", "more"),
+    [
+        (joined(handler(Role.CLIENT)), "$hub/client/joined", {"role": "client"}),
+        (left(handler(Role.CLIENT), "done"), "$hub/client/left", {"role": "client", "reason": "done"}),
+        (joined(handler(Role.LINK)), "$hub/peer/joined", {"role": "link"}),
+        (left(handler(Role.LINK), "lost"), "$hub/peer/left", {"role": "link", "reason": "lost"}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> None:
+    assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
+    assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
+
+
+def test_the_mesh_has_changed() -> None:
+    a, b = b"a" * 16, b"b" * 16
+    event = mesh_changed(GraphChange((b,), (), ((a, b, 3),), ()), {a: "here", b: "there"})
+    here, there = {"hub": a.hex(), "name": "here"}, {"hub": b.hex(), "name": "there"}
+    linked = [{"between": [here, there], "cost": 3}]
+    fields: dict[str, Any] = {"appeared": [there], "forgotten": [], "linked": linked, "cut": [], "left_out": 0}
+    assert event == Event("$hub/mesh", fields)
+    many = [number.to_bytes(16, "big") for number in range(MESH_SHOWN + 5)]
+    gone = mesh_changed(GraphChange((), tuple(many), (), tuple((hub, b) for hub in many)), {b: "there"})
+    assert gone.value["forgotten"] == [{"hub": hub.hex(), "name": ""} for hub in many[:MESH_SHOWN]]
+    assert [cut["between"][1] for cut in gone.value["cut"]] == [there] * MESH_SHOWN
+    assert gone.value["left_out"] == 10
+    assert values_of([Batch.of(gone.topic, [gone.value])]) == [gone.value]
+
+
+@pytest.mark.parametrize("what", ["appeared", "gone"])
+def test_names_come_and_go(what: str) -> None:
+    event = name_event(what, Claim("a.b", handler(Role.CLIENT), ("x", "y"), 7, b"\x0a" * 16, 5))
+    assert event == Event(f"$hub/names/{what}", {"name": "a.b", "labels": ["x", "y"], "owner": 5, "hub": "0a" * 16})
+
+
+def test_overflow_says_what_was_lost_and_what_is_held() -> None:
+    slow = handler(Role.CLIENT)
+    slow.prefixes = {"/a": 1, "/b": 2}
+    slow.pause()
+    slow.offer(Batch.of("/a", [1, 2, 3]))
+    event = overflow(slow, 2)
+    assert event.topic == "$hub/overflow"
+    assert event.value == {
+        "id": 5,
+        "name": "zeek-1",
+        "address": "nowhere",
+        "role": "client",
+        "lost": 2,
+        "total": 2,
+        "overflow": "drop-newest",
+        "queued": 1,
+        "prefixes": ["/a", "/b"],
+    }
+
+
+def test_all_topics_are_the_hubs_own_and_documented() -> None:
+    documented = events.__doc__ or ""
+    topics = [
+        event.topic for role in (Role.CLIENT, Role.LINK) for event in (joined(handler(role)), left(handler(role), ""))
+    ]
+    topics += [lost(handler(Role.CLIENT), 1).topic for lost in (overflow, unreadable)]
+    for topic in [*topics, STATISTICS_TOPIC]:
+        assert topic.startswith(RESERVED)
+        assert topic in documented

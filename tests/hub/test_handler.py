@@ -1,19 +1,29 @@
-"""Handlers: writing, losing and ending, one example each. In any mixture: `test_handler_model`."""
+"""Handlers: writing, losing and ending; requests and replies among messages; and users who may hold little."""
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Callable
+from typing import Any
 
-from hub.batch import Batch
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from hub.batch import Batch, decode_values
 from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import Handler
+from hub.handler import ANY_FRAME_BYTES, Handler
 from hub.overflow import Overflow, QueueLimits
+from hub.quotas.quotas import FREE_BYTES, Quotas
+from hub.quotas.resource import Resource
+from hub.request_frame import Item, Reply
 from hub.statistics import HandlerStatistics
-from hub.waiting import WRITE_LIMIT_BYTES
-from tests.hub.fakes import Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, values_of
+from hub.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
+from tests.hub.fakes import ROOMY, Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, shapes
+from tests.hub.requests.party import reply, values_of
 
 KIB = 1024
+
 
 # Writing.
 
@@ -25,30 +35,6 @@ def test_a_large_turn_is_written_early() -> None:
         assert bench.handler._pending_bytes < WRITE_LIMIT_BYTES
     assert bench.outlet.writes == 2
     assert bench.dirty == 1
-    bench.check_end()
-
-
-def test_a_pause_when_the_queue_runs_empty_keeps() -> None:
-    bench = Bench()
-    bench.handler.pause()
-    bench.offer()
-    bench.outlet.act = bench.handler.pause
-    bench.handler.resume()
-    bench.offer()
-    bench.flush()
-    assert numbers_of(bench.outlet.batches) == [0]
-    assert bench.handler.statistics().queued_messages == 1
-    bench.check_end()
-
-
-def test_what_is_offered_from_within_a_write_waits_for_its_end() -> None:
-    bench = Bench()
-    bench.offer()
-    bench.offer()
-    todo = [Shape(((1, False),), padding=WRITE_LIMIT_BYTES)] * 3
-    bench.outlet.act = lambda: bench.offer(todo.pop()) if todo else None
-    bench.flush()
-    assert numbers_of(bench.outlet.batches) == list(range(5))
     bench.check_end()
 
 
@@ -183,16 +169,6 @@ def test_closing_throws_away_what_waits(paused: bool) -> None:  # noqa: FBT001
     assert (seen.delivered_messages, seen.queued_messages, seen.dropped_messages) == (2, 0, 0)
 
 
-def test_losses_are_remembered_when_the_handler_is_shut() -> None:
-    bench = Bench(messages=2)
-    bench.handler.pause()
-    bench.offer(5)
-    bench.handler.shut()
-    bench.handler.shut()
-    assert bench.handler.dropped_messages == 3
-    assert bench.handler.delivered_messages == 0
-
-
 def test_shutting_from_within_a_write() -> None:
     bench = Bench(messages=3)
     bench.handler.pause()
@@ -202,16 +178,6 @@ def test_shutting_from_within_a_write() -> None:
     bench.handler.resume()
     assert numbers_of(bench.outlet.batches) == [1]
     assert bench.handler.dropped_messages == 1
-    assert bench.handler.delivered_messages == 1
-
-
-def test_shutting_when_the_last_of_the_queue_is_written() -> None:
-    bench = Bench(messages=1)
-    bench.handler.pause()
-    bench.offer(4)
-    bench.outlet.act = lambda: bench.handler.shut() if bench.outlet.batches else None
-    bench.handler.resume()
-    assert bench.handler.dropped_messages == 3
     assert bench.handler.delivered_messages == 1
 
 
@@ -232,7 +198,7 @@ def test_statistics_name_everything() -> None:
     queued = Batch.of("/a", [3])
     handler.offer(queued)
     handler.offer(Batch.of("/a", [4, 5]))
-    assert values_of(outlet.batches) == [1, 2]
+    assert outlet.values == [1, 2]
     assert handler.statistics() == HandlerStatistics(
         id=0,
         role="link",
@@ -251,4 +217,352 @@ def test_statistics_name_everything() -> None:
     )
 
 
-# Rights.
+class HandlerAndOutlet(RuleBasedStateMachine):
+    @initialize(
+        messages=st.sampled_from((1, 5, 30, ROOMY.messages)),
+        limit_bytes=st.sampled_from((300, 2000, ROOMY.bytes)),
+        overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
+    )
+    def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
+        self.bench = Bench(messages, limit_bytes, overflow)
+        self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
+        self.plan: list[Callable[[], None]] = []
+        self.bench.outlet.act = self.act
+
+    def act(self) -> None:
+        if self.plan:
+            self.plan.pop()()
+
+    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
+    def plan_actions(self, actions: list[str]) -> None:
+        bench = self.bench
+        doing: dict[str, Callable[[], None]] = {
+            "nothing": lambda: None,
+            "pause": bench.handler.pause,
+            "resume": bench.handler.resume,
+            "offer": bench.offer,
+            "offer much": lambda: bench.offer(Shape(((1, True), (2, True)), padding=WRITE_LIMIT_BYTES // 2)),
+        }
+        self.plan.extend(doing[action] for action in actions)
+
+    @rule(shape=shapes)
+    def offer(self, shape: Shape) -> None:
+        self.bench.offer(shape)
+
+    @rule(shape=shapes)
+    def offer_two(self, shape: Shape) -> None:
+        self.bench.offer(shape)
+        self.bench.offer(shape)
+
+    @rule()
+    def flush(self) -> None:
+        self.bench.flush()
+        if self.bench.handler.writable:
+            assert not self.bench.pending_messages
+
+    @rule()
+    def pause(self) -> None:
+        self.bench.handler.pause()
+        assert not self.bench.handler.writable
+
+    @rule()
+    def resume(self) -> None:
+        self.bench.handler.resume()
+
+    @invariant()
+    def consistent(self) -> None:
+        self.bench.check()
+        assert not (self.lossless and self.bench.handler.dropped_messages)
+        assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
+
+    def teardown(self) -> None:
+        self.bench.check_end()
+
+
+TestHandlerAndOutlet = HandlerAndOutlet.TestCase
+
+
+class Teller(FakeOutlet):
+    def __init__(self) -> None:
+        super().__init__()
+        self.said: list[int] = []
+
+    def send(self, batches: list[Batch]) -> None:
+        self.writes += 1
+        for batch in batches:
+            self.said += [value for part in batch.parts() for value in decode_values(part)]
+            self.act()
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Take note of a gap: as nothing that was said."""
+
+    def post(self, items: list[Item]) -> None:
+        assert items, "a write of nothing"
+        self.writes += 1
+        for item in items:
+            self.said += [value for value in values_of(item) if isinstance(value, int)]
+            self.act()
+
+
+def asking_handler(
+    messages: int = 1000, limit_bytes: int = 1 << 30, frame_limit_bytes: int = ANY_FRAME_BYTES
+) -> tuple[Handler, Teller]:
+    outlet = Teller()
+    limits = QueueLimits(messages=messages, bytes=limit_bytes)
+    handler = Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
+    return handler, outlet
+
+
+def message(value: Any) -> Batch:
+    return Batch.of("/t", [value])
+
+
+def test_the_order_of_a_turn() -> None:
+    handler, outlet = asking_handler()
+    handler.offer(message(1))
+    handler.post(reply(0, -1))
+    handler.post(reply(1, -2))
+    handler.offer(message(2))
+    handler.offer(message(3))
+    handler.post(reply(2, -3))
+    handler.flush()
+    assert outlet.said == [1, -1, -2, 2, 3, -3]
+    assert outlet.writes == 4
+
+
+def test_requests_go_before_messages_that_wait() -> None:
+    handler, outlet = asking_handler()
+    handler.pause()
+    handler.offer(message(1))
+    handler.post(reply(0, -1))
+    handler.offer(message(2))
+    handler.post(reply(1, -2))
+    statistics = handler.statistics()
+    assert statistics.queued_messages == 2
+    assert statistics.queued_bytes > 2 * ITEM_OVERHEAD_BYTES
+    handler.resume()
+    assert outlet.said == [-1, -2, 1, 2]
+    handler.post(reply(2, -3))
+    handler.offer(message(3))
+    handler.flush()
+    assert outlet.said == [-1, -2, 1, 2, -3, 3]
+
+
+def test_what_waits_is_bounded_in_requests() -> None:
+    handler, outlet = asking_handler(messages=3)
+    handler.pause()
+    assert handler.post(reply(0, -1, -2))
+    assert not handler.post(reply(2, -3, -4))
+    assert handler.post(reply(2, -3))
+    assert not handler.post(reply(3, -4))
+    assert handler.post(reply(3, -5), keep=True)
+    handler.resume()
+    assert outlet.said == [-1, -2, -3, -5]
+
+
+def test_what_waits_is_bounded_in_bytes() -> None:
+    handler, _ = asking_handler(limit_bytes=1000)
+    handler.pause()
+    assert not handler.post(Reply(0, 0, bytes(1000)))
+    assert handler.post(Reply(0, 0, bytes(500)))
+    assert not handler.post(Reply(0, 0, bytes(500)))
+
+
+@pytest.mark.parametrize("paused", [False, True])
+def test_what_the_far_side_does_not_take(paused: bool) -> None:  # noqa: FBT001 -- a parameter
+    handler, _ = asking_handler(frame_limit_bytes=100)
+    if paused:
+        handler.pause()
+    head_bytes = 5
+    fitting, large = Reply(0, 0, bytes(100 - head_bytes)), Reply(0, 0, bytes(101 - head_bytes))
+    assert (handler.takes(fitting), handler.post(fitting)) == (True, True)
+    assert (handler.takes(large), handler.post(large)) == (False, False)
+    assert handler.post(large, keep=True)
+
+
+def test_whoever_cannot_post() -> None:
+    handler = handler_of()
+    assert not handler.post(reply(0, -1), keep=True)
+    handler.pause()
+    assert not handler.post(reply(0, -1), keep=True)
+
+
+def test_a_closed_handler() -> None:
+    handler, outlet = asking_handler()
+    handler.post(reply(0, -1))
+    handler.shut()
+    handler.flush()
+    assert not handler.post(reply(0, -2), keep=True)
+    assert not outlet.said
+
+
+class LaneAndQueue(RuleBasedStateMachine):
+    @initialize(messages=st.sampled_from((2, 1000)))
+    def start(self, messages: int) -> None:
+        self.handler, self.outlet = asking_handler(messages)
+        self.outlet.act = self.act
+        self.plan: list[Callable[[], object]] = []
+        self.offered = 0
+        self.posted: list[int] = []
+        self.numbers = 0
+
+    def act(self) -> None:
+        if self.plan:
+            self.plan.pop()()
+
+    @rule(names=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "post")), min_size=1))
+    def plan_actions(self, names: list[str]) -> None:
+        doing: dict[str, Callable[[], object]] = {
+            "nothing": lambda: None,
+            "pause": self.handler.pause,
+            "resume": self.handler.resume,
+            "offer": self.offer,
+            "post": lambda: self.post(keep=False),
+        }
+        self.plan.extend(doing[name] for name in names)
+
+    @rule()
+    def offer(self) -> None:
+        self.offered += 1
+        self.handler.offer(message(self.offered))
+
+    @rule(keep=st.booleans())
+    def post(self, *, keep: bool) -> None:
+        self.numbers -= 1
+        taken = self.handler.post(reply(0, self.numbers), keep=keep)
+        assert taken or not keep
+        if taken:
+            self.posted.append(self.numbers)
+
+    @rule()
+    def flush(self) -> None:
+        self.handler.flush()
+
+    @rule()
+    def pause(self) -> None:
+        self.handler.pause()
+
+    @rule()
+    def resume(self) -> None:
+        self.handler.resume()
+
+    @invariant()
+    def in_order(self) -> None:
+        said = self.outlet.said
+        messages = [number for number in said if number > 0]
+        assert messages == sorted(messages)
+        replies = [number for number in said if number < 0]
+        assert replies == self.posted[: len(replies)]
+
+    def teardown(self) -> None:
+        self.plan.clear()
+        self.handler.resume()
+        self.handler.flush()
+        self.in_order()
+        assert len([number for number in self.outlet.said if number < 0]) == len(self.posted)
+        assert self.handler.statistics().queued_bytes == 0
+        assert self.handler._direct
+
+
+TestLaneAndQueue = LaneAndQueue.TestCase
+
+
+PART = 4 * 1024 * 1024
+
+
+LARGE = Shape(((1, False),), padding=FREE_BYTES)  # One message that is more than what is always free
+
+
+def charged(handler: Handler) -> Quotas:
+    quotas = Quotas({Resource.QUEUED_BYTES: 2 * PART})
+    handler.share = quotas.join("alice", frozenset())
+    return quotas
+
+
+def fill(handler: Handler) -> None:
+    assert handler.share is not None
+    usage = handler.share[Resource.QUEUED_BYTES]
+    usage.add(usage.room)
+
+
+def test_a_message_that_there_is_no_room_for_is_lost_and_told() -> None:
+    bench = Bench()
+    quotas = charged(bench.handler)
+    fill(bench.handler)
+    for shape in (2, LARGE, 2):
+        bench.offer(shape)
+        bench.flush()
+    assert [item if isinstance(item, int) else item.messages for item in bench.outlet.told] == [2, 1, 2]
+    assert bench.outlet.gaps == [1]
+    assert bench.drops == 1
+    assert quotas.statistics()["queued_bytes"].refused_total >= 1
+    bench.check_end()
+
+
+def test_with_room_large_ones_are_written_at_once() -> None:
+    bench = Bench()
+    charged(bench.handler)
+    bench.offer(LARGE)
+    bench.flush()
+    assert bench.outlet.writes == 1
+    bench.offer(Shape(((1, False),), padding=PART))
+    bench.flush()
+    assert bench.outlet.gaps == [1]
+    bench.offer(1)
+    bench.check_end()
+
+
+def test_what_has_waited_is_charged_already() -> None:
+    bench = Bench()
+    charged(bench.handler)
+    bench.handler.pause()
+    bench.offer(LARGE)
+    bench.offer(2)
+    fill(bench.handler)
+    bench.handler.resume()
+    assert bench.outlet.gaps == []
+    bench.check_end()
+
+
+def test_a_policy_to_disconnect_disconnects() -> None:
+    bench = Bench(overflow=Overflow.DISCONNECT)
+    charged(bench.handler)
+    fill(bench.handler)
+    bench.offer(1)
+    bench.offer(LARGE)
+    bench.flush()
+    ((code, text),) = bench.outlet.closed
+    assert code == CloseCode.OVERFLOW
+    assert text.startswith("queues of alice full (")
+
+
+def test_a_request_that_there_is_no_room_for_is_not_taken() -> None:
+    handler, outlet = asking_handler()
+    charged(handler)
+    fill(handler)
+    assert handler.post(reply(9, 1))
+    assert not handler.post(reply(9, bytes(PART)))
+    assert handler.post(reply(9, 2))
+    handler.flush()
+    assert outlet.said == [1, 2]
+    handler.offer(message(3))
+    assert handler.post(reply(9, bytes(PART)), keep=True)
+    handler.flush()
+    assert outlet.said == [1, 2, 3]
+
+
+def test_what_is_free_shrinks_with_the_connections_of_a_user() -> None:
+    quotas = Quotas({Resource.QUEUED_BYTES: 2 * PART, Resource.CONNECTIONS: 1 << 20})
+    free = [quotas.join("alice", frozenset()).free_bytes() for _ in range(1000)]
+    assert (free[0], free[-1]) == (FREE_BYTES, 1024)
+    assert sum(free) < PART
+
+
+def test_messages_and_items_in_a_turn() -> None:
+    handler, outlet = asking_handler()
+    charged(handler)
+    for number in range(3):
+        handler.offer(Batch.of("/t", [bytes(FREE_BYTES // 2), number]))
+    assert handler.post(reply(9, -1))
+    handler.flush()
+    assert sorted(value for value in outlet.said if isinstance(value, int)) == [-1, 0, 1, 2]

@@ -21,6 +21,7 @@ from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame,
 
 KEY_BYTES = len("/t")
 
+
 HELD = HeldBatches(Memory().account("queues"))
 
 
@@ -249,7 +250,10 @@ TestQueueAgainstNaive = QueueAgainstNaive.TestCase
 
 # Bodies that cannot be split.
 
+
 opaque = st.tuples(st.integers(2, 6), st.sampled_from((0, FLAG_BROKER)))
+
+
 pieces = st.one_of(shapes, opaque)
 
 
@@ -313,51 +317,6 @@ def numbered(count: int, first: int = 0) -> Batch:
     return Shape(((count, True),)).batch(first)
 
 
-def test_a_queue_may_be_filled_to_the_brim() -> None:
-    one = numbered(2)
-    limits = QueueLimits(messages=4, bytes=2 * one.size_bytes)
-    queue = BoundedQueue(limits, HELD)
-    for batch in (one, numbered(2, first=2)):
-        assert queue.append_whole(batch)
-    assert (queue.messages, queue.size_bytes) == (limits.messages, limits.bytes)
-    assert not queue.append_whole(numbered(1))
-    assert queue.take(one.size_bytes) == [one]
-    assert not queue.append_whole(numbered(3)), "one message too many"
-    assert not queue.append_whole(Shape(((1, False),), padding=20).batch(0)), "bytes too many"
-
-
-def test_a_message_that_alone_is_too_large_goes_itself() -> None:
-    queue = BoundedQueue(QueueLimits(messages=10, bytes=1000), HELD)
-    offer(queue, numbered(3), Overflow.DROP_OLDEST)
-    offer(queue, Shape(((1, False),), padding=2000).batch(3), Overflow.DROP_OLDEST)
-    assert (queue.messages, queue.lost_messages, queue.size_bytes) == (0, 4, 0)
-    assert bool(queue)
-    offer(queue, numbered(2, first=4), Overflow.DROP_OLDEST)
-    assert queue.take_gap() == 4
-    assert numbers_of(queue.take(ROOMY.bytes)) == [4, 5]
-
-
-def test_dropping_many_messages_one_by_one_is_cheap() -> None:
-    queue = BoundedQueue(QueueLimits(messages=1000), HELD)
-    large = numbered(1000)
-    assert queue.append_whole(large)
-    for number in range(500):
-        offer(queue, numbered(1, first=1000 + number), Overflow.DROP_OLDEST)
-    assert queue._items[0] is large
-    assert queue.take_gap() == 500
-    assert numbers_of(queue.take(ROOMY.bytes)) == list(range(500, 1500))
-
-
-def test_what_cannot_be_split_is_lost_as_a_whole_when_it_is_taken() -> None:
-    queue = BoundedQueue(QueueLimits(messages=5), HELD)
-    assert queue.append_whole(Batch(opaque_frame(5), 5))
-    offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
-    assert (queue.messages, queue.lost_messages) == (5, 1)
-    assert queue.take_gap() == 5
-    assert (queue.messages, queue.lost_messages) == (1, 5)
-    assert numbers_of(queue.take(1)) == [5]
-
-
 def test_a_queue_obeys_one_policy() -> None:
     queue = BoundedQueue(QueueLimits(messages=2), HELD)
     offer(queue, numbered(3), Overflow.DROP_NEWEST)
@@ -365,8 +324,3 @@ def test_a_queue_obeys_one_policy() -> None:
     assert queue.append_whole(numbered(2, first=3))
     with pytest.raises(InternalError):
         offer(queue, numbered(1, first=5), Overflow.DROP_OLDEST)
-
-
-def test_the_defaults_are_those_of_the_documents() -> None:
-    assert QueueLimits() == QueueLimits(8192, 67108864, Overflow("drop-oldest"))
-    assert {policy.value for policy in Overflow} == {"disconnect", "drop-oldest", "drop-newest"}

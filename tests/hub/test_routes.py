@@ -1,18 +1,20 @@
-"""The route cache: always what a fresh look-up would give, and bounded."""
+"""The route cache: always what a fresh look-up would give, and bounded; and who gets what of a read."""
 
 from __future__ import annotations
 
 import gc
 import weakref
+from dataclasses import dataclass
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES
+from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.limits import RouteLimits
 from hub.memory import Memory
@@ -20,6 +22,7 @@ from hub.multimap import PrefixMultimap
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.routes import Routes
+from hub.stretch import Stretch
 from hub.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import FLAG_BROKER, handler_of
 
@@ -41,7 +44,11 @@ def numbered(*roles: Role) -> list[Handler]:
 
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "漢", "😀")), max_size=2).map("".join)
+
+
 topics = prefixes.filter(bool)
+
+
 flags_taken = st.sampled_from((0, FLAG_BATCH, FLAG_BROKER, FLAG_BATCH | FLAG_BROKER))
 
 
@@ -116,34 +123,6 @@ def test_the_key_is_that_of_the_frame() -> None:
     assert next(iter(batch.parts())).routing_key == key_of("/a")
 
 
-def test_keys_with_equal_handlers_share_one_route() -> None:
-    multimap: PrefixMultimap[Handler] = PrefixMultimap()
-    one, other = numbered(Role.CLIENT, Role.CLIENT)
-    for prefix, handler in (("/a", one), ("/a", other), ("/b", other), ("/b", one)):
-        multimap.add(prefix, handler)
-    routes = Routes(multimap)
-    route = routes.miss(key_of("/a"))
-    assert routes.miss(key_of("/b")) is route
-    assert routes.miss(key_of("/b", FLAG_BATCH)) is route
-    assert routes.find("/a/c") is route
-    assert set(route.handlers) == {one, other}
-
-
-def test_forgetting_leaves_the_rest() -> None:
-    routes = Routes(PrefixMultimap())
-    for number in range(100):
-        routes.miss(key_of(f"/{'b' if number % 10 == 0 else 'a'}/{number}"))
-    kept = {key: route for key, route in routes.table.items() if topic_of(key).startswith("/a/")}
-    for _ in range(2):
-        routes.forget("/b/")
-        assert routes.table == kept
-        assert len(kept) == 90
-        assert routes.clears == 0
-        for number in range(0, 100, 10):
-            routes.miss(key_of(f"/b/{number}"))
-        assert len(routes.table) == 100
-
-
 @pytest.mark.parametrize("rest", ["", "/", "b", "\N{TILDE}", "é", "漢", "\uffff", "😀", "\U0010ffff"])
 def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
     routes = Routes(PrefixMultimap())
@@ -174,6 +153,8 @@ def test_a_full_table_is_emptied() -> None:
 
 
 NOT_ALLOWED = [key_of("$hub/"), key_of("$hub/client/joined"), key_of("$hub/x", FLAG_BATCH)]
+
+
 BAD = [
     key_of(""),
     key_of("/a\nb"),
@@ -232,17 +213,6 @@ def test_the_table_is_bounded_in_bytes_too() -> None:
         assert len(routes.table) <= 2
         assert routes.size_bytes == sum(2 * len(key) + 250 for key in routes.table)
     assert routes.clears == 49
-
-
-def test_what_is_forgotten_takes_no_room() -> None:
-    routes = Routes(PrefixMultimap())
-    for topic in ("/a", "/b", "/c", "/d", "/e"):
-        routes.miss(key_of(topic))
-    all_bytes = routes.size_bytes
-    routes.forget("/a")
-    assert routes.size_bytes == all_bytes * 4 // 5
-    routes.clear()
-    assert routes.size_bytes == 0
 
 
 def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
@@ -311,3 +281,78 @@ def test_adopting_nothing_where_nothing_is_remembered() -> None:
     routes.adopt(None)
     assert not routes.is_behind
     assert routes.clears == 0
+
+
+@dataclass(frozen=True, eq=False)
+class Way:
+    handlers: tuple[str, ...]
+
+
+def frame(number: int) -> bytes:
+    return encode_frame(3, b"%d" % number, key=b"/a")
+
+
+def stretch_of(ways: list[Way], *, before: bytes = b"", behind: bytes = b"") -> tuple[Stretch[Way], list[bytes]]:
+    runs = [b"".join(frame(10 * place + each) for each in range(place % 3 + 1)) for place in range(len(ways))]
+    ends, at = [], len(before)
+    for run in runs:
+        at += len(run)
+        ends.append(at)
+    messages = [place % 3 + 1 for place in range(len(ways))]
+    return Stretch(before + b"".join(runs) + behind, len(before), (ways, ends, messages)), runs
+
+
+def got(stretch: Stretch[Way]) -> dict[str, tuple[bytes, int]]:
+    all_of_it: dict[str, tuple[bytes, int]] = {}
+    for handlers, batch in stretch.gathered(lambda way: way.handlers):
+        for handler in handlers:
+            assert handler not in all_of_it
+            all_of_it[handler] = batch.frames, batch.messages
+    return all_of_it
+
+
+WAYS = st.lists(st.lists(st.sampled_from("abcdef"), unique=True).map(lambda names: Way(tuple(names))), min_size=1)
+
+
+@given(ways=WAYS, data=st.data(), before=st.sampled_from([b"", b"xy"]), behind=st.sampled_from([b"", b"z"]))
+def test_everybody_gets_what_it_wants_in_order(
+    ways: list[Way], data: st.DataObject, before: bytes, behind: bytes
+) -> None:
+    order = data.draw(st.lists(st.sampled_from(ways), min_size=1, max_size=20))
+    stretch, runs = stretch_of(order, before=before, behind=behind)
+    expected: dict[str, tuple[bytes, int]] = {}
+    for way, run, messages in zip(order, runs, stretch.messages, strict=True):
+        for handler in way.handlers:
+            frames, count = expected.get(handler, (b"", 0))
+            expected[handler] = frames + run, count + messages
+    assert got(stretch) == expected
+
+
+def test_the_whole_is_not_copied() -> None:
+    stretch, _ = stretch_of([Way(("a",)), Way(("b", "a")), Way(("a",))])
+    all_of_it = got(stretch)
+    assert all_of_it["a"] == (stretch.whole().frames, 6)
+    assert all_of_it["a"][0] is stretch.whole().frames
+
+
+def test_who_wants_the_same_shares_one_batch() -> None:
+    both, only = Way(("a", "b", "c")), Way(("a", "b"))
+    stretch, runs = stretch_of([both, only] * 5)
+    served = list(stretch.gathered(lambda way: way.handlers))
+    assert [sorted(handlers) for handlers, _ in served] == [["a", "b"], ["c"]]
+    assert served[0][1].frames == b"".join(runs)
+    assert served[1][1].frames == b"".join(runs[::2])
+
+
+def test_routes_of_nobody_cost_no_batch() -> None:
+    stretch, runs = stretch_of([Way(()), Way(("a",)), Way(())])
+    ((handlers, batch),) = stretch.gathered(lambda way: way.handlers)
+    assert (list(handlers), batch.frames) == (["a"], runs[1])
+
+
+def test_runs_one_by_one() -> None:
+    ways = [Way(("a",)), Way(("b",)), Way(("a",))]
+    stretch, runs = stretch_of(ways, behind=b"more")
+    assert [(run.route, run.frames, run.messages) for run in stretch] == [
+        (way, run, place + 1) for place, (way, run) in enumerate(zip(ways, runs, strict=True))
+    ]

@@ -1,8 +1,10 @@
-"""`find_runs` and `join_runs`, pure and compiled: the same law for both."""
+"""`find_runs` and `join_runs`, pure and compiled: the same law for both; and the constants of twins."""
 
 from __future__ import annotations
 
 import importlib.util
+import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -10,10 +12,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub import runs
+from hub import frame, runs
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.journal import layout, packing
 
 TWINS = [pytest.param(runs, id="pure")]
+
+
 if importlib.util.find_spec("hub._runs") is not None:
     from hub import _runs
 
@@ -22,10 +27,15 @@ else:
     skip = pytest.mark.skip(reason="the compiled twin is NOT BUILT here (no C compiler?): only the pure one is tested")
     TWINS.append(pytest.param(runs, id="compiled", marks=skip))
 
+
 both = pytest.mark.parametrize("twin", TWINS)
 
+
 Runs = tuple[list[Any], list[int], list[int]]
+
+
 NONE: Runs = ([], [], [])
+
 
 LIMIT_BYTES = 64
 
@@ -65,12 +75,22 @@ def naive(data: bytes, position: int, table: dict[bytes, Any], limit_bytes: int)
 
 
 topics = st.sampled_from([b"/a", b"/b", b"/c", b"/unknown", b""])
+
+
 single_frames = st.builds(
     lambda topic, body: encode_frame(KIND_MESSAGES, body, key=topic), topics, st.binary(max_size=LIMIT_BYTES + 8)
 )
+
+
 batch_frames = st.builds(batch, topics, st.integers(0, 12), st.binary(max_size=12))
+
+
 control_frames = st.builds(encode_frame, st.sampled_from([3, 7, 200]), st.binary(max_size=8))
+
+
 repeated = st.builds(lambda frame, times: frame * times, single_frames, st.integers(1, 5))
+
+
 streams = st.lists(st.one_of(single_frames, batch_frames, control_frames, repeated), max_size=8).map(b"".join)
 
 
@@ -149,3 +169,61 @@ def test_joins_any_of_them(twin: ModuleType, sizes: list[int], start: int, data:
 def test_refuses_a_run_that_is_not_there(twin: ModuleType) -> None:
     with pytest.raises(IndexError):
         twin.join_runs(b"abc", 0, [1, 2], [1, 1], [2])
+
+
+HUB = Path(__file__).parents[2] / "hub"
+
+
+RUNS = {
+    "HEADER_BYTES": frame.HEADER_BYTES,
+    "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
+    "BATCH_LIMIT_MESSAGES": frame.BATCH_LIMIT_MESSAGES,
+    "RUNS_LIMIT": runs.RUNS_LIMIT,
+    "FLAG_BATCH": frame.FLAG_BATCH,
+}
+
+
+PACKING = {
+    "HEADER_BYTES": layout.BLOCK_HEADER.size,
+    "CHECKED_FROM": layout.CHECKED_FROM,
+    "SPARSE": layout.SPARSE,
+    "ENCODINGS": layout.ENCODINGS,
+    "RECORDS_LIMIT": layout.RECORDS_LIMIT,
+    "TOPIC_LIMIT_BYTES": layout.TOPIC_LIMIT_BYTES,
+    "SECTION_LIMIT_BYTES": layout.SECTION_LIMIT_BYTES,
+    "OFFSET_LIMIT": layout.OFFSET_LIMIT,
+    "FRAME_HEADER_BYTES": frame.HEADER_BYTES,
+    "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
+    "BATCH_LIMIT_MESSAGES": frame.BATCH_LIMIT_MESSAGES,
+    "KIND_MESSAGES": frame.KIND_MESSAGES,
+    "FLAG_BATCH": frame.FLAG_BATCH,
+    "FLAG_TAGGED": frame.FLAG_TAGGED,
+    "TOPIC_LENGTH_BYTES": frame._TOPIC_LENGTH.size,
+    "KEY_BYTES_IMPOSSIBLE": 1 << 8 * frame._TOPIC_LENGTH.size,  # more than a length can say
+    "BLOCK_RECORDS": packing.BLOCK_RECORDS,
+    "BLOCK_BYTES": packing.BLOCK_BYTES,
+    "BLOCK_BYTES_LIMIT": packing.BLOCK_BYTES_LIMIT,
+    "FRAME_MESSAGES": packing.FRAME_MESSAGES,
+    "FRAME_BYTES": packing.FRAME_BYTES,
+    "FRAMES_BYTES": packing.FRAMES_BYTES,
+    "KNOWN_TOPICS": 256,  # a size of the twin's alone: it asks no dictionary for those
+}
+
+
+def constants_of(source: str) -> dict[str, int]:
+    found = re.findall(r"^(?:cdef \w+|   ) ([A-Z][A-Z0-9_]+) = (\w+)", (HUB / source).read_text(), re.MULTILINE)
+    return {name: int(value, 0) for name, value in found}
+
+
+@pytest.mark.parametrize(("source", "expected"), [("_runs.pyx", RUNS), ("journal/_packing.pyx", PACKING)])
+def test_constants_are_those_of_python(source: str, expected: dict[str, int]) -> None:
+    assert constants_of(source) == expected
+
+
+@pytest.mark.parametrize("name", ["LENGTH_BYTES", "FIXED_BYTES"])
+def test_tables_of_msgpack_are_those_of_python(name: str) -> None:
+    source = (HUB / "journal/_values.pxi").read_text()
+    found = re.search(rf"{name} = \[([^]]*)\]", source)
+    assert found is not None
+    table = [-1 if number == "255" else int(number) for number in re.findall(r"\d+", found[1])]
+    assert table == getattr(packing, f"_{name}")[0xC0:0xE0]

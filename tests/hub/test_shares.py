@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections import Counter
+
 import pytest
-from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
 from hub.batch import Batch
 from hub.core import Core
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
+from hub.holdings import Allowance
 from hub.memory import Memory
-from hub.names.claim import Wish
+from hub.mesh.announcement import Announcement, Interest, Served
+from hub.names.claim import Announced, Wish
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.grants import parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
 from hub.quotas.quotas import QuotaLimits, Quotas, SetLimits
 from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage
 from hub.request_frame import Reply, Request, Status
 from hub.tags.rules import Rule
-from tests.hub.fakes import ROOMY, FakeOutlet, at_once, publish
+from tests.hub.fakes import ROOMY, FakeOutlet, at_once, handler_of, publish
 
 QUEUED = Resource.QUEUED_BYTES
 
 
 EVERYTHING_GRANTED = RolePermissions({action: [(parse_path("*", action.separator), True)] for action in Action})
+
+
 EVERYTHING = Policy({"all": EVERYTHING_GRANTED}, {})  # Whoever has the role may do everything
 
 
@@ -71,8 +80,13 @@ class Hub:
 
 # The issue: many stalled connections of one user.
 
+
 WHOLE = 12_000_000
+
+
 PAYLOAD = b"." * 1000
+
+
 SIZE = Batch.of("/a", [PAYLOAD]).size_bytes  # What each message takes in a queue
 
 
@@ -108,18 +122,6 @@ def test_a_thousand_stalled_connections_leave_others_their_part() -> None:
     alice.pause()
     fill(hub, "/b", 2 * half)
     assert hub.held("alice") == half * SIZE
-
-
-@pytest.mark.parametrize("overflow", Overflow)
-def test_both_at_the_same_time(overflow: Overflow) -> None:
-    hub = Hub({QUEUED: WHOLE})
-    for _ in range(50):
-        hub.join("mallory", "/a", stalled=True)
-    alice, outlet = hub.join("alice", "/a", stalled=True, limits=QueueLimits(overflow=overflow))
-    fill(hub, "/a", WHOLE // 6 // SIZE)
-    assert not outlet.closed
-    assert hub.held("alice") == WHOLE // 6 // SIZE * SIZE == alice.droppable_bytes
-    assert hub.held("mallory") <= WHOLE // 2
 
 
 def test_who_does_not_stall_is_not_touched() -> None:
@@ -211,36 +213,6 @@ def test_who_pays_where_memory_is_short() -> None:
     assert alice.droppable_bytes == nobody.droppable_bytes == 300 * SIZE
 
 
-actions = st.sampled_from(["publish", "stall", "resume", "close", "join"])
-
-
-@given(st.lists(st.tuples(actions, st.integers(0, 8)), max_size=60))
-def test_what_users_hold_is_what_their_queues_hold(steps: list[tuple[str, int]]) -> None:
-    hub = Hub({QUEUED: 40 * SIZE})
-    handlers: list[tuple[str, Handler]] = []
-    for act, number in steps:
-        if act == "publish":
-            fill(hub, "/a", 1 + number)
-        elif act == "join" or not handlers:
-            user, overflow = f"user{number % 3}", list(Overflow)[number // 3]
-            limits = QueueLimits(messages=15, overflow=overflow)
-            handlers.append((user, hub.join(user, "/a", stalled=True, limits=limits)[0]))
-        else:
-            user, handler = handlers[number % len(handlers)]
-            if act == "stall":
-                handler.pause()
-            elif act == "resume":
-                handler.resume()
-            else:
-                hub.core.detach(handler, "")
-                handlers.remove((user, handler))
-        sums: dict[str, int] = {}
-        for user, handler in handlers:
-            sums[user] = sums.get(user, 0) + handler.statistics().queued_bytes
-        assert {user: hub.held(user) for user in sums} == sums
-        assert sum(sums.values()) <= 40 * SIZE
-
-
 # Everything else that is charged.
 
 
@@ -313,50 +285,318 @@ def test_a_client_that_takes_all_it_can() -> None:
     assert hub.quotas.wholes[Resource.PREFIXES].free == 1000 - 166
 
 
-def test_names() -> None:
-    hub = Hub(alice=SetLimits({Resource.NAMES: 2}))
-    first, _ = hub.join("alice")
-    second, _ = hub.join("alice")
-    names = hub.core.names
-    names.claim(first, Wish("org.a"), 1)
-    names.claim(second, Wish("org.a", queue=True), 2)
-    names.claim(second, Wish("org.a", queue=True), 3)
-    with pytest.raises(RejectedError, match=r"user alice has 2 names, 1 more are too many"):
-        names.claim(first, Wish("org.b"), 4)
-    hub.leave(first)
-    assert hub.held("alice", Resource.NAMES) == 1
-    names.claim(second, Wish("org.b"), 5)
-    names.release(second, "org.a")
-    names.release(second, "org.b")
-    assert hub.held("alice", Resource.NAMES) == 0
+USERS = ("alice", "bob", "carol")
 
 
-def request(first: int) -> Request:
-    return Request(b"/s", first, 0, b"\x00")
+PREFIXES = ("/a", "/b", "/a/long/" + "x" * 300)
 
 
-def test_pending_requests() -> None:
-    """What all connections of a user wait for; each way in which a request is settled gives it back."""
-    hub = Hub(alice=SetLimits({Resource.PENDING_REQUESTS: 3}))
+NAMES = ("org.a", "org.b")
+
+
+TOTALS = {
+    Resource.CONNECTIONS: 12,
+    Resource.PREFIXES: 14,
+    Resource.RULES: 9,
+    Resource.SERVICES: 9,
+    Resource.NAMES: 8,
+    Resource.PENDING_REQUESTS: 12,
+    Resource.QUEUED_BYTES: 20_000,
+}
+
+
+class SharesAgainstHandlers(RuleBasedStateMachine):
+    handlers = Bundle("handlers")
+
+    @initialize()
+    def start(self) -> None:
+        self.hub = Hub(dict(TOTALS))
+        self.core = self.hub.core
+        self.users: dict[Handler, str] = {}
+        self.now_us = 0
+        self.transaction = 0
+        self.service, _ = self.hub.join("dave")
+        at_once(self.core.requests.serving(self.service, ["/a"]))
+        self.users[self.service] = "dave"
+
+    @rule(target=handlers, user=st.sampled_from(USERS))
+    def join(self, user: str) -> Handler:
+        handler, _ = self.hub.join(user)
+        self.core.flush()
+        if handler.closed:
+            self.core.detach(handler, "")
+            assert handler.share is None
+        else:
+            self.users[handler] = user
+        return handler
+
+    @rule(handler=consumes(handlers))
+    def leave(self, handler: Handler) -> None:
+        self.core.detach(handler, "")
+        self.users.pop(handler, None)
+
+    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
+    def take(self, handler: Handler, prefixes: list[str], kind: str) -> None:
+        if handler not in self.users:
+            return
+        before = self.seen()
+        try:
+            if kind == "p":
+                self.core.subscribe(handler, prefixes)
+            elif kind == "r":
+                self.core.subscribe_rules(handler, [Rule(("x",), prefix) for prefix in prefixes])
+            else:
+                at_once(self.core.requests.serving(handler, prefixes))
+        except RejectedError:
+            assert self.seen() == before
+
+    @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
+    def give_back(self, handler: Handler, prefixes: list[str], kind: str) -> None:
+        if handler not in self.users:
+            return
+        if kind == "p":
+            self.core.unsubscribe(handler, prefixes)
+        elif kind == "r":
+            self.core.rules.unsubscribe(handler, [Rule(("x",), prefix) for prefix in prefixes])
+        else:
+            at_once(self.core.requests.unserving(handler, prefixes))
+
+    @rule(handler=handlers, name=st.sampled_from(NAMES), queue=st.booleans(), give_up=st.booleans())
+    def name(self, handler: Handler, name: str, *, queue: bool, give_up: bool) -> None:
+        if handler not in self.users:
+            return
+        self.now_us += 1
+        names = self.core.names
+        with contextlib.suppress(RejectedError):
+            if give_up:
+                names.release(handler, name)
+            else:
+                names.claim(handler, Wish(name, queue=queue), self.now_us)
+
+    @rule(handler=handlers, prefix=st.sampled_from(("/a", "/a", "/b")))
+    def ask(self, handler: Handler, prefix: str) -> None:
+        if handler in self.users:
+            self.transaction += 1
+            self.core.requests.ask(handler, Request(prefix.encode(), self.transaction, 1000, b"\x00"), 0)
+
+    @rule(handler=handlers, number=st.integers(0, 5), always=st.booleans())
+    def answer(self, handler: Handler, number: int, *, always: bool) -> None:
+        if always or handler in self.users:
+            self.core.requests.answer(self.service if always else handler, Reply(number, Status.OK, b"\x00"))
+
+    @rule()
+    def expire(self) -> None:
+        self.core.requests.expire(10**9)
+
+    @rule(handler=handlers, stalls=st.booleans(), messages=st.integers(0, 8))
+    def stall(self, handler: Handler, messages: int, *, stalls: bool) -> None:
+        if handler in self.users:
+            (handler.pause if stalls else handler.resume)()
+        fill(self.hub, "/a", messages)
+
+    @rule(handler=handlers, may=st.booleans())
+    def rights(self, handler: Handler, *, may: bool) -> None:
+        if handler in self.users:
+            self.core.authority.give_rights(handler, EVERYTHING.rights(self.users[handler], ("all",) if may else ()))
+
+    def seen(self) -> dict[tuple[str, str], int]:
+        core, sums = self.core, Counter[tuple[str, str]]()
+        participants = core.requests._participants
+        for handler, user in self.users.items():
+            for resource, amount in (
+                (Resource.CONNECTIONS, 1),
+                (Resource.PREFIXES, sum(1 + len(prefix) // 256 for prefix in handler.prefixes)),
+                (Resource.RULES, sum(1 + (len(one.prefix) + 1) // 256 for one in core.rules.of(handler))),
+                (Resource.SERVICES, sum(1 + len(prefix) // 256 for prefix in core.requests.served_by(handler))),
+                (Resource.NAMES, len(core.names._names.get(handler, ()))),
+                (Resource.PENDING_REQUESTS, participants[handler].asked_requests if handler in participants else 0),
+                (Resource.QUEUED_BYTES, handler.statistics().queued_bytes),
+            ):
+                sums[user, resource.value] += amount
+        return {key: amount for key, amount in sums.items() if amount}
+
+    @invariant()
+    def same(self) -> None:
+        if not hasattr(self, "hub"):
+            return
+        for _ in range(40):
+            self.core.flush()
+        shares = self.hub.quotas.largest(100)
+        charged = {(one.user, resource): amount for one in shares for resource, amount in one.held.items()}
+        assert charged == self.seen()
+        for resource, whole in self.hub.quotas.wholes.items():
+            together = sum(amount for (_, what), amount in charged.items() if what == resource.value)
+            assert whole.free == whole.total - together
+            assert whole.sharers == sum(1 for _, what in charged if what == resource.value)
+            assert resource is Resource.QUEUED_BYTES or whole.free >= 0
+
+
+TestSharesAgainstHandlers = SharesAgainstHandlers.TestCase
+
+
+TestSharesAgainstHandlers.settings = settings(stateful_step_count=40, deadline=None)
+
+
+WEST, BEYOND = b"west" * 4, b"ends" * 4
+
+
+def link(hub: Hub, user: str | None, *wanted: Interest, stalled: bool = False) -> Handler:
+    handler, _ = hub.join(user, role=Role.LINK, stalled=stalled)
+    core = hub.core
+    core.link(handler, WEST, lambda: None)
+    near, far = ((core.mesh.hub, 1), (BEYOND, 1)), ((WEST, 1),)
+    for one, neighbours, interests in ((WEST, near, wanted), (BEYOND, far, tuple(map(_beyond, wanted)))):
+        core.mesh.hear(handler, Announcement(one, 0, 1, "", neighbours, tuple(interests)))
+    core.mesh.check(0.0)
+    while core.far_hubs.is_behind:
+        core.flush()
+    return handler
+
+
+def _beyond(interest: Interest) -> Interest:
+    return "/beyond" + interest if isinstance(interest, str) else interest
+
+
+def test_what_waits_for_a_link_is_its_users() -> None:
+    hub = Hub()
+    handler = link(hub, "west", "/a", stalled=True)
+    writer, _ = hub.join("alice")
+    for topic in ("/a", "/beyond/a"):
+        before = hub.held("west")
+        route = hub.core.routes.find(topic)
+        assert handler in route.handlers
+        publish(hub.core, topic, PAYLOAD)
+        assert hub.held("west") > before + len(PAYLOAD)
+    assert hub.held("alice") == 0
+    assert writer.published_messages == 0  # a client without a share has published it here
+
+
+def test_a_link_that_this_hub_has_dialled_is_nobodys() -> None:
+    hub = Hub()
+    handler = link(hub, None, "/a", stalled=True)
+    publish(hub.core, "/a", PAYLOAD)
+    assert handler.queued_messages == 1
+    assert hub.quotas.wholes[Resource.QUEUED_BYTES].free == hub.quotas.wholes[Resource.QUEUED_BYTES].total
+
+
+def test_what_other_hubs_want_is_charged_to_nobody() -> None:
+    resources = (Resource.PREFIXES, Resource.RULES, Resource.SERVICES, Resource.NAMES)
+    hub = Hub(dict.fromkeys(resources, 10), west=SetLimits(dict.fromkeys(resources, 1)))
+    prefixes = [f"/{number}" for number in range(50)]
+    rules = [Rule((f"x{number}",)) for number in range(50)]
+    served = [Served(prefix) for prefix in prefixes]
+    names = [Announced(f"org.n{number}", (), 1, 1) for number in range(50)]
+    link(hub, "west", *prefixes, *rules, *served, *names)
+    assert len(hub.core.far_hubs.wanted_by(WEST)) == len(hub.core.far_hubs.wanted_by(BEYOND)) == 50
+    assert len(hub.core.far_hubs.rules_of(BEYOND)) == 50
+    assert len(hub.core.far_hubs.served_by(WEST)) == len(hub.core.far_hubs.served_by(BEYOND)) == 50
+    assert hub.core.names.statistics().names == 50
+    for resource in resources:
+        assert hub.held("west", resource) == 0
+    alice, _ = hub.join("alice")
+    hub.core.subscribe(alice, [f"/alice/{number}" for number in range(5)])
+    hub.core.names.claim(alice, Wish("org.alice"), 1)
+    assert hub.held("alice", Resource.PREFIXES) == 5
+
+
+def test_a_request_from_another_hub_is_the_links() -> None:
+    hub = Hub(west=SetLimits({Resource.PENDING_REQUESTS: 2}))
+    handler = link(hub, "west")
     service, _ = hub.join("bob")
     requests = hub.core.requests
     at_once(requests.serving(service, ["/s"]))
-    askers = [hub.join("alice")[0] for _ in range(3)]
-    for asker in askers:
-        requests.ask(asker, request(1), 0)
-    assert hub.held("alice", Resource.PENDING_REQUESTS) == 3
-    requests.ask(askers[0], request(2), 0)
+    for number in (1, 2, 3):
+        requests.ask(handler, Request(b"/s", number, 0, b"\x00"), 0)
+    assert hub.held("west", Resource.PENDING_REQUESTS) == 2
+    assert hub.held("bob", Resource.PENDING_REQUESTS) == 0
     hub.core.flush()
-    refused = askers[0].poster.items[-1]
+    (refused,) = handler.poster.items  # type: ignore[union-attr]
     assert refused.status == Status.OVERFLOW
-    assert b"user alice has 3 pending requests, 1 more are too many" in refused.values
-
     requests.answer(service, Reply(0, Status.OK, b"\x01"))
-    assert hub.held("alice", Resource.PENDING_REQUESTS) == 2
-    hub.leave(askers[1])
+    assert hub.held("west", Resource.PENDING_REQUESTS) == 1
+
+
+def test_a_request_to_another_hub_is_who_asks() -> None:
+    hub = Hub()
+    link(hub, "west", Served("/s"))
+    alice, _ = hub.join("alice")
+    hub.core.requests.ask(alice, Request(b"/s", 1, 0, b"\x00"), 0)
     assert hub.held("alice", Resource.PENDING_REQUESTS) == 1
-    requests.expire(10**9)
-    assert hub.held("alice", Resource.PENDING_REQUESTS) == 0
-    requests.ask(askers[0], request(3), 0)
-    hub.leave(service)
-    assert hub.held("alice", Resource.PENDING_REQUESTS) == 0
+    assert hub.held("west", Resource.PENDING_REQUESTS) == 0
+
+
+def allowance(memory: Memory | None = None) -> Allowance[str]:
+    return Allowance("prefixes", Resource.PREFIXES, 2, 3, memory or Memory(), len)
+
+
+def take(one: Allowance[str], handler: Handler, held: dict[str, int], *wanted: str) -> list[str]:
+    return list(one.taking(handler, held, wanted))
+
+
+def charged(*items: str) -> int:
+    memory = Memory()
+    one = allowance(memory)
+    for item in items:
+        take(one, handler_of(), {}, item)
+    return memory.charged_bytes
+
+
+def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
+    handlers = [handler_of(), handler_of()]
+    share = Quotas(limits=QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: most})})).join("alice", frozenset())
+    for handler in handlers:
+        handler.share = share
+    return Allowance("prefixes", Resource.PREFIXES, 10, 10, Memory(), len), handlers, share[Resource.PREFIXES]
+
+
+def test_what_is_wanted_is_charged_before_the_first_step() -> None:
+    one, (first, second), usage = shared(3)
+    held: dict[str, int] = {}
+    steps = one.taking(first, held, ["a", "b", "c"])
+    assert next(steps) == "a"
+    assert usage.held == 3
+    with pytest.raises(RejectedError):
+        take(one, second, {}, "x")
+    del steps
+    assert (held, usage.held) == ({"a": 1}, 1)
+    assert take(one, second, {}, "x") == ["x"]
+
+
+def test_what_is_given_back_between_the_steps() -> None:
+    one, (first, _), usage = shared(3)
+    held = dict.fromkeys(take(one, first, {}, "b"), 1)
+    steps = one.taking(first, held, ["a", "b"])
+    assert next(steps) == "a"
+    assert one.give_back(first, held, "b")
+    assert usage.held == 1
+    assert list(steps) == ["b"]
+    assert (held, usage.held) == ({"a": 1, "b": 1}, 2)
+
+
+def test_long_items_count_more_than_once() -> None:
+    one, (first, _), usage = shared(9)
+    held: dict[str, int] = {}
+    assert len(take(one, first, held, "x" * 255, "y" * 256, "z" * 1024)) == 3
+    assert usage.held == 1 + 2 + 5
+    with pytest.raises(RejectedError, match=r"user alice has 8 prefixes, 2 more are too many"):
+        take(one, first, held, "x" * 256)
+    assert one.give_back(first, held, "y" * 256)
+    assert usage.held == 6
+    assert one.give_back_any(first, held) == "z" * 1024
+    assert usage.held == 1
+
+
+@pytest.mark.parametrize(("role", "most"), [(Role.CLIENT, 2), (Role.LEAF, 3), (Role.LOCAL, None)])
+def test_limits(role: Role, most: int | None) -> None:
+    one, handler = allowance(), handler_of(role=role)
+    assert take(one, handler, {"0": 7}, "0", "0", "1") == ["1"]
+    assert one.refused_total == 0
+    wanted = [str(number) for number in range(1, 5)]
+    if most is None:
+        assert take(one, handler, {"0": 7}, *wanted) == wanted
+        return
+    assert take(one, handler, {"0": 7}, *wanted[: most - 1]) == wanted[: most - 1]
+    with pytest.raises(RejectedError, match=f"{most + 1} prefixes, the limit for a .* is {most}") as caught:
+        take(one, handler, {"0": 7}, *wanted[:most])
+    assert caught.value.code == CloseCode.NOT_ALLOWED
+    assert one.refused_total == most

@@ -1,7 +1,8 @@
-"""What topics and prefixes may look like."""
+"""What topics, labels and names may look like, and errors that say so."""
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -9,9 +10,43 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import InvalidTopicError
+from hub import errors
+from hub.errors import (
+    BusyError,
+    CloseCode,
+    ClosedError,
+    ConnectionLostError,
+    HubError,
+    InternalError,
+    InvalidNameError,
+    InvalidTopicError,
+    JournalCorruptError,
+    JournalUnavailableError,
+    NoResponderError,
+    NotAllowedError,
+    NotRecognisedError,
+    PeerError,
+    ProtocolError,
+    RejectedError,
+    RequestError,
+    RequestFailedError,
+    RequestOverflowError,
+    RequestTimeoutError,
+    RequestTooBigError,
+    ResponderGoneError,
+    StorageError,
+    UsageError,
+)
+from hub.names.grammar import (
+    LABEL_LIMIT_BYTES,
+    LABELS_LIMIT,
+    NAME_LIMIT_BYTES,
+    check_label,
+    check_labels,
+    check_name,
+    decode_name,
+)
 from hub.topics import (
-    RESERVED,
     TOPIC_LIMIT_BYTES,
     check_prefix,
     check_topic,
@@ -23,6 +58,8 @@ from hub.topics import (
 )
 
 GOOD = ["a", "/", "//", "/zeek/dns/10.0.0.7", " ", "/é/漢/😀", "$hub/client/joined", "/*/#", "a" * TOPIC_LIMIT_BYTES]
+
+
 CONTROL = ["\x00", "/a\nb", "/a\tb", "\x1b[2J", "\x7f", "/\x80", "\x9f", "\ud800", "/a\udfff"]
 
 
@@ -100,10 +137,6 @@ def test_printable_shortens() -> None:
     assert printable("x" * 81) == ascii("x" * 80 + "…")
 
 
-def test_reserved_topics() -> None:
-    assert RESERVED == "$hub/"
-
-
 @given(st.lists(st.one_of(st.binary(max_size=6), st.text(max_size=6).map(lambda text: text.encode(errors="replace")))))
 def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
     def taken() -> Iterator[str]:
@@ -112,11 +145,6 @@ def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
                 yield decode_prefix(one)
 
     assert decode_prefixes([*raw, b"/" * 1024, b"/" * 1025, b"/a\nb"]) == list(taken())
-
-
-@given(st.lists(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=6)))
-def test_good_prefixes_together(prefixes: list[str]) -> None:
-    assert decode_prefixes([prefix.encode() for prefix in prefixes]) == prefixes
 
 
 @pytest.mark.parametrize(
@@ -136,3 +164,166 @@ def test_good_prefixes_together(prefixes: list[str]) -> None:
 )
 def test_under_which_topics_stores_tell_changes(topic: str, store: str | None) -> None:
     assert store_that_tells(topic) == store
+
+
+@pytest.mark.parametrize("label", ["a", "type=dns", "ä" * 64, "a" * LABEL_LIMIT_BYTES, "with a space", "/a/b"])
+def test_labels(label: str) -> None:
+    assert check_label(label) == label
+
+
+@pytest.mark.parametrize(
+    ("label", "cause"),
+    [
+        ("", "is empty"),
+        ("a" * 129, "is 129 bytes long, the limit is 128 bytes"),
+        ("ä" * 65, "is 130 bytes long"),
+        ("a\nb", r"U\+000A at character 1"),
+        ("\x7f", r"U\+007F"),
+        ("\ud800", r"U\+D800"),
+    ],
+)
+def test_no_labels(label: str, cause: str) -> None:
+    with pytest.raises(InvalidNameError, match=cause):
+        check_label(label)
+
+
+@given(
+    st.lists(
+        st.text(st.characters(codec="utf-8", min_codepoint=0xA0) | st.sampled_from("abc"), min_size=1, max_size=8),
+        max_size=40,
+    )
+)
+def test_a_set_of_labels_is_in_the_order_of_its_bytes(labels: list[str]) -> None:
+    distinct = set(labels)
+    if len(distinct) > LABELS_LIMIT:
+        with pytest.raises(InvalidNameError, match=f"{len(distinct)} labels, the limit is 32"):
+            check_labels(labels)
+        return
+    checked = check_labels(labels)
+    assert checked == check_labels(reversed(labels))
+    assert [label.encode() for label in checked] == sorted({label.encode() for label in labels})
+
+
+elements = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,9}", fullmatch=True)
+
+
+@given(st.lists(elements, min_size=2, max_size=8).map(".".join))
+def test_names(name: str) -> None:
+    assert check_name(name) == name
+    assert decode_name(name.encode()) == name
+
+
+@pytest.mark.parametrize("name", ["a.b", "org.example.Player", "_._", "a-b.c-", "a." + "b" * (NAME_LIMIT_BYTES - 2)])
+def test_names_at_the_edges(name: str) -> None:
+    assert check_name(name) == name
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "a",
+        ".",
+        "a.",
+        ".a",
+        "a..b",
+        "1.a",
+        "a.1b",
+        "-a.b",
+        "a.-b",
+        "a b.c",
+        "a.b\n",
+        "a.ä",
+        "a.\x00",
+        "$hub.a",
+        ":1.7",
+    ],
+)
+def test_no_names(name: str) -> None:
+    with pytest.raises(InvalidNameError, match="is none: it takes two or more elements"):
+        check_name(name)
+    with pytest.raises(InvalidNameError, match="is none"):
+        decode_name(name.encode())
+
+
+def test_a_name_that_is_too_long() -> None:
+    with pytest.raises(InvalidNameError, match=r"is 256 characters long, the limit is 255") as caught:
+        check_name("a." + "b" * (NAME_LIMIT_BYTES - 1))
+    assert len(str(caught.value)) < 200
+
+
+def test_bytes_that_are_no_text() -> None:
+    with pytest.raises(InvalidNameError, match="is none"):
+        decode_name(b"a.\xff")
+
+
+@pytest.mark.parametrize(
+    ("parent", "children"),
+    [
+        (HubError, {UsageError, PeerError, StorageError, InternalError}),
+        (UsageError, {InvalidTopicError, InvalidNameError, ClosedError, BusyError}),
+        (PeerError, {ProtocolError, RejectedError, ConnectionLostError, RequestError}),
+        (
+            RequestError,
+            {
+                RequestFailedError,
+                NoResponderError,
+                ResponderGoneError,
+                RequestTimeoutError,
+                RequestOverflowError,
+                NotAllowedError,
+                RequestTooBigError,
+            },
+        ),
+        (StorageError, {JournalCorruptError, JournalUnavailableError}),
+    ],
+)
+def test_the_tree_is_the_one_in_the_docstring(parent: type[HubError], children: set[type[HubError]]) -> None:
+    assert {child for child in parent.__subclasses__() if child.__module__ == "hub.errors"} == children
+    assert errors.__doc__ is not None
+    for child in children:
+        assert child.__name__ in errors.__doc__
+
+
+def test_an_error_of_the_far_side_bears_a_code_and_a_text() -> None:
+    error = RejectedError(CloseCode.NOT_ALLOWED, "no room")
+    assert (error.code, error.text, str(error)) == (1008, "no room", "no room (1008)")
+
+
+def test_an_error_of_the_far_side_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(ProtocolError(CloseCode.BAD_DATA, "not UTF-8")))  # noqa: S301 -- our own bytes
+    assert type(error) is ProtocolError
+    assert (error.code, error.text, str(error)) == (1007, "not UTF-8", "not UTF-8 (1007)")
+
+
+def test_a_request_that_is_not_answered_with_a_value_says_what_has_become_of_it() -> None:
+    error = pickle.loads(pickle.dumps(RequestTimeoutError(4, "no answer within 30 s")))  # noqa: S301 -- our own bytes
+    assert isinstance(error, TimeoutError)
+    assert (error.status, error.code, str(error)) == (4, 4104, "no answer within 30 s")
+
+
+def test_whoever_is_not_recognised_learns_nothing_else() -> None:
+    error = pickle.loads(pickle.dumps(NotRecognisedError(0.5)))  # noqa: S301 -- our own bytes
+    assert isinstance(error, ProtocolError)
+    assert (error.delay_s, error.code, error.text) == (0.5, 4401, NotRecognisedError().text)
+
+
+def test_close_codes_are_those_of_the_wire() -> None:
+    assert {code.name: int(code) for code in CloseCode} == {
+        "DONE": 1000,
+        "GOING_AWAY": 1001,
+        "PROTOCOL_ERROR": 1002,
+        "WRONG_KIND": 1003,
+        "BAD_DATA": 1007,
+        "NOT_ALLOWED": 1008,
+        "TOO_BIG": 1009,
+        "INTERNAL_ERROR": 1011,
+        "TRY_AGAIN_LATER": 1013,
+        "OVERFLOW": 4008,
+        "ALREADY_CONNECTED": 4009,
+        "THAT_IS_YOURSELF": 4010,
+        "GONE": 4011,
+        "JOURNAL_FAILED": 4012,
+        "NOT_RECOGNISED": 4401,
+        "FORBIDDEN": 4403,
+    }

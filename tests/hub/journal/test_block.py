@@ -1,6 +1,13 @@
-"""A block is checked once, all of it; what is damaged is found."""
+"""A block is checked once, all of it; nothing that stands in it leads out of it; excerpts have what was asked for."""
 
 from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -10,20 +17,185 @@ from hub.batch import Batch
 from hub.errors import JournalCorruptError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, Record, merge, pack, select, to_frames
+from hub.journal.excerpt import excerpt_of, whole_of
+from hub.journal.layout import COLUMNS, Column, columns_of
+from tests.hub.journal.twins import PURE, batch, both, single
 
-FRAMES = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
+FRAMES = batch(b"/a", 2, b"\1\2") + single(b"/bb", b"\3") + single(b"/a", b"\4")
+
+
+(PLAIN,) = PURE.pack([(5, FRAMES)], 7)
+
+
+(ENCODED,) = PURE.pack([(5, FRAMES + single(b"/z", b"xyz", encoding=1))], 7)
+
+
+SPARSE = PURE.select(ENCODED, 0, 100, b"\1\0\1")
+
+
+BLOCKS = [PLAIN, ENCODED, SPARSE]
+
+
+def sealed(block: bytes) -> bytes:
+    return block[:4] + struct.pack("<I", crc32(block[8:])) + block[8:]
+
+
+def changed(block: bytes, place: int, form: str, number: int) -> bytes:
+    data = bytearray(block)
+    struct.pack_into(form, data, place, number)
+    return sealed(bytes(data))
+
+
+def outcome(function: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return function(*arguments)
+    except ValueError:
+        return ValueError
+
+
+@both
+@pytest.mark.parametrize("block", BLOCKS, ids=["plain", "encoded", "sparse"])
+def test_sections_stand_where_they_can_be_mapped(twin: SimpleNamespace, block: bytes) -> None:
+    layout = twin.read_layout(block)
+    places = layout[6:]
+    assert layout == PURE.read_layout(block)
+    assert places[0] == 40
+    assert sorted(places) == list(places)
+    assert all(place % 8 == 0 for place in (*places, len(block)))
+    columns = columns_of(memoryview(block), layout)
+    assert columns.topic(0) == b"/a"
+    assert columns.value(1) == b"\2"
+    assert not any(block[layout.values + layout.value_bytes :])
+
+
+@both
+@pytest.mark.parametrize(
+    ("place", "form", "number"),
+    [
+        pytest.param(0, "<I", 0, id="magic"),
+        pytest.param(8, "<I", 0, id="no records"),
+        pytest.param(8, "<I", 3, id="fewer records"),
+        pytest.param(8, "<I", 65_537, id="too many records"),
+        pytest.param(8, "<I", 2**32 - 1, id="most records"),
+        pytest.param(12, "<I", 0, id="no topics"),
+        pytest.param(12, "<I", 5, id="more topics than records"),
+        pytest.param(12, "<I", 1, id="a topic that is not there"),
+        pytest.param(16, "<I", 4, id="topics of fewer bytes"),
+        pytest.param(16, "<I", 2**32 - 1, id="topics of too many bytes"),
+        pytest.param(20, "<I", 4, id="unknown flag"),
+        pytest.param(20, "<I", 1, id="sparse, but nothing there"),
+        pytest.param(24, "<Q", 3, id="fewer bytes of values"),
+        pytest.param(24, "<Q", 2**31, id="too many bytes of values"),
+        pytest.param(24, "<Q", 2**64 - 8, id="bytes of values that overflow"),
+        pytest.param(32, "<q", -1, id="negative offset"),
+        pytest.param(32, "<q", 2**62, id="offset over the limit"),
+        pytest.param(72, "<i", -1, id="negative topic"),
+        pytest.param(84, "<i", 2, id="topic over the dictionary"),
+        pytest.param(88, "<i", 1, id="values begin late"),
+        pytest.param(92, "<i", 4, id="an end before its start"),
+        pytest.param(92, "<i", -4, id="a negative end"),
+        pytest.param(96, "<i", 2**31 - 1, id="an end behind the values"),
+        pytest.param(104, "<i", 5, id="the last value ends too late"),
+        pytest.param(112, "<i", 1, id="topics begin late"),
+        pytest.param(116, "<i", 6, id="a topic ends too late"),
+        pytest.param(120, "<i", 4, id="the last topic ends too early"),
+    ],
+)
+def test_refuses_what_contradicts_itself(twin: SimpleNamespace, place: int, form: str, number: int) -> None:
+    damaged = changed(PLAIN, place, form, number)
+    for function in (
+        twin.read_layout,
+        twin.to_frames,
+        lambda block: twin.select(block, 8, 9, None),
+        lambda block: twin.merge([PLAIN, block]),
+    ):
+        with pytest.raises(ValueError, match=r"\w"):
+            function(damaged)
+
+
+@both
+def test_refuses_offsets_that_do_not_ascend(twin: SimpleNamespace) -> None:
+    at = PURE.read_layout(SPARSE).offsets
+    for place, offset in ((at, 6), (at + 8, 7), (at + 8, 11), (at + 24, 2**62), (at + 24, -1), (at, -1)):
+        with pytest.raises(ValueError, match="offsets"):
+            twin.read_layout(changed(SPARSE, place, "<q", offset))
+
+
+@both
+def test_refuses_an_encoding_that_no_frame_bears(twin: SimpleNamespace) -> None:
+    place = PURE.read_layout(ENCODED).encodings
+    assert twin.read_layout(changed(ENCODED, place, "<B", 3))
+    with pytest.raises(ValueError, match="two bits"):
+        twin.read_layout(changed(ENCODED, place, "<B", 4))
+
+
+@both
+def test_refuses_a_topic_that_no_frame_bears(twin: SimpleNamespace) -> None:
+    """Two topics of 65,535 bytes are two; the same bytes are not one of 65,536 and another."""
+    (block,) = PURE.pack([(0, single(b"a" * 65_535, b"\1") + single(b"b" * 65_535, b"\2"))], 0)
+    assert twin.read_layout(block).topic_bytes == 131_070
+    with pytest.raises(ValueError, match="longer than a frame can bear"):
+        twin.read_layout(changed(block, PURE.read_layout(block).topic_ends + 4, "<i", 65_536))
+
+
+@both
+@given(
+    block=st.sampled_from(BLOCKS),
+    changes=st.lists(st.tuples(st.integers(8, 200), st.integers(0, 255)), min_size=1, max_size=4),
+)
+def test_no_damage_does_harm(twin: SimpleNamespace, block: bytes, changes: list[tuple[int, int]]) -> None:
+    """Any bytes changed, with the checksum that fits: refused, or read as the other twin reads it."""
+    data = bytearray(block)
+    for place, byte in changes:
+        data[place % len(data)] = byte
+    damaged = sealed(bytes(data))
+    layout = outcome(twin.read_layout, damaged)
+    assert layout == outcome(PURE.read_layout, damaged)
+    assert outcome(twin.to_frames, damaged, 10) == outcome(PURE.to_frames, damaged, 10)
+    assert outcome(twin.merge, [PLAIN, damaged]) == outcome(PURE.merge, [PLAIN, damaged])
+    assert outcome(twin.select, damaged, 8, 10, None) == outcome(PURE.select, damaged, 8, 10, None)
+    wanted = b"\1\0\0"[: layout.topics] if layout is not ValueError else b""
+    assert outcome(twin.select, damaged, 0, 100, wanted) == outcome(PURE.select, damaged, 0, 100, wanted)
+
+
+@both
+@given(data=st.binary(max_size=300))
+def test_no_bytes_do_harm(twin: SimpleNamespace, data: bytes) -> None:
+    for block in (data, PLAIN[:40] + data, ENCODED[:40] + data, SPARSE[:40] + data):
+        assert outcome(twin.read_layout, block) == outcome(PURE.read_layout, block)
+        assert outcome(twin.to_frames, block) == outcome(PURE.to_frames, block)
+
+
+@both
+@given(data=st.binary(max_size=60))
+def test_no_frames_do_harm(twin: SimpleNamespace, data: bytes) -> None:
+    for frames in (data, FRAMES + data, FRAMES[:13] + data, b"\0\0\0\x20\2\1\0\2/a\0\0\0\4" + data):
+        assert outcome(twin.pack, [(0, frames)], 0) == outcome(PURE.pack, [(0, frames)], 0)
+
+
+FRAMES_OF_BLOCK = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
+
+
 BROKER = encode_frame(KIND_MESSAGES, b"\3abc", key=b"/z", flags=BROKER_FLAGS)
 
-(PLAIN,) = pack([(1_000, FRAMES)], 7)
-(ENCODED,) = pack([(1_000, FRAMES), (1_001, BROKER)], 7)
-SPARSE = select(ENCODED, 0, 100, b"\1\0\1")
 
-blocks = pytest.mark.parametrize("block", [PLAIN, ENCODED, SPARSE], ids=["plain", "encoded", "sparse"])
+(PLAIN_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK)], 7)
+
+
+(ENCODED_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK), (1_001, BROKER)], 7)
+
+
+SPARSE_OF_BLOCK = select(ENCODED_OF_BLOCK, 0, 100, b"\1\0\1")
+
+
+blocks = pytest.mark.parametrize(
+    "block", [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK], ids=["plain", "encoded", "sparse"]
+)
 
 
 def test_shows_its_columns() -> None:
-    block = Block.parse(ENCODED)
-    assert (block.data, block.count, block.first, block.next) == (ENCODED, 4, 7, 11)
+    block = Block.parse(ENCODED_OF_BLOCK)
+    assert (block.data, block.count, block.first, block.next) == (ENCODED_OF_BLOCK, 4, 7, 11)
     assert block.offsets is None
     assert list(block.times) == [1_000, 1_000, 1_000, 1_001]
     assert list(block.topic_nos) == [0, 0, 1, 2]
@@ -32,21 +204,21 @@ def test_shows_its_columns() -> None:
     assert block.encodings is not None
     assert list(block.encodings) == [0, 0, 0, 1]
     assert bytes(block.values) == b"\1\xa3two\xc0\3abc"
-    assert repr(block) == f"<Block of 4 records from 7 on, {len(ENCODED)} bytes>"
+    assert repr(block) == f"<Block of 4 records from 7 on, {len(ENCODED_OF_BLOCK)} bytes>"
 
 
 def test_shows_its_records() -> None:
-    assert list(Block.parse(ENCODED).records()) == [
+    assert list(Block.parse(ENCODED_OF_BLOCK).records()) == [
         Record(7, 1_000, "/a", 0, b"\1"),
         Record(8, 1_000, "/a", 0, b"\xa3two"),
         Record(9, 1_000, "/ä", 0, b"\xc0"),
         Record(10, 1_001, "/z", 1, b"\3abc"),
     ]
-    assert Block.parse(PLAIN).encodings is None
+    assert Block.parse(PLAIN_OF_BLOCK).encodings is None
 
 
 def test_shows_the_offsets_of_a_sparse_block() -> None:
-    block = Block.parse(SPARSE)
+    block = Block.parse(SPARSE_OF_BLOCK)
     assert block.offsets is not None
     assert list(block.offsets) == [7, 8, 10]
     assert (block.first, block.next) == (7, 11)
@@ -81,31 +253,83 @@ def test_finds_any_missing_end(block: bytes) -> None:
 
 def test_trusts_a_checksum_that_was_verified() -> None:
     """Whoever has looked at it need not pay for it twice; the columns are looked at all the same."""
-    damaged = PLAIN[:4] + bytes(4) + PLAIN[8:]
-    assert list(Block.parse(damaged, verify=False).records()) == list(Block.parse(PLAIN).records())
+    damaged = PLAIN_OF_BLOCK[:4] + bytes(4) + PLAIN_OF_BLOCK[8:]
+    assert list(Block.parse(damaged, verify=False).records()) == list(Block.parse(PLAIN_OF_BLOCK).records())
     with pytest.raises(JournalCorruptError, match="damaged"):
         Block.parse(damaged)
-
-
-@given(data=st.binary(max_size=200))
-def test_takes_no_rubbish(data: bytes) -> None:
-    for rubbish in (data, PLAIN[:40] + data, PLAIN[:8] + data):
-        if rubbish != PLAIN:
-            with pytest.raises(JournalCorruptError):
-                Block.parse(rubbish)
 
 
 def test_says_that_a_block_is_damaged() -> None:
     with pytest.raises(JournalCorruptError, match="HJB1"):
         select(b"x" * 40, 0, 1)
     with pytest.raises(JournalCorruptError, match="begins at 7"):
-        merge([PLAIN, PLAIN])
+        merge([PLAIN_OF_BLOCK, PLAIN_OF_BLOCK])
     with pytest.raises(JournalCorruptError, match="shorter than a header"):
-        to_frames(PLAIN[:39])
+        to_frames(PLAIN_OF_BLOCK[:39])
 
 
 def test_keeps_its_functions_apart_from_its_bytes() -> None:
-    small = pack([(1_000, FRAMES)], 7, limit_records=1)
-    assert merge(small) == PLAIN
-    assert select(PLAIN, 8, 9) == small[1]
-    assert to_frames(PLAIN) == [(FRAMES, 3)]
+    small = pack([(1_000, FRAMES_OF_BLOCK)], 7, limit_records=1)
+    assert merge(small) == PLAIN_OF_BLOCK
+    assert select(PLAIN_OF_BLOCK, 8, 9) == small[1]
+    assert to_frames(PLAIN_OF_BLOCK) == [(FRAMES_OF_BLOCK, 3)]
+
+
+BLOCKS = [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK]
+
+
+some_columns = st.sets(st.sampled_from(COLUMNS))
+
+
+@given(st.sampled_from(BLOCKS), some_columns)
+def test_what_was_asked_for(block: bytes, columns: set[Column]) -> None:
+    """Is in it as in the block; of all else there is nothing, but as many records."""
+    whole = list(Block.parse(block).records())
+    found = list(Block.parse(whole_of(excerpt_of(block, columns))).records())
+    first = whole[0].offset
+    assert found == [
+        Record(
+            record.offset if "offset" in columns else first + number,
+            record.time_us if "time" in columns else 0,
+            record.topic if "topic" in columns else "",
+            record.encoding if "value" in columns else 0,
+            record.body if "value" in columns else b"",
+        )
+        for number, record in enumerate(whole)
+    ]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_all_columns_are_the_block(block: bytes) -> None:
+    assert excerpt_of(block, COLUMNS) is block
+    assert whole_of(block) is block
+
+
+def test_its_size() -> None:
+    """What is left out takes no bytes: a count is a header, and times are eight bytes each."""
+    (block,) = pack([(5, Batch.of("/long/topic", ["x" * 100] * 1000).frames)], 0)
+    assert len(excerpt_of(block, ())) == 40
+    assert len(excerpt_of(block, ("offset",))) == 40
+    assert len(excerpt_of(block, ("time",))) == 40 + 8 * 1000
+    assert len(excerpt_of(block, ("topic",))) == 40 + 4 * 1000 + 2 * 4 + 16
+    assert len(excerpt_of(select(block, 0, 1000, None), ("value",))) > 100 * 1000
+
+
+@given(st.sampled_from(BLOCKS), some_columns, st.data())
+def test_damage_is_found(block: bytes, columns: set[Column], data: st.DataObject) -> None:
+    excerpt = excerpt_of(block, columns - {"value"})
+    place = data.draw(st.integers(0, len(excerpt) - 1))
+    flipped = excerpt[:place] + bytes([excerpt[place] ^ data.draw(st.integers(1, 255))]) + excerpt[place + 1 :]
+    for damaged in (flipped, excerpt[: data.draw(st.integers(4, len(excerpt) - 1))]):
+        with pytest.raises(JournalCorruptError):
+            Block.parse(whole_of(damaged))
+
+
+@given(st.sampled_from(BLOCKS), some_columns, st.data())
+def test_what_a_header_says_is_not_believed(block: bytes, columns: set[Column], data: st.DataObject) -> None:
+    excerpt = excerpt_of(block, columns - {"value"})
+    place = 8 + 4 * data.draw(st.integers(0, 7))
+    number = data.draw(st.sampled_from([0, 1, 2, 3, 4, 5, 255, 2**16 + 1, 2**31 - 1, 2**31, 2**32 - 1]))
+    with suppress(JournalCorruptError):
+        list(Block.parse(whole_of(changed(excerpt, place, "<I", number))).records())
+    assert sealed(excerpt) == excerpt

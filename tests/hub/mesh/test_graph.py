@@ -1,19 +1,30 @@
-"""Which hubs are linked, kept true from one announcement to the next."""
+"""Which hubs are linked, the trees of them, and from which link the messages of an origin are taken."""
 
 from __future__ import annotations
 
+from random import Random
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.mesh.announcement import Record
-from hub.mesh.graph import Graph, GraphChange, Links, difference, parents
+from hub.mesh.graph import Graph, GraphChange, Links, difference, onward, parents
+from hub.mesh.outgoing import Pace
+from hub.mesh.upstream import FAR_EPOCH, Upstreams
+from hub.origin import EPOCH_LIMIT, Origin
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
+
+
 ME = HUBS[0]
+
 
 _told = st.tuples(
     st.sampled_from(HUBS), st.none() | st.dictionaries(st.sampled_from(HUBS), st.integers(1, 3), max_size=4)
 )
+
+
 """A hub, and the links that it tells of; None: it is forgotten."""
 
 
@@ -61,3 +72,225 @@ def test_a_link_that_comes_and_goes_meanwhile_is_no_change() -> None:
     assert graph.update(ME, records)
     assert graph.take_change() is None
     assert graph.reached == {ME}
+
+
+A, B, C = b"a" * 16, b"b" * 16, b"c" * 16
+
+
+def links_of(hubs: set[bytes], links: dict[tuple[bytes, bytes], int]) -> Links:
+    made: dict[bytes, dict[bytes, int]] = {hub: {} for hub in hubs}
+    for (hub, other), cost in links.items():
+        made[hub][other] = made[other][hub] = cost
+    return made
+
+
+def test_a_hub_appears_without_a_link_and_is_linked_later() -> None:
+    alone = links_of({A, B}, {})
+    assert difference(links_of({A}, {}), alone) == GraphChange((B,), (), (), ())
+    assert difference(alone, links_of({A, B}, {(B, A): 3})) == GraphChange((), (), ((A, B, 3),), ())
+
+
+def test_a_hub_is_forgotten_with_its_links() -> None:
+    before = links_of({A, B, C}, {(A, B): 1, (B, C): 1})
+    assert difference(before, links_of({A, B}, {(A, B): 1})) == GraphChange((), (C,), (), ((B, C),))
+
+
+pairs = [(A, B), (A, C), (B, C)]
+
+
+three_linked = st.dictionaries(st.sampled_from(pairs), st.integers(1, 3)).map(lambda links: links_of({A, B, C}, links))
+
+
+@given(three_linked, three_linked)
+def test_the_change_leads_from_one_to_the_other(before: Links, now: Links) -> None:
+    change = difference(before, now)
+    links = {(hub, other): cost for hub, row in before.items() for other, cost in row.items() if hub < other}
+    for link in change.cut:
+        del links[link]
+    links |= {(hub, other): cost for hub, other, cost in change.linked}
+    assert links_of({A, B, C}, links) == now
+
+
+HUBS_OF_TREE = [bytes([number]) * 16 for number in range(1, 9)]
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[bytes, dict[bytes, int]]:
+    pairs = [(a, b) for a in HUBS_OF_TREE for b in HUBS_OF_TREE if a < b]
+    links: dict[bytes, dict[bytes, int]] = {}
+    for a, b in draw(st.lists(st.sampled_from(pairs), unique=True)):
+        cost = draw(st.integers(1, 3))
+        links.setdefault(a, {})[b] = links.setdefault(b, {})[a] = cost
+    return links
+
+
+def distances(origin: bytes, links: dict[bytes, dict[bytes, int]]) -> dict[bytes, int]:
+    far = {origin: 0}
+    while True:
+        before = dict(far)
+        for hub, others in links.items():
+            for other, cost in others.items():
+                if hub in far and far[hub] + cost < far.get(other, 10**9):
+                    far[other] = far[hub] + cost
+        if far == before:
+            return far
+
+
+@given(graphs(), st.randoms(use_true_random=False))
+def test_a_tree_is_shortest_and_the_same_in_whatever_order_links_are_known(
+    links: dict[bytes, dict[bytes, int]], random: Random
+) -> None:
+    origin = HUBS_OF_TREE[0]
+    shuffled = {hub: dict(random.sample(list(others.items()), len(others))) for hub, others in links.items()}
+    items = list(shuffled.items())
+    random.shuffle(items)
+    tree = parents(origin, links)
+    assert tree == parents(origin, dict(items))
+    far = distances(origin, links)
+    assert set(tree) == set(far)
+    for hub, before in tree.items():
+        if hub != origin:
+            assert far[hub] == far[before] + links[before][hub]
+            equally_near = [one for one in links[hub] if one in far and far[one] + links[one][hub] == far[hub]]
+            assert before == min(equally_near)
+
+
+@given(graphs())
+def test_what_the_origin_sends_on_reaches_every_hub_once(links: dict[bytes, dict[bytes, int]]) -> None:
+    origin = HUBS_OF_TREE[0]
+    tree = parents(origin, links)
+    reached = [origin]
+    for hub in reached:
+        assert len(reached) <= len(HUBS_OF_TREE)
+        reached += sorted(set(onward(hub, tree).values()))
+    assert sorted(reached) == sorted(tree)
+
+
+@given(graphs())
+def test_onward_leads_beneath_a_hub_and_nowhere_else(links: dict[bytes, dict[bytes, int]]) -> None:
+    tree = parents(HUBS_OF_TREE[0], links)
+    for hub in HUBS_OF_TREE:
+        beneath = onward(hub, tree)
+        for other in HUBS_OF_TREE:
+            way = [other]
+            while way[-1] in tree and tree[way[-1]] != way[-1]:
+                way.append(tree[way[-1]])
+            expected = way[way.index(hub) - 1] if hub in way[1:] else None
+            assert beneath.get(other) == expected
+
+
+A_OF_UPSTREAM = b"a" * 16
+
+
+def test_what_was_overtaken_by_several_epochs_is_lost() -> None:
+    upstreams = Upstreams[str]()
+    for link, epoch in (("one", 1), ("two", 2), ("two", 3), ("one", 5), ("two", 6)):
+        assert upstreams.accepts(link, A_OF_UPSTREAM, epoch)
+    lost = [
+        (link, epoch)
+        for epoch in range(1, 7)
+        for link in ("one", "two")
+        if upstreams.is_lost(link, A_OF_UPSTREAM, epoch)
+    ]
+    assert lost == [("one", 1), ("two", 2), ("two", 3), ("one", 5)]
+    upstreams.leave("two")
+    assert upstreams.is_lost("one", A_OF_UPSTREAM, 1)
+    assert not upstreams.is_lost("two", A_OF_UPSTREAM, 3)
+    for epoch in range(7, 17):
+        assert upstreams.accepts("one", A_OF_UPSTREAM, epoch)
+    assert not upstreams.is_lost("one", A_OF_UPSTREAM, 1)
+    assert upstreams.is_lost("one", A_OF_UPSTREAM, 8)
+
+
+def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A_OF_UPSTREAM, 1)
+    upstreams.leave("one")
+    assert not upstreams.accepts("two", A_OF_UPSTREAM, 1)
+    assert upstreams.accepts("two", A_OF_UPSTREAM, 2)
+    assert not upstreams.is_lost("one", A_OF_UPSTREAM, 1)
+
+
+def test_another_link_to_the_same_hub_goes_on_where_the_first_one_ended() -> None:
+    upstreams = Upstreams[str]()
+    for link, far in (("one", b"far"), ("again", b"far"), ("other", b"else")):
+        upstreams.come(link, far)
+    assert upstreams.accepts("one", A_OF_UPSTREAM, 1)
+    assert not upstreams.accepts("again", A_OF_UPSTREAM, 1)
+    upstreams.leave("one")
+    assert not upstreams.accepts("other", A_OF_UPSTREAM, 1)
+    turnover = upstreams.turnover
+    assert upstreams.accepts("again", A_OF_UPSTREAM, 1)
+    assert upstreams.turnover > turnover
+    assert upstreams.accepts("again", A_OF_UPSTREAM, 1)
+    assert not upstreams.accepts("other", A_OF_UPSTREAM, 1)
+    assert upstreams.moves("again") == 0
+
+
+def test_origins_are_apart() -> None:
+    upstreams: Upstreams[str] = Upstreams()
+    assert upstreams.accepts("one", A_OF_UPSTREAM, 5)
+    assert upstreams.accepts("two", b"b" * 16, 1)
+    upstreams.forget(A_OF_UPSTREAM)
+    assert upstreams.accepts("two", A_OF_UPSTREAM, 1)
+
+
+def test_moves_from_one_way_to_another_are_counted() -> None:
+    upstreams: Upstreams[str] = Upstreams()
+    for link in ("one", "two"):
+        upstreams.come(link, link.encode())
+    for epoch, link in enumerate(("one", "one", "two", "one"), 1):
+        assert upstreams.accepts(link, A_OF_UPSTREAM, epoch)
+    assert (upstreams.moves("one"), upstreams.moves("two")) == (1, 1)
+    upstreams.leave("one")
+    assert upstreams.moves("one") == 0
+    upstreams.come("one again", b"one")
+    assert upstreams.accepts("one again", A_OF_UPSTREAM, 5)
+    assert upstreams.moves("one again") == 0
+    assert upstreams.accepts("two", A_OF_UPSTREAM, 6)
+    assert upstreams.moves("two") == 2
+
+
+def test_an_origin_that_is_linked_is_believed_over_others() -> None:
+    upstreams = Upstreams[str]()
+    for link, far in (("own", A_OF_UPSTREAM), ("liar", b"far")):
+        upstreams.come(link, far)
+    assert not upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
+    assert not upstreams.accepts("liar", A_OF_UPSTREAM, FAR_EPOCH + 1, "own")
+    assert upstreams.accepts("liar", A_OF_UPSTREAM, 6, "own")
+    assert not upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
+    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 5)) == Origin(A_OF_UPSTREAM, 6)
+    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 6)) is None
+    assert upstreams.accepts("own", A_OF_UPSTREAM, 7, "own")
+    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 5)) is None
+
+
+def test_what_others_said_before_an_origin_was_linked_is_forgotten() -> None:
+    upstreams = Upstreams[str]()
+    upstreams.come("liar", b"far")
+    assert upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT)
+    upstreams.come("own", A_OF_UPSTREAM)
+    assert not upstreams.accepts("liar", A_OF_UPSTREAM, 5, "own")
+    assert upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
+    assert not upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
+    assert not upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
+
+
+def test_a_burst_then_one_a_second() -> None:
+    pace, said = Pace(3, 1.0), []
+    now_s = 100.0
+    for _ in range(6):
+        now_s = pace.ready_s(now_s)
+        pace.use(now_s)
+        said.append(now_s)
+    assert said == pytest.approx([100, 100, 100, 101, 102, 103])
+
+
+def test_after_a_quiet_time_there_is_a_burst_again() -> None:
+    pace = Pace(2, 1.0)
+    for now_s in (0.0, 0.0, 10.0, 10.0):
+        assert pace.ready_s(now_s) == now_s
+        pace.use(now_s)
+    assert pace.ready_s(10.0) == pytest.approx(11.0)

@@ -1,4 +1,4 @@
-"""The compiled grants against naive ones, and every trick with a topic that somebody could hope for."""
+"""The compiled grants against naive ones, and what a path of a grant may look like."""
 
 from __future__ import annotations
 
@@ -6,17 +6,28 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.policy.grants import EVERYTHING, NAMES, USER, Grant, Grants, User, allows_by, parse_path
-from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
-from tests.hub.policy.tricks import ALLOWED, DENIED
+from hub.errors import InvalidTopicError
+from hub.policy.grants import EVERYTHING, NAMES, USER, Grants, User, allows_by, parse_path
+from tests.hub.policy.tricks import ALLOWED, DENIED, NaiveGrant, naive_allows, naive_covers
 
 WORDS = ["a", "ab", "alice", "$hub"]
+
+
 ROLES = ["one", "two"]
 
+
 components = st.lists(st.sampled_from([*WORDS, USER]), min_size=1, max_size=3)
+
+
 paths = st.one_of(st.just(EVERYTHING), components.map("/".join), components.map(lambda some: "/" + "/".join(some)))
+
+
 grants_of = st.lists(st.builds(NaiveGrant, st.sampled_from(ROLES), paths, st.booleans()), max_size=8)
+
+
 users = st.builds(User, st.sampled_from(["alice", "bob", "a"]), st.frozensets(st.sampled_from(ROLES)))
+
+
 topics = st.one_of(
     st.lists(st.sampled_from([*WORDS, "bob", "", "?"]), min_size=1, max_size=5).map("/".join).filter(bool),
     st.text(alphabet="/ab$huc", min_size=1, max_size=10),
@@ -88,6 +99,8 @@ def test_paths_of_a_user_are_looked_for_within_bounds() -> None:
 
 
 ALICE = User("alice", frozenset(["zeek"]))
+
+
 ZEEK = compiled(
     [
         NaiveGrant("zeek", "/zeek", True),
@@ -110,37 +123,6 @@ def test_what_only_looks_like_it(topic: str) -> None:
     assert not allows(ZEEK, topic, ALICE)
 
 
-@pytest.mark.parametrize(
-    ("prefix", "is_covered"),
-    [
-        ("/zeek/d", True),
-        ("/zeek/dns", True),
-        ("/zeek/dns/", True),
-        ("/zeek/secret/shared/", True),
-        ("/zeek/secrets", True),
-        ("/status/alice/", True),
-        ("zeek/event/", True),
-        ("", False),  # wider than anything granted
-        ("/", False),
-        ("/zeek", False),  # /zeekling, too
-        ("/zeek/", False),  # a part of it is denied
-        ("/zeek/s", False),
-        ("/zeek/secret", False),
-        ("/zeek/secret/", False),
-        ("/zeek/secret/shared", False),  # /zeek/secret/sharedx, too
-        ("/status/", False),
-        ("/status/alice", False),  # /status/alicex, too
-        ("/status/bob/", False),
-        ("/zeekling/", False),
-        ("zeek/event", False),
-        ("$hub/", False),
-        ("/other/", False),
-    ],
-)
-def test_prefixes(prefix: str, *, is_covered: bool) -> None:
-    assert ZEEK.covers(prefix, ALICE) is is_covered
-
-
 def test_everything_is_not_what_the_hub_says_of_itself() -> None:
     tree = compiled([NaiveGrant("all", EVERYTHING, True), NaiveGrant("watcher", "$hub/clients", True)])
     anyone, watcher = User("a", frozenset(["all"])), User("b", frozenset(["all", "watcher"]))
@@ -150,31 +132,6 @@ def test_everything_is_not_what_the_hub_says_of_itself() -> None:
     assert not tree.covers("$hub/", watcher)
     assert allows(tree, "$hub/clients/joined", watcher)
     assert tree.covers("$hub/clients/", watcher)
-
-
-def test_deny_wins_a_tie() -> None:
-    tree = compiled([NaiveGrant("a", "/x", True), NaiveGrant("b", "/x", False), NaiveGrant("a", "/x/y", True)])
-    both = User("u", frozenset(["a", "b"]))
-    assert not allows(tree, "/x", both)
-    assert tree.decisive(tree.domain("/x"), both) == Grant("b", "/x", allowed=False)
-    assert allows(tree, "/x/y", both)
-    assert allows(tree, "/x", User("u", frozenset(["a"])))
-
-
-def test_nobody_without_a_role() -> None:
-    nobody = User("nobody", frozenset())
-    tree = compiled([NaiveGrant("all", EVERYTHING, True)])
-    assert not allows(tree, "/x", nobody)
-    assert tree.decisive(tree.domain("/x"), nobody) is None
-    assert not tree.covers("", nobody)
-
-
-def test_the_same_name_in_two_places() -> None:
-    tree = compiled([NaiveGrant("all", "/{user}/to/{user}", True)])
-    alice = User("alice", frozenset(["all"]))
-    assert allows(tree, "/alice/to/alice", alice)
-    assert not allows(tree, "/bob/to/alice", alice)
-    assert not allows(tree, "/alice/to/bob", alice)
 
 
 def test_granted_beneath() -> None:
@@ -199,3 +156,62 @@ def test_names_are_cut_at_dots() -> None:
 def test_a_topic_of_a_thousand_components_costs_what_the_tree_knows() -> None:
     domain = ZEEK.domain("/zeek" + "/" * 1000)
     assert domain == ZEEK.domain("/zeek/x")
+
+
+@pytest.mark.parametrize(
+    ("text", "components"),
+    [
+        (EVERYTHING, ()),
+        ("/zeek", ("", "zeek")),
+        ("zeek/event", ("zeek", "event")),
+        ("/status/{user}/x", ("", "status", "{user}", "x")),
+        ("{user}", ("{user}",)),
+        ("$hub/clients", ("$hub", "clients")),
+        ("/a b/\N{GREEK SMALL LETTER ALPHA}", ("", "a b", "\N{GREEK SMALL LETTER ALPHA}")),
+        ("/...", ("", "...")),
+    ],
+)
+def test_components(text: str, components: tuple[str, ...]) -> None:
+    assert parse_path(text).components == components
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "write '*'"),
+        ("/", "write '*'"),
+        ("//", "write '*'"),
+        ("/zeek/", "write '/zeek'"),
+        ("/zeek//", "write '/zeek'"),
+        ("/zeek//dns", "empty component"),
+        ("//zeek", "empty component"),
+        ("/a/../b", "nothing special"),
+        ("/a/./b", "nothing special"),
+        ("..", "nothing special"),
+        ("/*", "stands alone"),
+        ("/zeek/*", "stands alone"),
+        ("/zeek/d*", "stands alone"),
+        ("**", "stands alone"),
+        ("/a/{user}s", "as a whole one"),
+        ("/a/{User}", "as a whole one"),
+        ("/a/{name}", "as a whole one"),
+        ("/a/{", "as a whole one"),
+        ("/a/user}", "as a whole one"),
+        ("/a/{{user}}", "as a whole one"),
+        ("/a\nb", "U+000A"),
+        ("/a\0b", "U+0000"),
+        ("/a\x7f", "U+007F"),
+        ("/" + "a" * 1024, "1024"),
+        ("/\ud800", "U+D800"),
+    ],
+)
+def test_what_would_not_mean_what_it_seems_to(text: str, told: str) -> None:
+    with pytest.raises(InvalidTopicError) as refused:
+        parse_path(text)
+    assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("text", ["org.example.", ".org", "org..example", "org.*"])
+def test_names(text: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        parse_path(text, NAMES)

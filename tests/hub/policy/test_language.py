@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import tomllib
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hub.errors import InvalidNameError
+from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.grants import Grant
 from hub.policy.language import read_policy
 from hub.policy.policy import Action, Policy
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.quotas.resource import Resource
 from hub.settings.config import ConfigError
 
 POLICY = """
@@ -93,12 +100,6 @@ def test_built_in_roles_give_way() -> None:
     assert not rights.may_all(Action.SUBSCRIBE, "/b/")
 
 
-def test_an_empty_policy() -> None:
-    policy = read("")
-    assert not policy.rights("anonymous").may(Action.PUBLISH, "/x")
-    assert policy.roles == {"admin", "member", "peer", "reader"}
-
-
 def test_what_was_decided_for_a_domain() -> None:
     policy = read(POLICY)
     domain = policy.domain(Action.PUBLISH, "/status/sensor-7/x")
@@ -152,13 +153,195 @@ def test_mistakes(text: str, place: str, told: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_every_line_broken() -> None:
-    lines = POLICY.splitlines()
-    for number, line in enumerate(lines):
-        if line:
-            broken = "\n".join(
-                [*lines[:number], line.replace("=", "= 0 #").replace("[roles", "[rules"), *lines[number + 1 :]]
+def limits_read(text: str) -> QuotaLimits:
+    return read_policy(tomllib.loads("[roles.sensor]\n" + text), "policy.toml").limits
+
+
+def test_limits() -> None:
+    assert limits_read("") == QuotaLimits()
+    assert limits_read("""
+        [limits.roles.sensor]
+        connections = 2
+        prefixes = 0
+        bytes_per_s = "1MB"
+        [limits.users.sensor-7]
+        queued_bytes = "16 MiB"
+        staged_bytes = 4096
+        messages_per_s = 500
+    """) == QuotaLimits(
+        users={
+            "sensor-7": SetLimits(
+                {Resource.QUEUED_BYTES: 16 * 1024 * 1024, Resource.STAGED_BYTES: 4096}, RateLimits(messages_per_s=500)
             )
-            if broken != "\n".join(lines) and line != "[users]":
-                with pytest.raises(ConfigError):
-                    read(broken)
+        },
+        roles={"sensor": SetLimits({Resource.CONNECTIONS: 2, Resource.PREFIXES: 0}, RateLimits(bytes_per_s=1_000_000))},
+    )
+
+
+def test_every_resource_has_a_key() -> None:
+    keys = "\n".join(f"{resource.value} = 3" for resource in Resource)
+    assert limits_read(f"[limits.users.alice]\n{keys}").users["alice"].most == dict.fromkeys(Resource, 3)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "told"),
+    [
+        ("limits = 3", "limits", "expected a table [limits]"),
+        ("[limits.sensor]", "limits.sensor", "there are roles, users"),
+        ("[limits]\nroles = 3", "limits.roles", "expected a table"),
+        ("[limits.roles.senso]", "limits.roles.senso", "did you mean sensor?"),
+        ("[limits.roles]\nsensor = 3", "limits.roles.sensor", "expected a table"),
+        ('[limits.users."a b"]', "limits.users.a b", "is no name of a user"),
+        ("[limits.users.a]\nprefix = 3", "limits.users.a.prefix", "did you mean prefixes?"),
+        ("[limits.users.a]\nprefixes = -1", "limits.users.a.prefixes", "-1 given, expected a whole number from 0"),
+        ("[limits.users.a]\nprefixes = 1.5", "limits.users.a.prefixes", "1.5 given"),
+        ("[limits.users.a]\nprefixes = true", "limits.users.a.prefixes", "a bool given"),
+        ('[limits.users.a]\nprefixes = "3"', "limits.users.a.prefixes", "expected a whole number"),
+        ("[limits.users.a]\nprefixes = 1000000000000001", "limits.users.a.prefixes", "expected a whole number"),
+        (f"[limits.users.a]\nprefixes = {10**4000}", "limits.users.a.prefixes", "a int given"),
+        ('[limits.users.a]\nqueued_bytes = "much"', "limits.users.a.queued_bytes", "such as '64KiB'"),
+        ("[limits.users.a]\nqueued_bytes = []", "limits.users.a.queued_bytes", "a list given"),
+        ("[limits.users.a]\nmessages_per_s = 0", "limits.users.a.messages_per_s", "from 1"),
+        ("[limits.users.a]\nmessages_per_s = inf", "limits.users.a.messages_per_s", "inf given"),
+    ],
+)
+def test_mistakes_of_limits(text: str, place: str, told: str) -> None:
+    tree = {"roles": {"sensor": {}}, **tomllib.loads(text)}
+    with pytest.raises(ConfigError) as error:
+        read_policy(tree, "policy.toml")
+    assert error.value.source == "policy.toml"
+    assert error.value.key == place
+    assert told in error.value.reason
+
+
+def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
+    return {"subject": tuple((one,) for one in subject), "subjectAltName": names}
+
+
+ALICE = certificate(
+    ("countryName", "US"),
+    ("organizationName", "Example, Inc."),
+    ("commonName", "alice"),
+    names=(("DNS", "Alice.Example.org"), ("URI", "spiffe://example.org/Alice"), ("email", "Alice@Example.org")),
+)
+
+
+def matches(text: str, shown: dict[str, Any]) -> bool:
+    return parse_certificate_name(text) in [name for names in names_of(shown) for name in names]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CN=alice",
+        "cn=alice",
+        "commonName=alice",
+        r"CN=alice,O=Example\, Inc.,C=US",
+        r"CN = alice, O = Example\, Inc., C = US",
+        r"CN=\61lice,O=Example\2c\20Inc.,C=US",
+        r"CN=alice,organizationName=Example\, Inc.,countryName=US",
+        "DNS:alice.example.org",
+        "DNS:ALICE.example.ORG",
+        "URI:spiffe://example.org/Alice",
+        "email:Alice@example.ORG",
+    ],
+)
+def test_what_is_meant(text: str) -> None:
+    assert matches(text, ALICE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CN=Alice",
+        "CN=alic",
+        "CN=alice2",
+        r"CN=alice\20",
+        r"CN=alice,O=Example\, Inc.",
+        r"C=US,O=Example\, Inc.,CN=alice",
+        r"CN=alice+O=Example\, Inc.,C=US",
+        r"CN=alice,O=example\, inc.,C=US",
+        "O=Example",
+        "DNS:example.org",
+        "DNS:*.example.org",
+        "DNS:alice",
+        "DNS:spiffe://example.org/Alice",
+        "URI:alice.example.org",
+        "URI:spiffe://example.org/alice",
+        "email:alice@example.org",
+        "CN=alice.example.org",
+        "DNS:alice.example.org.",
+    ],
+)
+def test_what_is_not_meant(text: str) -> None:
+    assert not matches(text, ALICE)
+
+
+def test_several_attributes_in_one_component() -> None:
+    shown = {"subject": ((("commonName", "a"), ("userId", "7")), (("organizationName", "É"),))}
+    assert matches("O=É,CN=a+UID=7", shown)
+    assert matches(r"O=\C3\89,UID=7+CN=a", shown)
+    assert not matches("O=É,CN=a,UID=7", shown)
+    assert matches("CN=a", shown)
+
+
+values = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)
+
+
+types = st.sampled_from(["commonName", "organizationName", "userId", "1.2.3", "emailAddress"])
+
+
+subjects = st.lists(st.lists(st.tuples(types, values), min_size=1, max_size=2).map(tuple), min_size=1, max_size=3)
+
+
+@given(subjects)
+def test_a_subject_as_it_is_written(subject: list[tuple[tuple[str, str], ...]]) -> None:
+    shown = {"subject": tuple(subject)}
+    text = names_of(shown)[0][0].text
+    assert matches(text, shown)
+    assert parse_certificate_name(text).text == text
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('CN=,+\\ "DNS:20a', max_size=12))
+def test_any_text(text: str) -> None:
+    try:
+        name = parse_certificate_name(text)
+    except InvalidNameError:
+        return
+    assert parse_certificate_name(name.text) == name
+
+
+def test_odd_certificates() -> None:
+    assert names_of({})[1:] == ([], [])
+    assert not matches("CN=alice", certificate(("commonName", "alice\x00.evil.example")))
+    assert not matches("CN=alice", certificate(("organizationName", "CN=alice")))
+    assert not matches("CN=alice", certificate(("commonName", "x,CN=alice")))
+    assert not matches("CN=alice", certificate(names=(("DirName", "CN=alice"), ("IP Address", "CN=alice"))))
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "no name of a certificate"),
+        ("alice", "no name of a certificate"),
+        ("CN", "no name of a certificate"),
+        ("=alice", "no name of a certificate"),
+        ("CN=", "the value at character 3 is empty"),
+        ("CN=  ", "is empty"),
+        ("CN=a,", "no name of a certificate"),
+        ("CN=a,,O=b", "no name of a certificate"),
+        ("CN=a+", "no name of a certificate"),
+        ("CN=a;O=b", r"needs a \ before it"),
+        ('CN="a"', r"needs a \ before it"),
+        ("CN=a\x00", r"needs a \ before it"),
+        ("CN=a\\", r"needs a \ before it"),
+        (r"CN=\ff", "not UTF-8"),
+        ("DNS:", "no name of a certificate"),
+        ("/C=US/CN=alice", "no name of a certificate"),
+    ],
+)
+def test_mistakes_of_certificate_name(text: str, told: str) -> None:
+    with pytest.raises(InvalidNameError) as refused:
+        parse_certificate_name(text)
+    assert told in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,17 +1,20 @@
-"""What the hub itself answers, under `$hub/`."""
+"""What the hub itself answers under `$hub/`, and what one hub asks another by its id."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import msgpack
 import pytest
 
-from hub.errors import HubError, NotAllowedError, UsageError
+from hub.delivery import Role
+from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError, UsageError
 from hub.handler import Handler
+from hub.mesh.announcement import Announcement
 from hub.policy.language import read_policy
-from hub.request_frame import Status
-from hub.requests.hub_services import VALUES_LIMIT, Later
-from tests.hub.requests.party import Room, answers, request
+from hub.request_frame import FLAG_NAMED, Request, Status
+from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
+from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
 
 
 def double(_: Handler, value: Any) -> Any:
@@ -173,3 +176,136 @@ def test_who_has_gone_meanwhile() -> None:
     begun[0].give(1)
     assert answers(told.take()) == []
     assert room.requests.statistics().abandoned_total == 1
+
+
+HERE, THERE, BEYOND = b"h" * 16, b"t" * 16, b"b" * 16
+
+
+class Told:
+    def __init__(self, room: Room) -> None:
+        self.asked: list[tuple[Handler, object, Answer]] = []
+        self.refusal: RejectedError | None = None
+        room.requests.directed.add("what", Questions(self._answer, self._pass_on))
+
+    def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.asked.append((link, msgpack.unpackb(value), answer))
+
+    def _pass_on(self, asker: Handler, link: Handler, value: bytes) -> bytes:
+        if self.refusal is not None:
+            raise self.refusal
+        packed: bytes = msgpack.packb([msgpack.unpackb(value), asker.id, link.id])
+        return packed
+
+
+@pytest.fixture
+def room() -> Room:
+    return Room(hub_id=HERE)
+
+
+@pytest.fixture
+def told(room: Room) -> Told:
+    return Told(room)
+
+
+@pytest.fixture
+def near(room: Room) -> tuple[Handler, FakePoster]:
+    return room.join(role=Role.LOCAL)
+
+
+def question(hub: bytes, first: int, value: object = 1) -> Request:
+    return request(target_at(hub, "what").decode(), first, value)
+
+
+def test_this_hub_answers(room: Room, told: Told) -> None:
+    link, outlet = room.link(THERE)
+    room.ask(link, question(HERE, 7, "now?"))
+    ((by, value, answer),) = told.asked
+    assert (by, value, outlet.take()) == (link, "now?", [])
+    answer(Status.OK, msgpack.packb("later"))
+    room.turn()
+    assert answers(outlet.take()) == [(7, Status.OK, "later")]
+    for code, status in ((CloseCode.NOT_ALLOWED, Status.NOT_ALLOWED), (CloseCode.BAD_DATA, Status.FAILED)):
+        told.refusal = RejectedError(code, "no")
+        room.ask(link, question(HERE, 8))
+        assert answers(outlet.take()) == [(8, status, "no")]
+
+
+def test_it_goes_on_to_the_link_that_leads_there(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
+    link, outlet = room.link(THERE)
+    other, _ = room.link(b"o" * 16)
+    room.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ((HERE, 1), (BEYOND, 1))))
+    room.core.mesh.hear(link, Announcement(BEYOND, 0, 1, "", ((THERE, 1),)))
+    room.core.mesh.check(0.0)
+    for hub in (THERE, BEYOND):
+        room.ask(near[0], question(hub, 5, "there?"))
+        (item,) = outlet.posted
+        assert isinstance(item, Request)
+        assert item.target == target_at(hub, "what")
+        ((issued, value),) = asked(outlet.take())
+        assert value == ["there?", near[0].id, link.id]
+        assert room.answer(other, reply(issued, "no")) != ""
+        room.answer(link, reply(issued, "yes"))
+        assert answers(near[1].take()) == [(5, Status.OK, "yes")]
+    assert told.asked == []
+
+
+def test_a_link_is_lost(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:  # noqa: ARG001 -- is there
+    link, _ = room.link(THERE)
+    room.ask(near[0], question(THERE, 5))
+    room.core.detach(link, "lost")
+    room.settle()
+    assert answers(near[1].take()) == [(5, Status.RESPONDER_GONE, "the service was lost before it answered")]
+    room.core.mesh.check(0.0)
+    room.ask(near[0], question(THERE, 6))
+    assert answers(near[1].take()) == [(6, Status.NO_RESPONDER, "no way leads there now")]
+
+
+def test_it_does_not_go_back(room: Room, told: Told) -> None:  # noqa: ARG001 -- is there
+    link, outlet = room.link(THERE)
+    room.ask(link, question(THERE, 5))
+    assert answers(outlet.take()) == [(5, Status.NO_RESPONDER, "no way leads there now")]
+
+
+def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
+    _, outlet = room.link(THERE)
+    told.refusal = RejectedError(CloseCode.NOT_ALLOWED, "not over this link")
+    room.ask(near[0], question(THERE, 5))
+    assert answers(near[1].take()) == [(5, Status.NOT_ALLOWED, "not over this link")]
+    assert outlet.take() == []
+
+
+@pytest.mark.parametrize("role", [Role.CLIENT, Role.LEAF])
+def test_who_is_no_hub_of_the_mesh(room: Room, told: Told, role: Role) -> None:
+    handler, outlet = room.join(role=role)
+    for first, target in enumerate((target_at(HERE, "what").decode(), "$hub/at/x")):
+        room.ask(handler, request(target, first, 1))
+        text = f"request '{target}': hubs alone ask in this way"
+        assert answers(outlet.take()) == [(first, Status.NOT_ALLOWED, text)]
+    assert told.asked == []
+
+
+def test_what_is_no_question(room: Room, told: Told) -> None:
+    link, outlet = room.link(THERE)
+    here = target_at(HERE, "what").decode()
+    bad = [
+        request("$hub/at/", 0, 1),
+        request("$hub/at/0g" + "0" * 30 + "/what", 0, 1),
+        request("$hub/at/" + "é" * 32 + "/what", 0, 1),
+        request(here[:-6] + "/what", 0, 1),
+        request(here.replace("/what", "/other"), 0, 1),
+        request(here + "/more", 0, 1),
+        request(here, 0, 1, 2),
+        request(here, 0, 1, flags=0b10),
+    ]
+    for item in bad:
+        room.ask(link, item)
+        found = answers(outlet.take())
+        assert {(status, text) for _, status, text in found} == {
+            (Status.FAILED, "the hub itself serves nothing under this topic")
+        }
+        assert len(found) == item.requests
+    room.ask(link, request(here, 0, 1, flags=FLAG_NAMED))
+    assert answers(outlet.take()) == [(0, Status.NO_RESPONDER, "nobody has this name")]
+    assert told.asked == []

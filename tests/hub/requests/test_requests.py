@@ -1,19 +1,24 @@
-"""Requests: frames, ids and shares of work that the model does not look at."""
+"""Requests: frames, ids, shares of work, and who is asked, which the model does not look at."""
 
 from __future__ import annotations
 
+from collections import Counter
 from unittest.mock import patch
 
 import pytest
 
 from hub.delivery import Role
-from hub.errors import CloseCode, RejectedError
+from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
+from hub.filter import Change
 from hub.frame import FLAG_BATCH, FLAG_SHARED
 from hub.handler import Handler
 from hub.limits import RequestLimits
+from hub.mesh.announcement import Announcement
+from hub.names.claim import Announced, Wish
 from hub.request_frame import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock
-from tests.hub.fakes import handler_of
+from hub.requests.services import COMPARED
+from tests.hub.fakes import at_once, handler_of
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, packed, reply, request
 
 
@@ -48,31 +53,6 @@ def test_whoever_cannot_be_answered(room: Room) -> None:
     room.core.detach(gone, "gone")
     assert not room.ask(gone, request("/a", 1, 1))
     assert not outlet.take()
-
-
-def test_a_requester_that_does_not_read(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join(messages=2)
-    for number in range(4):
-        room.ask(requester, request("/a", number, number))
-    requester.pause()
-    for number in range(4):
-        room.answer(service[0], reply(number, "done"))
-    assert not told.take()
-    requester.resume()
-    assert [(one, status) for one, status, _ in answers(told.take())] == [(0, 0), (1, 0), (2, 5), (3, 5)]
-
-
-def test_time_outs(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    for number, timeout_ms in enumerate((0, 500, 10**9)):
-        room.ask(requester, request("/a", number, number, timeout_ms=timeout_ms))
-    given = [item.timeout_ms for item in service[1].take() if isinstance(item, Request)]
-    assert given == [30_000, 500, 3_600_000]
-    due = []
-    for ms in (499, 1, 29_499, 1, 3_569_999, 1):
-        room.later(ms)
-        due.append([one for one, _, _ in answers(told.take())])
-    assert due == [[], [1], [], [0], [], [2]]
 
 
 def test_a_lost_service_with_very_much_pending() -> None:
@@ -116,18 +96,6 @@ def test_a_lost_requester_with_very_much_pending(room: Room, service: tuple[Hand
         room.settle()
     assert not room.requests.statistics().pending
     assert room.requests.statistics().abandoned_total == 20
-    assert not told.take()
-
-
-def test_both_sides_at_once(room: Room) -> None:
-    both, told = room.join("/")
-    room.ask(both, request("/a", 1, *range(5)))
-    room.ask(both, request("/a", 9, 9))
-    told.take()
-    room.core.detach(both, "gone")
-    room.settle()
-    assert not room.requests.statistics().pending
-    assert not room.requests._participants
     assert not told.take()
 
 
@@ -189,26 +157,6 @@ def test_too_big(room: Room) -> None:
     assert "you take 50" in texts[1][2]
 
 
-def test_a_service_that_does_not_read(room: Room) -> None:
-    service, _ = room.join("/", messages=2)
-    requester, told = room.join()
-    service.pause()
-    room.ask(requester, request("/a", 1, 1, 2))
-    room.ask(requester, request("/a", 3, 3))
-    ((one, status, _),) = answers(told.take())
-    assert (one, status) == (3, Status.OVERFLOW)
-    assert room.requests.statistics().pending == 2
-
-
-def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 1, "a"))
-    room.ask(other, request("/a", 2, "b"))
-    assert "told apart" in room.answer(service[0], Reply(0, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1))
-    assert [status for _, status, _ in answers(one_told.take() + other_told.take())] == [Status.FAILED] * 2
-    assert not room.requests.statistics().pending
-
-
 class Handle(bytes):
     is_gone = False
 
@@ -233,49 +181,6 @@ def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tu
         assert told == [reply(1, "A"), reply(2, "B")]
 
 
-def test_answers_in_a_row_are_one_frame(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    for number in range(5):
-        room.ask(requester, request("/a", MOST - 2 + number if number < 2 else number - 2, number))
-    garbage = Reply(0, Status.OK, (5).to_bytes(4) + b"\xc1" * 5, 1)
-    assert not room.answer(service[0], garbage)
-    assert told.take() == [garbage._replace(first=MOST - 2)]
-
-
-def test_a_reply_for_several_requesters(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 10, "a", "b"))
-    room.ask(other, request("/a", 20, "c"))
-    room.ask(one, request("/a", 30, "d"))
-    room.answer(service[0], reply(0, "A", "B", "C", "D"))
-    assert one_told.take() == [reply(10, "A", "B"), reply(30, "D")]
-    assert other_told.take() == [reply(20, "C")]
-
-
-def test_one_reason_for_several(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    (one, one_told), (other, other_told) = room.join(), room.join()
-    room.ask(one, request("/a", 10, "a", "b"))
-    room.ask(other, request("/a", 20, "c"))
-    room.answer(service[0], Reply(0, Status.FAILED, (3).to_bytes(4) + b"\xa2no", 1))
-    assert answers(one_told.take()) == [(10, Status.FAILED, "no"), (11, Status.FAILED, "no")]
-    assert answers(other_told.take()) == [(20, Status.FAILED, "no")]
-
-
-def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    room.ask(requester, request("/a", 100, *range(10)))
-    for first, values in ((7, "hij"), (0, "a"), (4, "ef")):
-        assert not room.answer(service[0], reply(first, *values))
-    assert answers(told.take()) == [(100 + "abcdefghij".index(one), 0, one) for one in "hijaef"]
-    assert "pending already" in room.ask(requester, request("/a", 101, "again"))
-    assert "pending already" in room.ask(requester, request("/a", 104, *range(3)))
-    assert not room.ask(requester, request("/a", 104, *range(2)))
-    assert not room.ask(requester, request("/a", 107, *range(20)))
-    assert room.requests.statistics().pending == 4 + 2 + 20
-    assert "too late" in room.answer(service[0], reply(0, *"abcdefghij"))
-    assert [one for one, _, _ in answers(told.take())] == [101, 102, 103, 106]
-
-
 def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> None:
     requester, _ = room.join()
     stranger, _ = room.join()
@@ -286,3 +191,121 @@ def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> No
     assert "nothing of that kind" in room.answer(stranger, reply(0, 1, 1, 1))
     statistics = room.requests.statistics()
     assert (statistics.late_total, statistics.unasked_total) == (2, 4)
+
+
+@pytest.fixture
+def requester(room: Room) -> Handler:
+    return room.join()[0]
+
+
+def taken(*outlets: FakePoster) -> list[list[object]]:
+    return [[value for _, value in asked(outlet.take())] for outlet in outlets]
+
+
+def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
+    services = [room.join("/a") for _ in range(3)]
+    for number in range(6):
+        room.ask(requester, request("/a", number, number))
+    assert taken(*(outlet for _, outlet in services)) == [[0, 3], [1, 4], [2, 5]]
+    room.answer(services[1][0], reply(0, "done"))
+    room.ask(requester, request("/a", 10, 10))
+    assert taken(services[1][1]) == [[10]]
+
+
+def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler) -> None:
+    services = [room.join("/a") for _ in range(COMPARED * 3)]
+    for number in range(len(services)):
+        room.ask(requester, request("/a", number, number))
+    shares = Counter(len(one) for one in taken(*(outlet for _, outlet in services)))
+    assert shares == {1: len(services)}
+
+
+def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
+    requester, told = room.join()
+    room.ask(requester, request("/a/b", 1, 1))
+    link, _ = room.join("/a", role=Role.LINK)
+    room.ask(requester, request("/a/b", 2, 2))
+    near, outlet = room.join("/a")
+    room.ask(requester, request("/a/b", 3, 3))
+    assert taken(outlet) == [[3]]
+    at_once(room.requests.unserving(near, ["/a"]))
+    room.core.detach(link, "gone")
+    room.ask(requester, request("/a/b", 4, 4))
+    assert [(one, status) for one, status, _ in answers(told.take())] == [
+        (1, Status.NO_RESPONDER),
+        (2, Status.RESPONDER_GONE),
+        (4, Status.NO_RESPONDER),
+    ]
+
+
+def test_what_came_over_a_link(room: Room) -> None:
+    link, link_told = room.join("/a/b/c", role=Role.LINK)
+    _, far = room.join("/a/b", role=Role.LINK)
+    _, near = room.join("/a")
+    room.ask(link, request("/a/b", 1, 1))
+    room.ask(link, request("/a/b/c", 2, 2))
+    room.ask(link, request("/a", 3, 3))
+    assert taken(far, near) == [[1, 2], [3]]
+    assert link_told.take() == []
+
+
+def test_what_the_mesh_is_told(room: Room) -> None:
+    told: list[Change] = []
+    service, _ = room.join("/a", "/b")
+    room.join("/far", role=Role.LINK)
+    room.requests.tell(told.append)
+    other, _ = room.join("/a", "/c")
+    room.core.detach(service, "gone")
+    at_once(room.requests.unserving(other, ["/a"]))
+    assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
+    room.core.detach(other, "gone")
+    assert told[4:] == [Change(removed=("/c",))]
+    room.requests.tell(told.append)
+    assert len(told) == 5
+
+
+def test_what_cannot_be_served(room: Room) -> None:
+    service, _ = room.join()
+    with pytest.raises(RejectedError, match="the hub's own"):
+        at_once(room.requests.serving(service, ["/a", "$hub/names"]))
+    with pytest.raises(InvalidTopicError):
+        at_once(room.requests.serving(service, ["/a", "\n"]))
+    with pytest.raises(RejectedError, match="1001 prefixes to serve, the limit for a client is 1000"):
+        at_once(room.requests.serving(service, [f"/{number}" for number in range(1001)]))
+    mute = handler_of()
+    room.core.attach(mute)
+    with pytest.raises(RejectedError, match="do not reach"):
+        at_once(room.requests.serving(mute, ["/a"]))
+    room.core.detach(service, "gone")
+    with pytest.raises(ClosedError):
+        at_once(room.requests.serving(service, ["/a"]))
+    assert not room.requests.statistics().services
+
+
+def test_the_names_of_others(room: Room) -> None:
+    requester, told = room.join()
+    owner, outlet = room.join()
+    far, far_outlet = room.link(b"\x02" * 16)
+    link, link_told = room.link(b"\x03" * 16)
+    mute = handler_of()
+    room.core.attach(mute)
+    names = room.core.names
+    names.claim(owner, Wish("org.example.A"), 0)
+    room.core.mesh.hear(far, Announcement(b"\x02" * 16, 1, 2, added=(Announced("org.example.B", (), 0, 1),)))
+    room.turn()
+    names.claim(mute, Wish("org.example.C"), 0)
+    for number, name in enumerate(("org.example.A", "org.example.B", "org.example.C", "org.example.D")):
+        room.ask(requester, request(name, number, number, flags=0b1000))
+        room.ask(link, request(name, number, number, flags=0b1000))
+    assert taken(outlet, far_outlet) == [[0, 0], [1, 1]]
+    assert [(one, status) for one, status, _ in answers(told.take())] == [(2, 2), (3, 2)]
+    assert [(one, status) for one, status, _ in answers(link_told.take())] == [(2, 2), (3, 2)]
+
+
+def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
+    link, outlet = room.join("/a", role=Role.LINK)
+    room.ask(requester, request("/a", 7, 1))
+    ((own, _),) = asked(outlet.take())
+    assert "status 99" in room.answer(link, Reply(own, 99, b"\xc0"))
+    assert room.requests.statistics().pending == 1
+    assert not room.answer(link, Reply(own, Status.RESPONDER_GONE, b"\xc0"))

@@ -59,18 +59,6 @@ def hall() -> Hall:
     return Hall(POLICY)
 
 
-def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
-    alice, source = hall.join("alice", "", roles=["all"], narrows=True), hall.join(None)
-    hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
-    told = Told(alice)
-    for role, expected in (("some", [1]), ("none", []), ("all", [1, 2]), ("some", [1])):
-        give(alice, role)
-        source.send(("/a", 1), ("/b", 2))
-        assert alice.take() == expected
-    assert told == []
-    assert list(alice.handler.prefixes) == [""]
-
-
 def test_services_are_taken_away(hall: Hall) -> None:
     alice, client = hall.join("alice", roles=["all"]), hall.join(None)
     changes: list[Filter] = []
@@ -108,15 +96,6 @@ def test_names_are_taken_away(hall: Hall) -> None:
     assert names.statistics().waiting == 0
     alice.send((tagged("/a", sender="org.b"), 1))
     assert alice.refused_messages == 1
-
-
-def test_a_peer_hub_with_other_rights(hall: Hall) -> None:
-    link, source = hall.join("alice", "", role=Role.LINK, roles=["all"]), hall.join(None)
-    source.send(("/b", 0))
-    assert link.take() == [0]
-    give(link, "some")
-    source.send(("/a", 1), ("/b", 2))
-    assert link.take() == [1]
 
 
 NEAR, FAR = b"east" * 4, b"west" * 4

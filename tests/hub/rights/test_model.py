@@ -15,7 +15,7 @@ from hub.policy.policy import Action, Policy, RolePermissions
 from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule
 from hub.topics import RESERVED
-from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
+from tests.hub.policy.tricks import NaiveGrant, naive_allows, naive_covers
 from tests.hub.rights.hall import Guest, Hall
 
 ROLES = ("a", "b", "c")

@@ -1,39 +1,256 @@
-"""Labels, names, rules and prefixes together: every message to everybody who wants it, once, with the cache on."""
+"""Labels, names and rules: the routing key, the index of rules, and every message to everybody who wants it."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from hub.batch import Batch
 from hub.delivery import Role
-from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_TAGGED, iterate_frames
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame, iterate_frames, topic_of
 from hub.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.names.claim import Wish
 from hub.stretch import Stretch, find_runs
-from hub.tags.envelope import Envelope, tagged
-from hub.tags.rules import Rule, check_rule
+from hub.tags.envelope import ENVELOPE_LIMIT_BYTES, Envelope, tagged
+from hub.tags.rules import Rule, RuleIndex, check_rule
 from tests.hub.fakes import Turn
 
+labels = st.sets(st.text("aé漢😀 -\u2028\u200b", min_size=1, max_size=6), max_size=32)
+
+
+names = st.sampled_from(("", "", "org.example.Player", "a.b"))
+
+
+topics = st.sampled_from(("/a", "/a/b", "é", "x" * 1024))
+
+
+envelopes = st.builds(tagged, topics, labels, names, names)
+
+
+@given(envelopes)
+def test_out_and_back(envelope: Envelope) -> None:
+    key = envelope.encode()
+    assert Envelope.decode(key) == envelope
+    assert topic_of(FLAG_TAGGED, key) == envelope.topic.encode()
+    assert Frame(KIND_MESSAGES, FLAG_TAGGED | FLAG_BATCH, key, b"").topic == envelope.topic.encode()
+    assert envelope.routing_key[4:] == key
+
+
+def test_layout() -> None:
+    envelope = tagged("/a", ["low", "b"], sender="a.b", destination="c.d")
+    assert envelope.encode() == b"\0\x02/a\x03a.b\x03c.d\x01b\x03low"
+    assert tagged("/a").encode() == b"\0\x02/a\0\0"
+
+
+@given(envelopes, st.data())
+def test_what_was_damaged_is_refused_or_is_another_envelope(envelope: Envelope, data: st.DataObject) -> None:
+    key = bytearray(envelope.encode())
+    place = data.draw(st.integers(0, len(key) - 1))
+    key[place] = data.draw(st.integers(0, 255))
+    cut = bytes(key[: data.draw(st.integers(0, len(key)))])
+    with suppress(RejectedError):
+        assert Envelope.decode(cut).encode() == cut
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes(key: bytes) -> None:
+    with suppress(RejectedError):
+        assert Envelope.decode(key).encode() == key
+
+
+START = b"\0\x02/a\0\0"
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"", "the key ends at byte 0, too soon"),
+        (b"\0\x05/a", "the key ends at byte 4, too soon"),
+        (b"\0\x02/a", "the key ends at byte 4, too soon"),
+        (b"\0\x02/a\0", "the key ends at byte 5, too soon"),
+        (b"\0\x02/a\x09\0", "too soon"),
+        (b"\0\x02/a\0\x09", "within a field that goes on to 15"),
+        (START + b"\x05abc", "the key ends at byte 10, within a field that goes on to 12"),
+        (b"\0\0\0\0", "topic is empty"),
+        (START + b"\0", "a label is empty"),
+        (START + b"\x01b\x01a", "labels ascend"),
+        (START + b"\x01a\x01a", "none is there twice"),
+        (START + b"\x01\n", "control character U\\+000A"),
+        (START + b"\x01\xff", "labels are not UTF-8"),
+        (START + b"\x01\xc3\x01\xa9", "ascend|not UTF-8"),
+        (START + b"\x81" + b"x" * 129, "129 bytes long, the limit is 128"),
+        (START + b"".join(b"\x02%02d" % number for number in range(33)), "33 labels, the limit is 32"),
+        (b"\0\x02/a\x03a/b\0", "name 'a/b' is none"),
+        (b"\0\x02/a\0\x03a.1", "name 'a.1' is none"),
+    ],
+)
+def test_bad_keys(key: bytes, text: str) -> None:
+    with pytest.raises(RejectedError, match=text) as refused:
+        Envelope.decode(key)
+    assert refused.value.code == CloseCode.BAD_DATA
+
+
+def test_what_a_publisher_may_not_say() -> None:
+    with pytest.raises(InvalidTopicError, match="is the hub's own"):
+        tagged("$hub/x", ["a"])
+    with pytest.raises(InvalidNameError, match="label is empty"):
+        tagged("/a", [""])
+    with pytest.raises(InvalidNameError, match="name 'me'"):
+        tagged("/a", sender="me")
+    with pytest.raises(InvalidNameError, match="name 'you'"):
+        tagged("/a", destination="you")
+
+
+def test_the_longest_fits_into_a_key() -> None:
+    name = "a." + "b" * 253
+    longest = tagged("t" * 1024, [f"{number:02}" + "x" * 126 for number in range(32)], name, name)
+    assert len(longest.encode()) == ENVELOPE_LIMIT_BYTES <= KEY_LIMIT_BYTES
+    assert Envelope.decode(longest.encode()) == longest
+
+
+def test_equal_rules_are_equal() -> None:
+    assert check_rule(["b", "a", "b"], "/x") == Rule(("a", "b"), "/x") == check_rule(("a", "b"), "/x")
+
+
+def test_a_rule_of_a_sender_needs_no_label() -> None:
+    assert check_rule([], sender="a.b") == Rule((), "", "a.b")
+
+
+def test_without_label_and_sender_it_is_a_subscription() -> None:
+    with pytest.raises(InvalidNameError, match="subscribe to the prefix '/x' itself"):
+        check_rule([], "/x")
+
+
+def test_each_part_is_checked() -> None:
+    with pytest.raises(InvalidTopicError, match="control character"):
+        check_rule(["a"], "/\n")
+    with pytest.raises(InvalidNameError, match="label is empty"):
+        check_rule([""])
+    with pytest.raises(InvalidNameError, match="name 'x' is none"):
+        check_rule(["a"], sender="x")
+    with pytest.raises(InvalidNameError, match="33 labels"):
+        check_rule(map(str, range(33)))
+
+
+LABELS = "abcdef"
+
+
+label_sets = st.sets(st.sampled_from(LABELS), max_size=5).map(lambda some: tuple(sorted(some)))
+
+
+prefixes = st.sampled_from(("", "", "", "/", "/a", "/a/", "/b"))
+
+
+senders = st.sampled_from(("", "", "s.s", "t.t"))
+
+
+rules = st.builds(Rule, label_sets, prefixes, senders).filter(lambda rule: rule.labels or rule.sender)
+
+
+values = st.integers(1, 40)
+
+
+def matches(one: Rule, topic: str, labels: tuple[str, ...], sender: str) -> bool:
+    return set(one.labels) <= set(labels) and topic.startswith(one.prefix) and one.sender in {"", sender}
+
+
+class RulesAgainstAll(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.index: RuleIndex[int] = RuleIndex()
+        self.held: set[tuple[Rule, int]] = set()
+
+    @rule(some=st.lists(st.tuples(rules, values), min_size=1, max_size=30))
+    def add(self, some: list[tuple[Rule, int]]) -> None:
+        for one, value in some:
+            assert self.index.add(one, value) is ((one, value) not in self.held)
+            self.held.add((one, value))
+
+    @rule(labels=label_sets.filter(bool), count=st.integers(1, 40))
+    def add_crowd(self, labels: tuple[str, ...], count: int) -> None:
+        for value in range(count):
+            one = Rule(labels, "/a" * (value % 3))
+            self.index.add(one, value)
+            self.held.add((one, value))
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def discard(self, data: st.DataObject) -> None:
+        for one in data.draw(st.lists(st.sampled_from(sorted(self.held)), max_size=20)):
+            assert self.index.discard(*one) is (one in self.held)
+            self.held.discard(one)
+
+    @rule(one=rules, value=values)
+    def discard_any(self, one: Rule, value: int) -> None:
+        assert self.index.discard(one, value) is ((one, value) in self.held)
+        self.held.discard((one, value))
+
+    @rule(topic=st.sampled_from(("/", "/a", "/a/b", "/b", "c")), labels=label_sets, sender=senders)
+    def find(self, topic: str, labels: tuple[str, ...], sender: str) -> None:
+        naive = {value for one, value in self.held if matches(one, topic, labels, sender)}
+        assert set(self.index.find(topic, labels, sender)) == naive
+
+    @invariant()
+    def counted(self) -> None:
+        assert len(self.index) == len(self.held)
+
+    def teardown(self) -> None:
+        for one in list(self.held):
+            assert self.index.discard(*one)
+        assert len(self.index) == 0
+        assert not self.index._of_sender
+        assert not self.index._general._root
+        assert not self.index._general._frequency
+        assert not self.index._general._sets
+
+
+TestRulesAgainstAll = RulesAgainstAll.TestCase
+
+
+def test_many_labels_that_are_all_the_same_but_one() -> None:
+    index: RuleIndex[int] = RuleIndex()
+    common = tuple(f"l{number:02}" for number in range(31))
+    rules_deep = [Rule(tuple(sorted((*common, f"m{number}")))) for number in range(5)]
+    rules_deep.append(Rule(common))
+    for value, one in enumerate(rules_deep, 1):
+        index.add(one, value)
+    assert set(index.find("/t", rules_deep[2].labels)) == {3, 6}
+    for value, one in enumerate(rules_deep, 1):
+        index.discard(one, value)
+    assert not index._general._root
+
+
 NAMES = ("s.s", "t.t")
+
+
 TOPICS = ("/", "/a", "/a/b", "/b")
+
+
 PREFIXES = ("", "/a", "/a/", "/b")
-label_sets = st.sets(st.sampled_from("abcd"), max_size=4)
-rules = st.builds(
+
+
+tagged_routing_label_sets = st.sets(st.sampled_from("abcd"), max_size=4)
+
+
+tagged_routing_rules = st.builds(
     lambda labels, prefix, sender: Rule(tuple(sorted(labels)), prefix, sender),
-    label_sets,
+    tagged_routing_label_sets,
     st.sampled_from(PREFIXES),
     st.sampled_from(("", "", *NAMES)),
 ).filter(lambda one: one.labels or one.sender)
-envelopes = st.builds(
+
+
+tagged_routing_envelopes = st.builds(
     tagged,
     st.sampled_from(TOPICS),
-    label_sets,
+    tagged_routing_label_sets,
     st.sampled_from(("", "", *NAMES)),
     st.sampled_from(("", "", "", *NAMES)),
 )
@@ -102,7 +319,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
             self.prefixes[number].remove(prefix)
             self.turn.core.unsubscribe(self.members[number][0], [prefix])
 
-    @rule(number=st.integers(0, 4), some=st.lists(rules, max_size=4))
+    @rule(number=st.integers(0, 4), some=st.lists(tagged_routing_rules, max_size=4))
     def subscribe_rules(self, number: int, some: list[Rule]) -> None:
         self.turn.core.subscribe_rules(self.members[number][0], some)
         self.rules[number] += some
@@ -139,7 +356,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
         self.prefixes[number], self.rules[number], self.due[number] = [], [], []
         self.owners = {name: owner for name, owner in self.owners.items() if owner != number}
 
-    @rule(number=st.integers(0, 3), some=st.lists(envelopes, min_size=1, max_size=8))
+    @rule(number=st.integers(0, 3), some=st.lists(tagged_routing_envelopes, min_size=1, max_size=8))
     def publish(self, number: int, some: list[Envelope]) -> None:
         frames = []
         refused_early = 0

@@ -1,18 +1,19 @@
-"""Settings: how layers are merged, and what is refused."""
+"""Settings: the table of keys, how layers are merged, and what is refused."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import UsageError
 from hub.overflow import Overflow, QueueLimits
 from hub.settings.config import DEFAULT, ConfigError, merge, told
-from hub.settings.keys import KEYS, Key, Kind
+from hub.settings.keys import KEYS, Key, Kind, value_at
 from hub.settings.settings import Settings
+from hub.sizes import parse_size
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
 
@@ -241,11 +242,6 @@ def test_any_tree_is_taken_or_refused(value: Any) -> None:
     assert told.isprintable()
 
 
-def test_config_error_is_the_callers() -> None:
-    assert issubclass(ConfigError, UsageError)
-    assert str(ConfigError("hub.toml", "", "not TOML")) == "hub.toml: not TOML"
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])
 def test_wrong_seconds(value: object) -> None:
     assert "expected a number from 0.1 to 3600 (seconds)" in str(
@@ -253,14 +249,81 @@ def test_wrong_seconds(value: object) -> None:
     )
 
 
-def test_whole_seconds() -> None:
-    settings, _ = merge([("hub.toml", {"limits": {"handshake_s": 3}})])
-    assert settings.limits.handshake_s == 3.0
+def test_keys_are_complete() -> None:
+    sections = [name for name in Settings.__struct_fields__ if isinstance(getattr(Settings(), name), msgspec.Struct)]
+    expected = {name for name in Settings.__struct_fields__ if name not in sections}
+    expected |= {f"{name}.{field}" for name in sections for field in getattr(Settings(), name).__struct_fields__}
+    assert set(KEYS) == expected
+    assert all(key.description.endswith(".") for key in KEYS.values())
+    assert all(key.unit for key in NUMBERS)
 
 
-def test_choices() -> None:
-    settings, _ = merge([("x", {"queue": {"overflow": "disconnect"}, "log": {"level": "debug", "format": "json"}})])
-    assert settings.queue.overflow is Overflow.DISCONNECT
-    assert (settings.log.level, settings.log.format) == ("debug", "json")
-    assert "one of debug, info, warning, error" in str(refusal(("x", {"log": {"level": "INFO"}})))
-    assert "one of disconnect, drop-oldest, drop-newest" in str(refusal(("x", {"queue": {"overflow": "drop"}})))
+@pytest.mark.parametrize("key", KEYS.values(), ids=by_path)
+def test_defaults_are_in_range(key: Key) -> None:
+    assert key.convert(msgspec.to_builtins(key.default)) == key.default
+    assert value_at(Settings(), key.path) == key.default
+
+
+@pytest.mark.parametrize("text", ["999", "rw-", "06600", ""])
+def test_what_is_no_mode(text: str) -> None:
+    with pytest.raises(ValueError, match="expected three octal digits such as '0660'"):
+        KEYS["unix.mode"].convert(text)
+
+
+def test_choices_are_the_types_own() -> None:
+    assert KEYS["queue.overflow"].choices == tuple(policy.value for policy in Overflow)
+    fields = {field.name: field.type for field in msgspec.structs.fields(type(Settings().log))}
+    for name in ("level", "format"):
+        assert KEYS[f"log.{name}"].choices == get_args(get_args(fields[name])[0])
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "value"),
+    [
+        ("queue.messages", "1000", 1000),
+        ("queue.messages", " 1_000 ", 1000),
+        ("queue.messages", "many", "many"),
+        ("queue.messages", "9" * 5000, "9" * 5000),
+        ("queue.bytes", "1MiB", "1MiB"),
+        ("limits.handshake_s", "2.5", 2.5),
+        ("limits.handshake_s", "soon", "soon"),
+        ("peers", "", ()),
+        ("peers", "tcp://a:1, tcp://b:2,", ("tcp://a:1", "tcp://b:2")),
+        ("name", " x", " x"),
+        ("log.level", "debug", "debug"),
+    ],
+)
+def test_from_text(path: str, text: str, value: object) -> None:
+    assert KEYS[path].from_text(text) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", 0),
+        ("65536", 65_536),
+        ("65_536", 65_536),
+        ("12 B", 12),
+        ("64KiB", 65_536),
+        ("16 MiB", 16 * 1024**2),
+        ("2gib", 2 * 1024**3),
+        ("1TiB", 1024**4),
+        ("1KB", 1000),
+        ("1MB", 10**6),
+        ("1GB", 10**9),
+        (" 1TB ", 10**12),
+    ],
+)
+def test_sizes(text: str, expected: int) -> None:
+    assert parse_size(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "KiB", "1K", "1 M", "1.5MiB", "-1", "+1", "1  MiB", "1MiB/s", "٣", "9" * 5000])
+def test_not_sizes(text: str) -> None:
+    with pytest.raises(ValueError, match="expected a size"):
+        parse_size(text)
+
+
+@given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
+def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
+    assert parse_size(f"{number}{unit[0]}") == number * unit[1]

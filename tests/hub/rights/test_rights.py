@@ -1,0 +1,471 @@
+"""Publishing, subscribing, asking, serving and claiming with rights: what is not granted is refused and told."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.batch import Batch
+from hub.delivery import Role
+from hub.errors import CloseCode, RejectedError
+from hub.mesh.announcement import Announcement
+from hub.names.claim import Announced, Wish
+from hub.policy.policy import DECIDED_LIMIT
+from hub.request_frame import FLAG_NAMED, Status
+from hub.tags.envelope import tagged
+from hub.tags.rules import Rule
+from tests.hub.fakes import at_once
+from tests.hub.requests.party import answers, request
+from tests.hub.rights.hall import Guest, Hall, policy_of
+
+POLICY = """
+[roles.sensor]
+publish = { allow = ["/zeek", "/status/{user}"], deny = ["/zeek/secret"] }
+claim = ["*"]
+
+[roles.reader]
+subscribe = ["*"]
+
+[roles.site]
+link = { bring = ["/site"], take = ["/control"] }
+
+[users]
+alice = ["sensor"]
+bob = ["reader"]
+east = ["site"]
+"""
+
+
+def test_a_refused_run_takes_no_other_with_it() -> None:
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+    everything, some = hall.join(None, ""), hall.join(None, "/zeek/dns")
+    topics = ["/zeek/dns", "/x", "/zeek/http", "/zeek/secret", "/x", "/zeek/dns", "/status/alice", "/status/bob"]
+    for _ in range(2):  # at first all of it is looked up, then nothing is
+        alice.send(*((topic, number) for number, topic in enumerate(topics)))
+        assert everything.take() == [0, 2, 5, 6]
+        assert some.take() == [0, 5]
+        assert alice.refused_messages == 4
+        assert {text.split(":")[0] for text, _ in alice.refused} == {
+            "publish '/x'",
+            "publish '/zeek/secret'",
+            "publish '/status/bob'",
+        }
+        alice.refused.clear()
+    assert alice.handler.published_messages == 8
+
+
+def test_what_is_remembered_is_bounded() -> None:
+    hall = Hall('[roles.a]\npublish = ["*"]\n[roles.b]\npublish = ["/s/{user}"]\n[users]\nalice = ["a"]')
+    alice, reader = hall.join("alice"), hall.join(None, "")
+    count = DECIDED_LIMIT + 100
+    for number in range(count):
+        alice.send((f"/s/{number}", number))
+    rights = alice.handler.rights
+    assert rights is not None
+    assert len(rights.publishes_in) == 100
+    assert hall.core.authority.forgotten_total == 1
+    assert reader.take() == list(range(count))
+    assert alice.refused == []
+
+
+def test_refusals_are_not_remembered() -> None:
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+    for number in range(100):
+        alice.send((f"/status/{number}", number))
+    assert alice.refused_messages == 100
+    assert alice.handler.publishes_in == set()
+
+
+def test_without_a_policy_routes_remember_nobody() -> None:
+    hall = Hall(POLICY)
+    hall.core.authority.adopt(None)
+    reader = hall.join(None, "")
+    source = hall.join(None)
+    source.send(("/zeek/a", 1), ("/d", 2))
+    assert reader.take() == [1, 2]
+    assert hall.core.routes.find("/zeek/a") is hall.core.routes.find("/d")
+    assert hall.core.routes.find("/d").domains is None
+
+
+def test_labels_and_names_change_nothing() -> None:
+    hall = Hall(POLICY)
+    alice, bob = hall.join("alice"), hall.join("bob", "")
+    hall.core.names.claim(alice.handler, Wish("a.b"), 1)
+    hall.core.names.claim(hall.join(None).handler, Wish("c.d"), 1)
+    alice.send(
+        (tagged("/x", ["zeek"]), 1),
+        (tagged("/zeek/secret", ["zeek"]), 2),
+        (tagged("/zeek/secret", sender="a.b"), 3),
+        (tagged("/x", destination="c.d"), 4),
+        (tagged("/zeek/dns", ["x"], sender="a.b"), 5),
+    )
+    assert bob.take() == [5]
+    assert alice.refused_messages == 4
+    assert all("not granted to user 'alice'" in text for text, _ in alice.refused)
+
+
+def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+    alice.send((tagged("/x", sender="not.mine"), 1), (tagged("/zeek", sender="not.mine"), 2))
+    assert {text for text, _ in alice.refused} == {"sender 'not.mine': that name is not yours"}
+    assert alice.refused_messages == 2
+
+
+def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
+    hall = Hall(POLICY)
+    alice, zeek = hall.join("alice"), hall.join(None, "/", role=Role.LEAF)
+    alice.handler.restrict(itself=False, leaves=False)
+    alice.send(("/zeek/a", 1))
+    alice.send(("/zeek/a", 2), ("/x", 3), ("/zeek/secret", 4))
+    assert zeek.take() == []
+    assert alice.refused_messages == 2
+    alice.handler.restrict()
+    alice.send(("/zeek/a", 5), ("/x", 6))
+    assert zeek.take() == [5]
+
+
+def test_checking_before_publishing() -> None:
+    hall = Hall(POLICY)
+    alice = hall.join("alice")
+
+    def check(topic: str) -> None:
+        batch = Batch.of(topic, [1])
+        hall.core.authority.check(alice.handler, hall.core.routes.of(next(iter(batch.parts())).routing_key), batch)
+
+    for _ in range(2):
+        check("/zeek/dns")
+        with pytest.raises(RejectedError, match=r"publish '/zeek/secret': not granted to user 'alice'") as refused:
+            check("/zeek/secret")
+        assert refused.value.code == CloseCode.NOT_ALLOWED
+    assert alice.refused == []
+
+
+# While one policy takes the place of another.
+
+
+def test_rights_of_an_earlier_policy_go_on() -> None:
+    hall = Hall(POLICY)
+    alice, reader = hall.join("alice"), hall.join(None, "")
+    hall.core.authority.adopt(policy_of('[roles.sensor]\npublish = ["/x"]\n[users]\nalice = ["sensor"]'))
+    batch = Batch.of("/zeek/a", [1]).frames + Batch.of("/zeek/secret", [2]).frames + Batch.of("/zeek/b", [3]).frames
+    route = hall.core.routes.of(next(iter(Batch.of("/zeek/a", [0]).parts())).routing_key)
+    assert route is hall.core.routes.find("/zeek/secret"), "the new policy does not tell them apart"
+    hall.core.publish(alice.handler, route, Batch(batch, 3))
+    hall.core.end_read()
+    assert reader.take() == [1, 3]
+    assert alice.refused == [("publish '/zeek/secret': not granted to user 'alice'", 1)]
+    assert alice.handler.published_messages == 2
+    alice.send(("/x", 4), ("/zeek/a", 5), ("/x", 6))
+    assert reader.take() == [5]
+    assert alice.refused_messages == 3
+    with pytest.raises(RejectedError, match="'/zeek/secret'"):
+        hall.core.authority.check(alice.handler, route, Batch(batch, 3))
+
+
+def test_what_was_read_before_there_was_a_policy() -> None:
+    hall = Hall(POLICY)
+    hall.core.authority.adopt(None)
+    source, reader = hall.join(None), hall.join(None, "")
+    source.send(("/zeek", 0), ("/x", 0))
+    reader.take()
+    routes = [hall.core.routes.find(topic) for topic in ("/zeek", "/x")]
+    hall.core.authority.adopt(hall.policy)
+    source.handler.rights = hall.policy.rights("alice")
+    for route, topic in zip(routes, ("/zeek", "/x"), strict=True):
+        hall.core.publish(source.handler, route, Batch.of(topic, [topic]))
+    hall.core.end_read()
+    assert reader.take() == ["/zeek"]
+    assert source.refused == [("publish '/x': not granted to user 'alice'", 1)]
+
+
+def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:
+    hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\nclaim = ["org.east"]'))
+    east, trusted = hall.join("east", role=Role.LINK), hall.join(None, role=Role.LINK)
+    client, reader = hall.join(None), hall.join(None, "/site")
+    hall.core.names.claim(client.handler, Wish("org.here"), 1)
+    messages = [(tagged("/site", sender=name), name) for name in ("org.here", "org.east.x", "org.easter")]
+    for _ in range(2):
+        east.send(*messages)
+        for message in messages:
+            east.send(message)
+        assert reader.take() == ["org.east.x"] * 2
+    assert east.refused_messages == 8
+    trusted.send(*messages)
+    assert len(reader.take()) == 3
+
+
+POLICY_OF_SEEING = """
+[roles.analyst]
+subscribe = { allow = ["/zeek", "/mail/{user}"], deny = ["/zeek/secret"] }
+
+[roles.open]
+subscribe = ["*"]
+
+[roles.curious]
+subscribe = ["*", "$hub/names"]
+
+[roles.owner]
+claim = ["dave"]
+
+[roles.site]
+claim = ["far"]
+link = { bring = ["*"], take = { allow = ["/control"], deny = ["/control/keys"] } }
+
+[users]
+alice = ["analyst"]
+bob = ["open"]
+carol = ["curious"]
+east = ["site"]
+dave = ["owner"]
+"""
+
+
+@pytest.mark.parametrize(
+    ("prefix", "text"),
+    [
+        ("/zeek", "subscribe '/zeek': not granted as a whole to user 'alice'; granted beneath: '/zeek/'"),
+        ("/zeek/", "subscribe '/zeek/': not granted as a whole to user 'alice': something beneath it is denied"),
+        ("/zeek/secret", "subscribe '/zeek/secret': not granted to user 'alice'"),
+        ("/zeek/se", "subscribe '/zeek/se': not granted as a whole to user 'alice': something beneath it is denied"),
+        ("", "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/', '/zeek/'"),
+        ("/mail/bob", "subscribe '/mail/bob': not granted to user 'alice'"),
+        (
+            "/mail/alice",
+            "subscribe '/mail/alice': not granted as a whole to user 'alice'; granted beneath: '/mail/alice/'",
+        ),
+        ("/other", "subscribe '/other': not granted to user 'alice'"),
+    ],
+)
+def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
+    hall = Hall(POLICY_OF_SEEING)
+    alice = hall.join("alice")
+    with pytest.raises(RejectedError) as refused:
+        hall.core.subscribe(alice.handler, ["/zeek/dns/", prefix])
+    assert (refused.value.code, refused.value.text) == (CloseCode.NOT_ALLOWED, text)
+    assert alice.handler.prefixes == {}
+
+
+def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
+    hall = Hall(POLICY_OF_SEEING)
+    bob, carol, free = hall.join("bob", ""), hall.join("carol", "", narrows=True), hall.join(None, "")
+    hall.core.names.claim(free.handler, Wish("a.b"), 1)
+    hall.core.names.release(free.handler, "a.b")
+    hall.core.detach(hall.join(None).handler, "gone")
+    assert bob.take_messages() == []
+    assert [topic for topic, _ in carol.take_messages()] == ["$hub/names/appeared", "$hub/names/gone"]
+    assert len(free.take_messages()) > 2
+    for prefix in ("$hub/", "$hub/clients", "$hub/n", "$hub/names"):
+        with pytest.raises(RejectedError, match="not granted"):
+            hall.core.subscribe(bob.handler, [prefix])
+    hall.core.subscribe(carol.handler, ["$hub/names/"])
+
+
+def test_labels_are_no_way_around() -> None:
+    hall = Hall(POLICY_OF_SEEING)
+    alice, source = hall.join("alice"), hall.join(None)
+    for rule in (Rule(("red",)), Rule(("red",), "/zeek"), Rule((), "", "a.b"), Rule(("red",), "/zeek/secret")):
+        with pytest.raises(RejectedError, match="not granted"):
+            hall.core.subscribe_rules(alice.handler, [Rule(("red",), "/zeek/dns/"), rule])
+    assert list(hall.core.rules.of(alice.handler)) == []
+    narrow = hall.join("alice", narrows=True)
+    hall.core.subscribe_rules(narrow.handler, [Rule(("red",)), Rule((), "", "a.b")])
+    hall.core.names.claim(source.handler, Wish("a.b"), 1)
+    source.send(
+        (tagged("/zeek/a", ["red"]), 1),
+        (tagged("/zeek/secret", ["red"]), 2),
+        (tagged("/x", ["red"], sender="a.b"), 3),
+        (tagged("/mail/alice", sender="a.b"), 4),
+    )
+    assert narrow.take() == [1, 4]
+
+
+def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
+    hall = Hall(POLICY_OF_SEEING)
+    dave, alice, source = hall.join("dave"), hall.join("alice", "/zeek/a"), hall.join(None)
+    hall.core.names.claim(dave.handler, Wish("dave.inbox"), 1)
+    source.send((tagged("/x", destination="dave.inbox"), 1), (tagged("/zeek/a", destination="dave.inbox"), 2))
+    assert dave.take() == [1, 2]
+    assert alice.take() == []
+
+
+def test_what_is_for_a_name_at_a_peer() -> None:
+    hall = Hall(POLICY_OF_SEEING)
+    interests = [Announced("far.name", (), 1, 1)]
+    east, source = hall.join("east", role=Role.LINK, interests=interests), hall.join(None)
+    source.send((tagged("/control/x", destination="far.name"), 1), (tagged("/x", destination="far.name"), 2))
+    assert east.take() == [1]
+    assert source.refused == [("take '/x': not granted to user 'east'", 1)]
+
+
+POLICY_OF_ASKING = """
+[roles.user]
+request = { allow = ["/search", "$hub/names", "org.example.Printer"], deny = ["/search/admin"] }
+
+[roles.server]
+serve = { allow = ["/search"], deny = ["/search/admin"] }
+claim = { allow = ["org.example"], deny = ["org.example.Root"] }
+
+[roles.site]
+claim = ["org.site"]
+link = { bring = ["/search", "org.example.Printer"], take = { allow = ["/far"], deny = ["/far/secret"] } }
+
+[users]
+alice = ["user"]
+bob = ["server"]
+east = ["site"]
+"""
+
+
+def serving(hall: Hall, user: str | None, *prefixes: str, role: Role = Role.CLIENT) -> Guest:
+    guest = hall.join(user, role=role)
+    at_once(hall.core.requests.serving(guest.handler, list(prefixes)))
+    return guest
+
+
+def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int = 1) -> list[tuple[int, int, object]]:
+    poster = guest.outlet
+    guest.hall.core.requests.ask(guest.handler, request(target, first, *(values or (1,)), flags=flags), 0)
+    guest.hall.core.flush()
+    return answers(poster.take())
+
+
+@pytest.mark.parametrize(
+    ("target", "flags"),
+    [
+        ("/searching", 0),
+        ("/search/admin", 0),
+        ("/search/admin/x", 0),
+        ("/other", 0),
+        ("$hub/users", 0),
+        ("$hub/namesx", 0),
+        ("", 0),
+        ("org.example.Root", FLAG_NAMED),
+        ("org.example", FLAG_NAMED),
+    ],
+)
+def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
+    hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
+    text = f"request {target!r}: not granted to user 'alice'"
+    audit: list[tuple[object, ...]] = []
+    hall.core.requests.on_not_allowed = lambda *what: audit.append(what)
+    for values in ((1,), (1, 2, 3)):
+        told = ask(alice, target, *values, flags=flags)
+        assert told == [(1 + place, Status.NOT_ALLOWED, text) for place in range(len(values))]
+    assert audit == [(alice.handler, text, 1), (alice.handler, text, 3)]
+    assert service.outlet.take() == []
+    assert hall.core.requests.statistics().pending == 0
+
+
+def test_the_hub_itself_is_asked_by_grant() -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
+    assert ask(hall.join("bob"), "$hub/names", {})[0][1] == Status.NOT_ALLOWED
+    assert ask(hall.join(None), "$hub/names", {})[0][1] == Status.OK
+
+
+def test_targets_that_are_no_text() -> None:
+    hall = Hall('[roles.a]\nrequest = ["*"]\n[users]\nalice = ["a"]')
+    alice = hall.join("alice")
+    hall.core.requests.ask(alice.handler, request("/x", 1, 1)._replace(target=b"\xff/x"), 0)
+    hall.core.flush()
+    assert [status for _, status, _ in answers(alice.outlet.take())] == [Status.NOT_ALLOWED]
+
+
+def test_what_may_be_asked_is_remembered_within_bounds() -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    alice = hall.join("alice")
+    for number in range(DECIDED_LIMIT + 10):
+        ask(alice, f"/search/{number}", first=number)
+        ask(alice, f"/other/{number}", first=number)
+    rights = alice.handler.rights
+    assert rights is not None
+    assert len(rights.asks) == 10
+    authority = hall.core.authority
+    policy = authority.policy
+    for other in (None, policy, None):  # it counts for the hub, and goes on with another policy, or the same again
+        assert authority.forgotten_total == 1
+        authority.adopt(other)
+    assert authority.forgotten_total == 1
+
+
+@pytest.mark.parametrize(
+    ("target", "flags", "passes"),
+    [
+        ("/search/x", 0, True),
+        ("/far/x", 0, False),
+        ("org.example.Printer", FLAG_NAMED, True),
+        ("org.example.Other", FLAG_NAMED, False),
+    ],
+)
+def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None:  # noqa: FBT001 -- a case
+    hall = Hall(POLICY_OF_ASKING)
+    link, service = hall.join("east", role=Role.LINK), serving(hall, None, "/")
+    for name in ("org.example.Printer", "org.example.Other"):
+        hall.core.names.claim(service.handler, Wish(name), 1)
+    told = ask(link, target, flags=flags)
+    assert [status for _, status, _ in told] == ([] if passes else [Status.NOT_ALLOWED])
+    assert len(service.outlet.take()) == passes
+
+
+# Services.
+
+
+def test_who_leaves_while_what_it_serves_is_checked() -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    bob = hall.join("bob")
+    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
+    next(steps)
+    hall.core.detach(bob.handler, "gone")
+    at_once(steps)
+    assert hall.core.requests.statistics().services == 0
+
+
+def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    bob = hall.join("bob")
+    steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
+    next(steps)
+    bob.handler.rights = hall.policy.rights("alice")
+    with pytest.raises(RejectedError, match="not granted to user 'alice'"):
+        at_once(steps)
+    assert hall.core.requests.statistics().services == 0
+
+
+# Names.
+
+
+@pytest.mark.parametrize(
+    "name", ["org.other", "org.examples.A", "org.example.Root", "org.example.Root.x", "com.example"]
+)
+def test_names_that_are_not_granted(name: str) -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    bob, owner = hall.join("bob"), hall.join(None)
+    text = f"claim {name!r}: not granted to user 'bob'"
+    for number, wish in enumerate((Wish(name), Wish(name, queue=True))):
+        with pytest.raises(RejectedError) as refused:
+            hall.core.names.claim(bob.handler, wish, 1)
+        assert (refused.value.code, refused.value.text) == (CloseCode.NOT_ALLOWED, text)
+        assert hall.core.names.statistics().refused_total == number + 1
+        if not number:
+            hall.core.names.claim(owner.handler, Wish(name), 1)
+    assert hall.core.names.statistics().waiting == 0
+
+
+def test_names_that_a_hub_of_the_mesh_announces() -> None:
+    hall = Hall(POLICY_OF_ASKING)
+    link = hall.join("east", role=Role.LINK)
+    core, east, beyond = hall.core, b"east" * 4, b"west" * 4
+    core.link(link.handler, east, lambda: None)
+    names = ("org.site.a", "org.example.A", "org.site.b")
+    for hub, mark in ((east, "x"), (beyond, "y")):
+        announced = tuple(Announced(name + mark, (), 1, 1) for name in names)
+        core.mesh.hear(link.handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), announced))
+    core.flush()
+    register = core.names.register
+    assert [register.owner(name + "x") is not None for name in names] == [True, False, True]
+    assert [register.owner(name + "y") is not None for name in names] == [True, False, True]
+    assert core.names.statistics().unheard_total == 2
