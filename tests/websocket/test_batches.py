@@ -24,6 +24,7 @@ from peers.values.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.values.event import Event
 from peers.values.forms import KEPT_LIMIT_BYTES, Form
 from peers.websocket.batches import MERGED_LIMIT_BYTES, json_form, msgpack_form
+from peers.websocket.framing import encode_message
 
 BROKER = 0b010
 ENCODINGS = {"json": json_form, "msgpack": msgpack_form}
@@ -65,10 +66,6 @@ def make(request: pytest.FixtureRequest) -> Any:
     return ENCODINGS[request.param]
 
 
-def test_one_value_is_one_message(make: Any) -> None:
-    assert read(Batch(value("/a/ü", {"k": [1, None]}), 1), make) == [messages("/a/ü", {"k": [1, None]})]
-
-
 def test_labels_and_names_stand_beside_the_topic(make: Any) -> None:
     key = tagged("/a", ["é", "low"], "s.s", "d.d").encode()
     frames = [
@@ -90,16 +87,11 @@ def test_labels_and_names_stand_beside_the_topic(make: Any) -> None:
     ]
 
 
-def test_the_kind_is_that_of_the_subprotocol() -> None:
-    batch = Batch(value("/a", 1), 1)
-    assert [opcode for opcode, _ in payloads(json_form(batch).frames(batch))] == [Opcode.TEXT]
-    assert [opcode for opcode, _ in payloads(msgpack_form(batch).frames(batch))] == [Opcode.BINARY]
-
-
 def test_frames_of_one_topic_are_merged(make: Any) -> None:
     frames = [value("/a", 1), value("/a", 2), together("/b", b"\x03", b"\x04"), value("/a", 5)]
-    found = read(Batch(b"".join(frames), 5), make)
-    assert found == [messages("/a", 1, 2), messages("/b", 3, 4), messages("/a", 5)]
+    batch = Batch(b"".join(frames), 5)
+    assert read(batch, make) == [messages("/a", 1, 2), messages("/b", 3, 4), messages("/a", 5)]
+    assert batch.form(make).frames(batch) is batch.form(make).frames(batch), "it is made once"
 
 
 def test_merging_stops_at_its_limit(make: Any) -> None:
@@ -132,34 +124,33 @@ def test_msgpack_bodies_are_not_rewritten() -> None:
     assert second.endswith(b"\x92" + odd * 2)
 
 
-def test_a_gap_stands_where_messages_have_no_form() -> None:
-    bad = b"\xd4\x05x"
-    frames = [value("/a", 1), packed("/a", bad), packed("/b", b"\xc1"), value("/a", 2), packed("/a", bad)]
-    batch = Batch(b"".join(frames), 5)
-    assert read(batch, json_form) == [
-        messages("/a", 1),
-        {"type": "dropped", "count": 2},
-        messages("/a", 2),
-        {"type": "dropped", "count": 1},
-    ]
-    assert batch.form(json_form).lost_messages == 3
+NONE = b"\xd4\x05x"
+"""An extension that JSON has not."""
 
 
-def test_a_bad_value_in_a_batch_takes_no_others_with_it() -> None:
-    bad = b"\xd4\x05x"
-    batch = Batch(together("/a", b"\x01", bad, bad, b"\x02", b"\x03", bad), 6)
-    assert read(batch, json_form) == [
-        messages("/a", 1),
-        {"type": "dropped", "count": 2},
-        messages("/a", 2, 3),
-        {"type": "dropped", "count": 1},
-    ]
-    assert batch.form(json_form).lost_messages == 3
-
-
-def test_a_batch_that_cannot_be_told_apart_is_lost_as_a_whole() -> None:
-    batch = Batch(value("/a", 1) + together("/a", b"\x01", b"\xc1", b"\x02") + value("/a", 2), 5)
-    assert read(batch, json_form) == [messages("/a", 1), {"type": "dropped", "count": 3}, messages("/a", 2)]
+@pytest.mark.parametrize(
+    ("frames", "found"),
+    [
+        (
+            [value("/a", 1), packed("/a", NONE), packed("/b", b"\xc1"), value("/a", 2), packed("/a", NONE)],
+            [messages("/a", 1), 2, messages("/a", 2), 1],
+        ),
+        (
+            [together("/a", b"\x01", NONE, NONE, b"\x02", b"\x03", NONE)],
+            [messages("/a", 1), 2, messages("/a", 2, 3), 1],
+        ),
+        (
+            [value("/a", 1), together("/a", b"\x01", b"\xc1", b"\x02"), value("/a", 2)],
+            [messages("/a", 1), 3, messages("/a", 2)],
+        ),
+    ],
+    ids=["alone", "in a batch", "a batch that cannot be told apart"],
+)
+def test_a_gap_stands_where_messages_have_no_form(frames: list[bytes], found: list[Any]) -> None:
+    batch = Batch(b"".join(frames), 6)
+    expected = [{"type": "dropped", "count": one} if isinstance(one, int) else one for one in found]
+    assert read(batch, json_form) == expected
+    assert batch.form(json_form).lost_messages == sum(one for one in found if isinstance(one, int))
 
 
 def test_another_encoding_has_no_form(make: Any) -> None:
@@ -200,25 +191,13 @@ def test_a_body_that_is_too_large_has_no_json_form() -> None:
 @pytest.mark.parametrize("bad", [b"\xc1", b"", b"\x01\x02", b"\x92\x01", b"\xa1\xff"])
 def test_a_bad_msgpack_body_spoils_no_other_message(bad: bytes) -> None:
     batch = Batch(value("/a", 1) + value("/a", 2) + packed("/a", bad) + value("/a", 3), 4)
+    assert {opcode for opcode, _ in payloads(msgpack_form(batch).frames(batch))} == {Opcode.BINARY}
     first, second, third = (payload for _, payload in payloads(msgpack_form(batch).frames(batch)))
     assert msgspec.msgpack.decode(first) == messages("/a", 1, 2)
     assert second.endswith(b"\xa6values\x91" + bad)
     with pytest.raises((msgspec.DecodeError, UnicodeDecodeError)):
         msgspec.msgpack.decode(second)
     assert msgspec.msgpack.decode(third) == messages("/a", 3)
-
-
-def test_a_large_msgpack_body_travels_alone() -> None:
-    large = "x" * 5000
-    batch = Batch(value("/a", 1) + value("/a", large) + value("/a", 2), 3)
-    assert read(batch, msgpack_form) == [messages("/a", 1), messages("/a", large), messages("/a", 2)]
-
-
-def test_a_form_is_made_once_and_shared(make: Any) -> None:
-    batch = Batch(value("/a", 1), 1)
-    first = batch.form(make).frames(batch)
-    assert batch.form(make) is batch.form(make)
-    assert batch.form(make).frames(batch) is first
 
 
 def test_forms_are_let_go_and_made_again() -> None:
@@ -268,3 +247,26 @@ def test_every_message_is_told_or_delivered_in_order(publications: list[tuple[st
         else:
             found += [(message["topic"], one) for one in message["values"]]
     assert found == expected
+
+
+SIZES = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000]
+
+
+def frame_of(data: bytes) -> Frame:
+    client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
+    client.receive_data(data)
+    (frame,) = client.events_received()
+    assert isinstance(frame, Frame)
+    return frame
+
+
+@pytest.mark.parametrize("size", SIZES)
+@pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
+def test_a_client_reads_what_was_written(opcode: Opcode, size: int) -> None:
+    payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
+    frame = frame_of(encode_message(opcode, payload))
+    assert (frame.opcode, bytes(frame.data), frame.fin) == (opcode, payload, True)
+
+
+def test_parts_stand_back_to_back() -> None:
+    assert encode_message(Opcode.BINARY, b"a", b"", b"bc") == encode_message(Opcode.BINARY, b"abc")

@@ -237,12 +237,6 @@ def test_a_handshake_that_cannot_be_is_refused(data: bytes, status: int) -> None
     assert talk.session.closed
 
 
-def test_the_refusal_names_the_subprotocols() -> None:
-    talk = Conversation(opened=False)
-    talk.say(upgrade(""))
-    assert b"hub.v1.json, hub.v1.msgpack" in talk.head
-
-
 def test_the_first_known_offer_is_taken() -> None:
     talk = Conversation("other, hub.v1.msgpack, hub.v1.json")
     assert b"Sec-WebSocket-Protocol: hub.v1.msgpack\r\n" in talk.head
@@ -284,12 +278,6 @@ def test_what_makes_no_sense_ends_it(data: bytes, code: int, reason: str) -> Non
     assert talk.say(text({"type": "ping", "request": 3})) == []
 
 
-def test_a_text_message_is_no_msgpack() -> None:
-    talk = Conversation("hub.v1.msgpack")
-    talk.say(frame(Opcode.TEXT, b"{}"))
-    assert talk.closed_with[0] == CloseCode.WRONG_KIND
-
-
 def test_a_message_of_the_limit_is_taken() -> None:
     message = b'{"type":"ping","request":1,"x":"' + b"y" * (FRAME_LIMIT - 34) + b'"}'
     assert len(message) == FRAME_LIMIT
@@ -298,12 +286,6 @@ def test_a_message_of_the_limit_is_taken() -> None:
     talk.say(frame(Opcode.TEXT, b"", fin=False) + frame(Opcode.CONT, b"", fin=False) * 500)
     talk.say(frame(Opcode.CONT, message[:5000], fin=False) + frame(Opcode.CONT, message[5000:]))
     assert talk.messages == [{"type": "pong", "request": 1}] * 2
-
-
-def test_pings_are_answered() -> None:
-    talk = Conversation()
-    assert talk.say(frame(Opcode.PING, b"a") + frame(Opcode.PING, b"b")) == []
-    assert talk.frames == [(Opcode.PONG, b"a"), (Opcode.PONG, b"b")]
 
 
 def test_answers_stand_in_the_order_of_what_they_answer() -> None:
@@ -408,12 +390,6 @@ def test_what_was_read_is_held_until_it_is_acted_on() -> None:
     assert 7900 < session.held_bytes <= len(part)
     session.feed(bytes(500))
     assert session.held_bytes > 8400
-
-
-def test_fragments_are_held_until_the_last_has_come() -> None:
-    talk = Conversation()
-    assert talk.say(frame(Opcode.TEXT, bytes(4000), fin=False) + frame(Opcode.CONT, bytes(4000), fin=False)) == []
-    assert talk.session.held_bytes == 8000
 
 
 @pytest.mark.parametrize("end", ["close", "hold", "closed by the client", "refused"])

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-from typing import Any
-
 import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.errors import CloseCode, ProtocolError
+from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.hello import FRAME_LIMIT_BYTES, SOFTWARE, Hello, QueueWish, grant
@@ -50,6 +47,7 @@ BAD = {
     "name is no text": (msgpack.packb(CLIENT | {"name": 1}), "name"),
     "name is not UTF-8": (b"\x81\xa4name\xa1\xff", ""),
     "queue is no map": (msgpack.packb(CLIENT | {"queue": 1}), "queue"),
+    "queue of a half": (msgpack.packb(CLIENT | {"queue": {"messages": 1.5}}), "queue.messages"),
     "queue of none": (msgpack.packb(CLIENT | {"queue": {"messages": 0}}), "queue.messages"),
     "queue of nothing": (msgpack.packb(CLIENT | {"queue": {"bytes": -1}}), "queue.bytes"),
     "unknown policy": (msgpack.packb(CLIENT | {"queue": {"overflow": "drop-all"}}), "queue.overflow"),
@@ -57,6 +55,8 @@ BAD = {
     "frame of nothing": (msgpack.packb(CLIENT | {"frame": 0}), "frame"),
     "nested 60,000 deep": (nested(60_000), ""),
     "unknown field nested 60,000 deep": (unknown_nested(60_000), ""),
+    "a token that is no text": (msgpack.packb(CLIENT | {"token": 7}), "token"),
+    "a long token": (msgpack.packb(CLIENT | {"token": "é" * 8193}), "a token of 16386 bytes"),
     "trailing bytes": (msgpack.packb(CLIENT) + b"\x00", "trailing"),
     "cut off": (msgpack.packb(CLIENT)[:-1], ""),
     "a map of four billion": (b"\xdf\xff\xff\xff\xff", ""),
@@ -74,12 +74,6 @@ def test_a_bad_hello_ends_it(body: bytes, cause: str) -> None:
     assert closing.text.startswith("HELLO: ")
     assert len(closing.text) > len("HELLO: ")
     assert cause in closing.text
-
-
-@pytest.mark.parametrize("body", [nested(100_000), unknown_nested(100_000), nested(1_000_000)])
-def test_a_hello_nested_deep(body: bytes) -> None:
-    with pytest.raises(ProtocolError, match="HELLO: "):
-        Hello.decode(body)
 
 
 def test_unknown_fields_are_passed_over() -> None:
@@ -113,6 +107,7 @@ hellos: st.SearchStrategy[Hello] = st.one_of(
         name=st.text(max_size=16),
         software=st.text(max_size=20),
         token=st.text(max_size=20),
+        until=st.none() | st.floats(0, 1e9),
         queue=st.none() | wishes,
         frame=st.integers(1, 2**32),
     ),
@@ -132,20 +127,6 @@ def test_round_trip(hello: Hello) -> None:
     assert Hello.decode(frame.body) == hello
 
 
-@given(
-    body=st.one_of(
-        st.binary(max_size=60),
-        st.dictionaries(
-            st.sampled_from(["protocol", "role", "id", "name", "queue", "frame", "x"]),
-            st.recursive(st.none() | st.integers(-5, 5) | st.sampled_from(["client", "hub"]), st.lists, max_leaves=3),
-        ).map(msgpack.packb),
-    )
-)
-def test_anything_at_all(body: bytes) -> None:
-    with contextlib.suppress(ProtocolError):
-        assert Hello.decode(body).protocol == 1
-
-
 DEFAULT = QueueLimits(messages=100, bytes=10_000, overflow=Overflow.DROP_NEWEST)
 
 
@@ -163,9 +144,3 @@ DEFAULT = QueueLimits(messages=100, bytes=10_000, overflow=Overflow.DROP_NEWEST)
 )
 def test_wishes_are_granted_within_the_maximum(wish: QueueWish | None, granted: QueueLimits) -> None:
     assert grant(wish, DEFAULT, 1000, 50_000) == granted
-
-
-def test_a_wish_is_a_whole_number() -> None:
-    wish: dict[str, Any] = CLIENT | {"queue": {"messages": 1.5}}
-    with pytest.raises(ProtocolError, match=r"queue\.messages"):
-        Hello.decode(msgpack.packb(wish))

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
 from hub.request_frame import Reply, Request
@@ -196,14 +195,6 @@ def test_a_read_that_is_one_run_is_not_copied() -> None:
     assert run.frames is stream
 
 
-def test_a_run_that_is_part_of_a_read_owns_its_bytes() -> None:
-    routes = table()
-    stream = message(b"/a") + encode_frame(Kind.PING, bytes(10_000))
-    (run,) = runs_of(Scanner(routes, LIMIT_BYTES), stream)
-    assert type(run.frames) is bytes
-    assert len(run.frames) == len(message(b"/a"))
-
-
 @pytest.mark.parametrize("cut", [None, 3, HEADER_BYTES, HEADER_BYTES + 1])
 def test_a_body_over_the_limit(cut: int | None) -> None:
     scanner = Scanner(table(), 100)
@@ -225,13 +216,6 @@ def test_a_header_over_the_limit_is_refused_before_its_body_comes() -> None:
     scanner = Scanner(table(), 100)
     with pytest.raises(ProtocolError, match="body of 4294967295 bytes"):
         list(items_of(scanner, HEADER.pack(2**32 - 1, Kind.MESSAGES, 0, 0)))
-
-
-def test_a_known_topic_is_no_way_round_the_limit() -> None:
-    scanner = Scanner(table(), 100)
-    stream = message(b"/a", bytes(10)) * 3 + message(b"/a", bytes(101))
-    with pytest.raises(ProtocolError, match="body of 101 bytes"):
-        list(items_of(scanner, stream))
 
 
 @pytest.mark.parametrize("kind", [Kind.MESSAGES, Kind.PING, 200])
@@ -340,17 +324,6 @@ def test_a_batch_that_cannot_hold_what_it_says(body: bytes, *, known: bool) -> N
     assert [run.messages for run in runs] == [2, 2]
 
 
-def test_the_largest_batch() -> None:
-    (run,) = runs_of(Scanner(table(), LIMIT_BYTES), packed(b"/a", BATCH_LIMIT_MESSAGES))
-    assert run.messages == BATCH_LIMIT_MESSAGES
-
-
-def test_refused_messages_count_what_they_say() -> None:
-    (refused,) = items_of(Scanner(table(), LIMIT_BYTES), packed(b"!no", 5))
-    assert isinstance(refused, Rejected)
-    assert refused.messages == 5
-
-
 def test_a_topic_is_looked_up_once() -> None:
     routes = table()
     scanner = Scanner(routes, LIMIT_BYTES)
@@ -358,12 +331,6 @@ def test_a_topic_is_looked_up_once() -> None:
     assert routes.misses == 2
     list(items_of(scanner, packed(b"/a", 2)))
     assert routes.misses == 3
-
-
-def test_a_batch_for_the_core() -> None:
-    (run,) = runs_of(Scanner(table(), LIMIT_BYTES), message(b"/a"))
-    assert isinstance(run, Batch)
-    assert repr(run) == "<Batch of 1 messages, 11 bytes>"
 
 
 @pytest.mark.parametrize("large", [10, 100_000])

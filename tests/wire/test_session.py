@@ -96,16 +96,6 @@ def test_two_hubs() -> None:
         assert notice == Notice("dropped", count=2)
 
 
-def test_an_error_reaches_the_other_side() -> None:
-    pair = Pair()
-    pair.greet()
-    pair.near.session.send(HUB_HELLO.encode())
-    pair.run()
-    text = "HELLO is not expected with a client"
-    assert pair.far.closings == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)]
-    assert pair.near.closings == [Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)]
-
-
 def test_all_in_one_packet() -> None:
     side = side_of("hub")
     large = message(b"/a", bytes(HANDSHAKE_LIMIT_BYTES + 1))
@@ -166,13 +156,6 @@ def test_a_large_ping_ends_it() -> None:
     assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
 
 
-def test_pong_says_nothing() -> None:
-    side = with_client()
-    side.hear(encode_frame(Kind.PONG, bytes(5000)))
-    assert not side.events
-    assert not side.session.take_outgoing()
-
-
 # Refused messages.
 
 
@@ -186,16 +169,6 @@ def test_refusals_of_a_read_are_merged() -> None:
     ]
     assert side.session.rejected_messages == 8
     assert not side.session.closed
-
-
-def test_each_read_tells_its_own() -> None:
-    side = with_client()
-    for count in (2, 1):
-        side.hear(message(b"!one") * count)
-        assert [notice.count for notice in notices(side)] == [count]
-    side.hear(message(b"/a"))
-    assert not notices(side)
-    assert side.session.rejected_messages == 3
 
 
 def test_refusals_are_told_before_a_pong() -> None:
@@ -233,34 +206,6 @@ def test_a_client_keeps_refusals_to_itself() -> None:
 
 # Subscriptions and notices.
 
-BAD_SUBSCRIPTIONS = [
-    b"",
-    b"\xc0",
-    b"\x90",
-    b"\x91\x00",
-    b"\x92\xff\x90",
-    b"\x92\x00\xc0",
-    b"\x92\x00\x91\x00",
-    b"\x92\x00\x91\xa1\xff",
-    b"\x92\x00\x90\x00",
-    b"\x93\x00\x90\x00",
-    b"\x91" * 100_000,
-    b"\x92\x00\xdd\xff\xff\xff\xff",
-]
-
-
-@pytest.mark.parametrize("body", BAD_SUBSCRIPTIONS, ids=[f"{body[:8].hex()}" for body in BAD_SUBSCRIPTIONS])
-@pytest.mark.parametrize("kind", [Kind.SUBSCRIBE, Kind.UNSUBSCRIBE])
-def test_a_bad_subscription_is_refused(kind: Kind, body: bytes) -> None:
-    side = with_client()
-    side.hear(encode_frame(kind, body) + encode_frame(Kind.PING, b"still here"))
-    assert not side.events
-    refused, pong = frames_of(side.session.take_outgoing())
-    notice = decode_notice(refused.body)
-    assert (notice.kind, notice.code) == ("error", CloseCode.BAD_DATA)
-    assert notice.text.startswith(f"{kind.name}: ")
-    assert pong.body == b"still here"
-
 
 def test_nothing_is_told_behind_the_end() -> None:
     side = with_client()
@@ -278,10 +223,9 @@ def test_a_refused_request_bears_its_number() -> None:
     assert notices(side) == [Notice("error", request=9, code=CloseCode.NOT_ALLOWED, text="too many")]
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc0", b"\x80", b"\x81\xa4kind\xa5other", b"\x81" * 100_000])
-def test_a_bad_notice_ends_it(body: bytes) -> None:
+def test_a_bad_notice_ends_it() -> None:
     side = side_of("client")
-    side.hear(HUB_HELLO.encode() + encode_frame(Kind.NOTICE, body))
+    side.hear(HUB_HELLO.encode() + encode_frame(Kind.NOTICE, b"\xc0"))
     (closing,) = side.closings
     assert closing.code == CloseCode.PROTOCOL_ERROR
     assert closing.text.startswith("NOTICE: ")
@@ -307,14 +251,6 @@ def test_close_is_read(body: bytes, code: int, text: str) -> None:
     assert side.session.closed
 
 
-@pytest.mark.parametrize("body", [b"", b"\x03"])
-def test_a_close_without_a_code(body: bytes) -> None:
-    side = with_client()
-    side.hear(encode_frame(Kind.CLOSE, body))
-    assert [(one.code, one.by_far_side) for one in side.closings] == [(CloseCode.PROTOCOL_ERROR, False)]
-    assert f"{len(body)} bytes" in side.closings[0].text
-
-
 def test_closing_is_said_once() -> None:
     side = with_client()
     side.session.close(CloseCode.DONE, "first")
@@ -332,14 +268,6 @@ def test_nothing_behind_an_end_in_the_middle_of_a_read() -> None:
     side.session.close(CloseCode.OVERFLOW, "queue full")
     assert side.session.next_event() is NEED_DATA
     assert [frame.kind for frame in frames_of(side.session.take_outgoing())] == [Kind.CLOSE]
-
-
-def test_outgoing_is_taken_once() -> None:
-    side = with_client()
-    side.session.send(b"one")
-    side.session.send(b"two")
-    assert side.session.take_outgoing() == b"onetwo"
-    assert side.session.take_outgoing() == b""
 
 
 # Anything at all.
@@ -410,17 +338,6 @@ def test_nothing_is_behind_what_has_no_more(stream: bytes, cuts: list[int]) -> N
                 assert side.session.next_event() is NEED_DATA
                 break
         assert side.session.closed or not side.session.has_more
-
-
-def test_there_is_more_while_something_is_put_back() -> None:
-    side = with_client()
-    side.session.feed(encode_subscription(Kind.SUBSCRIBE, ["/a"], 3))
-    change = side.session.next_event()
-    assert not side.session.has_more
-    side.session.put_back(change)
-    assert side.session.has_more
-    assert side.session.next_event() is change
-    assert not side.session.has_more
 
 
 def test_it_is_known_whether_something_waits_to_be_written() -> None:
