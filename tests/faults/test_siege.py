@@ -20,10 +20,9 @@ from peers.wire.hello import Hello
 from peers.wire.shared import Segment, encode_segment
 from tests.daemon.hub_process import HubProcess
 from tests.faults.kills import DEADLINE_S
-from tests.fuzz.corpus import kept
 from tests.fuzz.hub import CLIENT, LINK
 from tests.fuzz.hub_targets import RAW, masked, messages_in, refitted_envelopes, refitted_frames
-from tests.fuzz.mutation import Mutator
+from tests.fuzz.target import Mutator, kept
 from tests.fuzz.targets import TARGETS
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_websocket import upgrade

@@ -54,8 +54,7 @@ def _fuzz_here(name: str, seconds: float) -> int:
 
 
 def _fuzz_by_chance(name: str, seconds: float) -> int:
-    from tests.fuzz.corpus import keep, kept
-    from tests.fuzz.mutation import Mutator
+    from tests.fuzz.target import Mutator, keep, kept
     from tests.fuzz.targets import TARGETS
 
     target = next(target for target in TARGETS if target.name == name)
@@ -81,8 +80,7 @@ def _fuzz_by_coverage(name: str, seconds: float) -> int:
     import atheris  # type: ignore[import-not-found,unused-ignore]
 
     with atheris.instrument_imports(include=["hub", "peers"]):
-        from tests.fuzz.corpus import FOLDER, keep
-        from tests.fuzz.target import INPUT_LIMIT_BYTES
+        from tests.fuzz.target import FOLDER, INPUT_LIMIT_BYTES, keep
         from tests.fuzz.targets import TARGETS
     target = next(target for target in TARGETS if target.name == name)
     for data in target.seeds():

@@ -72,12 +72,10 @@ class Wire(asyncio.Transport):
     # For the test.
 
     def bring(self, data: bytes) -> None:
-        """Let the connection read."""
         self._unread.extend(data[at : at + _READ_BYTES] for at in range(0, len(data), _READ_BYTES))
         self._read()
 
     def end(self) -> None:
-        """The far side is gone."""
         self._unread.clear()
         self.abort()
 
@@ -100,61 +98,49 @@ class Wire(asyncio.Transport):
     # What a connection asks of a transport.
 
     def is_closing(self) -> bool:
-        """Whether it is over."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether it is read."""
         return self._reading
 
     def pause_reading(self) -> None:
-        """Hold back what comes."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Go on, in the next turn."""
         self._reading = True
         self._loop.call_soon(self._read)
 
     def set_protocol(self, protocol: Any) -> None:
-        """Hand the socket over."""
         self._protocol = protocol
 
     def get_protocol(self) -> Any:
-        """Say who reads."""
         return self._protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Nothing is ever too much."""
 
     def get_write_buffer_size(self) -> int:
-        """All is written at once."""
         return 0
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Count what is written."""
         self.written_bytes += len(data)
         if self.kept is not None:
             self.kept.append(bytes(data))
 
     def writelines(self, list_of_data: Any) -> None:
-        """Count it."""
         for data in list_of_data:
             self.write(data)
 
     def can_write_eof(self) -> bool:
-        """As TCP can."""
         return True
 
     def write_eof(self) -> None:
         """Nothing more will be written."""
 
     def close(self) -> None:
-        """End it."""
         self.abort()
 
     def abort(self) -> None:
-        """End it: the connection hears of it in the next turn."""
         if not self._closing:
             self._closing = True
             self._loop.call_soon(self._protocol.connection_lost, None)

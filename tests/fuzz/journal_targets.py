@@ -1,37 +1,71 @@
-"""Blocks of the journal, in both twins: what one refuses the other refuses, and what one makes the other makes.
+"""The journal: blocks in both twins, segments and what recovery makes of them, a folder with one in it, and a tier.
 
 The compiled twin checks no bounds by itself (`boundscheck=False`), so what `read_layout` lets through must be safe to
-work on. Checksums are set right: they keep damage out, not malice.
+work on. Checksums of what this project reads by itself are set right: they keep damage out, not malice, and what lies
+behind them is to be met. That of the end of a Parquet file is not: Arrow, which reads it then, ends the process at some
+ends that no writer makes. So who can write manifest and files can end whoever reads them.
 """
 
 from __future__ import annotations
 
+import shutil
 import struct
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, suppress
 from functools import cache
+from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
 import msgspec
+import pyarrow as pa
 
 from hub.batch import Batch
-from hub.errors import CloseCode, JournalCorruptError, RejectedError
+from hub.errors import CloseCode, GoneError, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal import layout, packing
-from hub.journal.block import Block
+from hub.journal.block import Block, Record
 from hub.journal.excerpt import excerpt_of, whole_of
 from hub.journal.layout import CHECKED_FROM, COLUMNS, Column
+from hub.journal.manifest import Entry, Manifest, encode_manifest, parse_manifest
+from hub.journal.segment import (
+    HEAD,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Footer,
+    Mark,
+    Row,
+    Write,
+    encode_entry,
+    encode_footer,
+    footer_place,
+    parse_footer,
+    payload_of,
+    read_head,
+    recover,
+)
+from hub.journal.segment import (
+    Kind as EntryKind,
+)
+from hub.journal.wanted import Wanted
 from hub.tags.envelope import Envelope
+from peers.journal.folder import segment_path
 from peers.journal.forms import Form, Order, decode_order, encode_order
+from peers.journal.segment import Compressor, decoded
+from peers.journal.store import Retention, Store
+from peers.journal.tier import parquet
+from peers.journal.tier.parquet import FileMaker, Opened, blocks_of
+from peers.journal.view import View
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, Records, decode_records, encode_fetch, records_parts
 from tests.fuzz.target import Target
+from tests.hub.journal.segments import block_entry, mark_entry, segment
 from tests.journal.test_far_journals import Bench
-
-__all__ = ["JOURNAL_TARGETS", "blocks"]
+from tests.journal.tier.made import blocks as tier_blocks
 
 PURE = SimpleNamespace(
     read_layout=layout.read_layout,
@@ -42,7 +76,10 @@ PURE = SimpleNamespace(
     to_frames=packing.to_frames,
     frames_of_columns=packing.frames_of_columns,
 )
+
+
 """The twin without a compiler."""
+
 
 try:
     from hub.journal import _packing as COMPILED  # noqa: N812 -- stands for a namespace
@@ -224,4 +261,296 @@ JOURNAL_TARGETS = (
     Target("order", _run_order, lambda: [encode_fetch(Fetch(request=3, time=5, end=9, prefixes=("/a",)))[8:]]),
     Target("far_journal", _run_far_journal, _far_seeds, [b"\xc4", b"\xc5", b"q", b"granted"], runs=500),
     Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
+)
+
+
+_ENTRY_MAGIC = b"HJE1"
+
+
+_FIRST = 100
+
+
+"""The offset that the segment begins with that is put into a folder."""
+
+
+def _sealed_entry(entry: bytes) -> bytes:
+    """Set the checksums of an entry right, as far as it is there."""
+    if len(entry) < HEAD.size:
+        return entry
+    listing_bytes = int.from_bytes(entry[24:28], "little")
+    start = HEAD.size + listing_bytes + -(HEAD.size + listing_bytes) % 8
+    payload = entry[start : start + int.from_bytes(entry[16:20], "little")]
+    entry = entry[:28] + crc32(payload).to_bytes(4, "little") + entry[32:]
+    crc = crc32(entry[8 : HEAD.size + listing_bytes])
+    return _ENTRY_MAGIC + crc.to_bytes(4, "little") + entry[8:]
+
+
+def _sealed_all(data: bytes) -> bytes:
+    """Set the checksums right of the header, and of all that look like entries."""
+    data = data[:4] + crc32(data[8:HEADER_BYTES]).to_bytes(4, "little") + data[8:]
+    places = [place for place in range(HEADER_BYTES, len(data), 8) if data[place : place + 4] == _ENTRY_MAGIC]
+    pieces = [_sealed_entry(data[start:end]) for start, end in pairwise([*places, len(data)])]
+    return b"".join([data[: places[0]], *pieces]) if places else data
+
+
+def _run_entry(data: bytes) -> None:
+    for entry in (data, _sealed_entry(data)):
+        try:
+            head = read_head(entry)
+            payload = bytes(payload_of(head, entry[head.payload_from :]))
+        except JournalCorruptError:
+            continue
+        assert read_head(encode_entry(head, payload)) == head
+        if head.kind is EntryKind.MARK:
+            with suppress(JournalCorruptError):
+                assert Mark.parse(Mark.parse(payload).encode()) == Mark.parse(payload)
+
+
+def _run_stored(data: bytes) -> None:
+    codec, raw_bytes, payload = data[0] if data else 0, int.from_bytes(data[1:3], "little"), data[3:]
+    with suppress(StorageError):
+        assert len(decoded(payload, codec, raw_bytes)) == raw_bytes
+
+
+def _stored_seeds() -> list[bytes]:
+    block = bytes(range(100)) * 20
+    codec, payload = Compressor(is_on=True).encoded(block)
+    return [bytes([codec]) + len(block).to_bytes(2, "little") + payload, b"\0\3\0abc"]
+
+
+def _run_footer(data: bytes) -> None:
+    assert footer_place(data[-TRAILER_BYTES:]) is None or len(data) >= TRAILER_BYTES
+    place = int.from_bytes(data[:2], "little")
+    with suppress(JournalCorruptError):
+        footer = parse_footer(data[2:], place)
+        following = footer.rows[-1].next if footer.rows else 0
+        encode_footer(footer, place, following)
+
+
+def _run_recovery(data: bytes) -> None:
+    data = _sealed_all(data)
+    try:
+        found = recover(data, _FIRST, None)
+    except JournalCorruptError:
+        return
+    assert HEADER_BYTES <= found.size_bytes <= max(HEADER_BYTES, len(data))
+    places = [placed.place for placed in found.blocks]
+    assert places == sorted(set(places))
+    assert all(place < found.size_bytes for place in [*places, *found.marks])
+    again = recover(data[: found.size_bytes], _FIRST, None)
+    assert again.size_bytes <= found.size_bytes
+    assert again.blocks == found.blocks[: len(again.blocks)]
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp())
+
+
+def _run_folder(data: bytes) -> None:
+    """Read and go on in a folder whose newest segment is that."""
+    path = _folder() / "journal"
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    Path(segment_path(str(path), _FIRST)).write_bytes(_sealed_all(data))
+    with suppress(StorageError, GoneError), closing(View(str(path))) as view:
+        for row in view.rows():
+            with suppress(StorageError):
+                view.block(row)
+        view.fetch(view.extent.first, None, ("/t/1",), 1 << 20)
+        list(view.writes)
+    with suppress(StorageError), closing(_opened(path)) as store:
+        following = store.next
+        store.add([(5, b"")])
+        store.commit(now_us=5)
+        assert store.next == following
+
+
+def _opened(path: Path) -> Store:
+    return Store(str(path), full_sync=False, retention=Retention(1 << 50, 1 << 60))
+
+
+def _segments() -> Iterator[bytes]:
+    for synced in ((), (10_000, 10_000, 10_000)):
+        data, ends = segment([3, 2], [1], [4], first=_FIRST, synced=synced)
+        yield data
+        yield data[: ends[2] + 20]
+        yield data + _sound_footer(len(data))
+
+
+def _rows() -> list[Row]:
+    return [Row(64, 200, 150, 100, 103, 5, 6, b""), Row(264, 100, 90, 103, 104, 5, 6, b"/t/1")]
+
+
+def _sound_footer(place: int) -> bytes:
+    return encode_footer(Footer(_rows(), [Write("q", 1, 0, 4)]), place, 104)
+
+
+def _footer_seeds() -> list[bytes]:
+    entry = _sound_footer(400)
+    head = read_head(entry)
+    return [(400).to_bytes(2, "little") + bytes(payload_of(head, entry[head.payload_from :]))]
+
+
+SEGMENT_TARGETS = (
+    Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_ENTRY_MAGIC]),
+    Target("stored", _run_stored, _stored_seeds, [b"\x28\xb5\x2f\xfd"]),
+    Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
+    Target("recovery", _run_recovery, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)]),
+    Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=300),
+)
+
+
+_JOURNAL = bytes(range(16))
+
+
+_RANGES = ((100, 64), (170, 32))
+
+
+"""First offset, and number of records, of the stripes of the file."""
+
+
+_WANTED = (Wanted([""]), Wanted(["/t/1"]), Wanted(["/none"]))
+
+
+_MAGIC = b"PAR1"
+
+
+def _run_manifest(data: bytes) -> None:
+    """Read a manifest, and one that has these entries."""
+    sound = encode_manifest(_JOURNAL, ())
+    made = sound.replace(b'"crc":%d,"entries":[]' % crc32(b"[]"), b'"crc":%d,"entries":%s' % (crc32(data), data))
+    for text in (data, made):
+        try:
+            entries = parse_manifest(text, _JOURNAL)
+        except (JournalCorruptError, JournalUnavailableError):
+            continue
+        assert parse_manifest(encode_manifest(_JOURNAL, entries), _JOURNAL) == entries
+        for entry in entries:
+            for wanted in _WANTED:
+                entry.may_hold(wanted)
+        with suppress(JournalCorruptError):
+            manifest = Manifest(entries)
+            for entry in manifest.entries:
+                assert manifest.entries[manifest.place_of(entry.first)] == entry
+
+
+@cache
+def _file() -> tuple[bytes, Entry]:
+    """A file of two stripes, a hole between them."""
+    maker = FileMaker(_JOURNAL, _RANGES[0][0])
+    for first, count in _RANGES:
+        if first > maker.next:
+            maker.pass_over(first, "hurt")
+        for block in tier_blocks(count, first):
+            maker.add(block)
+    data, entry = maker.finish()
+    return bytes(data), entry
+
+
+def _tail() -> bytes:
+    data, entry = _file()
+    return data[-entry.tail_bytes :]
+
+
+def _outline() -> bytes:
+    """What stands in the end under the name of this project."""
+    return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"]
+
+
+def _with_outline(outline: bytes) -> bytes:
+    """Return the end of the file with another outline in it."""
+    sound = _outline()
+    footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(outline)) + outline)
+    return footer + len(footer).to_bytes(4, "little") + _MAGIC
+
+
+def _varint(number: int) -> bytes:
+    """Return a number as Thrift has it."""
+    digits = bytearray()
+    while number > 0x7F:
+        digits.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*digits, number])
+
+
+def _run_file(data: bytes) -> None:
+    """Open and read a file that was damaged: what comes is what was written, or an error that says so."""
+    sound, entry = _file()
+    _read(data, entry)
+    with suppress(JournalCorruptError, OSError):
+        found = parquet.entry_from(data, (entry.first, entry.next), _JOURNAL)
+        assert (found.records, found.topics, found.holes) == (entry.records, entry.topics, entry.holes)
+    body = sound[: -entry.tail_bytes]
+    _read(data[: len(body)].ljust(len(body), b"\0") + _tail(), entry)
+
+
+def _run_outline(data: bytes) -> None:
+    """Open and read a file that says this of itself."""
+    sound, entry = _file()
+    tail = _with_outline(data)
+    whole = sound[: -entry.tail_bytes] + tail
+    said = msgspec.structs.replace(entry, size_bytes=len(whole), tail_bytes=len(tail), tail_crc=crc32(tail))
+    _read(whole, said)
+
+
+def _read(whole: bytes, entry: Entry) -> None:
+    sound, known = _file()
+    with suppress(JournalCorruptError, OSError):
+        opened = Opened(pa.BufferReader(whole), entry, _JOURNAL)
+        assert whole[-entry.tail_bytes :] == sound[-known.tail_bytes :] or entry != known
+        for number in range(len(opened.stripes)):
+            for wanted in _WANTED:
+                _read_stripe(opened, number, wanted)
+        opened.check()
+
+
+def _read_stripe(opened: Opened, number: int, wanted: Wanted) -> None:
+    groups = opened.groups(number, wanted)
+    if not groups:
+        return
+    with suppress(JournalCorruptError, OSError):
+        opened.table(number, groups, ("offset", "topic"))
+    with suppress(JournalCorruptError, OSError):
+        for block in blocks_of(opened.table(number, groups)):
+            for record in Block.parse(block, verify=False).records():
+                assert record in _records()
+
+
+@cache
+def _records() -> frozenset[Record]:
+    """What was written."""
+    return frozenset(
+        record for first, count in _RANGES for block in tier_blocks(count, first) for record in block.records()
+    )
+
+
+def _entries() -> list[Entry]:
+    _, entry = _file()
+    more = msgspec.structs.replace(
+        entry, first=entry.next, next=entry.next + 10, records=10, holes=(), are_topics_whole=False
+    )
+    return [entry, more]
+
+
+def _manifest_seeds() -> list[bytes]:
+    entries = _entries()
+    return [encode_manifest(_JOURNAL, entries), msgspec.json.encode(entries[:1]), msgspec.json.encode(entries)]
+
+
+TIER_TARGETS = (
+    Target(
+        "tier_manifest",
+        _run_manifest,
+        _manifest_seeds,
+        [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
+    ),
+    Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=1_000),
+    Target(
+        "tier_outline",
+        _run_outline,
+        lambda: [_outline()],
+        [b"[", b"],[", b"[]", b"0", b"-1", b"9223372036854775807", b"[100,132,["],
+        runs=1_000,
+    ),
 )

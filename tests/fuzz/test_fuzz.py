@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.corpus import kept
-from tests.fuzz.mutation import Mutator
-from tests.fuzz.target import INPUT_LIMIT_BYTES, Target
+from tests.fuzz.target import INPUT_LIMIT_BYTES, Mutator, Target, kept
 from tests.fuzz.targets import TARGETS
 
 SEED = os.environ.get("FUZZ_SEED", "")

@@ -1,19 +1,45 @@
-"""What people write, and values in all their forms: URLs, settings, and a value in Broker's form, JSON and msgpack."""
-
-# ruff: noqa: PT017 -- an error may be raised, but not any
+"""What people write, values in all their forms, who somebody is, what stores are asked, and what a peer hub says."""
 
 from __future__ import annotations
 
+import json
+import math
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+import tomllib
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from hub.errors import UsageError
+import msgpack
+
+from hub.core import Core
+from hub.delivery import Role
+from hub.errors import InvalidNameError, RejectedError, UsageError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame
+from hub.handler import Handler
+from hub.mesh.announcement import Announcement, Digest, Wanted
+from hub.mesh.mesh import Mesh
+from hub.origin import Origin
+from hub.overflow import QueueLimits
+from hub.policy.certificate_name import parse_certificate_name
+from hub.policy.language import read_accounts, read_policy
+from hub.policy.policy import Action, Policy
+from hub.policy.verdict import DEEDS, verdict
+from hub.request_frame import KIND_REQUEST, Reply, Request, Status
 from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings
+from hub.stores.command import ENTRY_BYTES, StoreLimits
 from peers.daemon.sources import load
+from peers.stores.keeping import InMemory
+from peers.stores.master import Master
+from peers.stores.operations import canonical_form
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
+from peers.users.access import Refusal
+from peers.users.jwts import Jwts, Key, read_keys
+from peers.users.tokens import hash_of, read_tokens
 from peers.values import (
     InvalidDataError,
     InvalidInputError,
@@ -28,12 +54,31 @@ from peers.values import (
 )
 from peers.values.conversion import is_value, json_of, json_of_broker
 from peers.values.event import Event
-from tests.fuzz.hub_targets import zeek_messages
+from peers.wire.control import encode_origin
+from peers.wire.events import Closing
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from peers.wire.routing import AnnouncementPart, Assembly, decode_routing, encode_routing
+from peers.wire.scanner import NEED_DATA
+from peers.wire.session import Session
+from tests.fuzz.hub_targets import refitted_frames, zeek_messages
 from tests.fuzz.target import Target
-
-__all__ = ["TEXT_TARGETS"]
+from tests.hub.fakes import FakeOutlet
+from tests.stores.packed import pack
+from tests.users.keys import ALGORITHMS, SECRET, jwk, public_pem, token
+from tests.wire.pair import Table
 
 _DOCUMENTED = (InvalidDataError, InvalidInputError)
+
+
+@contextmanager
+def _printable(kind: type[Exception]) -> Iterator[None]:
+    """Let nothing through but a refusal that can be printed."""
+    try:
+        yield
+    except kind as error:
+        text: str = getattr(error, "text", str(error))
+        assert text.isprintable(), text
 
 
 @cache
@@ -44,28 +89,21 @@ def _config_path() -> Path:
 def _run_toml(data: bytes) -> None:
     path = _config_path()
     path.write_bytes(data)
-    try:
+    with _printable(ConfigError):
         load({}, {}, str(path))
-    except ConfigError as error:
-        assert str(error).isprintable(), str(error)
 
 
 def _run_environment(data: bytes) -> None:
     name, _, value = data.decode("utf-8", "surrogateescape").partition("=")
-    try:
+    with _printable(ConfigError):
         load({}, {"HUB_" + name: value}, None)
-    except ConfigError as error:
-        assert str(error).isprintable(), str(error)
 
 
 def _run_urls(data: bytes) -> None:
     url = data.decode("utf-8", "surrogateescape")
     for parse in (Endpoint.parse, Endpoint.parse_peer, Endpoint.parse_remote):
-        try:
+        with _printable(InvalidEndpointError):
             endpoint = parse(url)
-        except InvalidEndpointError as error:
-            assert str(error).isprintable(), str(error)
-        else:
             written = str(endpoint)  # which may be longer: it writes more characters as %XX
             assert len(written) > len(url) or Endpoint.parse(written) == endpoint, "a URL is not what is written of it"
 
@@ -82,7 +120,8 @@ def _run_values(data: bytes) -> None:
     try:
         value = decode(data)
     except InvalidDataError as error:  # `check` compares the bytes of members and keys, `decode` the values
-        assert "are the same" in str(error) or not _is_sound(data), "what cannot be decoded is said to be sound"
+        told = str(error)
+        assert "are the same" in told or not _is_sound(data), "what cannot be decoded is said to be sound"
     else:
         assert decode(encode(value)) == value or value != value  # noqa: PLR0124 -- NaN is not itself
         to_text(value)
@@ -119,7 +158,8 @@ def _run_broker_json(data: bytes) -> None:
     try:
         _, body = decode_message(data)
     except InvalidInputError as error:
-        assert len(error.context) < 10_000
+        context = error.context
+        assert len(context) < 10_000
     else:
         check(body)
 
@@ -144,6 +184,7 @@ hosts = ["*"]
 topics = ["/a"]
 """
 
+
 _URLS = (
     b"tcp://127.0.0.1:7400?messages=10&bytes=1MiB&overflow=drop-oldest",
     b"unix:///run/hub%20x.sock?messages=1",
@@ -152,7 +193,9 @@ _URLS = (
     b"zeek+ws://a:1?publish=/a/,/b%2Cc",
 )
 
+
 _VARIABLES = (b"QUEUE_BYTES=64KiB", b"LISTEN=tcp://a:1,ws://b:2", b"LIMITS_DRAIN_S=1e3", b"NAME=x", b"LOG_LEVEL=debug")
+
 
 TEXT_TARGETS = (
     Target("toml", _run_toml, lambda: [_TOML, *(b"listen = ['" + url + b"']" for url in _URLS)]),
@@ -167,3 +210,327 @@ TEXT_TARGETS = (
     ),
     Target("broker_json", _run_broker_json, zeek_messages, [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64, b"9" * 400]),
 )
+
+
+_NOW_S = 1_800_000_000.0
+
+
+_CLAIMS = {"iss": "i", "aud": "hub", "sub": "alice", "exp": _NOW_S + 60, "roles": ["reader"]}
+
+
+_JWTS = Jwts([Key("hs256", "HS256", SECRET)], AccessSettings(jwt_issuer="i", jwt_audience="hub"))
+
+
+def _run_policy(data: bytes) -> None:
+    try:
+        text = data.decode()
+        tree = tomllib.loads(text)
+    except (ValueError, RecursionError):
+        return
+    policy = Policy({}, {})
+    with _printable(ConfigError):
+        policy = read_policy(tree, "policy.toml")
+        read_accounts(tree, policy, "policy.toml")
+    for user in policy.users:
+        rights = policy.rights(user)
+        for action in Action:
+            for topic in ("", "/a", f"/status/{user}/x", "$hub/x"):
+                decisive = rights.grant(action, topic)
+                assert rights.may(action, topic) is (decisive is not None and decisive.allowed)
+                assert not rights.may_all(action, topic) or not topic or rights.may(action, topic)
+                found = verdict(policy, user, (), DEEDS[action.value], topic)
+                assert found.text.isprintable(), found.text
+
+
+def _run_tokens(data: bytes) -> None:
+    with _printable(ConfigError):
+        tokens = read_tokens(data, "tokens")
+        assert all(tokens.of_id(one.id) is one and tokens.find(one.sha256) is None for one in tokens)
+
+
+@cache
+def _keys_path() -> Path:
+    path = Path(tempfile.mkdtemp(prefix="topichub-fuzz-")) / "keys"
+    path.touch(0o600)
+    return path
+
+
+def _run_keys(data: bytes) -> None:
+    path = _keys_path()
+    path.write_bytes(data)
+    with _printable(ConfigError):
+        keys = read_keys(path)
+        assert {key.algorithm for key in keys} <= set(ALGORITHMS)
+        assert len({key.kid for key in keys}) == len(keys)
+
+
+def _run_jwt(data: bytes) -> None:
+    text = data.decode("utf-8", "surrogateescape")
+    with _printable(Refusal):
+        identity = _JWTS.identity(text, _NOW_S)
+        assert text in _right_tokens(), "somebody has made a token without the key"
+        assert identity.user == "alice"
+
+
+def _run_claims(data: bytes) -> None:
+    with _printable(Refusal):
+        identity = _JWTS.identity(token(data), _NOW_S)
+        claims = json.loads(data)
+        assert (identity.user, claims["iss"]) == (claims["sub"], "i")
+        assert claims["exp"] > _NOW_S - 60
+
+
+def _run_certificate_name(data: bytes) -> None:
+    with _printable(InvalidNameError):
+        name = parse_certificate_name(data.decode("utf-8", "surrogateescape"))
+        assert parse_certificate_name(name.text) == name
+
+
+@cache
+def _right_tokens() -> Sequence[str]:
+    return [token(_CLAIMS), token(_CLAIMS, kid=None), token(_CLAIMS, typ="JWT")]
+
+
+@cache
+def _key_seeds() -> Sequence[bytes]:
+    entries = [jwk(algorithm) for algorithm in ALGORITHMS]
+    pems = [public_pem(algorithm) for algorithm in ALGORITHMS if algorithm != "HS256"]
+    return [json.dumps({"keys": entries}).encode(), *(json.dumps({"keys": [one]}).encode() for one in entries), *pems]
+
+
+_POLICY = b"""[roles.a]
+publish = ["/a", "/status/{user}"]
+subscribe = { allow = ["*"], deny = ["/b"] }
+claim = ["org.example"]
+link = { bring = ["/a"], take = [] }
+admin = true
+[users]
+alice = ["a", "reader"]
+bob = []
+[certificates]
+"CN=alice,O=Example" = "alice"
+[unix]
+7 = "bob"
+"""
+
+
+_TOKENS = b"\n".join(
+    [
+        b"# some",
+        b'{"sha256":"%s","user":"alice","created":"2026-11-22T10:00:00Z"}' % hash_of("a").encode(),
+        b'{"sha256":"%s","user":"b","created":"2026-11-22T10:00:00Z","ends":"2027-11-22T10:00:00+01:00","roles":["x"]}'
+        % hash_of("b").encode(),
+    ]
+)
+
+
+_CERTIFICATE_NAMES = (
+    rb"CN=alice,O=Example\, Inc.,C=US",
+    rb"CN=\C3\89+UID=7",
+    b"DNS:a.example",
+    b"URI:urn:a",
+    b"email:a@example",
+)
+
+
+USERS_TARGETS = (
+    Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
+    Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
+    Target("jwt_keys", _run_keys, _key_seeds, [b'"kid"', b'"d"', b'"alg"', b"HS256", b"none", b"null", b"AQAB"], 500),
+    Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),
+    Target(
+        "jwt_claims", _run_claims, lambda: [json.dumps(_CLAIMS).encode()], [b"NaN", b"1e999", b"null", b"[", b'"sub"']
+    ),
+    Target(
+        "certificate_name",
+        _run_certificate_name,
+        lambda: _CERTIFICATE_NAMES,
+        [b"\\", b"+", b",", b"=", b"\\ff", b"\\2C", b" "],
+    ),
+)
+
+
+class _NoClock:
+    """Nothing happens by time."""
+
+    def time(self) -> float:
+        return 0.0
+
+    def call_at(self, when: float, callback: Callable[..., object], /) -> TimerHandle:  # noqa: ARG002 -- nothing happens
+        return _NEVER
+
+
+class _Never:
+    def cancel(self) -> None:
+        """Do nothing."""
+
+
+_NEVER: Any = _Never()
+
+
+def _run_requests(data: bytes) -> None:
+    """Frames, each behind a byte of what it is and two of its length, to one store."""
+    limits = StoreLimits(entries=20, bytes=64 * 1024, entry_bytes=16 * 1024, changes=10)
+    core = Core(lambda: None)
+    master = Master(core, _NoClock(), lambda: 10**18, "s", limits, InMemory(lambda: 1))
+    asker = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), name="asker")
+    position = 0
+    while position + 3 <= len(data):
+        kind, size = data[position], int.from_bytes(data[position + 1 : position + 3], "big")
+        values = data[position + 3 : position + 3 + size]
+        position += 3 + size
+        target = (b"$store/s/write", b"$store/s/read", b"$store/s/other")[kind >> 6 & 1 if kind < 0xFF else 2]
+        frame = Frame(KIND_REQUEST, kind & 0b111, target, bytes(8) + values)
+        try:
+            request = Request.decode(frame)
+        except RejectedError:
+            continue
+        answered: list[int] = []
+
+        def take(reply: Reply, count: int, answered: list[int] = answered) -> None:
+            assert reply.requests == count
+            answered.extend(range(reply.first, reply.first + count))
+            if reply.status == Status.OK and reply.flags & FLAG_BATCH:
+                unpacker = msgpack.Unpacker(strict_map_key=False)
+                unpacker.feed(reply.values[BATCH_COUNT.size :])
+                assert len(list(unpacker)) == count, "not as many values as requests"
+
+        if request.requests <= len(data):
+            master._answer(asker, request, take)
+            assert answered == list(range(request.requests)), "not each request was answered once, in order"
+    store = master.store
+    assert len(store) <= limits.entries
+    assert store.size_bytes == sum(len(key) + len(entry[0]) + ENTRY_BYTES for key, entry in store.entries.items())
+    assert all(canonical_form(key) == key for key in store.entries)
+
+
+def _store_frame(values: list[Any], *, read: bool = False) -> bytes:
+    packed = b"".join(map(msgpack.packb, values))
+    kind = (1 << 6) * read
+    if len(values) > 1:
+        kind |= FLAG_BATCH
+        packed = BATCH_COUNT.pack(len(values)) + packed
+    return bytes((kind,)) + len(packed).to_bytes(2, "big") + packed
+
+
+def _store_seeds() -> list[bytes]:
+    key = pack("k")
+    return [
+        _store_frame([["put", key, pack(1), None, None]]) + _store_frame([["get", key]], read=True),
+        _store_frame([["put", pack(n), pack("x"), 10**9] for n in range(5)])
+        + _store_frame([["rows", "", True]], read=True),
+        _store_frame(
+            [["push", key, pack(1)], ["pop", key], ["insert_entry", key, pack((1, 2))], ["add", key, pack(1)]]
+        ),
+        _store_frame([["increment", key, pack(2)], ["erase", key, None, None, 2], ["clear"]])
+        + _store_frame([["since", 1], ["state"], ["more", 1], ["index", key, pack(0)], ["exists", key]], read=True),
+    ]
+
+
+STORES_TARGETS = (
+    Target(
+        "store_requests",
+        _run_requests,
+        _store_seeds,
+        [b"\x00\x00\x00\x02", b"\xc4", b"\xd7\x08", b"\xcf" + b"\xff" * 8, msgpack.packb("put_unique")],
+        runs=1_000,
+    ),
+)
+
+
+_LIMIT_BYTES = 4096
+
+
+_PREFIXES_LIMIT = 20
+
+
+_OWN, _HUB, _OTHER = b"w" * 16, b"h" * 16, b"o" * 16
+
+
+_HELLO = Hello(protocol=1, role="hub", id=_OTHER, mesh=1).encode()
+
+
+def _run_mesh(data: bytes) -> None:
+    session = Session("hub", Table(), 1 << 20)
+    session.feed(_HELLO + refitted_frames(data))
+    assembly = Assembly(_PREFIXES_LIMIT)
+    link = object()
+    mesh: Mesh[object] = Mesh(_OWN, "own", on_trees=_nothing, on_interest=_nothing, on_due=_nothing)
+    mesh.link_up(link, _OTHER)
+    while (event := session.next_event()) is not NEED_DATA and not isinstance(event, Closing):
+        match event:
+            case AnnouncementPart():
+                announcement = _add(assembly, event)
+                if announcement is not None:
+                    _hear(mesh, link, announcement)
+            case Origin():
+                assert len(event.hub) == len(_HUB)
+                encode_origin(event)
+                mesh.traffic.accepts(link, event.hub, event.epoch)
+            case Digest() | Wanted():
+                assert list(_heard(event)) == [event]
+                _hear(mesh, link, event)
+    session.take_outgoing()
+    now_s = 0.0
+    while now_s < math.inf:  # all that is due by time, up to the last hub that is forgotten
+        for told in mesh.take(link):
+            _heard(told)  # what is told can be read
+        assert mesh.traffic.onward(_OWN, mesh.records) in {(), (link,)}
+        now_s = mesh.check(now_s)
+    assert set(mesh.records) - {_OWN} <= {_OTHER} | set(mesh.graph.reached), "a hub that cannot be reached is left"
+
+
+def _nothing(*_: object) -> None:
+    """Stand in for the hub."""
+
+
+def _hear(mesh: Mesh[object], link: object, told: Announcement | Digest | Wanted) -> None:
+    with suppress(RejectedError):
+        mesh.hear(link, told)
+
+
+def _add(assembly: Assembly, part: AnnouncementPart) -> Announcement | None:
+    """Put together what there is, and see that it can be told on; return it."""
+    try:
+        announcement = assembly.add(part)
+    except RejectedError:
+        return None
+    if announcement is None:
+        return None
+    assert len(announcement.added) <= _PREFIXES_LIMIT
+    again = Assembly(_PREFIXES_LIMIT)
+    heard = [again.add(told) for told in _heard(announcement) if isinstance(told, AnnouncementPart)]
+    whole = announcement._replace(left_out=0)  # which is of what came here, and not told on
+    assert heard == [None] * (len(heard) - 1) + [whole], "what is told on is not what was heard"
+    assert again.entries == 0
+    return announcement
+
+
+def _heard(item: Announcement | Digest | Wanted) -> list[AnnouncementPart | Digest | Wanted]:
+    return [decode_routing(frame[8:]) for frame in encode_routing(item, _LIMIT_BYTES)]
+
+
+def _mesh_seeds() -> list[bytes]:
+    def told(item: Announcement | Digest | Wanted, limit_bytes: int = _LIMIT_BYTES) -> bytes:
+        return b"".join(encode_routing(item, limit_bytes))
+
+    message = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
+    neighbours = ((_OTHER, 1), (b"x" * 16, 2**32 - 1))
+    copy = Announcement(_HUB, 0, 7, "edge", neighbours, ("", "/a", "/ä"), ())
+    delta = Announcement(_HUB, 7, 8, "", None, ("/b", "/c"), ("/a",))
+    in_parts = told(copy, 1) + told(delta, 1)
+    return [
+        told(Digest(((_HUB, 1), (_OTHER, 2**32 - 1)))),
+        told(Wanted(_HUB)),
+        told(copy) + told(delta),
+        in_parts,
+        in_parts + told(Announcement(_OTHER, 0, 1, "", (), tuple(f"/{number}" for number in range(30)), ()), 1),
+        message + encode_origin(Origin(_HUB, 3)) + message * 2 + encode_origin(Origin(_OTHER, 0)) + message,
+        encode_frame(Kind.ROUTING, b"\x93\x03"),
+        told(Announcement(_OTHER, 0, 1, "other", ((_OWN, 1), (_HUB, 2)), ("/a",))) + told(copy) + told(delta),
+        told(Digest(())) + told(Announcement(_OWN, 0, 2**32 - 1, "twin", ())) + told(Wanted(_OWN)),
+        told(Announcement(_OWN, 0, 9, "twin", ((_HUB, 1),))) + told(Wanted(_OWN)) + told(Digest(())),
+    ]
+
+
+MESH_TARGETS = (Target("mesh", _run_mesh, _mesh_seeds, [_HUB, _OTHER, b"$hub/", b"\xc2", b"\xc3", b"\xc0", b"\x90"]),)

@@ -272,19 +272,6 @@ def test_any_body_is_read_or_refused(flags: int, body: bytes) -> None:
     assert len(values) == part.messages
 
 
-@given(
-    st.lists(
-        st.sampled_from((b"\xd6\xff", b"\xd7\xff", b"\xc7\x0c\xff", b"\x81", b"\x92", b"\0", b"\xff" * 8, b"\xa1a"))
-    )
-)
-def test_any_mixture_of_hard_msgpack_is_read_or_refused(pieces: list[bytes]) -> None:
-    try:
-        values = decode_values(Frame(KIND_MESSAGES, 0, b"/a", b"".join(pieces)))
-    except ValueError:
-        return
-    assert len(values) == 1
-
-
 @given(st.integers(0, 8), st.binary(max_size=30))
 def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
     part = Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", body_of(count, values))

@@ -186,17 +186,6 @@ def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
     assert turns <= 9000 // STEPS_PER_TURN + 1
 
 
-def test_long_prefixes_take_more_steps() -> None:
-    turn = Turn()
-    handler, _ = turn.join(*(f"/{number:0999}" for number in range(900)))
-    turn.core.detach(handler, "lost")
-    while left := turn.core.statistics().routing.subscriptions:
-        turn.core.flush()
-        assert left - turn.core.statistics().routing.subscriptions <= STEPS_PER_TURN // 3
-    asked = turn.core.subscribing(turn.join()[0], ["/" * 1000])
-    assert len(list(asked)) == 4
-
-
 def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
     turn = Turn()
     source, _ = turn.join()
@@ -282,16 +271,6 @@ def test_statistics() -> None:
     handlers = [handler.statistics() for handler in turn.core.handlers.values()]
     assert [(one.id, one.role, one.prefixes) for one in handlers] == [(1, "client", 2), (2, "link", 1), (3, "local", 1)]
     assert turn.core.prefixes.asked_of_links.minimal == ("/a",)
-
-
-def test_ids_are_given_once() -> None:
-    turn = Turn()
-    ids = []
-    for _ in range(3):
-        handler, _ = turn.join()
-        ids.append(handler.id)
-        turn.core.detach(handler, "")
-    assert ids == [1, 2, 3]
 
 
 @pytest.mark.parametrize("leave", [True, False])

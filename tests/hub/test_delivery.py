@@ -8,16 +8,14 @@ from typing import Any
 
 import pytest
 
-from hub import events
 from hub.batch import Batch
 from hub.delivery import Delivery, Role, receivers, without_links
-from hub.events import MESH_SHOWN, STATISTICS_TOPIC, Event, joined, left, mesh_changed, name_event, overflow, unreadable
+from hub.events import MESH_SHOWN, Event, joined, left, mesh_changed, name_event, overflow
 from hub.handler import Handler
 from hub.mesh.graph import GraphChange
 from hub.names.claim import Claim
 from hub.overflow import Overflow
 from hub.policy.policy import Action
-from hub.topics import RESERVED
 from tests.hub.fakes import Turn, handler_of, values_of
 from tests.hub.rights.hall import policy_of
 
@@ -248,14 +246,3 @@ def test_overflow_says_what_was_lost_and_what_is_held() -> None:
         "queued": 1,
         "prefixes": ["/a", "/b"],
     }
-
-
-def test_all_topics_are_the_hubs_own_and_documented() -> None:
-    documented = events.__doc__ or ""
-    topics = [
-        event.topic for role in (Role.CLIENT, Role.LINK) for event in (joined(handler(role)), left(handler(role), ""))
-    ]
-    topics += [lost(handler(Role.CLIENT), 1).topic for lost in (overflow, unreadable)]
-    for topic in [*topics, STATISTICS_TOPIC]:
-        assert topic.startswith(RESERVED)
-        assert topic in documented

@@ -556,13 +556,3 @@ def test_what_is_free_shrinks_with_the_connections_of_a_user() -> None:
     free = [quotas.join("alice", frozenset()).free_bytes() for _ in range(1000)]
     assert (free[0], free[-1]) == (FREE_BYTES, 1024)
     assert sum(free) < PART
-
-
-def test_messages_and_items_in_a_turn() -> None:
-    handler, outlet = asking_handler()
-    charged(handler)
-    for number in range(3):
-        handler.offer(Batch.of("/t", [bytes(FREE_BYTES // 2), number]))
-    assert handler.post(reply(9, -1))
-    handler.flush()
-    assert sorted(value for value in outlet.said if isinstance(value, int)) == [-1, 0, 1, 2]

@@ -162,27 +162,6 @@ def test_what_is_no_name(hub: Hub, name: str, labels: tuple[str, ...]) -> None:
     assert hub.names.statistics() == NamesStatistics(0, 0, 0, 0, 1, 0, 0)
 
 
-def test_limits() -> None:
-    hub = Hub(1, NameLimits(per_client=2, queue=1, total=3))
-    one, two, three = hub.client(), hub.client(), hub.client()
-    one.claim("a.a")
-    one.claim("a.b")
-    with pytest.raises(RejectedError, match="has claimed 2 names, which is the limit"):
-        one.claim("a.c")
-    two.claim("a.c")
-    with pytest.raises(RejectedError, match="3 names are claimed, which is the limit"):
-        two.claim("a.d")
-    two.claim("a.a", queue=True)
-    with pytest.raises(RejectedError, match=r"1 clients wait for it.*it is owned by client 1"):
-        three.claim("a.a", queue=True)
-    with pytest.raises(RejectedError, match="has claimed 2 names"):
-        two.claim("a.b", queue=True)
-    assert one.claim("a.b", "new") is Standing.OWNED
-    assert hub.names.statistics().refused_total == 4
-    one.release("a.b")
-    assert two.hub.names.statistics().names == 2
-
-
 def test_a_client_that_has_left_claims_nothing(hub: Hub) -> None:
     one = hub.client()
     one.leave()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.overflow import Overflow, QueueLimits
-from hub.settings.config import DEFAULT, ConfigError, merge, told
+from hub.settings.config import DEFAULT, ConfigError, merge
 from hub.settings.keys import KEYS, Key, Kind, value_at
 from hub.settings.settings import Settings
 from hub.sizes import parse_size
@@ -31,15 +31,6 @@ def refusal(*layers: tuple[str, dict[str, Any]]) -> ConfigError:
 
 def by_path(key: Key) -> str:
     return key.path
-
-
-def test_what_is_shown() -> None:
-    layer = {"peers": ["tcp://ada:secret@127.0.0.1:7400"], "stores": {"open": ["a=:memory:"]}}
-    shown = {row["setting"]: row for row in told(*merge([("hub.toml", layer)]))}
-    assert list(shown) == list(KEYS)
-    assert "secret" not in str(shown["peers"]["value"])
-    assert (shown["stores.open"]["value"], shown["stores.open"]["from"]) == (["a=:memory:"], "hub.toml")
-    assert (shown["queue.messages"]["unit"], shown["queue.messages"]["from"]) == ("messages", DEFAULT)
 
 
 def test_defaults() -> None:
@@ -221,25 +212,6 @@ def test_default_queue_above_the_largest() -> None:
     assert (error.source, error.key) == ("hub.toml", "queue_max.messages")
     assert "queue.messages = 8192 (default)" in error.reason
     assert merge([("a", {"queue": {"messages": 50}, "queue_max": {"messages": 50}})])[0].queue.messages == 50
-
-
-@given(
-    st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
-        lambda inner: (
-            st.lists(inner, max_size=3)
-            | st.dictionaries(st.sampled_from(["queue", "messages", "log", "listen", "x"]), inner)
-        ),
-    )
-)
-def test_any_tree_is_taken_or_refused(value: Any) -> None:
-    layer = value if isinstance(value, dict) else {"queue": value}
-    try:
-        settings, _ = merge([("hub.toml", layer)])
-        told = repr(settings)
-    except ConfigError as error:
-        told = str(error)
-    assert told.isprintable()
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])

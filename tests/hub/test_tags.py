@@ -59,12 +59,6 @@ def test_what_was_damaged_is_refused_or_is_another_envelope(envelope: Envelope, 
         assert Envelope.decode(cut).encode() == cut
 
 
-@given(st.binary(max_size=60))
-def test_any_bytes(key: bytes) -> None:
-    with suppress(RejectedError):
-        assert Envelope.decode(key).encode() == key
-
-
 START = b"\0\x02/a\0\0"
 
 

@@ -12,30 +12,13 @@ from hypothesis import strategies as st
 
 from hub import errors
 from hub.errors import (
-    BusyError,
     CloseCode,
-    ClosedError,
-    ConnectionLostError,
-    HubError,
-    InternalError,
     InvalidNameError,
     InvalidTopicError,
-    JournalCorruptError,
-    JournalUnavailableError,
-    NoResponderError,
-    NotAllowedError,
     NotRecognisedError,
-    PeerError,
     ProtocolError,
     RejectedError,
-    RequestError,
-    RequestFailedError,
-    RequestOverflowError,
     RequestTimeoutError,
-    RequestTooBigError,
-    ResponderGoneError,
-    StorageError,
-    UsageError,
 )
 from hub.names.grammar import (
     LABEL_LIMIT_BYTES,
@@ -221,22 +204,8 @@ def test_names_at_the_edges(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "",
-        "a",
-        ".",
-        "a.",
-        ".a",
-        "a..b",
-        "1.a",
-        "a.1b",
-        "-a.b",
-        "a.-b",
-        "a b.c",
-        "a.b\n",
-        "a.ä",
-        "a.\x00",
-        "$hub.a",
-        ":1.7",
+        *("", "a", ".", "a.", ".a", "a..b", "1.a", "a.1b", "-a.b", "a.-b", "a b.c", "a.b\n", "a.ä", "a.\x00"),
+        *("$hub.a", ":1.7"),
     ],
 )
 def test_no_names(name: str) -> None:
@@ -260,29 +229,16 @@ def test_bytes_that_are_no_text() -> None:
 @pytest.mark.parametrize(
     ("parent", "children"),
     [
-        (HubError, {UsageError, PeerError, StorageError, InternalError}),
-        (UsageError, {InvalidTopicError, InvalidNameError, ClosedError, BusyError}),
-        (PeerError, {ProtocolError, RejectedError, ConnectionLostError, RequestError}),
-        (
-            RequestError,
-            {
-                RequestFailedError,
-                NoResponderError,
-                ResponderGoneError,
-                RequestTimeoutError,
-                RequestOverflowError,
-                NotAllowedError,
-                RequestTooBigError,
-            },
-        ),
-        (StorageError, {JournalCorruptError, JournalUnavailableError}),
+        ("HubError", "UsageError PeerError StorageError InternalError"),
+        ("UsageError", "InvalidTopicError InvalidNameError ClosedError BusyError"),
+        ("PeerError", "ProtocolError RejectedError ConnectionLostError RequestError"),
+        ("StorageError", "JournalCorruptError JournalUnavailableError"),
     ],
 )
-def test_the_tree_is_the_one_in_the_docstring(parent: type[HubError], children: set[type[HubError]]) -> None:
-    assert {child for child in parent.__subclasses__() if child.__module__ == "hub.errors"} == children
-    assert errors.__doc__ is not None
-    for child in children:
-        assert child.__name__ in errors.__doc__
+def test_the_tree_is_the_one_in_the_docstring(parent: str, children: str) -> None:
+    found = [child.__name__ for child in getattr(errors, parent).__subclasses__() if child.__module__ == "hub.errors"]
+    assert sorted(found) == sorted(children.split())
+    assert all(child in str(errors.__doc__) for child in found)
 
 
 def test_an_error_of_the_far_side_bears_a_code_and_a_text() -> None:

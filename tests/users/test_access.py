@@ -1,4 +1,4 @@
-"""Who is recognised by what, in which order, and that what is wrong is refused."""
+"""Who is recognised by what, in which order, and that what is wrong is refused; the token of the admin."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import math
 import os
 import ssl
+import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -16,18 +17,29 @@ import structlog
 from hub.errors import NotRecognisedError
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings, ZeekSettings
-from peers.users.access import FIRST_S, Access, Proof, Reason
+from peers.users.access import FIRST_S, LONGEST_S, Access, Failures, Proof, Reason
 from peers.users.identity import Identity
-from peers.users.tokens import TokenFile
+from peers.users.tokens import AdminToken, TokenFile, usual_place
 from peers.users.users import NOBODY, Users, read_users
 from tests.users.keys import jwk, jwks, token
 
 ADDRESS = "192.0.2.7:50000"
+
+
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
+
+
 NOW_S = NOW.timestamp()
+
+
 ENDS = NOW + timedelta(days=1)
+
+
 NOT_AFTER = "Nov 23 10:00:00 2026 GMT"
+
+
 CLAIMS = {"iss": "i", "aud": "hub", "exp": ENDS.timestamp()}
+
 
 POLICY = """
 [roles.sensor]
@@ -87,6 +99,8 @@ def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = 
 
 
 ALICES = certificate(("organizationName", "Example"), ("commonName", "alice"))
+
+
 STRANGERS = certificate(("commonName", "stranger"))
 
 
@@ -394,3 +408,84 @@ def test_the_role_of_zeeks_must_be_there(tmp_path: Path) -> None:
 
 def test_secrets_are_not_shown(place: Place) -> None:
     assert place.token not in repr(Proof(ADDRESS, token=place.token))
+
+
+def test_addresses_are_apart() -> None:
+    failures = Failures()
+    assert failures.note("192.0.2.1:5", 0.0) == failures.note("192.0.2.2:5", 0.0) == FIRST_S
+    assert failures.note("[2001:db8::1]:5", 0.0) == FIRST_S
+    assert failures.note("[2001:db8::2]:5", 0.0) == 2 * FIRST_S
+    assert failures.note("127.0.0.1:5", 0.0) == FIRST_S
+    assert failures.note("unix:/run/hub.sock", 0.0) == 2 * FIRST_S
+    assert failures.addresses == 4
+
+
+def test_the_table_is_bounded() -> None:
+    failures = Failures(limit=3)
+    for number in range(100):
+        failures.note("192.0.2.1:5", 0.0)
+        failures.note(f"198.51.100.{number}:5", 0.0)
+        assert failures.addresses <= 3
+    assert failures.note("192.0.2.1:5", 0.0) == LONGEST_S
+    assert failures.note("198.51.100.0:5", 0.0) == FIRST_S
+
+
+def test_it_is_made_once(tmp_path: Path) -> None:
+    place = tmp_path / "state" / "topichub" / "admin-token"
+    file = AdminToken(str(place))
+    old = os.umask(0)
+    try:
+        assert file.ensure() is True
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE(place.stat().st_mode) == 0o600
+    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
+    secret = file.secret()
+    assert secret.startswith("hub_")
+    assert place.read_text() == secret + "\n"
+    assert file.ensure() is False
+    assert file.secret() == secret
+
+
+def test_who_shows_it_is_the_admin(tmp_path: Path) -> None:
+    place = str(tmp_path / "admin-token")
+    AdminToken(place).ensure()
+    access = Access(read_users(AccessSettings(admin_token=place)), lambda: 0.0, lambda: 0.0)
+    identity = access.recognise(Proof("198.51.100.7:1", AdminToken(place).secret()))
+    assert (identity.user, identity.roles, identity.how) == ("admin", frozenset({"admin"}), "token")
+    rights = access.rights(identity)
+    assert rights is not None
+    assert rights.is_admin
+    for proof in (Proof("198.51.100.7:1"), Proof("127.0.0.1:1", is_local=True), Proof("198.51.100.7:1", "hub_x")):
+        with pytest.raises(NotRecognisedError):
+            access.recognise(proof)
+
+
+@pytest.mark.parametrize(
+    ("variables", "place"),
+    [
+        ({"HOME": "/home/me"}, "/home/me/.local/state/topichub/admin-token"),
+        ({"HOME": "/home/me", "XDG_STATE_HOME": "/state"}, "/state/topichub/admin-token"),
+        ({"HOME": "/home/me", "XDG_STATE_HOME": "state"}, "/home/me/.local/state/topichub/admin-token"),
+        ({"HOME": "/home/me", "XDG_STATE_HOME": ""}, "/home/me/.local/state/topichub/admin-token"),
+    ],
+)
+def test_where_it_is(variables: dict[str, str], place: str) -> None:
+    assert usual_place(variables) == place
+
+
+@pytest.mark.parametrize("content", ["", "hub_", "x" * 47, "hub_" + "x" * 43 + " y", "hub_" + "ä" * 43, "x" * 5000])
+def test_what_is_no_token(tmp_path: Path, content: str) -> None:
+    place = tmp_path / "admin-token"
+    place.write_text(content)
+    place.chmod(0o600)
+    with pytest.raises(ConfigError, match="holds no token of a hub; remove it"):
+        AdminToken(str(place)).secret()
+
+
+def test_a_file_that_others_can_read(tmp_path: Path) -> None:
+    place = tmp_path / "admin-token"
+    AdminToken(str(place)).ensure()
+    place.chmod(0o640)
+    with pytest.raises(ConfigError, match="chmod 600"):
+        AdminToken(str(place)).secret()

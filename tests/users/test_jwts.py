@@ -1,4 +1,4 @@
-"""JWTs: who shows a right one is recognised, and every other is refused for its reason."""
+"""JWTs and the files of their keys: who shows a right one is recognised, and every other is refused for its reason."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 import jwt
 import msgspec
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
+from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
 from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
@@ -20,8 +21,14 @@ from peers.users.jwts import LEEWAY_S, Jwts, Key, read_keys
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token
 
 NOW_S = 1_800_000_000.0
+
+
 ISSUER = "https://login.example.org/"
+
+
 CLAIMS = {"iss": ISSUER, "aud": "hub", "sub": "alice", "exp": NOW_S + 60, "roles": ["reader"]}
+
+
 SETTINGS = AccessSettings(jwt_issuer=ISSUER, jwt_audience="hub")
 
 
@@ -152,21 +159,12 @@ def test_claims_that_must_be_there(name: str) -> None:
 @pytest.mark.parametrize(
     "content",
     [
-        b"",
-        b"null",
-        b"[]",
-        b'"alice"',
-        b"7",
-        b"{",
-        b"\xff{}",
-        b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode(),
-        json.dumps(CLAIMS).encode("utf-16"),
-        json.dumps(CLAIMS).encode()[:-1] + b', "sub": "root"}',
+        *(b"", b"null", b"[]", b'"alice"', b"7", b"{", b"\xff{}", b"\xef\xbb\xbf" + json.dumps(CLAIMS).encode()),
+        *(json.dumps(CLAIMS).encode("utf-16"), json.dumps(CLAIMS).encode()[:-1] + b', "sub": "root"}'),
         json.dumps(CLAIMS).encode()[:-1] + b', "x": {"a": 1, "a": 1}}',
         json.dumps(CLAIMS).encode()[:-1] + b', "x": NaN}',
         json.dumps(CLAIMS).replace("1800000060.0", "Infinity").encode(),
-        json.dumps(CLAIMS).replace("1800000060.0", "9" * 5000).encode(),
-        b'{"x":' * 1000 + b"1" + b"}" * 1000,
+        *(json.dumps(CLAIMS).replace("1800000060.0", "9" * 5000).encode(), b'{"x":' * 1000 + b"1" + b"}" * 1000),
         b"[" * 5000,
     ],
 )
@@ -244,22 +242,8 @@ def test_headers_that_bring_a_key() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        ".",
-        "..",
-        "...",
-        "x",
-        "a.b",
-        "a.b.c",
-        "a.b.c.d",
-        "a.b.c.d.e",
-        "hub",
-        "é.é.é",
-        "\ud800.\ud800.\ud800",
-        "\x00.\x00.\x00",
-        "e30.e30.e30",
-        "bnVsbA.e30.AAAA",
-        "W10.e30.AAAA",
+        *("", ".", "..", "...", "x", "a.b", "a.b.c", "a.b.c.d", "a.b.c.d.e", "hub", "é.é.é", "\ud800.\ud800.\ud800"),
+        *("\x00.\x00.\x00", "e30.e30.e30", "bnVsbA.e30.AAAA", "W10.e30.AAAA"),
         base64.urlsafe_b64encode(b"[" * 700).decode() + ".e30.AAAA",
         base64.urlsafe_b64encode(b'{"alg":"HS256","alg":"none"}').decode() + ".e30.AAAA",
     ],
@@ -289,26 +273,6 @@ def test_a_token_that_was_changed(algorithm: str) -> None:
         refused(text)
 
 
-@given(st.text(alphabet="aZ0-_.= \x00é", max_size=60) | st.text(max_size=30))
-@settings(max_examples=200, deadline=None)
-def test_any_text(text: str) -> None:
-    with pytest.raises(Refusal):
-        Jwts([verifying("HS256", "")], SETTINGS).identity(text, NOW_S)
-
-
-@given(st.data())
-@settings(max_examples=100, deadline=None)
-def test_any_claims(data: st.DataObject) -> None:
-    values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5)
-    changed = data.draw(st.dictionaries(st.sampled_from([*CLAIMS, "nbf"]), values))
-    try:
-        identity = Jwts([verifying("HS256", "")], SETTINGS).identity(token(CLAIMS | changed), NOW_S)
-    except Refusal:
-        return
-    assert identity.user == (CLAIMS | changed)["sub"]
-    assert identity.until_s > NOW_S
-
-
 class _Counting(jwt.PyJWS):
     checked = 0
 
@@ -333,3 +297,113 @@ def test_a_thousand_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert _Counting.checked == 1000
     assert "signature" in refused(token(CLAIMS, key=secrets[2], kid="key 1"), jwts).text
     assert _Counting.checked == 1001
+
+
+def refused_file(path: Path) -> str:
+    with pytest.raises(ConfigError) as caught:
+        read_keys(path)
+    assert caught.value.source == str(path)
+    assert "\n" not in str(caught.value)
+    return str(caught.value).removeprefix(f"{path}: ")
+
+
+def test_a_jwks(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    more = [jwk("RS256", kid="e", use="enc", alg="RSA-OAEP"), jwk("RS256", kid="w", key_ops=["wrapKey"])]
+    for named in (False, True):
+        entries = [
+            jwk(one, **({"alg": one, "use": "sig", "key_ops": ["verify"]} if named else {})) for one in ALGORITHMS
+        ]
+        jwks(file, *entries, *more)
+        assert [(key.kid, key.algorithm) for key in read_keys(file)] == [(one.lower(), one) for one in ALGORITHMS]
+    assert read_keys(file)[-1].key == SECRET
+
+
+def pem_of(key: Any) -> bytes:
+    pem: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    return pem
+
+
+def test_pem_files_that_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    private = private_key("ES256").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    good = public_pem("ES256")
+    for content, told in (
+        (private, "not one public key"),
+        (good + private, "not one public key"),
+        (good + good, "not one public key"),
+        (b"-----BEGIN CERTIFICATE-----\n", "openssl x509 -pubkey"),
+        (good[:-40], "no public key that can be read"),
+        (good.replace(b"M", b"!", 1), "no public key that can be read"),
+        (b"-----BEGIN PUBLIC KEY-----\n", "no public key that can be read"),
+        (pem_of(rsa.generate_private_key(65537, 1024)), "an RSA key of 1024 bits; 2048 or more are needed"),  # noqa: S505
+        (pem_of(ec.generate_private_key(ec.SECP384R1())), "a kind of key that is not taken"),
+        (pem_of(ed448.Ed448PrivateKey.generate()), "a kind of key that is not taken"),
+    ):
+        file.write_bytes(content)
+        assert told in refused_file(file)
+
+
+@pytest.mark.parametrize(
+    ("tree", "told"),
+    [
+        ([], "keys: a list of keys is expected"),
+        ({}, "keys: a list of keys is expected"),
+        ({"keys": {}}, "keys: a list of keys is expected"),
+        ({"keys": []}, "keys: there is no key for signatures"),
+        ({"keys": [jwk("RS256", use="enc")]}, "keys: there is no key for signatures"),
+        ({"keys": [7]}, "keys[0]: expected an object"),
+        ({"keys": [jwk("RS256"), {}]}, "keys[1].kty: expected one of RSA, EC, OKP, oct"),
+        ({"keys": [jwk("RS256", kty="rsa")]}, "keys[0].kty"),
+        ({"keys": [jwk("RS256", kty=["RSA"])]}, "keys[0].kty"),
+        ({"keys": [jwk("RS256", kid=7)]}, "keys[0].kid"),
+        ({"keys": [jwk("RS256", kid="k" * 257)]}, "keys[0].kid"),
+        ({"keys": [jwk("RS256"), jwk("RS256")]}, "keys[1].kid: 'rs256', as another key has"),
+        ({"keys": [jwk("RS256"), jwk("ES256", kid=None)]}, "each needs a kid"),
+        ({"keys": [jwk("RS256", alg="HS256")]}, "keys[0].alg: a key of kind RSA is for RS256 here"),
+        ({"keys": [jwk("RS256", alg="none")]}, "keys[0].alg"),
+        ({"keys": [jwk("RS256", alg="RS512")]}, "keys[0].alg"),
+        ({"keys": [jwk("HS256", alg="RS256")]}, "keys[0].alg"),
+        ({"keys": [jwk("RS256", n="AQAB")]}, "keys[0]: no key of kind RSA"),
+        ({"keys": [jwk("RS256", n=None)]}, "keys[0]: no key of kind RSA"),
+        ({"keys": [jwk("RS256", n=7)]}, "keys[0]: no key of kind RSA"),
+        ({"keys": [jwk("RS256", n="!!!")]}, "keys[0]: no key of kind RSA"),
+        ({"keys": [jwk("RS256", e="AA")]}, "keys[0]: no key of kind RSA"),
+        ({"keys": [jwk("RS256", d="AQAB")]}, "keys[0]: a private key"),
+        ({"keys": [jwk("ES256", crv="P-384")]}, "keys[0].crv: expected P-256"),
+        ({"keys": [jwk("ES256", crv=None)]}, "keys[0].crv"),
+        ({"keys": [jwk("ES256", x="AAAA")]}, "keys[0]: no key of kind EC"),
+        ({"keys": [jwk("ES256", x=jwk("ES256")["y"])]}, "keys[0]: no key of kind EC"),
+        ({"keys": [jwk("EdDSA", crv="Ed448")]}, "keys[0].crv: expected Ed25519"),
+        ({"keys": [jwk("EdDSA", x="AAAA")]}, "keys[0]: no key of kind OKP"),
+        ({"keys": [jwk("HS256", k="c2hvcnQ")]}, "keys[0]: a secret of 5 bytes; 32 or more are needed"),
+        ({"keys": [jwk("HS256", k="")]}, "keys[0]: no key of kind oct"),
+        ({"keys": [jwk("HS256", k=7)]}, "keys[0]: no key of kind oct"),
+    ],
+)
+def test_broken_keys(tree: Any, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    file.touch(0o600)
+    file.write_text(json.dumps(tree))
+    text = refused_file(file)
+    assert told in text
+    assert jwk("HS256")["k"] not in text
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"x", b"\xff", b"[" * 100_000, b'{"keys": [], "keys": []}', b'{"keys": NaN}']
+)
+def test_what_is_no_jwks(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    file.write_bytes(content)
+    assert refused_file(file)
+
+
+def test_a_secret_that_others_may_read(tmp_path: Path) -> None:
+    file = tmp_path / "jwks.json"
+    jwks(file, jwk("HS256"))
+    file.chmod(0o644)
+    assert f"chmod 600 {file}" in refused_file(file)
+    jwks(file, jwk("RS256"))
+    assert len(read_keys(file)) == 1
+    assert refused_file(tmp_path / "none") == "there is no such file"

@@ -18,7 +18,7 @@ from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode
 from peers.zeek.zmtp.session import GREETING_BYTES, Greeting, encode_properties, encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode
-from tests.fuzz.mutation import Mutator
+from tests.fuzz.target import Mutator
 from tests.hubs.eventually import eventually
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
@@ -158,21 +157,6 @@ def test_no_damage_does_harm(twin: SimpleNamespace, block: bytes, changes: list[
     assert outcome(twin.select, damaged, 0, 100, wanted) == outcome(PURE.select, damaged, 0, 100, wanted)
 
 
-@both
-@given(data=st.binary(max_size=300))
-def test_no_bytes_do_harm(twin: SimpleNamespace, data: bytes) -> None:
-    for block in (data, PLAIN[:40] + data, ENCODED[:40] + data, SPARSE[:40] + data):
-        assert outcome(twin.read_layout, block) == outcome(PURE.read_layout, block)
-        assert outcome(twin.to_frames, block) == outcome(PURE.to_frames, block)
-
-
-@both
-@given(data=st.binary(max_size=60))
-def test_no_frames_do_harm(twin: SimpleNamespace, data: bytes) -> None:
-    for frames in (data, FRAMES + data, FRAMES[:13] + data, b"\0\0\0\x20\2\1\0\2/a\0\0\0\4" + data):
-        assert outcome(twin.pack, [(0, frames)], 0) == outcome(PURE.pack, [(0, frames)], 0)
-
-
 FRAMES_OF_BLOCK = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
 
 
@@ -323,13 +307,3 @@ def test_damage_is_found(block: bytes, columns: set[Column], data: st.DataObject
     for damaged in (flipped, excerpt[: data.draw(st.integers(4, len(excerpt) - 1))]):
         with pytest.raises(JournalCorruptError):
             Block.parse(whole_of(damaged))
-
-
-@given(st.sampled_from(BLOCKS), some_columns, st.data())
-def test_what_a_header_says_is_not_believed(block: bytes, columns: set[Column], data: st.DataObject) -> None:
-    excerpt = excerpt_of(block, columns - {"value"})
-    place = 8 + 4 * data.draw(st.integers(0, 7))
-    number = data.draw(st.sampled_from([0, 1, 2, 3, 4, 5, 255, 2**16 + 1, 2**31 - 1, 2**31, 2**32 - 1]))
-    with suppress(JournalCorruptError):
-        list(Block.parse(whole_of(changed(excerpt, place, "<I", number))).records())
-    assert sealed(excerpt) == excerpt

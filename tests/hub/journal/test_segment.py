@@ -20,7 +20,6 @@ from hub.journal.segment import (
     Head,
     Header,
     Kind,
-    Mark,
     Recovered,
     Row,
     Write,
@@ -100,12 +99,6 @@ def test_cut_off_of_an_entry() -> None:
     head = read_head(entry[:-8])
     with pytest.raises(JournalCorruptError, match="it is cut off"):
         payload_of(head, entry[head.payload_from : -8])
-
-
-@given(st.binary(max_size=200))
-def test_any_bytes_of_an_entry(data: bytes) -> None:
-    with pytest.raises(JournalCorruptError):
-        read_head(b"HJE1" + data)
 
 
 @pytest.mark.parametrize(
@@ -217,26 +210,11 @@ def test_rows_that_cannot_be(rows: list[Row]) -> None:
         parse_footer(payload_of(head, data[head.payload_from :]), PLACE)
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_of_a_footer(data: bytes) -> None:
-    with pytest.raises(JournalCorruptError):
-        parse_footer(data, PLACE)
-
-
 def test_row_of_an_entry() -> None:
     entry = block_entry(7, 4)
     row = row_of(64, read_head(entry))
     assert (row.place, row.stored_bytes, row.first, row.next) == (64, len(entry), 7, 11)
     assert row.topics == b"/t/0\n/t/1\n/t/2"
-
-
-@given(st.binary(max_size=100))
-def test_a_mark_of_any_bytes(data: bytes) -> None:
-    try:
-        mark = Mark.parse(data)
-    except JournalCorruptError:
-        return
-    assert Mark.parse(mark.encode()) == mark
 
 
 # What of a segment has happened: cut off anywhere, damaged anywhere, with pages missing at its end.
@@ -255,18 +233,6 @@ def readable(data: bytes, found: Recovered) -> list[int]:
             continue
         offsets += range(block.first, block.next)
     return offsets
-
-
-@given(COMMITS)
-def test_whole(commits: list[list[int]]) -> None:
-    data, ends = segment(*commits, first=100)
-    found = recover(data, 100)
-    records = sum(map(sum, commits))
-    assert (found.size_bytes, found.next) == (len(data), 100 + records)
-    assert readable(data, found) == list(range(100, 100 + records))
-    assert [write.batch for write in found.writes[1:]] == list(range(len(commits)))
-    assert not found.lacks_writes
-    assert ends[-1] == len(data)
 
 
 @given(COMMITS, st.data())
@@ -339,11 +305,6 @@ def test_anything_behind(tail: bytes) -> None:
     found = recover(whole + tail, 0)
     assert (found.size_bytes, found.next) == (len(whole), 7)
     assert found.writes == [*START, Write("q", 0, 0, 3), Write("q", 1, 0, 7)]
-
-
-@given(st.binary(max_size=300))
-def test_any_bytes_of_a_segment(data: bytes) -> None:
-    assert recover(bytes(HEADER_BYTES) + data, 7) == Recovered(HEADER_BYTES, [], 7, [], lacks_writes=True, marks=[])
 
 
 def test_a_mark_that_is_lost() -> None:

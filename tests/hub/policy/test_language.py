@@ -233,17 +233,10 @@ def matches(text: str, shown: dict[str, Any]) -> bool:
 @pytest.mark.parametrize(
     "text",
     [
-        "CN=alice",
-        "cn=alice",
-        "commonName=alice",
-        r"CN=alice,O=Example\, Inc.,C=US",
-        r"CN = alice, O = Example\, Inc., C = US",
-        r"CN=\61lice,O=Example\2c\20Inc.,C=US",
-        r"CN=alice,organizationName=Example\, Inc.,countryName=US",
-        "DNS:alice.example.org",
-        "DNS:ALICE.example.ORG",
-        "URI:spiffe://example.org/Alice",
-        "email:Alice@example.ORG",
+        *("CN=alice", "cn=alice", "commonName=alice", r"CN=alice,O=Example\, Inc.,C=US"),
+        *(r"CN = alice, O = Example\, Inc., C = US", r"CN=\61lice,O=Example\2c\20Inc.,C=US"),
+        *(r"CN=alice,organizationName=Example\, Inc.,countryName=US", "DNS:alice.example.org"),
+        *("DNS:ALICE.example.ORG", "URI:spiffe://example.org/Alice", "email:Alice@example.ORG"),
     ],
 )
 def test_what_is_meant(text: str) -> None:
@@ -253,24 +246,11 @@ def test_what_is_meant(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "CN=Alice",
-        "CN=alic",
-        "CN=alice2",
-        r"CN=alice\20",
-        r"CN=alice,O=Example\, Inc.",
-        r"C=US,O=Example\, Inc.,CN=alice",
-        r"CN=alice+O=Example\, Inc.,C=US",
-        r"CN=alice,O=example\, inc.,C=US",
-        "O=Example",
-        "DNS:example.org",
-        "DNS:*.example.org",
-        "DNS:alice",
-        "DNS:spiffe://example.org/Alice",
-        "URI:alice.example.org",
-        "URI:spiffe://example.org/alice",
-        "email:alice@example.org",
-        "CN=alice.example.org",
-        "DNS:alice.example.org.",
+        *("CN=Alice", "CN=alic", "CN=alice2", r"CN=alice\20", r"CN=alice,O=Example\, Inc."),
+        *(r"C=US,O=Example\, Inc.,CN=alice", r"CN=alice+O=Example\, Inc.,C=US", r"CN=alice,O=example\, inc.,C=US"),
+        *("O=Example", "DNS:example.org", "DNS:*.example.org", "DNS:alice", "DNS:spiffe://example.org/Alice"),
+        *("URI:alice.example.org", "URI:spiffe://example.org/alice", "email:alice@example.org"),
+        *("CN=alice.example.org", "DNS:alice.example.org."),
     ],
 )
 def test_what_is_not_meant(text: str) -> None:
@@ -300,15 +280,6 @@ def test_a_subject_as_it_is_written(subject: list[tuple[tuple[str, str], ...]]) 
     text = names_of(shown)[0][0].text
     assert matches(text, shown)
     assert parse_certificate_name(text).text == text
-
-
-@given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('CN=,+\\ "DNS:20a', max_size=12))
-def test_any_text(text: str) -> None:
-    try:
-        name = parse_certificate_name(text)
-    except InvalidNameError:
-        return
-    assert parse_certificate_name(name.text) == name
 
 
 def test_odd_certificates() -> None:
