@@ -1,4 +1,4 @@
-"""Many random histories of many hubs, and one of hundreds; `tests/soak/mesh.py` has larger ones, up to 1,000 hubs."""
+"""Many random histories of many hubs, and one of hundreds; `tests/soak/hub.py` has larger ones, up to 1,000 hubs."""
 
 from __future__ import annotations
 

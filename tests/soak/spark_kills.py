@@ -31,11 +31,11 @@ sys.path.insert(0, str(PROJECT))
 import pyarrow.dataset  # noqa: E402 -- run as a script, it finds the project first
 
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
-from tests.spark.quick import QUICK_JAVA  # noqa: E402 -- the same
+from tests.spark.share_classes import QUICK_CONF  # noqa: E402 -- the same
 from tests.suite.imports import python_path  # noqa: E402 -- the same
 
 OFFSETS_PER_TRIGGER = 10_000
-QUICK = f"spark.driver.extraJavaOptions={QUICK_JAVA}"
+QUICK = [word for name, value in QUICK_CONF.items() for word in ("--conf", f"{name}={value}")]
 PATIENCE_S = 300.0
 DELAY_S = 1.5
 """A micro-batch takes a half of it, or less."""
@@ -48,15 +48,16 @@ class Job:
 
     Args:
         command: Of it.
+        scratch: Folder for what it leaves behind where it is killed.
     """
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], scratch: Path) -> None:
         self._process = subprocess.Popen(
             command,
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | python_path(),
+            env=os.environ | python_path() | {"TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)},
         )
 
     @property
@@ -85,12 +86,26 @@ def _session(leader: int) -> Iterator[int]:
                 yield int(stat.parent.name)
 
 
-def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = print, *, tables: int = 0) -> None:
+class Kills(NamedTuple):
+    """How often a job is killed, at moments chosen by a seed, and how it is carried out to its end afterwards."""
+
+    kills: int
+    messages: int
+    seed: int
+    finish: Callable[[list[str]], int] | None = None
+    """Runs the words of a command, without the program; returns its exit code. None: as a process of its own."""
+
+    def end(self, command: list[str], scratch: Path) -> int:
+        return self.finish(command) if self.finish else Job([sys.executable, *command], scratch).wait()
+
+
+def kill_archive(folder: Path, given: Kills, say: Say = print, *, tables: int = 0) -> None:
     """Kill an archive job so often, then let it end, and look at the archive, which may have a table for each topic."""
+    messages = given.messages
     with _filled_hub(folder, messages, topics=tables or 4) as hub:
         archive = folder / "archive"
-        command = [sys.executable, "-m", "peers.cli", "spark", "archive", "--url", hub.url, "--to", str(archive)]
-        command += ["--max-offsets", str(OFFSETS_PER_TRIGGER), "--conf", QUICK, "--master", "local[2]"]
+        command = ["-m", "peers.cli", "spark", "archive", "--url", hub.url, "--to", str(archive)]
+        command += ["--max-offsets", str(OFFSETS_PER_TRIGGER), *QUICK, "--master", "local[2]"]
         command += ["--table-by", "topic"] if tables else []
 
         def look() -> str:
@@ -101,27 +116,26 @@ def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = 
         def placed() -> int:
             return len(list(archive.glob("table=*/date=*/root=*/batch=*")))
 
-        query = Query(command, archive / "_hub" / "checkpoint", look, placed if tables else None)
-        _run(query, kills, random.Random(seed), say)  # noqa: S311 -- it is to be repeatable
-        assert Job([*command, "--compact"]).wait() == 0, "the job failed"
+        query = Query(command, folder, archive / "_hub" / "checkpoint", look, placed if tables else None)
+        _run(query, given, say)
+        assert given.end([*command, "--compact"], folder) == 0, "the job failed"
         assert sorted(_archived(archive)) == list(range(messages)), "records are missing"
         for number in range(tables):
             found = sorted(_archived(archive / f"table=n_{number}"))
             assert found == list(range(number, messages, tables)), f"table n_{number} has others"
-    say(f"archive: {kills} kills, {messages} records, each of them once")
+    say(f"archive: {given.kills} kills, {messages} records, each of them once")
 
 
-def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = print) -> None:
-    with _filled_hub(folder, messages) as hub:
+def kill_stream(folder: Path, given: Kills, say: Say = print) -> None:
+    with _filled_hub(folder, given.messages) as hub:
         checkpoint = folder / "copy"
-        command = [sys.executable, str(PROJECT / "tests" / "spark" / "copy_stream.py"), hub.url, str(checkpoint)]
+        command = [str(PROJECT / "tests" / "spark" / "copy_stream.py"), hub.url, str(checkpoint)]
         command.append(str(OFFSETS_PER_TRIGGER))
 
-        query = Query(command, checkpoint, lambda: f"{len(_copied(hub))} records are copied")
-        _run(query, kills, random.Random(seed), say)  # noqa: S311 -- it is to be repeatable
-        assert Job(command).wait() == 0, "the job failed"
-        assert sorted(_copied(hub)) == list(range(messages)), "records are missing, or there twice"
-    say(f"hub to hub: {kills} kills, {messages} records, each of them once")
+        _run(Query(command, folder, checkpoint, lambda: f"{len(_copied(hub))} records are copied"), given, say)
+        assert given.end(command, folder) == 0, "the job failed"
+        assert sorted(_copied(hub)) == list(range(given.messages)), "records are missing, or there twice"
+    say(f"hub to hub: {given.kills} kills, {given.messages} records, each of them once")
 
 
 @contextmanager
@@ -134,6 +148,7 @@ def _filled_hub(folder: Path, messages: int, topics: int = 4) -> Iterator[HubWit
 
 class Query(NamedTuple):
     command: list[str]
+    scratch: Path
     checkpoint: Path
     look: Callable[[], str]
     """Looks at what it has written so far, and tells."""
@@ -141,9 +156,10 @@ class Query(NamedTuple):
     """Returns how many parts of batches have their places; None where it is not known."""
 
 
-def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
-    for number in range(kills):
-        job = Job(query.command)
+def _run(query: Query, given: Kills, say: Say) -> None:
+    source = random.Random(given.seed)  # noqa: S311 -- it is to be repeatable
+    for number in range(given.kills):
+        job = Job([sys.executable, *query.command], query.scratch)
         begun = _wait_batch(job, query.checkpoint)
         if not job.running:
             say(f"kill {number}: it had ended before")
@@ -192,10 +208,11 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=200_000)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    kills = Kills(given.kills, given.messages, given.seed)
     with tempfile.TemporaryDirectory(prefix="spark-kills-") as folder:
-        kill_archive(Path(folder) / "archive", given.kills, given.messages, given.seed)
-        kill_archive(Path(folder) / "tables", given.kills, given.messages, given.seed, tables=40)
-        kill_stream(Path(folder) / "stream", given.kills, given.messages, given.seed)
+        kill_archive(Path(folder) / "archive", kills)
+        kill_archive(Path(folder) / "tables", kills, tables=40)
+        kill_stream(Path(folder) / "stream", kills)
 
 
 if __name__ == "__main__":

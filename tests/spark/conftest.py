@@ -1,8 +1,8 @@
-"""One Spark session for all tests of this folder but those in `programs`, which start Java themselves or need none.
+"""One Spark session for all tests of this folder; a few start Java themselves.
 
 Java starts a Python for each streaming query and for each kind of task, and gives it 10 s to answer; all that each
 imports takes 1 to 2 s of work, most of it pyspark from a zip. Here these are forked from a process that has imported it
-(`tests/forked`). In `programs` they are what users get.
+(`tests/forked`). The sessions of test_kills.py and test_session.py have what users get.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peers.spark.progress import JobProgress
 from peers.spark.session import Job, SessionSettings, open_session
 from tests.forked.servers import LAUNCHER, Server
 from tests.spark.hubs import HubWithJournal
-from tests.spark.quick import QUICK_CONF
+from tests.spark.share_classes import QUICK_CONF
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def spark() -> Iterator[SparkSession]:
     settings = SessionSettings(
         name="tests",
         master="local[2]",
-        conf={"spark.sql.shuffle.partitions": "2", **QUICK_CONF},
+        conf=QUICK_CONF,
     )
     server = Server("workers")
     with pytest.MonkeyPatch.context() as patch:

@@ -10,24 +10,25 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from typing import TYPE_CHECKING
+
 from peers.spark.session import SessionSettings, open_session
-from tests.spark.quick import QUICK_CONF
+from tests.spark.share_classes import QUICK_CONF
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def copy(spark: SparkSession, url: str, checkpoint: str, offsets: str) -> None:
+    given = {"url": url, "topics": "/n/", "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}
+    written = spark.readStream.format("hub").options(**given).load().writeStream.format("hub")
+    written = written.options(url=url, topic="/copy", checkpointLocation=checkpoint)
+    written.trigger(availableNow=True).start().awaitTermination()
 
 
 def main() -> None:
-    url, checkpoint, offsets = sys.argv[1:]
     spark = open_session(SessionSettings(name="copy", master="local[2]", conf=QUICK_CONF))
-    given = {"url": url, "topics": "/n/", "startingOffsets": "earliest", "maxOffsetsPerTrigger": offsets}
-    query = (
-        spark.readStream.format("hub")
-        .options(**given)
-        .load()
-        .writeStream.format("hub")
-        .options(url=url, topic="/copy", checkpointLocation=checkpoint)
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
+    copy(spark, *sys.argv[1:])
     spark.stop()
 
 

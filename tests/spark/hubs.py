@@ -1,4 +1,4 @@
-"""A hub with a journal in a process of its own, as Spark's tasks need one, and what is published into it."""
+"""A hub with a journal in a process of its own, as Spark's tasks need one; what is published into it, and read."""
 
 from __future__ import annotations
 
@@ -96,3 +96,9 @@ def message(topic: str, value: Any) -> bytes:
 
 def packed_message(topic: str, packed: bytes, *, broker: bool = False) -> bytes:
     return encode_frame(KIND_MESSAGES, packed, key=topic.encode(), flags=BROKER_FLAGS if broker else 0)
+
+
+def lose_commit(checkpoint: Path, batch: int) -> None:
+    """Let a streaming query have forgotten that it has done a batch."""
+    (checkpoint / "commits" / str(batch)).unlink()
+    (checkpoint / "commits" / f".{batch}.crc").unlink()

@@ -1,9 +1,10 @@
-"""Write down the classes that Spark loads in a short session, so that those of the tests need not read their jars.
+"""Java as the tests start it, and the classes that it shares.
 
     python -m tests.spark.share_classes
 
-It takes as long as two short sessions, and does nothing where that was done for this Java and this Spark. Without the
-file the tests are slower, and the same.
+writes down the classes that Spark loads in a short session, in a form that Java only maps: to load them is half of the
+work of such a session. It takes as long as two of them, and does nothing where that was done for this Java and this
+Spark. Without the file the tests are slower, and the same.
 """
 
 from __future__ import annotations
@@ -18,10 +19,31 @@ from typing import TYPE_CHECKING
 import pyspark
 
 from peers.spark.session import SessionSettings, java_path, open_session
-from tests.spark.quick import SHARED_CLASSES, SILENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SHARED_CLASSES = Path(sys.prefix) / "spark-classes.jsa"
+"""Of the Spark of this virtual environment."""
+
+SILENT = "-Xlog:cds=off -Xlog:cds+dynamic=off"
+"""A file that another Java has written is passed over, and classes that cannot be in it, too, without a word."""
+
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""The tests' Javas live for seconds, in which optimising costs more than it gains."""
+
+QUICK_JAVA = " ".join(
+    [_SHORT_LIVED, *([f"-XX:SharedArchiveFile={SHARED_CLASSES} {SILENT}"] if SHARED_CLASSES.exists() else [])]
+)
+
+QUICK_CONF = {
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.sql.shuffle.partitions": "1",
+    # To compile what runs over a few rows costs more than it gains, too.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""The settings of a session."""
 
 _WRITTEN_FOR = SHARED_CLASSES.with_suffix(".txt")
 
@@ -45,12 +67,9 @@ def _use(spark: SparkSession, folder: Path) -> None:
 
 
 def _share(made: Path) -> None:
-    flags = f"-XX:ArchiveClassesAtExit={made} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC {SILENT}"
-    settings = SessionSettings(
-        name="share classes",
-        master="local[2]",
-        conf={"spark.sql.shuffle.partitions": "2", "spark.driver.extraJavaOptions": flags},
-    )
+    flags = f"-XX:ArchiveClassesAtExit={made} {_SHORT_LIVED} {SILENT}"
+    conf = QUICK_CONF | {"spark.driver.extraJavaOptions": flags}
+    settings = SessionSettings(name="share classes", master="local[2]", conf=conf)
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("wb") as log:
         spark = open_session(settings, log)
         _use(spark, Path(folder))

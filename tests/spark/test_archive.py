@@ -1,4 +1,4 @@
-"""`archive`: a hub's journal as an archive, with a real hub and Spark."""
+"""`archive`: a hub's journal as an archive, with a real hub and Spark; and the commands, there and back."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ import pyarrow.dataset
 import pytest
 
 from hub.batch import encode_value
-from hub.errors import BusyError, UsageError
+from hub.errors import BusyError, InvalidTopicError, UsageError
+from peers.cli.spark import app
+from peers.cli.spark import archive as archive_command
+from peers.cli.spark_jobs import How, replay
 from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
 from peers.spark.archiving.archive import AWAY_S, Archived, Tally
 from peers.spark.archiving.folders import STAGED
 from peers.spark.archiving.state import CHECKPOINT, HUB, locked
 from tests.spark.archives import offsets_of, rows_of
-from tests.spark.hubs import HubWithJournal
-from tests.spark.queries import lose_commit
+from tests.spark.hubs import HubWithJournal, lose_commit
 
 Run = Callable[..., Archived]
 
@@ -38,143 +40,103 @@ def folders(path: Path) -> list[str]:
     return sorted({str(part.parent.relative_to(path)) for part in path.rglob("*.parquet") if "/." not in str(part)})
 
 
-class TestParquet:
-    def test_records_stand_by_date_root_and_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        last = hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3), ("/odd=/%x", 4), ("//", 5)])
-        done = run()
-        assert (done.tally.messages, done.tally.batches, done.tally.first, done.tally.next) == (last, 1, 0, last)
-        dates = {name.split("/")[0] for name in folders(path)}
-        assert [name.split("/", 1)[1] for name in folders(path)] == [
-            "root=__HIVE_DEFAULT_PARTITION__/batch=0",
-            "root=odd%3D/batch=0",
-            "root=plain/batch=0",
-            "root=zeek/batch=0",
-        ]
-        assert len(dates) == 1
-        assert seen(path) == list(range(last))
+def test_records_stand_by_date_root_and_batch(hub: HubWithJournal, run: Run, path: Path) -> None:
+    records = [("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3), ("/odd=/%x", 4), ("//", 5)]
+    last = hub.fill(records)
+    done = run()
+    assert (done.tally.messages, done.tally.batches, done.tally.first, done.tally.next) == (last, 1, 0, last)
+    assert len({name.split("/")[0] for name in folders(path)}) == 1
+    assert [name.split("/", 1)[1] for name in folders(path)] == [
+        "root=__HIVE_DEFAULT_PARTITION__/batch=0",
+        "root=odd%3D/batch=0",
+        "root=plain/batch=0",
+        "root=zeek/batch=0",
+    ]
+    assert seen(path) == list(range(last))
+    assert [(row["offset"], row["topic"], row["value"]) for row in rows_of(path)] == [
+        (offset, topic, encode_value(value)) for offset, (topic, value) in enumerate(records)
+    ]
+    assert offsets_of(path, Selection(["/zeek/"])) == [0, 1]
 
-    def test_the_archive_reads_back_as_it_was(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill([("/zeek/dns", {"n": 1}), ("/zeek/conn", 2), ("plain", 3)])
+
+def test_the_next_run_goes_on(hub: HubWithJournal, run: Run, path: Path) -> None:
+    """A lost commit replaces its batch; what a batch had before is deleted, and what a killed job has left."""
+    hub.fill_numbers(10, topics=1)
+    assert run(max_offsets=4).tally.batches == 3
+    folder = folders(path)[-1]
+    assert folder.endswith("/batch=2")
+    shutil.copytree(path / folder, path / folder.replace("root=n", "root=lost"))
+    lose_commit(path / HUB / CHECKPOINT, 2)
+    left = path / STAGED / "7"
+    left.mkdir(parents=True)
+    hub.fill_numbers(5, topics=1)
+    run(max_offsets=4)
+    assert not left.exists()
+    assert seen(path) == list(range(15))
+    assert [name.split("/", 1)[1] for name in folders(path)] == [f"root=n/batch={number}" for number in range(5)]
+    done = run(max_offsets=4).tally
+    assert (done.messages, done.batches, done.next, done.head) == (0, 0, 15, 15)
+
+
+def test_small_files_are_merged(hub: HubWithJournal, run: Run, path: Path) -> None:
+    hub.fill_numbers(6, topics=1)
+    done = run(max_offsets=2, compact=True)
+    assert done.compacted == (3, 1)
+    assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["2"]
+    lose_commit(path / HUB / CHECKPOINT, 2)
+    hub.fill_numbers(2, topics=1)
+    run(max_offsets=2, compact=True)
+    assert seen(path) == list(range(8))
+
+
+def test_topics_and_where_it_begins_are_kept(hub: HubWithJournal, run: Run, path: Path) -> None:
+    hub.fill_numbers(8)
+    run(topics=("/n/1", "/n/2"), starting="4")
+    hub.fill_numbers(4)
+    run(starting="0")
+    assert seen(path) == [5, 6, 9, 10]
+    with pytest.raises(UsageError, match="holds the topics /n/1,/n/2"):
+        run(topics=("/n/3",))
+
+
+def test_refusals(hub: HubWithJournal, run: Run, path: Path) -> None:
+    hub.fill_numbers(3)
+    with locked(path), pytest.raises(BusyError):
         run()
-        assert [(row["offset"], row["topic"], row["value"]) for row in rows_of(path)] == [
-            (0, "/zeek/dns", encode_value({"n": 1})),
-            (1, "/zeek/conn", encode_value(2)),
-            (2, "plain", encode_value(3)),
-        ]
-        assert offsets_of(path, Selection(["/zeek/"])) == [0, 1]
-
-    def test_the_next_run_goes_on(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(10, topics=1)
-        assert run(max_offsets=4).tally.batches == 3
-        hub.fill_numbers(5, topics=1)
-        assert run(max_offsets=4).tally.messages == 5
-        done = run().tally
-        assert (done.messages, done.batches, done.next, done.head) == (0, 0, 15, 15)
-        assert seen(path) == list(range(15))
-        assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["0", "1", "2", "3", "4"]
-
-    def test_a_lost_commit_replaces_its_batch(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(10)
-        run(max_offsets=5)
-        before = folders(path)
-        lose_commit(path / HUB / CHECKPOINT, 1)
-        run(max_offsets=5)
-        assert seen(path) == list(range(10))
-        assert folders(path) == before
-
-    def test_small_files_are_merged(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(10, topics=1)
-        done = run(max_offsets=2, compact=True)
-        assert done.compacted == (5, 1)
-        assert [name.rsplit("=", 1)[1] for name in folders(path)] == ["4"]
-        lose_commit(path / HUB / CHECKPOINT, 4)
-        hub.fill_numbers(2, topics=1)
-        run(max_offsets=2, compact=True)
-        assert seen(path) == list(range(12))
-
-    def test_topics_are_kept(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(8)
-        run(topics=("/n/1", "/n/2"))
-        hub.fill_numbers(8)
+    run()
+    with pytest.raises(UsageError, match="is an archive of format parquet, not iceberg"):
+        run(format="iceberg")
+    with pytest.raises(UsageError, match="an archive is a folder"):
+        run(path="hdfs://somewhere/archive")
+    shutil.rmtree(path / HUB / CHECKPOINT)
+    with pytest.raises(UsageError, match="is missing: nobody knows how far it reaches"):
         run()
-        assert len(seen(path)) == 8
-        with pytest.raises(UsageError, match="holds the topics /n/1,/n/2"):
-            run(topics=("/n/3",))
-
-    def test_where_it_begins(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(10)
-        run(starting="7")
-        run(starting="0")
-        assert seen(path) == [7, 8, 9]
-
-    def test_what_a_killed_job_has_left_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        left = path / STAGED / "7"
-        left.mkdir(parents=True)
-        hub.fill_numbers(3)
+    (path / HUB / "archive.json").unlink()
+    with pytest.raises(UsageError, match="is missing"):
         run()
-        assert not left.exists()
-
-    def test_what_a_batch_had_before_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(3, topics=1)
-        run()
-        (folder,) = folders(path)
-        shutil.copytree(path / folder, path / folder.replace("root=n", "root=lost"))
-        lose_commit(path / HUB / CHECKPOINT, 0)
-        run()
-        assert folders(path) == [folder]
-
-    def test_refusals(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(3)
-        with locked(path), pytest.raises(BusyError):
-            run()
-        run()
-        with pytest.raises(UsageError, match="is an archive of format parquet, not iceberg"):
-            run(format="iceberg")
-        with pytest.raises(UsageError, match="an archive is a folder"):
-            run(path="hdfs://somewhere/archive")
-        shutil.rmtree(path / HUB / CHECKPOINT)
-        with pytest.raises(UsageError, match="is missing: nobody knows how far it reaches"):
-            run()
-        (path / HUB / "archive.json").unlink()
-        with pytest.raises(UsageError, match="is missing"):
-            run()
 
 
 class TestContinuous:
-    def test_it_goes_on_until_it_is_stopped(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        hub.fill_numbers(3, topics=1)
-        stop = threading.Event()
-        more = iter([hub.fill_numbers])
-
-        def every(tally: Tally) -> None:
-            if tally.messages == 3:
-                next(more, lambda _: None)(2)
-            elif tally.messages >= 5:
-                stop.set()
-
-        done = run(every, stop, every_s=0.1)
-        assert done.stopped
-        assert done.tally.messages == 5
-        assert seen(path) == list(range(5))
-
     def test_small_files_are_merged_now_and_then(
         self, hub: HubWithJournal, run: Run, path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(writing, "COMPACTED_BATCHES", 3)
         monkeypatch.setattr(writing, "COMPACTED_LEAST", 2)
-        hub.fill_numbers(12, topics=1)
+        hub.fill_numbers(8, topics=1)
         stop = threading.Event()
 
         def every(tally: Tally) -> None:
-            if tally.messages == 12:
+            if tally.messages == 8:
                 stop.set()
 
         done = run(every, stop, every_s=0.1, max_offsets=2, compact=True)
-        assert done.compacted.merged >= 4
-        assert seen(path) == list(range(12))
-        assert len(folders(path)) < 6
+        assert done.compacted.merged >= 2
+        assert seen(path) == list(range(8))
+        assert len(folders(path)) < 4
 
-    def test_a_hub_that_is_away_is_waited_for(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+    def test_it_waits_for_a_hub_that_is_away_until_it_is_stopped(
+        self, hub: HubWithJournal, run: Run, path: Path
+    ) -> None:
         hub.fill_numbers(3)
         stop = Away(hub)
 
@@ -184,8 +146,8 @@ class TestContinuous:
             elif tally.messages >= 5:
                 stop.set()
 
-        run(every, stop, every_s=0.1)
-        assert stop.pauses == 1
+        done = run(every, stop, every_s=0.1)
+        assert (done.stopped, done.tally.messages, stop.pauses) == (True, 5, 1)
         assert seen(path) == list(range(5))
 
 
@@ -202,3 +164,61 @@ class Away(threading.Event):
         self._hub.start()
         self._hub.fill_numbers(2)
         return False
+
+
+@pytest.mark.usefixtures("spark")
+class TestCommands:
+    """`hub spark archive` and `hub spark replay`: flags, output and exit codes, in the session of the tests."""
+
+    def run(self, *words: str) -> int:
+        return app(words, result_action="return_value") or 0
+
+    def figures(self, told: str) -> dict[str, str]:
+        rows = [line.rsplit(maxsplit=2) for line in told.splitlines() if line.strip()]
+        return {f"{row[0].strip()} {row[1]}": row[2] for row in rows if len(row) == 3}
+
+    def test_there_and_back(self, hub: HubWithJournal, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """What a hub has recorded goes into an archive, and from there to another hub, the same and in order."""
+        hub.fill_numbers(1000)
+        path = str(tmp_path / "archive")
+        flags = ("--topics", "/n/0,/n/1", "--compact", "--consumer", "files")
+        assert self.run("archive", "--url", hub.url, "--to", path, *flags) == 0
+        told = self.figures(capsys.readouterr().out)
+        assert (told["messages messages"], told["to offset"], told["left in the hub offsets"]) == ("500", "1,000", "0")
+        with hub.client() as client:
+            (row,) = client.request("$hub/consumers", None)
+            assert (row["name"], row["prefixes"], row["position"], row["lag"]) == ("files", ["/n/0", "/n/1"], 1_000, 0)
+        with HubWithJournal(tmp_path / "other") as other:
+            assert self.run("replay", path, "--url", other.url, "--full-speed", "--topics", "/n/1") == 0
+            told = self.figures(capsys.readouterr().out)
+            assert (told["published messages"], told["to offset"]) == ("250", "998")
+            assert other.records() == hub.records("/n/1")
+
+    def test_a_replay_that_is_broken_off(
+        self,
+        hub: HubWithJournal,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture[str],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        hub.fill_numbers(10)
+        path = str(tmp_path / "archive")
+        archive_command(url=hub.url, to=path)
+        monkeypatch.setattr("peers.spark.replay._REPORTED_MESSAGES", 1)
+        monkeypatch.setattr("peers.cli.spark_jobs._advance", lambda *_: hub.stop())
+        assert replay(path, url=hub.url, how=How(full_speed=True)) == 2
+        assert "go on with --from-offset" in capsys.readouterr().err
+
+    def test_flags_that_make_no_sense(self) -> None:
+        for words, said in (
+            (["archive", "--to", "x", "--every", "0s"], "--every: 0.1 s or more expected"),
+            (["archive", "--to", "x", "--consumer", "a/b"], "--consumer a/b: 1 to 128 letters"),
+            (["replay", "x", "--speed", "2", "--rate", "3"], "exclude each other"),
+            (["replay", "x", "--speed", "0"], "--speed 0: give more than 0; 1 is as recorded"),
+            (["replay", "x", "--start", "2026-11-21", "--end", "2026-11-20"], "is not before"),
+        ):
+            with pytest.raises(UsageError) as caught:
+                self.run(*words)
+            assert said in str(caught.value)
+        with pytest.raises(InvalidTopicError):
+            self.run("archive", "--to", "x", "--topics", "/a\x00")

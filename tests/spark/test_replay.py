@@ -47,11 +47,20 @@ def run(hub: HubWithJournal, path: Path) -> Run:
     return run
 
 
+def numbers(hub: HubWithJournal) -> list[int]:
+    return [number for _, number in hub.records()]
+
+
 def test_messages_come_in_order(hub: HubWithJournal, run: Run) -> None:
+    done = run(from_offset=1000)
+    assert (done.messages, done.ending, hub.records()) == (0, "", [])
     done = run()
     assert hub.records() == [(f"/{'abc'[number % 3]}/x", number) for number in range(COUNT)]
     assert (done.messages, done.bytes, done.skipped, done.rejected, done.ending) == (COUNT, COUNT, 0, 0, "")
     assert (done.first, done.last, done.next) == (0, 590, 591)
+    selection = Selection(("/a/", "/b"), NOON + timedelta(seconds=1), NOON + timedelta(seconds=2))
+    run(selection=selection, from_offset=130)
+    assert numbers(hub)[COUNT:] == [13, 15, 16, 18, 19]
 
 
 @pytest.mark.parametrize(("limit", "value"), [("_WINDOW_MESSAGES", 7), ("_WINDOW_BYTES", 1_000)])
@@ -62,53 +71,28 @@ def test_large_archives_are_read_in_windows(
     monkeypatch.setattr(module, "_REPORTED_MESSAGES", 4)
     told: list[int] = []
     run(every=lambda done: told.append(done.next))
-    assert [number for _, number in hub.records()] == list(range(COUNT))
+    assert numbers(hub) == list(range(COUNT))
     assert told == sorted(told)
     assert len(told) >= COUNT // 7
 
 
-def test_a_part_of_it(hub: HubWithJournal, run: Run) -> None:
-    selection = Selection(("/a/", "/b"), NOON + timedelta(seconds=1), NOON + timedelta(seconds=2))
-    run(selection=selection, from_offset=130)
-    assert [number for _, number in hub.records()] == [13, 15, 16, 18, 19]
-
-
-def test_nothing_is_no_error(hub: HubWithJournal, run: Run) -> None:
-    done = run(from_offset=1000)
-    assert (done.messages, done.ending) == (0, "")
-    assert hub.records() == []
-
-
-def test_the_recorded_pace(hub: HubWithJournal, run: Run) -> None:
-    done = run(pace=Pace(speed=5))
+@pytest.mark.parametrize(("pace", "lasts_s"), [(Pace(speed=20), 5.9 / 20), (Pace(rate=200), (COUNT - 1) / 200)])
+def test_a_pace(hub: HubWithJournal, run: Run, pace: Pace, lasts_s: float) -> None:
+    assert run(pace=pace).elapsed_s >= lasts_s
     with hub.client() as client:
         times = [record.time_us for record in client.read()]
-    assert done.elapsed_s >= 5.9 / 5
-    assert times[-1] - times[0] >= (5.9 / 5 - 0.1) * 1_000_000
+    assert len(times) == COUNT
+    assert times[-1] - times[0] >= (lasts_s - 0.1) * 1_000_000
     assert np.all(np.diff(times) >= 0)
 
 
-def test_a_rate(hub: HubWithJournal, run: Run) -> None:
-    assert run(pace=Pace(rate=200)).elapsed_s >= (COUNT - 1) / 200
-    assert len(hub.records()) == COUNT
-
-
-def test_what_is_no_msgpack_is_left_out(hub: HubWithJournal, run: Run, tmp_path: Path) -> None:
-    values = [encode_value(0), b"\xc1", b"", encode_value(1)]
-    archive = write_archive(
-        tmp_path / "bad", [Archived(number, NOON_US, "/a", value) for number, value in enumerate(values)]
-    )
-    done = run(of=archive)
-    assert hub.records() == [("/a", 0), ("/a", 1)]
-    assert done.skipped == 2
-
-
-def test_what_no_hub_takes_is_counted(run: Run, path: Path, tmp_path: Path) -> None:
-    refused = [Archived(5, NOON_US, "/a", encode_value("x" * 100_000)), Archived(6, NOON_US, "$hub/x", encode_value(1))]
-    write_archive(path, refused, 7)
+def test_what_no_hub_takes_is_counted(path: Path, run: Run, tmp_path: Path) -> None:
+    """Values that are no MessagePack, values that are too large, and topics of the hub."""
+    bad = [Archived(5, NOON_US, "/a", value) for value in (b"\xc1", b"", encode_value("x" * 100_000))]
+    write_archive(path, [*bad, Archived(6, NOON_US, "$hub/x", encode_value(1))], 7)
     with HubWithJournal(tmp_path / "small", "--limits-frame-bytes", "65536") as small:
         done = run(url=small.url)
-        assert (done.rejected, done.messages, done.ending) == (2, COUNT, "")
+        assert (done.skipped, done.rejected, done.messages, done.ending) == (2, 2, COUNT, "")
         assert len(small.records()) == COUNT
 
 
@@ -124,10 +108,10 @@ def test_a_hub_that_goes_away(hub: HubWithJournal, run: Run, monkeypatch: pytest
     assert 200 < done.next < 591
     hub.start()
     run(from_offset=done.next)
-    numbers = [number for _, number in hub.records()]
-    assert numbers == sorted(set(numbers))
-    assert numbers[-1] == COUNT - 1
-    assert len(numbers) > COUNT / 2
+    found = numbers(hub)
+    assert found == sorted(set(found))
+    assert found[-1] == COUNT - 1
+    assert len(found) > COUNT / 2
 
 
 def test_a_file_that_goes_away(run: Run, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,33 +148,22 @@ def test_windows_are_cut_by_messages_and_bytes() -> None:
 S = 1_000_000
 
 
-def due(pace: Pace, *windows: list[float]) -> list[float]:
-    return [
+@pytest.mark.parametrize(
+    ("pace", "windows", "expected"),
+    [
+        (Pace(), [[5, 900]], [0, 0]),
+        (Pace(rate=2), [[5, 900, 901], [902]], [0, 0.5, 1, 1.5]),
+        (Pace(speed=1), [[100, 101, 103.5]], [0, 1, 3.5]),
+        (Pace(speed=1), [[100], [101], [103.5]], [0, 1, 3.5]),
+        (Pace(speed=1), [[], [100, 101], [], [103.5]], [0, 1, 3.5]),
+        (Pace(speed=10), [[100, 101, 103.5]], [0, 0.1, 0.35]),
+        (Pace(speed=1, max_pause_s=60), [[0, 3600, 3601]], [0, 60, 61]),
+        (Pace(speed=100, max_pause_s=60), [[0, 3600]], [0, 36]),
+        (Pace(speed=1), [[100, 101, 50, 51], [52, 102]], [0, 1, 1, 1, 1, 2]),  # a clock that was set back
+    ],
+)
+def test_when_messages_are_due(pace: Pace, windows: list[list[float]], expected: list[float]) -> None:
+    due = [
         at for times in windows for at in pace.due_s(np.array([time * S for time in times], dtype=np.int64)).tolist()
     ]
-
-
-def test_full_speed() -> None:
-    assert due(Pace(), [5, 900]) == [0, 0]
-
-
-def test_rate() -> None:
-    assert due(Pace(rate=2), [5, 900, 901], [902]) == [0, 0.5, 1, 1.5]
-
-
-@pytest.mark.parametrize("windows", [[[100, 101, 103.5]], [[100], [101], [103.5]], [[], [100, 101], [], [103.5]]])
-def test_recorded(windows: list[list[float]]) -> None:
-    assert due(Pace(speed=1), *windows) == [0, 1, 3.5]
-
-
-def test_faster() -> None:
-    assert due(Pace(speed=10), [100, 101, 103.5]) == pytest.approx([0, 0.1, 0.35])
-
-
-def test_long_pauses() -> None:
-    assert due(Pace(speed=1, max_pause_s=60), [0, 3600, 3601]) == [0, 60, 61]
-    assert due(Pace(speed=100, max_pause_s=60), [0, 3600]) == [0, 36]
-
-
-def test_a_clock_that_was_set_back() -> None:
-    assert due(Pace(speed=1), [100, 101, 50, 51], [52, 102]) == [0, 1, 1, 1, 1, 2]
+    assert due == pytest.approx(expected)

@@ -26,14 +26,7 @@ from xdist.workermanage import WorkerController
 _AHEAD_TESTS = 2
 """A worker that has no more than so many tests left is given the next unit: it must never wait with a single test."""
 
-_STREAMS = ("tests/spark/test_archive.py", "tests/spark/test_sink.py", "tests/spark/test_source.py")
-"""Half of the time of the tests that need a session of Spark. The other files share another one, in another worker."""
-
-_SESSIONS = ("tests/spark: streams", "tests/spark: others")
-"""Units of several files."""
-
 _LONG = (
-    *_SESSIONS,
     "tests/spark/",
     "tests/workers/",
     "tests/packaging/",
@@ -57,7 +50,7 @@ _LONG = (
 
 
 class ScopeScheduling(LoadScopeScheduling):
-    """Keeps the tests of a file in one worker, and those of Spark in two that have a session of Java each."""
+    """Keeps the tests of a file in one worker, and all those of Spark in one: to start and warm up Java costs most."""
 
     def __init__(self, config: pytest.Config, log: Any) -> None:
         super().__init__(config, log)
@@ -109,9 +102,7 @@ class ScopeScheduling(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.split("::", 1)[0]
-        if not path.startswith("tests/spark/") or path.startswith("tests/spark/programs/"):
-            return path
-        return _SESSIONS[path not in _STREAMS]
+        return "tests/spark/" if path.startswith("tests/spark/") else path
 
 
 def _rank(scope: str) -> int:

@@ -52,15 +52,10 @@ def test_a_file_stays_in_one_worker() -> None:
     assert shares(2, *few, *many, *some) == [many, some + few]
 
 
-def test_two_workers_have_a_session_of_spark() -> None:
-    first = [f"{path}::test_{number}" for path in scheduling._STREAMS for number in range(2)]
-    second = [
-        f"tests/spark/{name}.py::test_{number}"
-        for name in ("test_replay", "connector/test_readers")
-        for number in "123"
-    ]
-    own = [f"tests/spark/programs/test_kills.py::test_{number}" for number in range(3)]
-    assert shares(3, *own, *second, *first) == [first, second, own]
+def test_one_worker_has_the_session_of_spark() -> None:
+    session = [f"tests/spark/{name}.py::test_{number}" for name in ("test_replay", "test_sink") for number in "123"]
+    others = [f"tests/hub/test_many.py::test_{number}" for number in range(3)]
+    assert shares(2, *others, *session) == [session, others]
 
 
 def test_what_takes_long_begins_first() -> None:
@@ -71,5 +66,4 @@ def test_what_takes_long_begins_first() -> None:
 
 
 def test_what_is_named_exists() -> None:
-    paths = {*scheduling._STREAMS, *scheduling._LONG} - {*scheduling._SESSIONS}
-    assert [path for path in sorted(paths) if not (PROJECT / path).exists()] == []
+    assert [path for path in scheduling._LONG if not (PROJECT / path).exists()] == []

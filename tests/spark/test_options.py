@@ -1,10 +1,12 @@
-"""Options: from texts to values."""
+"""Options of `format("hub")`: from texts to values; and ranges of offsets, cut into the shares of tasks."""
 
 from __future__ import annotations
 
 import traceback
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.errors import HubError
 from peers.spark.connector.columns import default_schema
@@ -16,11 +18,12 @@ from peers.spark.connector.options import (
     read_sink_options,
     read_source_options,
 )
-from peers.spark.connector.shares import OffsetRange
+from peers.spark.connector.shares import PARTITION_LEAST_ROWS, PARTITION_MOST_ROWS, OffsetRange, split
 from peers.spark.connector.source import StreamReader
 from pyspark_hub import DefaultSource
 
 URL = {"url": "tcp://127.0.0.1:7400"}
+OFFSETS = st.integers(0, 10**9)
 
 
 def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
@@ -31,13 +34,9 @@ def refusal(options: dict[str, str], *, streaming: bool = False) -> str:
 
 def test_defaults() -> None:
     options = read_source_options(URL, streaming=False)
-    assert options.topics == ("",)
-    assert options.starting is None
-    assert options.ending == LATEST
-    assert options.max_offsets == 500_000
+    assert (options.topics, options.starting, options.ending) == (("",), None, LATEST)
+    assert (options.max_offsets, options.fail_on_data_loss, options.decode) == (500_000, True, "raw")
     assert 2 <= options.partitions <= 4
-    assert options.fail_on_data_loss
-    assert options.decode == "raw"
     access = options.access
     assert (access.num_retries, access.retry_interval_s, access.timeout_s) == (3, 0.5, 30)
 
@@ -59,23 +58,24 @@ def test_values() -> None:
         "decode": "JSON",
     }
     options = read_source_options(given, streaming=False)
-    assert options.topics == ("/zeek/", "/app/")
+    assert (options.topics, options.decode) == (("/zeek/", "/app/"), "json")
     assert (options.starting, options.ending) == (EARLIEST, Position("offset", 7))
     assert (options.max_offsets, options.partitions, options.fail_on_data_loss) == (10, 3, False)
     assert (options.access.num_retries, options.access.retry_interval_s, options.access.timeout_s) == (0, 0.0, 1.5)
     assert (options.access.token, options.access.hub) == ("hush", "Site-B")
-    assert options.decode == "json"
 
 
-def test_offsets_as_checkpoints_show_them() -> None:
-    told = '{"offset": 3, "journal": "00"}'
-    options = read_source_options(URL | {"startingOffsets": told, "endingOffsets": '{"offset": 5}'}, streaming=False)
-    assert (options.starting, options.ending) == (Position("offset", 3), Position("offset", 5))
-
-
-def test_times() -> None:
-    options = read_source_options(URL | {"startingTimestamp": "5", "endingTimestamp": "9"}, streaming=False)
-    assert (options.starting, options.ending) == (Position("time", 5), Position("time", 9))
+@pytest.mark.parametrize(
+    ("options", "starting", "ending"),
+    [
+        ({"startingOffsets": '{"offset": 3, "journal": "00"}', "endingOffsets": '{"offset": 5}'}, ("offset", 3), 5),
+        ({"startingTimestamp": "5", "endingTimestamp": "9"}, ("time", 5), 9),
+    ],
+    ids=["as checkpoints show them", "times"],
+)
+def test_positions(options: dict[str, str], starting: tuple[str, int], ending: int) -> None:
+    found = read_source_options(URL | options, streaming=False)
+    assert (found.starting, found.ending) == (Position(*starting), Position(starting[0], ending))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -105,13 +105,10 @@ def test_refusals(options: dict[str, str], said: str) -> None:
     assert said in refusal(options)
 
 
-def test_a_stream_has_no_end() -> None:
+def test_streams() -> None:
+    """Have no end, and may tell the hub how far they are; another hub's journal is not that of the hub that is told."""
     assert "a stream has no end" in refusal(URL | {"endingTimestamp": "1"}, streaming=True)
     read_source_options(URL | {"checkpointLocation": "/x", "queryName": "q"}, streaming=True)
-
-
-def test_a_stream_may_tell_how_far_it_is() -> None:
-    """Under a name; a batch has no place to tell, and another hub's journal is not that of the one that is told."""
     given = URL | {"consumer": "counts"}
     assert read_source_options(given, streaming=True).consumer == "counts"
     assert read_source_options(URL, streaming=True).consumer == ""
@@ -135,9 +132,8 @@ def test_errors_come_without_the_calls_below() -> None:
     stream = StreamReader(default_schema("raw"), away)
     with pytest.raises(HubError) as unreachable:
         stream.initialOffset()
-    share = OffsetRange(0, 1, "00" * 8)
     with pytest.raises(HubError) as unread:
-        list(stream.read(share))
+        list(stream.read(OffsetRange(0, 1, "00" * 8)))
     for caught in (misspelled, unreachable, unread):
         shown = "".join(traceback.format_exception(caught.value))
         assert shown.count("Traceback") == 1
@@ -158,8 +154,9 @@ def test_sink() -> None:
         ({"topic": ""}, "'' is not a topic"),
         ({"encode": "avro"}, "'avro' is none of raw, json, text"),
         ({"txnVersion": "1"}, "txnAppId and txnVersion go together"),
+        ({"txnAppId": "x"}, "txnAppId and txnVersion go together"),
         ({"txnAppId": "", "txnVersion": "1"}, "is not a name of 1 to 255 bytes"),
-        ({"topics": "/a"}, "option topics is for reading"),
+        ({"startingOffsets": "1"}, "option startingOffsets is for reading"),
         ({"hub": "b"}, "option hub is for reading"),
     ],
 )
@@ -167,3 +164,16 @@ def test_refusals_of_a_sink(options: dict[str, str], said: str) -> None:
     with pytest.raises(OptionError) as caught:
         read_sink_options(URL | options)
     assert said in str(caught.value)
+
+
+@given(start=OFFSETS, rows=OFFSETS, partitions=st.integers(1, 100))
+def test_shares_cover_the_range_evenly(start: int, rows: int, partitions: int) -> None:
+    """Each offset is in one share, in order; shares differ by one at most and are neither too small nor too large."""
+    shares = split(start, start + rows, partitions, "ab")
+    assert [share.start for share in shares[1:]] == [share.end for share in shares[:-1]]
+    assert [shares[0].start, shares[-1].end] == [start, start + rows] if rows else not shares
+    sizes = [share.end - share.start for share in shares]
+    assert not sizes or max(sizes) - min(sizes) <= 1
+    assert not sizes or max(sizes) <= PARTITION_MOST_ROWS
+    assert len(shares) <= 1 or min(sizes) >= PARTITION_LEAST_ROWS
+    assert split(start + rows + 2, start, partitions, "ab") == []
