@@ -22,7 +22,8 @@ async def publish(page: Page, *messages: tuple[str, Any]) -> None:
 
 
 async def wait_shown(page: Page, condition: str) -> None:
-    await page.evaluate(f"while (!({condition})) await new Promise(requestAnimationFrame);")
+    """Look every 10 ms: to ask for frames would have each of them drawn."""
+    await page.evaluate(f"while (!({condition})) await new Promise((done) => setTimeout(done, 10));")
 
 
 async def wait_connected(page: Page) -> None:

@@ -1,13 +1,20 @@
-"""The view of users and refusals in a real Chromium."""
+"""Users and refusals in a real Chromium, with a hub that tells, and one that has users, roles and quotas."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from hub.errors import HubError, NotAllowedError, RejectedError
+from peers.client import connect
+from peers.users.tokens import TokenFile
 from tests.console.browser import Browser, Page
-from tests.console.real_hub import RealHub
+from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
 from tests.console.seeing import publish, text, wait_shown
 
@@ -43,17 +50,14 @@ async def events(page: Page) -> list[list[str]]:
 
 
 async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
         assert await users(page, 0, 1, 2, 3, 4, 5) == [
             ["ada", "admin", "2", "2 KiB", "1.5k", "0"],
             ["bob", "member sensor", "2", "2 KiB", "1.5k", "0"],
         ]
         assert await page.evaluate("return document.querySelector('#users a').hash") == "#/connections?search=ada"
-
-
-async def test_a_search_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(f"{telling_hub.page_url}#/access?search=SENSOR") as page:
+        await page.evaluate("location.hash = '#/access?search=SENSOR'")
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 1")
         assert await users(page, 0) == [["bob"]]
         await page.evaluate("""
@@ -65,7 +69,7 @@ async def test_a_search_stands_in_the_address(browser: Browser, telling_hub: Scr
 
 
 async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
         refused = {"what": "refused", "user": "bob", "action": "publish", "text": "not granted", "count": 12}
         kicked = {"what": "kick", "user": "ada", "of": {"id": None, "user": "bob"}, "text": "go"}
@@ -92,7 +96,7 @@ async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> No
 
     telling_hub.answers["$hub/audit"] = audited
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], "$hub/audit"]}  # type: ignore[misc]
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 50")
         assert (await events(page))[0] == ["bob", "was refused publish", "no 119"]
         await publish(page, ("$hub/audit", {"what": "refused", "user": "eve", "text": "now"}))
@@ -110,7 +114,7 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
     markup = "<img src=x onerror='globalThis.broken = true'>"
     many = [user(f"u{number}") for number in range(500)]
     telling_hub.answers["$hub/users"] = [user(markup, markup), user("\u202ertl" + "x" * 10_000), *many]
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 300")
         assert (await users(page, 0, 1))[0] == [markup, markup]
         assert (await users(page, 0))[1][0].startswith("\\u202ertl")
@@ -134,14 +138,152 @@ async def test_a_hub_without_users(browser: Browser, real_hub: RealHub) -> None:
         assert page.complaints == []
 
 
-async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
+async def test_who_may_not_hear_of_refusals(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers["$hub/rights"] = RIGHTS | {"hears": []}
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
         assert await page.evaluate("return document.getElementById('audit').checkVisibility()") is False
         assert telling_hub.of_type("subscribe") == []
-        telling_hub.refusals["$hub/users"] = (1008, "not any more")
-        await wait_shown(page, "document.getElementById('access-problem').textContent === '1008: not any more'")
-    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
-    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+
+
+POLICY = """
+[roles.sensor]
+publish = ["/zeek", "/status/{user}"]
+subscribe = { allow = ["/zeek"], deny = ["/zeek/secret"] }
+
+[roles.watcher]
+subscribe = ["$hub/audit", "/zeek"]
+request = ["$hub/users", "$hub/policy/test", "$hub/state"]
+
+[users]
+ada = ["admin"]
+bob = ["sensor"]
+vera = ["watcher"]
+nils = []
+
+[limits.users.bob]
+prefixes = 3
+connections = 2
+"""
+
+
+class Site:
+    def __init__(self, hub: RealHub, tokens: dict[str, str]) -> None:
+        self.hub = hub
+        self.tokens = tokens
+
+    @contextlib.asynccontextmanager
+    async def page(self, browser: Browser, user: str) -> AsyncIterator[Page]:
+        async with browser.reuse_tab(f"{self.hub.page_url}#token={self.tokens[user]}") as page:
+            await wait_shown(page, "document.getElementById('state')?.textContent === 'connected'")
+            await page.evaluate("location.hash = '#/access'")
+            yield page
+
+    def client(self, user: str, name: str = "") -> Any:
+        return connect(self.hub.url, name=name or user, token=self.tokens[user])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    tmp_path = tmp_path_factory.mktemp("site")
+    (tmp_path / "policy.toml").write_text(POLICY)
+    file = TokenFile(str(tmp_path / "tokens"))
+    tokens = {user: file.add(user, datetime.now(UTC))[0] for user in ("ada", "bob", "vera", "nils")}
+    flags = ("--access-policy", str(tmp_path / "policy.toml"), "--access-tokens", str(tmp_path / "tokens"))
+    with run_hub(*flags) as hub:
+        yield Site(hub, tokens)
+
+
+async def test_users_and_refusals(browser: Browser, site: Site) -> None:
+    async with site.page(browser, "ada") as page, site.client("bob") as bob:
+        await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
+        async with bob.subscribe("/zeek/a/", "/zeek/b/"):
+            with pytest.raises(RejectedError, match="the limit for this user is 3"):
+                await bob.subscribe("/zeek/c/", "/zeek/d/").open()
+            with pytest.raises(RejectedError):
+                await bob.subscribe("/zeek/secret/").open()
+            with pytest.raises(NotAllowedError):
+                await bob.request("$hub/users", None)
+            assert [row[:2] for row in await users(page, 0, 1)] == [
+                ["ada", "admin"],
+                ["bob", "sensor"],
+                ["nils", ""],
+                ["vera", "watcher"],
+            ]
+            await wait_shown(page, "document.querySelectorAll('#audit [data-what=refused]').length >= 2")
+            told = [row for row in await events(page) if row[0] == "bob" and row[1].startswith("was refused")]
+            assert ["bob", "was refused request", "request '$hub/users': not granted to user 'bob'"] in told
+            assert any(row[1] == "was refused subscribe" and "/zeek/secret" in row[2] for row in told)
+        assert page.complaints == []
+
+
+async def test_closing_somebody(browser: Browser, site: Site) -> None:
+    async with site.page(browser, "ada") as page:
+        bob = await site.client("bob")
+        of_bob = "[...document.querySelectorAll('#users a')].find((it) => it.textContent === 'bob')"
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[2].textContent === '1'")
+        await page.evaluate(f"{of_bob}.click()")
+        await wait_shown(page, "location.hash === '#/connections?search=bob'")
+        async with site.client("ada", name="asks") as ada:
+            (row,) = await ada.request("$hub/who", {"user": "bob"})
+        await page.evaluate("location.hash = `#/connections/${id}`", id=row["id"])
+        await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'bob'")
+        await page.evaluate("document.getElementById('kick').click()")
+        await wait_shown(page, "document.querySelector('dialog[open]') !== null")
+        await page.evaluate("""
+            document.getElementById("confirm-text").value = "go <b>away</b>";
+            document.querySelector("dialog .danger").click();
+        """)
+        await wait_shown(page, "document.getElementById('kicked').textContent === 'disconnected'")
+        with pytest.raises(HubError, match="go <b>away</b>"):
+            await bob.request("$hub/rights", None)
+        await bob.close()
+        await page.evaluate("location.hash = '#/access'")
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[2].textContent === '0'")
+
+
+async def ask(page: Page, **fields: str) -> None:
+    await page.evaluate(
+        """
+        for (const [name, value] of Object.entries(fields)) document.getElementById(`trial-${name}`).value = value;
+        document.getElementById("trial-answers").replaceChildren();
+        document.getElementById("trial-user").form.requestSubmit();
+        """,
+        fields=fields,
+    )
+    await wait_shown(page, "document.querySelector('#trial-answers .allowed, #trial-answers .refused')")
+
+
+async def test_which_rule_decides(browser: Browser, site: Site) -> None:
+    async with site.page(browser, "ada") as page:
+        await wait_shown(page, "document.querySelectorAll('#trial-users option').length === 4")
+        await ask(page, user="bob", action="subscribe", topic="/zeek/dns/")
+        told = await text(page, "trial-answers")
+        assert told.startswith("Allowed. subscribe '/zeek/dns/': role sensor allows '/zeek' (roles of bob: sensor)")
+        assert "At most 3 prefixes." in told
+        await ask(page, user="bob", action="publish", topic="/zeek/secret")
+        assert (await text(page, "trial-answers")).startswith("Allowed.")
+        await ask(page, user="nils", action="publish", topic="/zeek")
+        assert "Refused. publish '/zeek': not granted to user 'nils'" in await text(page, "trial-answers")
+        await ask(page, user="", role="sensor", action="publish", topic="/status/{user}")
+        assert (await text(page, "trial-answers")).startswith("Allowed.")
+        await ask(page, user="", role="", topic="/zeek")
+        assert "expected a user, or a role" in await text(page, "trial-answers")
+
+
+async def test_who_may_only_look(browser: Browser, site: Site) -> None:
+    async with site.page(browser, "vera") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
+        assert await page.evaluate("return document.getElementById('trial-user')") is None
+        async with site.client("vera") as vera:
+            for topic, value in (
+                ("$hub/policy/test", {"action": "publish", "topic": "/a", "user": "bob"}),
+                ("$hub/users", None),
+                ("$hub/kick", {"user": "bob"}),
+            ):
+                with pytest.raises(NotAllowedError):
+                    await vera.request(topic, value)
+    async with site.page(browser, "nils") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
+        entries = await page.evaluate("return [...document.querySelectorAll('nav a')].map((it) => it.textContent)")
+        assert "Access" not in json.dumps(entries)

@@ -201,7 +201,7 @@ async def test_a_hub_without_a_journal(browser: Browser, real_hub: RealHub) -> N
 
 async def test_who_may_not(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "may": ["subscribe"]}
-    async with browser.open(f"{hub.page_url}#/messages") as page:
+    async with browser.reuse_tab(f"{hub.page_url}#/messages") as page:
         await wait_messages(page)
         hidden = "return ['turn', 'replay'].map((name) => document.getElementById(name).hidden)"
         assert await page.evaluate(hidden) == [True, True]
@@ -212,7 +212,7 @@ async def test_the_token_reaches_the_thread(browser: Browser, tmp_path_factory: 
     folder = tmp_path_factory.mktemp("guarded")
     token = AdminToken(str(folder / "admin-token"))
     with run_hub("--access-admin-token", str(folder / "admin-token")) as hub:
-        async with browser.open(f"{hub.page_url}#token={token.secret()}") as page:
+        async with browser.reuse_tab(f"{hub.page_url}#token={token.secret()}") as page:
             await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
             await go(page, "#/messages?prefix=/")
             await page.evaluate("""

@@ -132,7 +132,7 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
     others = [consumer("done"), consumer("left", lag=3, members=0), consumer("broken", lag=1, error="damaged")]
     queries = [consumer("idle", members=0, committed_s=2.5), consumer("query", lag=2, members=0, committed_s=120.0)]
     telling_hub.answers["$hub/consumers"] = [slow, quick, *others, *queries]
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 7")
         order = ["slow", "quick", "left", "query", "broken", "done", "idle"]
         assert [row[0] for row in await consumers(page)] == order
@@ -153,32 +153,40 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
         await wait_shown(page, "seen.some((it) => /^catches up, in /.test(it))")
 
 
-async def test_rates_retention_and_a_tier(browser: Browser, telling_hub: ScriptedHub) -> None:
+async def test_rates_retention_a_tier_and_trouble(browser: Browser, telling_hub: ScriptedHub) -> None:
     tier = {"first": 7, "next": 1_000, "files": 3, "size_bytes": 2_048, "missed": 5, "error": ""}
     telling_hub.answers["$hub/journal"] = STANDS | {"tier": tier}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")
-        assert await text(page, "journal-rate") == UNKNOWN
-        assert await text(page, "journal-kept") == "up to 977 KiB or 1 h 0 min; 25 % of the size is used"
-        assert await text(page, "journal-tier") == "100 records are still to be copied; 3 files, 2 KiB, from offset 7"
-        assert await text(page, "journal-missed") == "5"
-        assert await text(page, "journal-oldest") == "not known, or not yours to read"
+        assert await page.evaluate("return document.getElementById('export-begin').checkVisibility()") is False
+        told = {
+            "journal-rate": UNKNOWN,
+            "journal-kept": "up to 977 KiB or 1 h 0 min; 25 % of the size is used",
+            "journal-tier": "100 records are still to be copied; 3 files, 2 KiB, from offset 7",
+            "journal-missed": "5",
+            "journal-oldest": "not known, or not yours to read",
+        }
+        assert {name: await text(page, name) for name in told} == told
         await note(page, "#journal-rate", under="journal-rate")
         telling_hub.answers["$hub/journal"] = STANDS | {"at_s": 14.0, "recorded_messages_total": 1_100}
         await wait_shown(page, "seen.includes('25/s')")
         await wait_shown(page, "document.getElementById('journal-tier').textContent.startsWith('none: ')")
-
-
-async def test_a_journal_that_is_in_trouble(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers["$hub/journal"] = STANDS | {"error": "the disk is full", "lost_messages_total": 12}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
+        telling_hub.answers["$hub/journal"] = STANDS | {"error": "the disk is full", "lost_messages_total": 12}
         expected = "Nothing is recorded now: the disk is full"
-        await wait_shown(page, f"document.getElementById('journal-state')?.textContent === {expected!r}")
+        await wait_shown(page, f"document.getElementById('journal-state').textContent === {expected!r}")
         assert await page.evaluate("return document.querySelector('.sentence').dataset.state") == "bad"
         assert await page.evaluate("return document.querySelector('.figure.alarm output').textContent") == "12"
         telling_hub.answers["$hub/journal"] = STANDS | {"waiting_bytes": 70_000, "pauses_total": 2}
         await wait_shown(page, "document.querySelector('.sentence').dataset.state === 'slow'")
         assert (await text(page, "journal-pauses")).startswith("publishers 2 times")
+        telling_hub.answers["$hub/journal"] = STANDS | {"first": 0, "committed": 7, "recorded_messages_total": 7}
+        telling_hub.drop_connections()
+        await wait_shown(page, "document.getElementById('journal-records').textContent === '7'")
+        assert await text(page, "journal-rate") == UNKNOWN
+        telling_hub.answers |= {"$hub/journal": None, "$hub/consumers": [consumer("far", lag=2)]}
+        await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 1")
+        state = "document.getElementById('journal-state').textContent"
+        await wait_shown(page, f"{state}.startsWith('This hub records nothing itself.')")
 
 
 async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
@@ -186,42 +194,12 @@ async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_
     hostile = [consumer(markup, lag=9), consumer("\u202ertl", lag=8, prefixes=[markup]), consumer("x" * 100_000, lag=7)]
     telling_hub.answers["$hub/consumers"] = [*hostile, *(consumer(f"c{n}", lag=1) for n in range(997))]
     telling_hub.answers["$hub/journal"] = STANDS | {"error": markup, "topics": [markup] * 100}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
+    async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 200")
         assert [row[0] for row in (await consumers(page))[:3]] == [markup, "\\u202ertl", "x" * 100_000]
         assert (await text(page, "consumers-told")).startswith("and 800 others")
         assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
         assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
-
-
-async def test_consumers_of_a_journal_elsewhere(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers |= {"$hub/journal": None, "$hub/consumers": [consumer("far", lag=2)]}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 1")
-        assert (await text(page, "journal-state")).startswith("This hub records nothing itself.")
-
-
-async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")
-        telling_hub.answers["$hub/journal"] = STANDS | {"first": 0, "committed": 7, "recorded_messages_total": 7}
-        telling_hub.drop_connections()
-        await wait_shown(page, "document.getElementById('journal-records').textContent === '7'")
-        assert await text(page, "journal-rate") == UNKNOWN
-
-
-async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.refusals["$hub/journal"] = (1013, "not now")
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.getElementById('journal-problem')?.textContent === '1013: not now'")
-    telling_hub.refusals.clear()
-    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/journal"], "may": []}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.getElementById('journal-records')?.textContent === '1k'")
-        assert await page.evaluate("return document.getElementById('consumers').checkVisibility()") is False
-    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Journal is nothing')")
 
 
 CHOOSES = """
@@ -249,7 +227,8 @@ def place() -> str:
     return f"/place/{secrets.token_hex(8)}/"
 
 
-async def export(page: Page, prefix: str) -> None:
+async def export(page: Page, prefix: str, records: int | None = None) -> None:
+    """Begin to export what has a prefix; wait until so many records are said to be exported."""
     await wait_shown(page, "document.getElementById('journal-records').textContent !== '\N{EN DASH}'")
     await page.evaluate(
         """
@@ -258,14 +237,16 @@ async def export(page: Page, prefix: str) -> None:
         """,
         prefix=prefix,
     )
+    if records is not None:
+        said = f"Exported: {records} record"
+        await wait_shown(page, f"document.getElementById('export-told').textContent.startsWith({said!r})")
 
 
 async def test_an_export(page: Page, place: str) -> None:
     hostile = "</script>\n\N{RIGHT-TO-LEFT OVERRIDE}"
     await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[{"n": 1}, hostile, None])
     await page.evaluate(RECORD, topic="/other", values=[1])
-    await export(page, place)
-    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 3 records')")
+    await export(page, place, 3)
     saved = await page.evaluate("return saved")
     lines = [json.loads(line) for line in saved["text"].splitlines()]
     assert [(line["topic"], line["value"]) for line in lines] == [
@@ -274,19 +255,13 @@ async def test_an_export(page: Page, place: str) -> None:
     assert [line["offset"] for line in lines] == sorted(line["offset"] for line in lines)
     assert (saved["ends"], saved["name"].endswith(".ndjson")) == (["closed"], True)
     assert await page.evaluate("return document.getElementById('export-cancel').checkVisibility()") is False
-
-
-async def test_an_export_of_a_time(page: Page, place: str) -> None:
-    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[1, 2])
     await page.evaluate("document.getElementById('export-to').value = '2001-01-01T00:00'")
-    await export(page, place)
-    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 0 records')")
+    await export(page, place, 0)
     await page.evaluate("""
         document.getElementById("export-from").value = "2001-01-01T00:00";
         document.getElementById("export-to").value = "2999-01-01T00:00";
     """)
-    await export(page, place)
-    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 2 records')")
+    await export(page, place, 3)
 
 
 async def test_an_export_is_cancelled(page: Page, place: str) -> None:
@@ -301,9 +276,14 @@ async def test_an_export_is_cancelled(page: Page, place: str) -> None:
     assert await page.evaluate("return [saved.ends, saved.text.length]") == [["aborted"], length]
     assert length < 1_000_000
     await page.evaluate("globalThis.written = undefined; saved.text = ''")
+    await export(page, place, 100)
+    assert await page.evaluate("return saved.text.length > 1e6")
+    # An export ends with the view.
+    await page.evaluate("saved.ends = []; globalThis.written = () => new Promise(() => {})")
     await export(page, place)
-    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 100 records')")
     await wait_shown(page, "saved.text.length > 1e6")
+    await page.evaluate("location.hash = '#/overview'")
+    await wait_shown(page, "saved.ends.includes('aborted')")
 
 
 async def test_what_is_being_saved_is_not_cancelled(page: Page, place: str) -> None:
@@ -326,8 +306,7 @@ async def test_numbers_that_a_browser_rounds(page: Page, recording_hub: RealHub,
     status, _ = await asyncio.to_thread(posted, recording_hub, f"/v1/publish{place}a?confirm=1", lines)
     assert status == HTTPStatus.OK
     await page.evaluate(CHOOSES)
-    await export(page, place)
-    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 5 records')")
+    await export(page, place, 5)
     assert " 2 of them have whole numbers above 2^53, which browsers round" in await text(page, "export-told")
 
 
@@ -338,15 +317,6 @@ def posted(hub: RealHub, path: str, lines: str) -> tuple[int, bytes]:
     found = answer.status, answer.read()
     connection.close()
     return found
-
-
-async def test_an_export_ends_with_the_view(page: Page, place: str) -> None:
-    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=["x"] * 10)
-    await page.evaluate("globalThis.written = () => new Promise(() => {})")
-    await export(page, place)
-    await wait_shown(page, "saved.text.length > 0")
-    await page.evaluate("location.hash = '#/overview'")
-    await wait_shown(page, "saved.ends.includes('aborted')")
 
 
 async def test_an_export_by_a_browser_without_a_choice_of_files(page: Page, place: str) -> None:
@@ -373,9 +343,3 @@ async def test_an_export_by_a_browser_without_a_choice_of_files(page: Page, plac
     await page.evaluate("globalThis.written = async () => { throw new Error('the disk is full'); }")
     await export(page, place)
     await wait_shown(page, "document.getElementById('export-told').textContent.includes('the disk is full')")
-
-
-async def test_who_may_not_read_exports_nothing(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.getElementById('journal-range')?.textContent.startsWith('100 ')")
-        assert await page.evaluate("return document.getElementById('export-begin').checkVisibility()") is False

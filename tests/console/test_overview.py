@@ -1,4 +1,4 @@
-"""The overview in a real Chromium: how the hub does, and what it has done before."""
+"""The overview in a real Chromium: how the hub does, and what it has done before; and the view of settings."""
 
 from __future__ import annotations
 
@@ -73,19 +73,9 @@ async def test_a_hub_says_how_it_does(page: Page) -> None:
     await wait_shown(page, f"/[1-9][.\\d]*\\/s/.test({figures})")
 
 
-async def test_what_is_wrong_with_the_hub_is_listed(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers["$hub/state"] = SEVEN._replace(troubles=("the journal cannot be written", "<b>x")).fields()
-    async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(page, "document.querySelectorAll('#alarms li').length === 2")
-        listed = await page.evaluate("return [...document.querySelectorAll('#alarms li')].map((it) => it.textContent)")
-        assert listed == ["the journal cannot be written", "<b>x"]
-        telling_hub.answers["$hub/state"] = SEVEN.fields()
-        await wait_shown(page, "!document.getElementById('alarms').checkVisibility()")
-
-
 async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers["$hub/history"] = history(1, 2, 3, 4)
-    async with browser.open(telling_hub.page_url) as page:
+    async with browser.reuse_tab(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '4'")
         first = "document.querySelector('.chart figcaption').textContent"
         last = await page.evaluate(f"return {first}")
@@ -106,7 +96,7 @@ async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, 
 
 
 async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(telling_hub.page_url) as page:
+    async with browser.reuse_tab(telling_hub.page_url) as page:
         await wait_shown(page, "document.getElementById('sentence')?.textContent.startsWith('3 of 214')")
         assert await text(page, "sentence") == (
             "3 of 214 subscribers are slow, 12,400 messages were dropped in the last minute, most of them by sensor-7."
@@ -117,6 +107,14 @@ async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -
         losers = await page.evaluate("return [...document.querySelectorAll('#losers li')].map((it) => it.textContent)")
         assert losers == ["sensor-712,000", "b400"]
         assert await page.evaluate("return document.querySelector('#losers a').hash") == "#/connections?search=sensor-7"
+        telling_hub.answers["$hub/state"] = SEVEN._replace(troubles=("the journal cannot be written", "<b>x")).fields()
+        await wait_shown(page, "document.querySelectorAll('#alarms li').length === 2")
+        listed = await page.evaluate("return [...document.querySelectorAll('#alarms li')].map((it) => it.textContent)")
+        assert listed == ["the journal cannot be written", "<b>x"]
+        telling_hub.answers["$hub/state"] = SEVEN.fields()
+        await wait_shown(page, "!document.getElementById('alarms').checkVisibility()")
+        telling_hub.refusals["$hub/state"] = (1008, "not for you any more")
+        await wait_shown(page, "document.getElementById('problem').textContent.includes('not for you any more')")
 
 
 async def reasons(page: Page) -> list[list[str]]:
@@ -129,7 +127,7 @@ async def reasons(page: Page) -> list[list[str]]:
 async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers["$hub/state"] = SEVEN._replace(slow=40, slow_ids=tuple(range(1, 41))).fields()
     telling_hub.answers["$hub/who"] = [SLOW | {"id": 3, "name": "<b>\u202e", "sample": ["<i>"] * 5}]
-    async with browser.open(telling_hub.page_url) as page:
+    async with browser.reuse_tab(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#slow li').length > 0")
         assert {name for name, _ in await reasons(page)} == {"<b>\\u202e"}
         assert (await reasons(page))[0][1].startswith("It reads <i>, <i>, <i>")
@@ -141,22 +139,64 @@ async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: Scri
 
 async def test_who_may_not_ask_for_connections(browser: Browser, telling_hub: ScriptedHub) -> None:
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/history", "$hub/rights", "$hub/state"]}
-    async with browser.open(telling_hub.page_url) as page:
+    async with browser.reuse_tab(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#losers li').length === 2")
         await wait_shown(page, "document.querySelector('.overview').dataset.points === '3'")
         assert await page.evaluate("return document.getElementById('slow').checkVisibility()") is False
         assert not [one for one in telling_hub.of_type("request") if one["topic"] == "$hub/who"]
 
 
-async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
-    async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
-        telling_hub.refusals["$hub/state"] = (1008, "not for you any more")
-        await wait_shown(page, "document.getElementById('problem').textContent.includes('not for you any more')")
+def setting(name: str, value: Any, source: str = "default", unit: str = "", *, live: bool = True) -> dict[str, Any]:
+    return {
+        "setting": name,
+        "value": value,
+        "unit": unit,
+        "from": source,
+        "live": live,
+        "description": f"About {name}.",
+    }
 
 
-async def test_it_is_for_whom_it_is_granted(browser: Browser, telling_hub: ScriptedHub) -> None:
-    telling_hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "asks": ["$hub/rights"]}
-    async with browser.open(f"{telling_hub.page_url}#/overview") as page:
-        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Overview is nothing')")
-        assert {one["topic"] for one in telling_hub.of_type("request")} == {"$hub/rights"}
+SETTINGS = [
+    setting("name", "<b>east\u202e", "flag --name", live=False),
+    setting("listen", ["tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"]),
+    setting("queue.bytes", 1_234_567_891, "hub.toml", "bytes"),
+    setting("tls.ca", ""),
+]
+
+
+async def rows_of_settings(page: Page) -> list[list[str]]:
+    found: list[list[str]] = await page.evaluate(
+        "return [...document.getElementById('settings').rows].map(({cells}) => [...cells].map((it) => it.textContent))"
+    )
+    return found
+
+
+async def test_settings_in_force(browser: Browser, hub: ScriptedHub) -> None:
+    hub.answers |= {"$hub/rights": RIGHTS | {"asks": ["$hub/settings"]}, "$hub/settings": SETTINGS}
+    async with browser.reuse_tab(f"{hub.page_url}#/settings") as page:
+        await wait_shown(page, "document.getElementById('settings-count')?.textContent === '4 settings'")
+        assert await rows_of_settings(page) == [
+            ["nameAbout name. A change needs a restart.", "<b>east\\u202e", "flag --name"],
+            ["listenAbout listen. A reload applies changes.", "tcp://127.0.0.1:7400\nws://127.0.0.1:7401", "default"],
+            ["queue.bytesAbout queue.bytes. A reload applies changes.", "1,234,567,891 bytes", "hub.toml"],
+            ["tls.caAbout tls.ca. A reload applies changes.", "\u2013", "default"],
+        ]
+        await page.evaluate("document.getElementById('only-set').click()")
+        assert await text(page, "settings-count") == "2 of 4 settings"
+        await page.evaluate("""
+            document.getElementById("settings-search").value = "QUEUE toml";
+            document.getElementById("settings-search").dispatchEvent(new Event("input"));
+        """)
+        assert [row[2] for row in await rows_of_settings(page)] == ["hub.toml"]
+        assert await page.evaluate("return location.hash") == "#/settings?search=QUEUE+toml&set=1"
+        await page.evaluate("location.hash = '#/settings?search=listen'")
+        await wait_shown(page, "document.getElementById('settings-count').textContent === '1 of 4 settings'")
+        assert page.complaints == []
+
+
+async def test_settings_of_a_real_hub(browser: Browser, real_hub: RealHub) -> None:
+    async with browser.reuse_tab(f"{real_hub.page_url}#/settings", width_px=390) as page:
+        await wait_shown(page, "document.getElementById('settings')?.rows.length > 100")
+        assert await page.evaluate("return document.documentElement.scrollWidth <= innerWidth")
+        assert page.complaints == []

@@ -1,4 +1,4 @@
-"""Parts of the page that draw nothing, in Node: samples, counts by topic, fields, kinds, what is written out."""
+"""Parts of the page that draw nothing, in Node: samples, counts by topic, fields, kinds, text, history."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STATIC = Path(__file__).parents[2] / "peers" / "console" / "static"
 @pytest.fixture
 async def parts(node_start: list[str]) -> AsyncIterator[Node]:
     async with start_node(node_start) as node:
-        for name in ("parts/sampler.js", "parts/figures.js", "feeds/connections.js"):
+        for name in ("parts/sampler.js", "parts/figures.js", "feeds/connections.js", "feeds/history.js"):
             await node.evaluate("Object.assign(globalThis, await import(module));", module=(STATIC / name).as_uri())
         yield node
 
@@ -188,3 +188,38 @@ async def test_why_somebody_is_slow(parts: Node) -> None:
         f"It reads (everything), /b; its rate is being measured. {waits}",
         f"It reads labels or names; its rate is being measured. {waits}",
     ]
+
+
+def answer(first: int, *values: float | None, step_s: int = 1) -> dict[str, Any]:
+    told = {"step_s": step_s, "points": 5, "first": first, "figures": {"a": list(values)}}
+    return told | {"now_s": 1000.0, "clock_s": 100.0}
+
+
+async def test_history_is_put_together(parts: Node) -> None:
+    """New points go behind the old ones; an answer of another hub, or of another step, begins anew."""
+
+    async def fed(*answers: dict[str, Any]) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = await parts.evaluate(
+            """
+            const history = new History();
+            return answers.map((answer) => {
+              history.take(answer);
+              const {times, question: next} = history;
+              return {values: history.values("a"), times, next, newest: history.newest("a")};
+            });
+            """,
+            answers=answers,
+        )
+        return found
+
+    first, second, third = await fed(answer(10, 1, 2, 3), answer(12, 4, 5), answer(13, 5, 6, 7))
+    assert (first["values"], first["next"]) == ([1, 2, 3], {"after": 11})
+    assert (second["values"], second["next"]) == ([1, 2, 4, 5], {"after": 12})
+    assert (third["values"], third["newest"]) == ([2, 4, 5, 6, 7], 7)
+    assert third["times"] == [912, 913, 914, 915, 916]
+    assert (await fed(answer(10, 1, 2, 3), answer(13)))[1]["values"] == [1, 2, 3]
+    for other in (answer(2, 9), answer(100, 9), answer(11, 9, step_s=5)):
+        _, found = await fed(answer(10, 1, 2, 3), other)
+        assert (found["values"], found["next"]) == ([9], {})
+    (found,) = await fed(answer(10, 1, None, None))
+    assert (found["values"], found["newest"]) == ([1, None, None], 1)

@@ -33,7 +33,7 @@ def guarded_hub(tmp_path: Path) -> Iterator[RealHub]:
 
 
 async def test_the_link_of_the_first_start(browser: Browser, guarded_hub: RealHub, admin_file: AdminToken) -> None:
-    async with browser.open(f"{guarded_hub.page_url}#token={admin_file.secret()}") as page:
+    async with browser.reuse_tab(f"{guarded_hub.page_url}#token={admin_file.secret()}") as page:
         await wait_connected(page)
         assert await page.evaluate("return location.href") == guarded_hub.page_url
         assert admin_file.secret() not in str(await page.evaluate("return document.documentElement.outerHTML"))
@@ -51,7 +51,7 @@ async def test_signing_in_by_the_form(browser: Browser, guarded_hub: RealHub, ad
         document.getElementById("token").value = token;
         document.querySelector("#sign-in button").click();
     """
-    async with browser.open(guarded_hub.page_url) as page:
+    async with browser.reuse_tab(guarded_hub.page_url) as page:
         await wait_shown(page, "!document.getElementById('sign-in').hidden")
         assert await page.evaluate("return document.getElementById('sign-in-problem').hidden") is True
         await page.load_by(sign_in, token="hub_" + "x" * 43)
@@ -65,7 +65,7 @@ async def test_signing_in_by_the_form(browser: Browser, guarded_hub: RealHub, ad
 
 async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, tmp_path: Path) -> None:
     with run_hub("--access-admin-token", str(tmp_path / "admin-token"), "--anonymous", "reader") as hub:
-        async with browser.open(f"{hub.page_url}#/messages?prefix=/a") as page:
+        async with browser.reuse_tab(f"{hub.page_url}#/messages?prefix=/a") as page:
             await wait_messages(page)
             told = "Whoever reaches this hub is let in, with the role reader"
             assert await text(page, "strangers") == f"{told}, and so are you."
@@ -88,7 +88,7 @@ async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def test_a_lost_connection_is_shown_and_made_again(browser: Browser, hub: ScriptedHub) -> None:
-    async with browser.open(f"{hub.page_url}#/messages") as page:
+    async with browser.reuse_tab(f"{hub.page_url}#/messages") as page:
         await wait_messages(page)
         await page.evaluate("""
             globalThis.states = [];
@@ -135,7 +135,7 @@ async def test_keys_belong_to_who_types(page: Page) -> None:
 
 async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"user": "eve", "admin": False, "asks": [], "hears": []}
-    async with browser.open(hub.page_url) as page:
+    async with browser.reuse_tab(hub.page_url) as page:
         await wait_view(page, "messages")
         await wait_messages(page)
         assert await entries(page) == ["Messages"]
@@ -145,9 +145,33 @@ async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: Script
         await hub.wait_until(lambda hub: hub.live_connections == 1)  # what was open is over
 
 
+@pytest.mark.parametrize(
+    ("view", "service", "problem"),
+    [
+        ("access", "$hub/users", "access-problem"),
+        ("journal", "$hub/journal", "journal-problem"),
+        ("mesh", "$hub/mesh/graph", "mesh-problem"),
+        ("settings", "$hub/settings", "settings-problem"),
+        ("topics", "$hub/topics", "topics-problem"),
+    ],
+)
+async def test_refusals_and_rights(browser: Browser, hub: ScriptedHub, view: str, service: str, problem: str) -> None:
+    """A view says what is refused; it asks nothing where nothing may be asked."""
+    hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], service]}  # type: ignore[misc]
+    hub.refusals[service] = (1013, "not now")
+    async with browser.reuse_tab(f"{hub.page_url}#/{view}") as page:
+        await wait_shown(page, f"document.getElementById({problem!r})?.textContent.includes('1013: not now')")
+    hub.received.clear()
+    hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "asks": ["$hub/rights"]}
+    async with browser.reuse_tab(f"{hub.page_url}#/{view}") as page:
+        told = f"{view.title()} is nothing"
+        await wait_shown(page, f"document.querySelector('.told')?.textContent.startsWith({told!r})")
+        assert {one["topic"] for one in hub.of_type("request")} == {"$hub/rights"}
+
+
 async def test_somebody_who_may_see_nothing(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"user": "mal", "admin": False, "may": [], "asks": [], "hears": []}
-    async with browser.open(hub.page_url) as page:
+    async with browser.reuse_tab(hub.page_url) as page:
         told = "There is nothing that mal may see at this hub."
         await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
         assert await entries(page) == []
@@ -156,7 +180,7 @@ async def test_somebody_who_may_see_nothing(browser: Browser, hub: ScriptedHub) 
 async def test_the_reader_chooses_the_colours(browser: Browser, hub: ScriptedHub) -> None:
     background = "return getComputedStyle(document.body).backgroundColor"
     light, dark = "rgb(244, 246, 249)", "rgb(13, 18, 24)"
-    async with browser.open(hub.page_url) as page:
+    async with browser.reuse_tab(hub.page_url) as page:
         await wait_connected(page)
         await page.prefer("dark")
         assert await page.evaluate(background) == dark
@@ -172,7 +196,7 @@ async def test_the_reader_chooses_the_colours(browser: Browser, hub: ScriptedHub
 
 
 async def test_a_screen_on_a_wall_shows_and_lets_nobody_act(browser: Browser, hub: ScriptedHub) -> None:
-    async with browser.open(f"{hub.page_url}?wall#/messages") as page:
+    async with browser.reuse_tab(f"{hub.page_url}?wall#/messages") as page:
         await wait_messages(page)
         await hub.send(type="messages", topic="/a", values=[1])
         await wait_shown(page, "document.getElementById('received').textContent === '1'")
@@ -183,7 +207,7 @@ async def test_a_screen_on_a_wall_shows_and_lets_nobody_act(browser: Browser, hu
 
 @pytest.mark.parametrize("width", [390, 900, 3840])
 async def test_every_width_has_room(browser: Browser, hub: ScriptedHub, width: int) -> None:
-    async with browser.open(hub.page_url, width_px=width, height_px=800) as page:
+    async with browser.reuse_tab(hub.page_url) as page:
         await page.resize(width, 844)
         await wait_connected(page)
         await wait_shown(page, "document.querySelectorAll('#entries a').length > 0")
@@ -201,13 +225,13 @@ async def test_every_width_has_room(browser: Browser, hub: ScriptedHub, width: i
 
 async def test_a_hub_of_another_version_behind_the_page(browser: Browser, hub: ScriptedHub) -> None:
     hub.refusals["$hub/rights"] = (1008, "there is no such service")
-    async with browser.open(hub.page_url) as page:
+    async with browser.reuse_tab(hub.page_url) as page:
         await wait_view(page, "messages")
         assert await entries(page) == ["Messages"]
 
 
 async def test_a_phone_has_room_for_what_is_looked_at(browser: Browser, real_hub: RealHub) -> None:
-    async with browser.open(real_hub.page_url, width_px=390, height_px=844) as page:
+    async with browser.reuse_tab(real_hub.page_url) as page:
         await page.resize(390, 844)
         await wait_connected(page)
         await wait_shown(page, "document.querySelectorAll('#entries a').length > 5")
@@ -233,7 +257,7 @@ async def test_a_phone_has_room_for_what_is_looked_at(browser: Browser, real_hub
 
 async def test_what_is_stale_looks_stale(browser: Browser, hub: ScriptedHub) -> None:
     pale = "Number(getComputedStyle(document.querySelector('main > *')).opacity) < 1"
-    async with browser.open(f"{hub.page_url}#/connections") as page:
+    async with browser.reuse_tab(f"{hub.page_url}#/connections") as page:
         await wait_view(page, "connections")
         assert await page.evaluate(f"return {pale}") is False
         hub.refused_connections = 10**6

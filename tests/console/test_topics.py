@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.scripted_hub import RIGHTS, ScriptedHub
 from tests.console.seeing import publish, text, wait_shown, wait_view
 
 PRESS = "document.getElementById('topic-tree').dispatchEvent(new KeyboardEvent('keydown', {key}))"
@@ -21,10 +21,7 @@ async def names(page: Page) -> list[str]:
 
 
 async def wait_names(page: Page, *expected: str) -> None:
-    await page.evaluate(
-        f"while (JSON.stringify({NAMES}) !== JSON.stringify(expected)) await new Promise(requestAnimationFrame);",
-        expected=list(expected),
-    )
+    await wait_shown(page, f"JSON.stringify({NAMES}) === {json.dumps(json.dumps(expected, separators=(',', ':')))}")
 
 
 @pytest.fixture
@@ -144,14 +141,3 @@ async def test_hostile_topics(page: Page) -> None:
     await go(page, "#/topics?topic=" + deep)
     await wait_shown(page, f"document.getElementById('topic-name').textContent === {deep!r}")
     assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
-
-
-async def test_a_refusal_is_told(browser: Browser, hub: ScriptedHub) -> None:
-    hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/topics"]}
-    hub.refusals["$hub/topics"] = (1013, "not now")
-    async with browser.open(f"{hub.page_url}#/topics") as page:
-        await wait_shown(page, "document.getElementById('topics-problem')?.hidden === false")
-        assert await text(page, "topics-problem") == "1013: not now"
-    hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
-    async with browser.open(f"{hub.page_url}#/topics") as page:
-        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Topics is nothing')")

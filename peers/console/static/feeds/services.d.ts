@@ -1,7 +1,7 @@
 /**
  * What the hub's own services answer, as far as the page asks them: docs/observability.md says what each field is.
  *
- * `Answers` has the services by topic; `Session.ask` in shell/session.js gives each answer its type. tests/console/test_services.py
+ * `Answers` has the services by topic; `Session.ask` in shell/session.js gives each answer its type. tests/console/test_files.py
  * compares every field with what a hub really answers. Text ids are 32 hexadecimal digits; units are in the names.
  */
 

@@ -1,18 +1,43 @@
-"""The example page, and pages from disk, in a real Chromium: pages of other origins than the hub's."""
+"""examples/demo and examples/browser, looked at in a real Chromium."""
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import http.server
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.client.test_demo import running
 from tests.console.browser import Browser
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.seeing import publish, wait_shown
+from tests.console.seeing import publish, text, wait_shown
+
+pytestmark = pytest.mark.timeout(240)
+
+
+async def test_who_is_slow_and_why(browser: Browser) -> None:
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as (process, (_, page_port, *_)):
+        assert process.stdout is not None
+        said = iter(process.stdout.readline, "")
+        address = f"http://127.0.0.1:{page_port}/"
+        assert await asyncio.to_thread(lambda: any(f"Open {address} " in line for line in said))
+        async with browser.reuse_tab(address) as page:
+            await wait_shown(page, "document.querySelector('#sentence a')?.textContent === 'report'")
+            assert "subscribers are slow" in await text(page, "sentence")
+            row = "[...document.querySelectorAll('#slow li')].find((it) => it.children[0].textContent === 'report')"
+            await wait_shown(
+                page, f"/^It takes .* under \\/plant\\/\\. Its queue is full/.test({row}?.children[1].textContent)"
+            )
+            await page.evaluate("document.querySelector('#sentence a').click()")
+            await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'report'")
+            await wait_shown(page, "document.getElementById('why-slow').textContent.includes('Its queue is full')")
+            assert page.complaints == []
+
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "browser" / "index.html"
 
@@ -46,7 +71,7 @@ async def test_the_example_page_shows_a_live_stream(
 ) -> None:
     put_example(tmp_path, real_hub)
     async with (
-        browser.open(f"http://127.0.0.1:{example_server.server_port}") as page,
+        browser.reuse_tab(f"http://127.0.0.1:{example_server.server_port}") as page,
         browser.open(f"{real_hub.page_url}hub.d.ts") as other,
     ):
         await wait_shown(page, "document.getElementById('state').textContent.startsWith('connected')")
@@ -65,11 +90,11 @@ async def test_a_page_from_disk_connects_only_where_the_hub_lets_it(
     browser: Browser, tmp_path: Path, real_hub: RealHub
 ) -> None:
     put_example(tmp_path, real_hub)
-    async with browser.open((tmp_path / "index.html").as_uri()) as page:
+    async with browser.reuse_tab((tmp_path / "index.html").as_uri()) as page:
         await wait_shown(page, "document.getElementById('state').textContent === 'reconnecting'")
         assert all("403" in complaint for complaint in page.complaints)
     with run_hub("--websocket-origins", "null") as hub:
         put_example(tmp_path, hub)
-        async with browser.open((tmp_path / "index.html").as_uri()) as page:
+        async with browser.reuse_tab((tmp_path / "index.html").as_uri()) as page:
             await wait_shown(page, "document.getElementById('state').textContent.startsWith('connected')")
             assert page.complaints == []
