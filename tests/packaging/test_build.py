@@ -1,7 +1,9 @@
 """What `pip install .` builds: with a compiler, without one, and with one that finds no headers of Python.
 
-The tools of the build are fetched once, as pip would for each build, and Cython translates the twins once: a build
-finds what an earlier one has left in `build/cython`, as it would in one's own clone.
+pip only calls the hook of PEP 517, as `build` does here.
+
+The tools of the build are fetched once, as pip would for each build, and Cython translates the twins once, or not at
+all: a build finds what an earlier one has left in `build/cython`, as it would in one's own clone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ from typing import NamedTuple
 
 import pytest
 
+from hub import twins
 from hub.twins import TWINS
 
 PROJECT = Path(__file__).parents[2]
@@ -26,9 +29,6 @@ SOURCES = ("hub", "peers", "pyspark_hub", "pyproject.toml", "setup.py", "MANIFES
 
 TRANSLATED = Path("build", "cython")
 """Where setup.py puts the twins in C."""
-
-NEEDED = ("env", "sh")
-"""All of PATH that a build needs beside a compiler."""
 
 NO_HEADERS = """#!/bin/sh
 for word; do
@@ -47,20 +47,12 @@ def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tools")
     required = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["requires"]
     subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, *required, "wheel"], check=True
+        [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile", "--target", folder, *required], check=True
     )
     return folder
 
 
-@pytest.fixture
-def source(tmp_path: Path, pure: Built) -> Path:
-    """The project as a clone has it in which a build has been before, without a compiler."""
-    source = copied(tmp_path)
-    shutil.copytree(pure.source / TRANSLATED, source / TRANSLATED)
-    return source
-
-
-def copied(folder: Path) -> Path:
+def copied(folder: Path, built: Path = PROJECT) -> Path:
     source = folder / "source"
     source.mkdir()
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.c")
@@ -68,17 +60,14 @@ def copied(folder: Path) -> Path:
         if (PROJECT / name).is_dir():
             shutil.copytree(PROJECT / name, source / name, ignore=ignored)
         else:
-            shutil.copy(PROJECT / name, source / name)
+            shutil.copy2(PROJECT / name, source / name)
+    if (built / TRANSLATED).is_dir():
+        shutil.copytree(built / TRANSLATED, source / TRANSLATED)
     return source
 
 
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return path_without_compiler(tmp_path_factory.mktemp("path"))
-
-
 def path_without_compiler(folder: Path) -> Path:
-    for name in NEEDED:
+    for name in ("env", "sh"):  # all that a build needs beside a compiler
         (folder / name).symlink_to(shutil.which(name) or name)
     return folder
 
@@ -89,15 +78,21 @@ class Built(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def pure(tmp_path_factory: pytest.TempPathFactory, tools: Path, path: Path) -> Built:
+def pure(tmp_path_factory: pytest.TempPathFactory, tools: Path) -> Built:
     source = copied(tmp_path_factory.mktemp("pure"))
-    return Built(source, build(source, tools, path))
+    return Built(source, build(source, tools, path_without_compiler(tmp_path_factory.mktemp("path"))))
+
+
+@pytest.fixture
+def source(tmp_path: Path, pure: Built) -> Path:
+    """The project as a clone has it in which a build has been before, without a compiler."""
+    return copied(tmp_path, pure.source)
 
 
 def build(source: Path, tools: Path, path: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
     inherited = {name: value for name, value in os.environ.items() if name not in {"CC", "CFLAGS", "TOPICHUB_TWINS"}}
     return subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", ".", "--verbose", "--no-deps", "--no-build-isolation", "-w", "dist"],
+        [sys.executable, "-c", "from setuptools.build_meta import build_wheel; build_wheel('dist')"],
         cwd=source,
         env=inherited | {"PATH": str(path), "PYTHONPATH": str(tools)} | variables,
         stdout=subprocess.PIPE,
@@ -121,32 +116,35 @@ def told(built: subprocess.CompletedProcess[str]) -> list[str]:
     return [line.strip() for line in built.stdout.splitlines() if "topichub: not compiled" in line]
 
 
-@pytest.fixture
-def no_headers(tmp_path: Path, source: Path, tools: Path) -> Built:
+def without_headers(folder: Path) -> Path:
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler here")
-    (tmp_path / "path").mkdir()
-    path = path_without_compiler(tmp_path / "path")
+    folder.mkdir()
     for name in ("gcc", "cc"):
-        (path / name).write_text(NO_HEADERS.format(path=os.environ["PATH"], compiler=compiler))
-        (path / name).chmod(0o755)
-    return Built(source, build(source, tools, path))
+        (folder / name).write_text(NO_HEADERS.format(path=os.environ["PATH"], compiler=compiler))
+        (folder / name).chmod(0o755)
+    return path_without_compiler(folder)
 
 
-@pytest.mark.parametrize("machine", ["pure", "no_headers"])
-def test_without_a_compiler_that_works_pure_python_is_installed(machine: str, request: pytest.FixtureRequest) -> None:
-    source, built = request.getfixturevalue(machine)
+def check_pure(source: Path, built: subprocess.CompletedProcess[str]) -> None:
     assert built.returncode == 0, built.stdout
     assert twins_in(names_in(source)) == set()
     (line,) = told(built)
     assert all(name in line for name in TWINS)
-    (wheel,) = (source / "dist").glob("*.whl")
+
+
+def test_without_a_compiler_that_works_pure_python_is_installed(pure: Built, source: Path, tools: Path) -> None:
+    check_pure(*pure)
+    (wheel,) = (pure.source / "dist").glob("*.whl")
     program = "import sys; sys.path.insert(0, sys.argv[1]); import hub.stretch, hub.twins; print(hub.twins.missing())"
     done = subprocess.run(
-        [sys.executable, "-c", program, wheel], cwd=source / "dist", capture_output=True, text=True, check=True
+        [sys.executable, "-c", program, wheel], cwd=pure.source / "dist", capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == str(TWINS)
+    path = without_headers(source.parent / "path")
+    check_pure(source, build(source, tools, path))
+    assert build(source, tools, path, TOPICHUB_TWINS="required").returncode != 0, "whoever needs them can have it fail"
 
 
 def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(source: Path, tools: Path) -> None:
@@ -160,16 +158,11 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
     assert {"hub/py.typed", "hub/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
 
 
-def test_every_file_of_the_page_is_in_the_wheel(pure: Built) -> None:
-    assert pure.done.returncode == 0
+def test_the_wheel_has_every_file_of_the_page_and_links_that_lead_somewhere(pure: Built) -> None:
     static = pure.source / "peers" / "console" / "static"
     files = {str(one.relative_to(pure.source)) for one in static.rglob("*") if one.is_file()}
     assert "peers/console/static/vendor/uplot/LICENSE.txt" in files
     assert files <= set(names_in(pure.source))
-
-
-def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
-    assert pure.done.returncode == 0
     (wheel,) = (pure.source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         (name,) = (name for name in opened.namelist() if name.endswith("/METADATA"))
@@ -181,5 +174,13 @@ def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
     assert metadata["Description-Content-Type"] == "text/markdown"
 
 
-def test_whoever_needs_the_twins_can_have_the_build_fail(source: Path, tools: Path, path: Path) -> None:
-    assert build(source, tools, path, TOPICHUB_TWINS="required").returncode != 0
+def test_all_sources_of_twins_are_listed_and_a_missing_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = (source for package in ("hub", "peers") for source in (PROJECT / package).rglob("*.pyx"))
+    sources = (source.relative_to(PROJECT).with_suffix("") for source in found)
+    assert sorted(".".join(source.parts) for source in sources) == sorted(TWINS)
+    monkeypatch.setattr(twins, "find_spec", lambda name: None if name == "hub._runs" else object())
+    assert twins.missing() == ("hub._runs",)
+    assert twins.remark().startswith("not compiled: hub._runs; pure Python serves")
+    assert "\n" not in twins.remark()
+    monkeypatch.setattr(twins, "find_spec", lambda _: object())
+    assert (twins.missing(), twins.remark()) == ((), "")

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
+from typing import NamedTuple
 
 PROJECT = Path(__file__).parents[2]
 
-BLOCKED = """
-import sys
+PROGRAM = """
+import contextlib, json, sys, tempfile
 
 class Blocked:
     def find_spec(self, name, path=None, target=None):
@@ -19,6 +19,21 @@ class Blocked:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 
 sys.meta_path.insert(0, Blocked())
+import peers.client, peers.client.blocking
+from peers.cli import main
+
+found = []
+for command in {commands!r}:
+    sys.argv = ["hub", *command.split()]
+    code = 0
+    said, told = tempfile.TemporaryFile("w+"), tempfile.TemporaryFile("w+")
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(told):
+        try:
+            main()
+        except SystemExit as error:
+            code = error.code or 0
+    found.append([code, *(file.seek(0) or file.read() for file in (said, told))])
+print(json.dumps(found))
 """
 
 CLI = {"cyclopts", "rich"}
@@ -26,61 +41,47 @@ SERVER = {"apsw", "backports", "cryptography", "jwt", "prometheus_client", "stru
 OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 
-def run_without(names: set[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", BLOCKED.format(names=names) + program, *arguments],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+class Done(NamedTuple):
+    code: int
+    said: str
+    told: str
+
+
+def run_without(names: set[str], *commands: str) -> list[Done]:
+    """Run commands one after the other, in a process in which packages are absent."""
+    program = PROGRAM.format(names=names, commands=commands)
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return [Done(*each) for each in json.loads(done.stdout)]
 
 
 def test_the_client_needs_no_package_of_the_hub_or_the_command_line() -> None:
-    done = run_without(CLI | SERVER | OTHERS, "import peers.client, peers.client.blocking")
-    assert (done.returncode, done.stderr) == (0, "")
+    (pub,) = run_without(CLI | SERVER | OTHERS, "pub")
+    assert pub.code == 1
+    assert pub.told.count("\n") == 1
+    assert "pip install '.[cli]'" in pub.told
 
 
-@pytest.mark.parametrize("command", ["pub", "sub", "request", "serve", "names", "top", "check"])
-def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(command: str) -> None:
-    program = f"from peers.cli import main; sys.argv = ['hub', {command!r}, '--help']; main()"
-    done = run_without(SERVER | OTHERS, program)
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    ("absent", "command", "extra"),
-    [
-        (CLI, "pub", "cli"),
-        (SERVER, "run", "server"),
-        (SERVER, "journal verify x", "server"),
-        (OTHERS, "journal tier verify x", "tier"),
-    ],
-)
-def test_a_command_whose_packages_are_absent_says_what_to_install(absent: set[str], command: str, extra: str) -> None:
-    program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
-    done = run_without(absent, program)
-    assert done.returncode == 1
-    assert done.stderr.count("\n") == 1
-    assert f"pip install '.[{extra}]'" in done.stderr
-
-
-def test_a_policy_and_tokens_need_no_package_of_the_hub(tmp_path: Path) -> None:
+def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(tmp_path: Path) -> None:
+    """Nor do a policy and tokens; a command whose packages are absent says what to install."""
     (tmp_path / "policy.toml").write_text("[users]\nalice = []\n")
-    for command in (
+    works = [f"{name} --help" for name in ("pub", "sub", "request", "serve", "names", "top", "check")]
+    works += [
         f"policy check {tmp_path}/policy.toml",
         f"token new alice --role member --access-tokens {tmp_path}/tokens",
         f"token list --access-tokens {tmp_path}/tokens",
-    ):
-        program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
-        done = run_without(SERVER | OTHERS, program)
-        assert (done.returncode, done.stderr) == (0, "")
+    ]
+    done = run_without(SERVER | OTHERS, *works, "run", "journal verify x")
+    for command, each in zip(works, done, strict=False):
+        assert (each.code, each.told) == (0, ""), command
+    (tier,) = run_without(OTHERS, "journal tier verify x")
+    for each, extra in ((done[-2], "server"), (done[-1], "server"), (tier, "tier")):
+        assert (each.code, each.told.count("\n")) == (1, 1)
+        assert f"pip install '.[{extra}]'" in each.told
 
 
 def test_a_hub_without_the_package_for_jwts_says_what_to_install(tmp_path: Path) -> None:
     flags = "--listen tcp://127.0.0.1:0 --access-jwt-issuer i --access-jwt-audience a --access-jwt-keys"
-    command = f"run {flags} {tmp_path}/jwks.json"
-    program = f"from peers.cli import main; sys.argv = ['hub', *{command!r}.split()]; main()"
-    done = run_without({"jwt", "cryptography"}, program)
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "pip install '.[server]'" in done.stderr
+    (done,) = run_without({"jwt", "cryptography"}, f"run {flags} {tmp_path}/jwks.json")
+    assert (done.code, done.said) == (1, "")
+    assert "pip install '.[server]'" in done.told
