@@ -128,23 +128,6 @@ async def test_verdicts(site: Site, question: tuple[str, str, str], allowed: boo
     assert told["allowed"] is allowed
 
 
-async def test_a_verdict_is_what_happens(site: Site) -> None:
-    async def is_refused(client: Client, topic: str) -> bool:
-        try:
-            await client.request(topic, "makes no sense")
-        except NotAllowedError:
-            return True
-        except (RequestFailedError, NoResponderError):
-            return False
-        return False
-
-    async with site.client("bob") as bob, site.client("ada") as ada:
-        for client, user in ((bob, "bob"), (ada, "ada")):
-            for topic in ("/search", "$hub/who", "$hub/rights", "$hub/kick", "$hub/state", "/other"):
-                told = (await site.ask(action="request", topic=topic, user=user))["verdict"]
-                assert await is_refused(client, topic) is not told["allowed"], (user, topic)
-
-
 TOPICS = (
     "/a",
     "/a/b",
@@ -198,7 +181,7 @@ async def is_let(client: Client, action: str, topic: str, seen: MessageStream) -
     return True
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 async def test_verdicts_of_random_policies_are_what_happens(site: Site, seed: int) -> None:
     tree = random_policy(random.Random(seed))  # noqa: S311 -- a test
     access = site.hub.node.access

@@ -1,9 +1,11 @@
-"""`$hub/who`, `$hub/users` and `$hub/kick` of a hub that listens."""
+"""What hubs answer: who is connected and what he does, who serves and may what, how the hub and its journal stand."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +16,18 @@ from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedE
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
+from hub.settings.sections import JournalSettings
+from hub.settings.settings import Settings
+from peers.admin import services as served_module
 from peers.admin import who as who_module
+from peers.admin.access import EVENTS
+from peers.admin.services import add_services, together
 from peers.admin.steps import in_steps
-from peers.client import Client, connect
+from peers.client import Client, ServiceRequest, connect
 from peers.wire.hello import SOFTWARE
 from tests.admin.conftest import POLICY, give_rights
 from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 
 
@@ -259,3 +267,211 @@ async def test_what_is_refused_is_told(hub: Hub) -> None:
             {"id": None, "user": "eve"},
             1,
         )
+
+
+# What was told on `$hub/audit` before.
+
+
+async def test_pages_of_audit(hub: Hub) -> None:
+    moments = iter(range(1, 10_000))
+    hub.node.audit._now_s = lambda: float(next(moments))
+    async with connect(hub.endpoint.location, name="ada") as client:
+        give_rights(hub, ada="ada")
+        (handler,) = hub.node.core.handlers.values()
+        for number in range(EVENTS + 30):
+            hub.node.audit.refused(handler, "publish", RejectedError(CloseCode.NOT_ALLOWED, f"no {number}"))
+            hub.node.audit.tick()
+        seen: list[str] = []
+        page = await client.request("$hub/audit", {"limit": 7})
+        assert len(page) == 7
+        while page:
+            seen += [event["text"] for event in page]
+            page = await client.request("$hub/audit", {"before": page[-1]["at"]})
+            assert len(page) <= EVENTS
+        assert seen == [f"no {number}" for number in reversed(range(EVENTS + 30))]
+        assert len(await client.request("$hub/audit", None)) == EVENTS
+
+
+# What whoever asks may do.
+
+
+EVERYTHING = ["publish", "subscribe", "request", "serve", "claim", "journal"]
+
+
+async def test_without_users(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client:
+        told = await client.request("$hub/rights", None)
+        assert (told["user"], told["roles"], told["admin"], told["may"]) == ("", [], True, EVERYTHING)
+        assert told["hears"] == ["$hub/statistics", "$hub/audit"]
+        assert {"$hub/who", "$hub/kick", "$hub/rights", "$hub/mesh/graph"} <= set(told["asks"])
+
+
+async def test_what_is_told_is_what_holds(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client:
+        everything = (await client.request("$hub/rights", None))["asks"]
+    for user in ("ada", "bob", "eve"):
+        async with connect(hub.endpoint.location, name=user) as client:
+            give_rights(hub, **{user: user})
+            told = await client.request("$hub/rights", None)
+            assert (told["user"], told["admin"]) == (user, user == "ada")
+            assert ("$hub/who" in told["asks"], "publish" in told["may"]) == (user == "ada", user != "eve")
+            for target in everything:
+                try:
+                    await client.request(target, "makes no sense")
+                    is_answered = True
+                except NotAllowedError:
+                    is_answered = False
+                except RequestFailedError:
+                    is_answered = True
+                assert is_answered is (target in told["asks"]), (user, target)
+
+
+# Who answers which requests.
+
+
+async def test_who_serves_what(start_hub: StartHub) -> None:
+    """Connections, each with what waits for it, and other hubs; nobody any more once he has left."""
+    near, far = await start_hub(name="near"), await start_hub(name="far")
+    add_services(near.node)
+    near.dial(far)
+    asked, going_on = asyncio.Event(), asyncio.Event()
+
+    async def wait(_: ServiceRequest) -> int:
+        asked.set()
+        await going_on.wait()
+        return 1
+
+    async with AsyncExitStack() as stack, connect(near.endpoint.location) as asker:
+        one = await stack.enter_async_context(connect(near.endpoint.location, name="one"))
+        other = await stack.enter_async_context(connect(far.endpoint.location))
+        for client, prefix in ((one, "/a/"), (other, "/a/"), (other, "/b/")):
+            await stack.enter_async_context(client.serve(prefix, wait))
+        await eventually(lambda: len(near.node.core.requests.prefixes_served()) == 2)
+        await eventually(lambda: near.node.core.requests.who_serves("/a/").hubs)
+        asking = asyncio.create_task(asker.request("/a/x", 1))
+        await asked.wait()
+        (number,) = [each.id for each in near.node.core.handlers.values() if each.name == "one"]
+        there = far.node.id.hex()
+        nobody: dict[str, Any] = {"connections": [], "connections_total": 0, "pending": 0}
+        assert await asker.request("$hub/services", None) == [
+            {
+                "prefix": "/a/",
+                "connections": [{"id": number, "name": "one", "pending": 1}],
+                "connections_total": 1,
+                "pending": 1,
+                "hubs": [there],
+                "hubs_total": 1,
+            },
+            {"prefix": "/b/", "hubs": [there], "hubs_total": 1} | nobody,
+        ]
+        (row,) = await asker.request("$hub/services", {"after": "/a/"})
+        assert row["prefix"] == "/b/"
+        going_on.set()
+        await asking
+        await stack.aclose()
+        await eventually(lambda: not near.node.core.requests.prefixes_served())
+        assert await asker.request("$hub/services", None) == []
+
+
+async def test_pages_of_services(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(served_module, "PAGE", 4)
+    monkeypatch.setattr(served_module, "_PREFIXES_PER_STEP", 3)
+    async with connect(hub.endpoint.location) as client:
+        prefixes = [f"/{number:02}/" for number in range(10)]
+        for _ in hub.node.core.requests.serving(next(iter(hub.node.core.handlers.values())), prefixes[::-1]):
+            pass
+        found: list[str] = []
+        while page := await client.request("$hub/services", {"after": found[-1]} if found else None):
+            assert len(page) <= 4
+            found += [row["prefix"] for row in page]
+        assert found == prefixes
+
+
+def part(hub: str, prefix: str, *names: str, hubs: tuple[str, ...] = ()) -> dict[str, Any]:
+    connections = [{"id": number, "name": name, "pending": 1} for number, name in enumerate(names)]
+    sums = {"connections_total": len(names), "pending": len(names), "hubs": list(hubs)}
+    return {"hub": hub, "rows": [{"prefix": prefix, "connections": connections} | sums]}
+
+
+def test_what_several_processes_know() -> None:
+    many = [f"c{number}" for number in range(20)]
+    parts = [
+        part("core", "/a/", hubs=("west", "w1", "w2")),
+        part("w1", "/a/", "one", hubs=("west", "w2", "core")),
+        part("w2", "/a/", *many[:16], hubs=("w1",)),
+        part("w2", "/gone/", hubs=("w1",)),
+    ]
+    (row,) = together(parts)
+    assert [one["name"] for one in row["connections"]] == ["one", *many[:15]]
+    assert (row["connections_total"], row["pending"], row["hubs"], row["hubs_total"]) == (17, 17, ["west"], 1)
+
+
+# How the journal stands.
+
+
+async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> None:
+    settings = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), topics=("/a/",), keep_s=3600.0))
+    hub = await start_hub(settings=settings)
+    add_services(hub.node)
+    async with connect(hub.endpoint.location) as client:
+        before = await client.request("$hub/journal", None)
+        assert (before["first"], before["committed"], before["tier"]) == (0, 0, None)
+        for number in range(5):
+            assert await client.publish_confirmed("/a/x", number) == number
+        await client.publish("/b", "not recorded")
+        told = await client.request("$hub/journal", None)
+        assert told["id"] == hub.node.journal.id.hex()
+        assert (told["first"], told["committed"], told["recorded_messages_total"]) == (0, 5, 5)
+        assert (told["topics"], told["keep_s"], told["error"]) == (["/a/"], 3600.0, "")
+        assert told["size_bytes"] > before["size_bytes"]
+        assert told["at_s"] >= before["at_s"]
+
+
+async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client:
+        assert await client.request("$hub/journal", None) is None
+        with pytest.raises(RequestFailedError, match="expected null"):
+            await client.request("$hub/journal", 7)
+
+
+# The state, losses and history.
+
+
+async def look(hub: Hub, second: int) -> None:
+    hub.node.pulse.beat(float(second), 0.0)
+    await eventually(lambda: not hub.node.pulse.is_looking)
+
+
+async def test_the_state(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client, client.subscribe("/a"):
+        await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
+        await look(hub, 1)
+        told = await client.request("$hub/state", None)
+        assert told["text"] == "The only subscriber keeps up, nothing was dropped in the last minute."
+        assert (told["connections"], told["subscribers"], told["slow"], told["slow_ids"]) == (1, 1, 0, [])
+
+
+async def test_losses(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client:
+        now = int(hub.node.loop.time())
+        for second, number in [(now - 2, 4), (now - 1, 5), (now, 4)]:
+            event = {"id": number, "name": "", "address": f"a{number}", "lost": 3, "overflow": "drop-oldest"}
+            hub.node.pulse.lose(second, event)
+        told = await client.request("$hub/losses", None)
+        assert [one["label"] for one in told] == ["a4", "a5", "a4"]
+        assert {"messages": 3, "why": "drop-oldest", "id": 4}.items() <= told[0].items()
+        assert abs(told[0]["at"] - time.time()) < 60
+        assert [one["id"] for one in await client.request("$hub/losses", {"id": 4, "limit": 1})] == [4]
+
+
+async def test_history(hub: Hub) -> None:
+    async with connect(hub.endpoint.location) as client:
+        for second in range(100, 104):
+            await look(hub, second)
+        minute = await client.request("$hub/history", None)
+        assert (minute["step_s"], minute["points"], minute["first"] + 599) == (1, 600, 103)
+        assert minute["figures"]["connections"][-4:] == [None, 1, 1, 1]
+        assert abs(minute["now_s"] - time.time()) < 60
+        assert minute["clock_s"] > 0
+        newer = await client.request("$hub/history", {"after": 102})
+        assert (newer["first"], newer["figures"]["connections"]) == (103, [1])

@@ -1,15 +1,220 @@
-"""Which of two links to the same hub stays; the rules one by one. Crossed dialling is played through in tests/links."""
+"""What was lost and carried with links, and which of two links to the same hub stays."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.errors import CloseCode
+from peers.node.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
 from peers.node.keepalive import Keepalive
 from peers.node.links import PROOF_S, Links
+from peers.node.traffic import KEPT_S, NAMES_KEPT, Carried, LinkTraffic, Moment, Traffic
+from peers.wire.control import Account
+
+# What was lost: exactly where both sides can tell, at most where not; each message is counted once.
+
+
+FAR = Peer(b"\x03" * 16, "south", "tcp://127.0.0.1:1")
+LINK = b"link one"
+
+
+class Book:
+    def __init__(self) -> None:
+        self.keepalive = Keepalive(0.0)
+        self.told: list[Loss] = []
+        self.accounts = Accounts(self.keepalive, self.told.append)
+
+    def end(self, **fields: Any) -> None:
+        known: dict[str, Any] = dict.fromkeys(("offered", "sent", "arrived", "missed", "waiting", "confirmed"), 0)
+        known |= {"link": LINK, "peer": FAR, "is_settled": False}
+        one = self.accounts.end(EndedLink(**(known | fields)), 0.0)
+        self.accounts.conclude(one)
+
+    def take_told(self) -> list[tuple[bool, int, bool]]:
+        told, self.told[:] = list(self.told), []
+        return [(loss.is_outward, loss.messages, loss.exactly) for loss in told]
+
+    @property
+    def counters(self) -> tuple[int, int, int, int]:
+        accounts = self.accounts
+        doubt = accounts.messages_in_doubt
+        return accounts.lost_messages, accounts.possibly_lost_messages, accounts.missed_messages, doubt
+
+
+@pytest.fixture
+def book() -> Book:
+    return Book()
+
+
+def test_what_did_not_come(book: Book) -> None:
+    book.end(arrived=40)
+    for _ in range(2):
+        book.accounts.hear(FAR.hub, Account(LINK, sent=42, arrived=0))
+    assert book.take_told() == [(False, 2, True)]
+    assert book.counters == (0, 0, 2, 0)
+
+
+def test_what_the_far_side_has_told_of_is_not_missed_twice(book: Book) -> None:
+    book.end(arrived=40, missed=10)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=57, arrived=0))
+    assert book.take_told() == [(False, 7, True)]
+
+
+def test_what_the_next_link_is_told(book: Book) -> None:
+    for number in range(TOLD_PER_LINK + 1):
+        book.end(link=bytes((number,)) * 8, offered=number, arrived=2 * number)
+    book.end(link=b"to other", peer=FAR._replace(hub=b"\x04" * 16))
+    assert book.accounts.former(FAR.hub) == [
+        Account(bytes((number,)) * 8, number, 2 * number) for number in range(1, TOLD_PER_LINK + 1)
+    ]
+
+
+def test_the_memory_is_bounded(book: Book) -> None:
+    for number in range(REMEMBERED + 3):
+        book.end(link=number.to_bytes(8), sent=1)
+    assert book.counters == (0, 3, 0, REMEMBERED)
+
+
+def test_a_telling_that_cannot_be(book: Book) -> None:
+    book.end(sent=10, confirmed=5)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=99))
+    assert book.counters == (0, 0, 0, 0)
+    book.end(link=b"link two", sent=10, confirmed=5)
+    book.accounts.hear(FAR.hub, Account(b"link two", sent=0, arrived=0))
+    assert book.counters == (5, 0, 0, 0)
+
+
+@given(
+    sent=st.integers(0, 50),
+    confirmed=st.integers(0, 50),
+    arrived=st.integers(0, 50),
+    waiting=st.integers(0, 5),
+    comes_back=st.booleans(),
+)
+def test_every_message_is_accounted_for(
+    *, sent: int, confirmed: int, arrived: int, waiting: int, comes_back: bool
+) -> None:
+    arrived = min(arrived, sent)
+    book = Book()
+    book.end(sent=sent, confirmed=min(confirmed, arrived), waiting=waiting)
+    if comes_back:
+        book.accounts.hear(FAR.hub, Account(LINK, arrived=arrived))
+    book.keepalive.tick(SETTLE_S + 1)
+    lost, possibly, _, doubt = book.counters
+    really = sent - arrived + waiting
+    assert doubt == 0
+    assert lost <= really <= lost + possibly
+    assert not (comes_back and possibly)
+
+
+# What links have carried, by the name of the hub at their other end.
+
+
+class Standing:
+    def __init__(self, name: str = "south", number: int = 1, *, lag_s: float | None = None, cost: int = 1) -> None:
+        self.peer = Peer(bytes([number]) * 16, name, "tcp://192.0.2.1:7400")
+        self.sums = Carried()
+        self.now = Moment(queued_messages=0, waiting_s=0.0, lag_s=lag_s, cost=cost)
+
+    def carried(self) -> Carried:
+        return self.sums
+
+    def moment(self, now_s: float) -> Moment:
+        del now_s
+        return self.now
+
+
+def shown_of(traffic: Traffic, now_s: float = 0.0) -> dict[str, LinkTraffic]:
+    return {one.hub: one for one in traffic.statistics(now_s)}
+
+
+def test_sums_go_on_over_links_to_one_hub() -> None:
+    traffic, first, second = Traffic(), Standing(lag_s=0.5), Standing(number=2, lag_s=0.1)
+    traffic.begin(first, 0.0)
+    first.sums = Carried(1, 10, 2, 20, 3, 4, 5)
+    traffic.end(first, 1.0)
+    first.sums = Carried(100)  # it is over
+    down = shown_of(traffic)["south"]
+    assert (down.links, down.carried, down.lag_s, down.cost) == (0, Carried(1, 10, 2, 20, 3, 4, 5), None, None)
+    traffic.begin(second, 2.0)
+    second.sums = Carried(received_messages=1)
+    up = shown_of(traffic)["south"]
+    assert (up.links, up.carried.received_messages, up.lag_s, up.cost) == (1, 2, 0.1, 1)
+    traffic.end(second, 3.0)
+    traffic.end(second, 3.0)
+    assert shown_of(traffic)["south"].carried.received_messages == 2
+
+
+def test_what_was_lost_with_links() -> None:
+    traffic, link = Traffic(), Standing()
+    traffic.begin(link, 0.0)
+    traffic.end(link, 1.0)
+    for number, (is_outward, exactly, is_overtaken) in enumerate(
+        [(True, True, False), (False, True, False), (False, True, True), (True, False, False)], 1
+    ):
+        traffic.lose(Loss(link.peer, is_outward, number, exactly, is_overtaken))
+    dropped = shown_of(traffic)["south"].dropped
+    assert dropped == {"queue_full": 0, "too_large": 0, "cut": 1, "missed": 2, "overtaken": 3}
+
+
+def test_a_hub_that_has_gone_for_good_is_forgotten() -> None:
+    traffic, link = Traffic(), Standing()
+    traffic.begin(link, 0.0)
+    link.sums = Carried(sent_messages=5)
+    traffic.lose(Loss(link.peer, is_outward=True, messages=2, exactly=True))
+    traffic.end(link, 10.0)
+    assert shown_of(traffic, 9.0 + KEPT_S).keys() == {"south"}
+    gone = shown_of(traffic, 10.0 + KEPT_S)
+    assert gone.keys() == {""}
+    assert (gone[""].links, gone[""].carried.sent_messages, gone[""].dropped["cut"]) == (0, 5, 2)
+
+
+def test_names_are_bounded() -> None:
+    """Those that have gone make room; where all are up, further ones are shown together, also once there is room."""
+    traffic = Traffic()
+    links = [Standing(f"hub-{number}") for number in range(NAMES_KEPT)]
+    for link in links:
+        link.sums = Carried(received_messages=1)
+        traffic.begin(link, 0.0)
+    more = Standing("more")
+    more.sums = Carried(received_messages=1)
+    traffic.begin(more, 1.0)
+    shown = shown_of(traffic, 1.0)
+    assert len(shown) == NAMES_KEPT + 1
+    assert "more" not in shown
+    assert (shown[""].links, shown[""].carried.received_messages) == (1, 1)
+    traffic.end(links[7], 2.0)
+    traffic.end(links[3], 3.0)
+    traffic.begin(Standing("other"), 4.0)
+    shown = shown_of(traffic, 4.0)
+    assert len(shown) == NAMES_KEPT + 1
+    assert "hub-7" not in shown
+    assert {"hub-3", "other"} <= shown.keys()
+    traffic.begin(Standing("more", 2), 5.0)
+    traffic.end(more, 6.0)
+    shown = shown_of(traffic, 6.0)
+    assert (shown["more"].links, shown[""].links) == (1, 0)
+    assert sum(one.carried.received_messages for one in shown.values()) == NAMES_KEPT + 1
+
+
+def test_the_links_that_are_up() -> None:
+    traffic, one, other = Traffic(), Standing("one"), Standing("other")
+    for link in (one, other):
+        traffic.begin(link, 0.0)
+    traffic.end(one, 0.0)
+    assert list(traffic.standing()) == [other]
+    fields = shown_of(traffic)["other"].fields()
+    assert (fields["hub"], fields["links"], fields["cost"], fields["path_changes"]) == ("other", 1, 1, 0)
+
+
+# Which link stays; crossed dialling is played through in `tests/links/test_crossed`.
+
 
 LOW, OWN, HIGH = b"\x01" * 16, b"\x02" * 16, b"\x03" * 16
 
@@ -89,19 +294,6 @@ def test_a_link_that_does_not_answer_goes() -> None:
     assert not len(scene.keepalive)
 
 
-def test_a_link_that_ends_makes_room_at_once() -> None:
-    older, newer = FakeLink(used=True), FakeLink()
-    scene = Scene(HIGH, older)
-    scene.links.add(HIGH, newer, 0.0)
-    assert scene.links.remove(HIGH, older)
-    assert not newer.proceeded, "not from within the end of the other"
-    scene.end_turn()
-    assert newer.proceeded == 1
-    assert not older.refused
-    assert HIGH in scene.links
-    assert not len(scene.keepalive)
-
-
 def test_of_several_that_wait_the_last_one_counts() -> None:
     older, first, second = FakeLink(used=True), FakeLink(), FakeLink()
     scene = Scene(HIGH, older)
@@ -113,39 +305,6 @@ def test_of_several_that_wait_the_last_one_counts() -> None:
     assert not second.refused
     scene.wait()
     assert second.proceeded == 1
-
-
-@pytest.mark.parametrize("far", [LOW, HIGH])
-@pytest.mark.parametrize("dialled", [False, True])
-def test_two_in_one_direction(far: bytes, *, dialled: bool) -> None:
-    older, newer = FakeLink(dialled=dialled), FakeLink(dialled=dialled)
-    scene = Scene(far, older)
-    assert not scene.links.add(far, newer, 0.0)
-    scene.links.answered(far, older, older.asked[0])
-    assert newer.refused == [CloseCode.ALREADY_CONNECTED]
-    assert not older.refused
-
-
-@pytest.mark.parametrize("far", [LOW, HIGH])
-@pytest.mark.parametrize("older_dialled", [False, True])
-def test_of_crossed_links_the_one_that_the_lower_has_dialled_stays(far: bytes, *, older_dialled: bool) -> None:
-    older, newer = FakeLink(dialled=older_dialled), FakeLink(dialled=not older_dialled)
-    links = Scene(far, older).links
-    lower_dialled = older if older.dialled == (far > OWN) else newer
-    if lower_dialled is older:
-        assert not links.add(far, newer, 0.0)
-        links.answered(far, older, older.asked[0])
-        assert newer.refused == [CloseCode.ALREADY_CONNECTED]
-        assert not older.refused
-    else:
-        assert links.add(far, newer, 0.0)
-        assert older.refused == [CloseCode.ALREADY_CONNECTED]
-        assert not newer.refused
-    assert len(links) == 1
-    links.remove(far, older if lower_dialled is newer else newer)
-    assert len(links) == 1, "the one that stays is not forgotten with the other"
-    links.remove(far, lower_dialled)
-    assert len(links) == 0
 
 
 def test_a_sweep_is_over_once_all_have_answered() -> None:

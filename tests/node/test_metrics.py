@@ -1,11 +1,13 @@
-"""Metrics in the Prometheus text format."""
+"""Metrics in the Prometheus text format, and the tables of docs/observability.md that list them."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import AsyncIterator
+import math
+import re
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from prometheus_client import Metric
@@ -25,25 +27,15 @@ from hub.settings.settings import Settings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.node.accounts import EndedLink, Peer
-from peers.node.metrics import exposition
+from peers.node.metrics import HubCollector, exposition
 from peers.node.node import Node
 from peers.node.traffic import Carried
 from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.control import Account
+from peers.workers.merging import WorkerCounts, worker_metrics
 from tests.hub.fakes import FakeOutlet, handler_of, publish
-from tests.node.test_traffic import Standing
-
-
-class Sink:
-    def send(self, batches: list[Batch]) -> None:
-        """Take it."""
-
-    def send_gap(self, lost_messages: int) -> None:
-        """Take it."""
-
-    def close(self, code: int, text: str) -> None:
-        """Take it."""
+from tests.node.test_links import Standing
 
 
 def scrape(node: Node) -> dict[str, Metric]:
@@ -62,7 +54,7 @@ def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
 
 
 def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
-    handler = Handler(Sink(), role=role, limits=QueueLimits(**queue))
+    handler = Handler(FakeOutlet(), role=role, limits=QueueLimits(**queue))
     node.core.attach(handler)
     node.core.subscribe(handler, ["/"])
     return handler
@@ -193,6 +185,10 @@ async def test_stores(node: Node) -> None:
     await node.stores.stop()
 
 
+async def test_without_a_journal(node: Node) -> None:
+    assert not [family for family in scrape(node) if family.startswith("hub_journal")]
+
+
 async def test_the_journal(node: Node, journal: Journal) -> None:
     publish(node.core, "/a", 1, 2, 3)
     node.core.flush()
@@ -207,10 +203,6 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
     assert value(families, "hub_journal_bytes") > 0
     for outcome in ("committed", "repeated", "dropped"):
         assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
-
-
-async def test_without_a_journal(node: Node) -> None:
-    assert not [family for family in scrape(node) if family.startswith("hub_journal")]
 
 
 async def test_messages_lost_with_links(node: Node) -> None:
@@ -300,7 +292,7 @@ async def test_users(node: Node) -> None:
 async def test_what_users_hold(node: Node) -> None:
     rights = read_policy({}, "policy").rights("alice", ("member",))
     for _ in range(2):
-        handler = Handler(Sink(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
+        handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
         node.core.attach(handler)
         node.core.subscribe(handler, ["/a", "/b"])
     assert handler.share is not None
@@ -335,3 +327,64 @@ async def test_what_users_may_not_do(node: Node) -> None:
     assert value(families, "hub_draining") == 0
     node.draining = True
     assert value(scrape(node), "hub_draining") == 1
+
+
+# Every name stands in the documents, with its type and its labels.
+
+
+_PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
+_TABLES = _PAGE.read_text().partition("\n## All metrics\n")[2].partition("\n## ")[0]
+_ROW = re.compile(r"^\| (`hub_[^|]*) \| (\w+)[^|]* \| ([^|]*)\|", re.MULTILINE)
+_BUCKETS = re.compile(r"^\| `(hub_\w+)` \| ([\d., ]+) \|$", re.MULTILINE)
+_NAME = re.compile(r"`([\w-]+)`")
+
+
+class Family(NamedTuple):
+    kind: str
+    labels: frozenset[str]
+
+
+def documented() -> dict[str, Family]:
+    return {
+        name: Family(kind, frozenset(_NAME.findall(re.split("[:(]", labels)[0])))
+        for names, kind, labels in _ROW.findall(_TABLES)
+        for name in _NAME.findall(names)
+    }
+
+
+def documented_values() -> dict[str, frozenset[str]]:
+    """Of the labels of each metric, where they are listed."""
+    return {
+        name: frozenset(_NAME.findall(labels.partition(":")[2]))
+        for names, _, labels in _ROW.findall(_TABLES)
+        for name in _NAME.findall(names)
+    }
+
+
+def told_of(families: Iterable[Any]) -> dict[str, Family]:
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): Family(family.type, frozenset(family._labelnames))
+        for family in families
+    }
+
+
+async def test_every_metric_stands_there_and_no_other(node: Node, journal: Journal) -> None:
+    del journal
+    workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
+    assert documented() == told_of(HubCollector(node).collect()) | told_of(workers)
+
+
+async def test_buckets_stand_there(node: Node, journal: Journal) -> None:
+    del journal
+    bounds = {
+        family.name: [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
+        for family in HubCollector(node).collect()
+        if family.type == "histogram"
+    }
+    listed = {name: [*map(float, row.split(",")), math.inf] for name, row in _BUCKETS.findall(_TABLES)}
+    assert listed == bounds
+
+
+def test_names_stand_there_once() -> None:
+    names = [name for row in _ROW.findall(_TABLES) for name in _NAME.findall(row[0])]
+    assert len(names) == len(set(names)) > 200

@@ -1,4 +1,4 @@
-"""`$hub/mesh/graph`: the mesh as a hub knows it."""
+"""The mesh as a hub knows it: `$hub/mesh/graph`, and `$hub/mesh/trace`, the way to who wants a topic."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
+from hub.policy.language import read_policy
 from hub.settings.settings import Settings
 from peers.admin import graph as graph_module
 from peers.admin.services import add_services
@@ -101,7 +102,9 @@ async def test_since_when_a_hub_cannot_be_reached() -> None:
     assert told == [{far.hex(): lost, node.id.hex(): None} for lost in (1000.0, 980.0)]
 
 
-async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pages_hold_about_so_many_hubs_and_links(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = await start_hub(hub_id=b"\xff" * 16)  # the last one, so that each page begins with hubs of many links
+    add_services(hub.node)
     others = [bytes([number]) * 16 for number in range(1, 20)]
     mesh = hub.node.core.mesh
     link = Handler(FakeOutlet(), role=Role.LINK, limits=hub.node.settings.queue)
@@ -120,3 +123,60 @@ async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: py
         assert [row["hub"] for row in rows] == sorted(one.hex() for one in (*others, hub.node.id))
         assert sum(len(row["links"]) for row in rows) == 19 * 18 + 2
     assert sizes == [1, 3, 20]
+
+
+# The way to who wants a topic.
+
+
+async def row_of_hubs(start_hub: StartHub) -> list[Hub]:
+    hubs = [await start_hub(name=name, hub_id=bytes([number]) * 16) for number, name in enumerate(("a", "b", "c"), 1)]
+    near, middle, far = hubs
+    add_services(near.node)
+    near.dial(middle)
+    middle.dial(far)
+    await far.client("/far", "/all")
+    for hub in (near, middle):
+        await hub.client("/all")
+    await eventually(lambda: near.wanted_by(far) == {"/far", "/all"} and near.wanted_by(middle) == {"/all"})
+    return hubs
+
+
+def row(hub: Hub, before: Hub | None, cost: int | None, **fields: bool) -> dict[str, Any]:
+    told: dict[str, Any] = {"hub": hub.node.id.hex(), "name": hub.node.name, "own": before is None, "wants": False}
+    return told | {"before": before and before.node.id.hex(), "cost": cost, "barred": False} | fields
+
+
+async def test_a_row_of_hubs(start_hub: StartHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    near, middle, far = await row_of_hubs(start_hub)
+    async with connect(near.url) as client:
+        expected = [row(near, None, 0), row(middle, near, 1), row(far, middle, 2, wants=True)]
+        assert await client.request("$hub/mesh/trace", {"topic": "/far/away"}) == expected
+        everywhere = [one | {"wants": True} for one in expected]
+        assert await client.request("$hub/mesh/trace", {"topic": "/all"}) == everywhere
+        assert await client.request("$hub/mesh/trace", {"topic": "/nowhere"}) == []
+        monkeypatch.setattr(graph_module, "PAGE", 2)
+        assert await client.request("$hub/mesh/trace", {"topic": "/all"}) == everywhere[:2]
+        after = {"topic": "/all", "after": middle.node.id.hex()}
+        assert await client.request("$hub/mesh/trace", after) == everywhere[2:]
+
+
+async def test_a_hub_that_cannot_be_reached(start_hub: StartHub) -> None:
+    near, middle, far = await row_of_hubs(start_hub)
+    await middle.stop_dialling()
+    await far.crash()
+    await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
+    async with connect(near.url) as client:
+        lost = row(far, None, None, wants=True, own=False)
+        assert await client.request("$hub/mesh/trace", {"topic": "/far"}) == [lost]
+
+
+async def test_a_link_that_may_not_take_it(start_hub: StartHub) -> None:
+    near, middle, far = await row_of_hubs(start_hub)
+    policy = read_policy({"roles": {"site": {"link": {"bring": ["*"], "take": ["/all"]}}}}, "a test")
+    (link,) = (one for one in near.node.core.handlers.values() if one.role is Role.LINK)
+    link.rights = policy.rights("b", ("site",))
+    near.node.core.authority.adopt(policy)
+    async with connect(near.url) as client:
+        rows = await client.request("$hub/mesh/trace", {"topic": "/far"})
+        assert rows == [row(near, None, 0), row(middle, near, 1, barred=True), row(far, middle, 2, wants=True)]
+        assert not any(one["barred"] for one in await client.request("$hub/mesh/trace", {"topic": "/all"}))
