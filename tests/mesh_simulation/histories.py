@@ -20,8 +20,7 @@ from typing import NamedTuple
 from hub.limits import MeshLimits
 from hub.mesh.knowledge import FORGET_S
 from tests.mesh_simulation.network import SILENT_S
-from tests.mesh_simulation.truth import Counts
-from tests.mesh_simulation.world import Cable, Ending, World
+from tests.mesh_simulation.world import Cable, Counts, Ending, World
 
 __all__ = ["SHAPES", "Plan", "cables_of", "large_plan", "run"]
 

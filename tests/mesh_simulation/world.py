@@ -15,14 +15,334 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
+from math import inf
 from random import Random
+from typing import Any, NamedTuple
 
+from hub.filter import Change, Filter
 from hub.limits import MeshLimits
-from tests.mesh_simulation.hub import Hub, Subscriber
-from tests.mesh_simulation.network import SILENT_S, Clock, Link, Message
-from tests.mesh_simulation.truth import BrokenPromiseError, Truth
+from hub.mesh.announcement import Announcement, Digest, Interests, Wanted
+from hub.mesh.mesh import Mesh
+from tests.mesh_simulation.network import SILENT_S, Clock, End, Link, Message, Origin
 
-__all__ = ["QUIET_S", "Cable", "Ending", "World"]
+__all__ = ["QUIET_S", "BrokenPromiseError", "Cable", "Counts", "Ending", "World"]
+
+
+class BrokenPromiseError(AssertionError):
+    """The mesh has done what it must not do."""
+
+
+class Counts(NamedTuple):
+    published: int
+    taken: int
+    refused: int
+    lost: int
+    """Of those refused: the hub knows that it has lost them."""
+    delivered: int
+
+
+class Truth:
+    """What must hold of every message, told by somebody who sees all hubs at once.
+
+    Always:
+    * a subscriber gets no message twice, and those of one publisher in their order;
+    * a hub takes no message twice, and none of its own: no message goes around;
+    * a hub takes a message as of the hub and the epoch in which it entered;
+    * what a hub says that it has lost, it has not taken.
+
+    Once the network has been quiet for a while (`expect` says from when):
+    * every subscriber that wants a message gets it;
+    * a message crosses each link at most once, and only towards somebody who wants it: it is taken wherever it is sent.
+
+    Args:
+        useless: Whether messages may go where nobody wants them: where hubs do not keep all that others want.
+    """
+
+    def __init__(self, *, useless: bool = False) -> None:
+        self._may_be_useless = useless
+        # (hub or subscriber, publisher) → number of the last message; numbers of a publisher grow.
+        self._last: dict[tuple[Any, int], int] = {}
+        # (hub, publisher) → numbers of all messages that it has taken from links.
+        self._taken_numbers: dict[tuple[bytes, int], set[int]] = {}
+        # What each subscriber must get; from `expect` until it gets it.
+        self._expected: dict[Message, set[Any]] = {}
+        self._is_quiet = False
+        self._published = self._taken = self._refused = self._lost = self._delivered = 0
+
+    def publish(self, message: Message, hub: bytes) -> None:
+        self._published += 1
+        self._last[hub, message.publisher] = message.number
+
+    def take(self, hub: bytes, message: Message, origin: bytes, epoch: int) -> None:
+        self._taken += 1
+        if (origin, epoch) != (message.origin, message.epoch):
+            raise BrokenPromiseError(f"{_short(hub)} takes {_told(message)} for one of {_short(origin)}, epoch {epoch}")
+        if hub == message.origin:
+            raise BrokenPromiseError(f"{_told(message)} went around and came back to its origin")
+        self._in_order(hub, f"hub {_short(hub)}", message)
+        self._taken_numbers.setdefault((hub, message.publisher), set()).add(message.number)
+
+    def refuse(self, hub: bytes, message: Message, *, is_lost: bool) -> None:
+        self._refused += 1
+        if is_lost:
+            self._lost += 1
+            if message.number in self._taken_numbers.get((hub, message.publisher), ()):
+                raise BrokenPromiseError(f"{_short(hub)} says that it has lost {_told(message)}, which it has taken")
+        if self._is_quiet and message in self._expected:
+            raise BrokenPromiseError(
+                f"{_told(message)} was sent to {_short(hub)}, which refuses it, on a quiet network"
+            )
+
+    def deliver(self, subscriber: Any, message: Message) -> None:
+        self._delivered += 1
+        self._in_order(subscriber, f"subscriber {subscriber}", message)
+        if message in self._expected:
+            self._expected[message].discard(subscriber)
+
+    def useless(self, hub: bytes, message: Message) -> None:
+        if message in self._expected and not self._may_be_useless:
+            raise BrokenPromiseError(f"{_told(message)} was sent to {_short(hub)}, where nobody wants it")
+
+    def expect(self, message: Message, subscribers: Iterable[Any]) -> None:
+        self._is_quiet = True
+        self._expected[message] = set(subscribers)
+
+    def check(self) -> None:
+        """Ask that whatever was expected has come.
+
+        Raises:
+            BrokenPromiseError: Somebody has not got a message.
+        """
+        for message, subscribers in self._expected.items():
+            if subscribers:
+                some = ", ".join(str(each) for each in sorted(subscribers, key=str)[:5])
+                raise BrokenPromiseError(f"{_told(message)} has not come to {len(subscribers)} subscribers: {some}")
+
+    def forget_expected(self) -> None:
+        self._expected.clear()
+        self._is_quiet = False
+
+    def counts(self) -> Counts:
+        return Counts(self._published, self._taken, self._refused, self._lost, self._delivered)
+
+    def _in_order(self, who: Any, name: str, message: Message) -> None:
+        key = (who, message.publisher)
+        last = self._last.get(key, -1)
+        if message.number <= last:
+            what = "once more" if message.number == last else f"after number {last}"
+            raise BrokenPromiseError(f"{name} gets {_told(message)} {what}")
+        self._last[key] = message.number
+
+
+def _short(hub: bytes) -> str:
+    return hub.hex()[:8]
+
+
+def _told(message: Message) -> str:
+    return (
+        f"message {message.number} of publisher {message.publisher}, {message.topic},"
+        f" of {_short(message.origin)}, epoch {message.epoch}"
+    )
+
+
+_TICK_S = 0.001
+"""How exact a timer is."""
+
+
+class Subscriber(NamedTuple):
+    number: int
+    prefix: str
+
+
+class Hub:
+    """A hub as far as the mesh is concerned: a `Mesh` with links, its own subscribers by prefix, and routes.
+
+    What a route was found to be is remembered until the mesh says that it holds no more, as the real hub does; so what
+    the mesh forgets to say shows as a message that is lost. Announcements that are due on a link go before any message
+    that is routed later.
+
+    Args:
+        hub: Its id.
+        clock: The time of the network.
+        offset_s: How much the clock of this hub is ahead; hubs do not compare their clocks.
+        truth: Who is told of what becomes of messages.
+        limits: How much it keeps of what others want.
+    """
+
+    def __init__(
+        self,
+        hub: bytes,
+        clock: Clock,
+        offset_s: float,
+        truth: Truth,
+        limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
+    ) -> None:
+        self.id = hub
+        self.limits = limits
+        self.is_alive = True
+        self.ends: dict[bytes, End] = {}
+        """The id of a neighbour → the end of the link to it, while that is up."""
+        self.subscribers: dict[Subscriber, None] = {}
+        self.interests: dict[bytes, set[str]] = {}
+        """Other hubs, with what they want as far as this one has been told."""
+        self.mesh: Mesh[End] = Mesh(
+            hub,
+            f"hub-{hub.hex()[:4]}",
+            on_trees=self._forget_routes,
+            on_interest=self._interest,
+            on_due=self._due_on,
+            on_clash=self._take_for_another,
+            limits=limits,
+        )
+        self._clock, self._offset_s, self._truth = clock, offset_s, truth
+        self._filter = Filter()
+        self._due: dict[End, None] = {}
+        self._routes: dict[tuple[bytes, str], tuple[End, ...]] = {}
+        self._wanting: dict[str, list[bytes]] = {}
+        self._alarm_s = inf
+
+    @property
+    def filter(self) -> set[str]:
+        return set(self._filter.minimal)
+
+    # What the network does.
+
+    def link_up(self, end: End, far: bytes) -> None:
+        before = self.ends.get(far)
+        if before is not None:
+            before.close()
+        self.ends[far] = end
+        self.mesh.link_up(end, far, cost=end.link.cost)
+
+    def link_down(self, end: End) -> None:
+        if self.is_alive:
+            del self.ends[end.far.node.id]
+            self._due.pop(end, None)
+            self.mesh.link_down(end)
+
+    def receive(self, end: End, item: Message | Origin | Announcement | Digest | Wanted) -> None:
+        if isinstance(item, Message):
+            self._take(end, item)
+        elif isinstance(item, Origin):
+            end.heard = item
+            if item.hub == self.id:
+                self.mesh.hear(end, item)
+        else:
+            self.mesh.hear(end, item)
+
+    def end_turn(self) -> None:
+        if not self.is_alive:
+            return
+        due_s = self.mesh.check(self._now_s)
+        if due_s <= self._now_s:
+            raise BrokenPromiseError(f"{self.id.hex()[:8]} has done what is due, and says that there is more at once")
+        if due_s < self._alarm_s:
+            self._alarm_s = due_s
+            # A timer is not exact, neither is the difference of two clocks: it may be early, but not by nothing at all.
+            self._clock.at(max(due_s - self._offset_s, self._clock.now_s + _TICK_S), self._alarm)
+        while self._due:
+            end, _ = self._due.popitem()
+            self._tell(end)
+
+    def crash(self) -> None:
+        self.is_alive = False
+
+    # What its clients do.
+
+    def subscribe(self, subscriber: Subscriber) -> None:
+        self.subscribers[subscriber] = None
+        self._change(self._filter.add(subscriber.prefix))
+
+    def unsubscribe(self, subscriber: Subscriber) -> None:
+        del self.subscribers[subscriber]
+        self._change(self._filter.discard(subscriber.prefix))
+
+    def publish(self, message: Message) -> None:
+        self._deliver(message)
+        for end in self._route(self.id, message.topic):
+            self._send(end, message)
+
+    # Within.
+
+    @property
+    def _now_s(self) -> float:
+        return self._clock.now_s + self._offset_s
+
+    def _alarm(self) -> None:
+        self._alarm_s = inf
+        self.end_turn()
+
+    def _change(self, change: Change) -> None:
+        if change.added or change.removed:
+            self.mesh.change(change)
+            self.end_turn()
+
+    def _take(self, end: End, message: Message) -> None:
+        origin, epoch = end.heard
+        if not self.mesh.traffic.accepts(end, origin, epoch):
+            self._truth.refuse(self.id, message, is_lost=self.mesh.traffic.is_lost(end, origin, epoch))
+            self.mesh.traffic.refuse(end, end.heard, 1)
+            return
+        self._truth.take(self.id, message, origin, epoch)
+        is_wanted = self._deliver(message)
+        ends = self._route(origin, message.topic)
+        if not is_wanted and not ends:
+            self._truth.useless(self.id, message)
+        for onward in ends:
+            self._send(onward, message)
+
+    def _deliver(self, message: Message) -> bool:
+        wanting = [each for each in self.subscribers if message.topic.startswith(each.prefix)]
+        for subscriber in wanting:
+            self._truth.deliver(subscriber, message)
+        return bool(wanting)
+
+    def _send(self, end: End, message: Message) -> None:
+        self._tell(end)
+        end.send_message(message)
+
+    def _tell(self, end: End) -> None:
+        self._due.pop(end, None)
+        for item in self.mesh.take(end):
+            self.send(end, item)
+
+    def send(self, end: End, item: Announcement | Digest | Wanted | Origin) -> None:
+        if isinstance(item, Origin):
+            end.said = item
+        end.send(item)
+
+    def _route(self, origin: bytes, topic: str) -> tuple[End, ...]:
+        route = self._routes.get((origin, topic))
+        if route is None:
+            route = self._routes[origin, topic] = self.mesh.traffic.onward(origin, self._hubs_wanting(topic))
+        return route
+
+    def _hubs_wanting(self, topic: str) -> Iterable[bytes]:
+        wanting = self._wanting.get(topic)
+        if wanting is None:
+            wanting = self._wanting[topic] = [
+                hub for hub, prefixes in self.interests.items() if any(topic.startswith(prefix) for prefix in prefixes)
+            ]
+        return wanting
+
+    def _forget_routes(self) -> None:
+        self._routes.clear()
+
+    def _interest(self, hub: bytes, change: Interests, _: End | None) -> None:
+        prefixes = self.interests.setdefault(hub, set())
+        prefixes.difference_update(change.removed)
+        prefixes.update(change.added)
+        if not prefixes:
+            del self.interests[hub]
+        self._routes.clear()
+        self._wanting.clear()
+
+    def _take_for_another(self, number: int) -> None:
+        raise BrokenPromiseError(f"{self.id.hex()[:8]} takes what it has said itself for another hub's: {number}")
+
+    def _due_on(self, end: End) -> None:
+        self._due[end] = None
+
 
 QUIET_S = 3.0
 """After so long without a change, every hub agrees and nothing is lost."""
@@ -68,7 +388,6 @@ class World:
         hubs: How many.
         cables: Between which of them, with delays in seconds.
         seed: Of ids and of the clocks of hubs.
-        hub_type: What makes a hub.
         costs: One of these is drawn for each cable.
         limits: One of these is drawn for each hub.
     """
@@ -78,13 +397,11 @@ class World:
         hubs: int,
         cables: Iterable[tuple[int, int, float]],
         seed: int = 0,
-        hub_type: type[Hub] = Hub,
         costs: Sequence[int] = (1,),
         *,
         limits: Sequence[MeshLimits] = (MeshLimits(),),
     ) -> None:
         self._limits = limits
-        self._hub_type = hub_type
         self.clock = Clock()
         self.truth = Truth(useless=limits != (MeshLimits(),))
         self._chance = Random(seed)  # noqa: S311 -- the same each time
@@ -261,7 +578,7 @@ class World:
     def _new_hub(self) -> Hub:
         offset_s = self._chance.uniform(0.0, 1e5)
         limits = self._limits[0] if len(self._limits) == 1 else self._chance.choice(self._limits)
-        return self._hub_type(self._chance.randbytes(16), self.clock, offset_s, self.truth, limits)
+        return Hub(self._chance.randbytes(16), self.clock, offset_s, self.truth, limits)
 
     def _neighbours(self) -> dict[bytes, set[bytes]]:
         links: dict[bytes, set[bytes]] = {hub.id: set() for hub in self.sites if hub.is_alive}
