@@ -1,22 +1,39 @@
-"""Real hubs as a mesh: whatever its shape, each message reaches each subscriber once, and in order."""
+"""Real hubs as a mesh: messages, requests, names, origins and news cross several links.
+
+What holds of a mesh whatever happens to it is asked of the simulation (`tests/mesh_simulation`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hub.batch import Batch, decode_values, encode_value
+from hub.frame import FLAG_TAGGED
+from hub.names.claim import Wish
+from hub.request_frame import FLAG_NAMED, Request, Status
 from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
+from hub.tags.envelope import Envelope
+from peers.client import Client, MessageStream, connect
+from peers.node.traffic import LinkTraffic
+from peers.wire.control import decode_origin
+from peers.wire.hello import QueueWish
+from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, encode_claim
 from tests.connections.bridge.zeeks import Bridged, Zeek, publishing
 from tests.connections.rights.conftest import recognise
+from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
-from tests.hubs.raw_client import numbered, publication
-from tests.links.reader import Reader
-from tests.links.rows import know_each_other
-from tests.links.shapes import CHAIN, SHAPES, Edges, Shape
+from tests.hubs.hub import LOOPBACK, Hub
+from tests.hubs.raw_client import RawClient, numbered, publication
+from tests.hubs.settings import settings_of
+from tests.links.meshes import know_each_other, row, settled
 from tests.websocket.zeek.messages import count
 
 _POLICY = """
@@ -27,57 +44,107 @@ link = { bring = ["/brought", "/both"], take = ["/taken", "/both"] }
 hub-1 = ["linked"]
 """
 
-StartShape = Callable[[Edges], Awaitable[Shape]]
+NAME = "org.example.Player"
 
 
-@pytest.fixture
-async def start_shape(start_hub: StartHub) -> AsyncIterator[StartShape]:
-    shapes: list[Shape] = []
-
-    async def start(edges: Edges) -> Shape:
-        shapes.append(await Shape.start(start_hub, edges))
-        return shapes[-1]
-
-    yield start
-    for shape in shapes:
-        await shape.stop()
+# Messages.
 
 
-@pytest.mark.parametrize("edges", SHAPES.values(), ids=SHAPES)
-async def test_each_message_reaches_each_subscriber_once(start_shape: StartShape, edges: Edges) -> None:
-    shape = await start_shape(edges)
-    await shape.settled()
-    readers = [Reader(client) for client in await shape.subscribers("/from/")]
-    publishers = [await hub.client() for hub in shape.hubs]
-    for first in range(0, 3_000, 100):
+async def test_each_message_reaches_each_subscriber_once(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, *(f"hub-{number}" for number in range(5)))
+    hubs[4].dial(hubs[0])
+    queue = QueueWish(messages=1_000_000, bytes=1 << 30)
+    readers = [await hub.client("/from/", queue=queue) for hub in hubs]
+    await eventually(lambda: all(len(hub.node.core.mesh.graph.links[hub.node.id]) == 2 for hub in hubs))
+    await eventually(
+        lambda: all(one.wanted_by(other) == {"/from/"} for one in hubs for other in hubs if one is not other)
+    )
+    await settled(hubs)
+    publishers = [await hub.client() for hub in hubs]
+    total = 1_000
+    for first in range(0, total, 100):
         for number, publisher in enumerate(publishers):
             await publisher.send(numbered(f"/from/{number}", range(first, first + 100), together=1 + number))
     for reader in readers:
-        for number in range(len(publishers)):
-            await reader.reach(f"/from/{number}", 2_999)
-            assert reader.seen[f"/from/{number}"] == list(range(-1, 3_000))
-        await reader.stop()
-    for hub in shape.hubs:
+        seen: dict[str, list[int]] = {}
+        for topic, (number, _) in await reader.values(total * len(hubs)):
+            seen.setdefault(topic, []).append(number)
+        assert seen == {f"/from/{number}": list(range(total)) for number in range(len(hubs))}
+    for hub in hubs:
         assert hub.node.core.mesh.traffic.repeated_messages == hub.node.core.mesh.traffic.overtaken_messages == 0
 
 
-async def test_what_a_link_in_the_middle_may_bring_and_take(start_shape: StartShape) -> None:
-    shape = await start_shape(CHAIN)
-    guarded = shape.hubs[2]
-    recognise(guarded, policy_of(_POLICY))
-    shape.ways[1, 2].cut()
-    await eventually(lambda: any(one.rights is not None for one in guarded.node.core.handlers.values()))
-    readers = [Reader(client) for client in await shape.subscribers("/", at=[0, 3])]
-    await shape.settled()
-    for number, reader in ((0, readers[1]), (3, readers[0])):
-        publisher = await shape.hubs[number].client()
+def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
+    return hub.node.core.mesh.graph.links.get(one.node.id, {}).get(other.node.id)
+
+
+@pytest.mark.parametrize(
+    ("listened", "dialled", "counts"), [("", None, 1), ("", 5, 5), ("?cost=7", 5, 7), ("?cost=7", 9, 9)]
+)
+async def test_the_larger_cost_of_both_ends_counts(
+    start_hub: StartHub, listened: str, dialled: int | None, counts: int
+) -> None:
+    near, far = await start_hub(name="near"), await start_hub(LOOPBACK + listened, name="far")
+    near.dial(far, cost=dialled)
+    await eventually(lambda: cost(near, near, far) and cost(far, near, far))
+    assert (cost(near, near, far), cost(far, near, far)) == (counts, counts)
+
+
+async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> None:
+    first, last, third = hubs = [await start_hub(name=name) for name in ("first", "last", "third")]
+    first.dial(last, cost=10)
+    first.dial(third)
+    third.dial(last)
+    reader, writer = await last.client("/a"), await first.client()
+    mesh = first.node.core.mesh
+
+    def traffic(name: str) -> LinkTraffic:
+        (found,) = [one for one in last.node.traffic.statistics(last.clock.time()) if one.hub == name]
+        return found
+
+    def moves() -> list[int]:
+        return [traffic(name).carried.path_changes for name in ("first", "third")]
+
+    await eventually(
+        lambda: first.wanted_by(last) == {"/a"} and mesh.traffic.way_to(last.node.id) == (2, first.handler("third"))
+    )
+    await settled(hubs)
+    await writer.publish("/a", 1)
+    assert await reader.values(1) == [("/a", 1)]
+    assert (last.handler("third").published_messages, last.handler("first").published_messages) == (1, 0)
+    assert moves() == [0, 0]
+    await third.stop()
+    await eventually(lambda: mesh.traffic.way_to(last.node.id) == (10, first.handler("last")))
+    await writer.publish("/a", 2)
+    assert await reader.values(1) == [("/a", 2)]
+    assert last.handler("first").published_messages == 1
+    assert moves() == [1, 0]
+
+
+async def test_what_a_link_in_the_middle_may_bring_and_take(start_hub: StartHub) -> None:
+    hubs = [await start_hub(name=f"hub-{number}") for number in range(4)]
+    guarded = hubs[2]
+    recognise(
+        guarded,
+        policy_of(
+            _POLICY.replace(
+                "[users]", '[roles.free]\nlink = { bring = ["*"], take = ["*"] }\n[users]\nhub-3 = ["free"]'
+            )
+        ),
+    )
+    for near, far in pairwise(hubs):
+        near.dial(far)
+    await know_each_other(hubs)
+    readers = {number: await hubs[number].client("/", name="reader") for number in (0, 3)}
+    await eventually(lambda: all(one.wanted_by(other) for one, other in (hubs[::3], hubs[::-3])))
+    await settled(hubs)
+    for number, far in ((0, 3), (3, 0)):
+        publisher = await hubs[number].client()
         for topic in ("/brought/", "/taken/", "/other/", "/both/"):
             await publisher.send(numbered(f"{topic}{number}", range(10)))
-        await reader.reach(f"/both/{number}", 9)
-        others = {topic for topic in reader.seen if topic.endswith(str(number))}
-        assert others == {f"/both/{number}", f"/taken/{number}" if number else f"/brought/{number}"}
-    for reader in readers:
-        await reader.stop()
+        found = {topic for topic, _ in await readers[far].values(20)}
+        assert found == {f"/both/{number}", f"/taken/{number}" if number else f"/brought/{number}"}
+        assert len(await readers[number].values(40)) == 40
     assert guarded.node.audit.refused_total == 20
 
 
@@ -97,7 +164,7 @@ async def test_a_hub_between_cannot_keep_what_is_wanted(start_hub: StartHub, lin
         await eventually(lambda: a.wanted_by(c) == {""})
         a.dial(c)
     await eventually(lambda: a.wanted_by(c) == ({""} if linked == "row" else set(wanted)))
-    await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in hubs))
+    await settled(hubs)
     await publisher.send(*(publication(topic, 1) for topic in wanted))
     assert await reader.values(100) == [(topic, 1) for topic in wanted]
     await reader.unsubscribe(*wanted[:60])
@@ -118,17 +185,218 @@ async def test_everything_is_what_a_link_may_take(start_hub: StartHub) -> None:
     assert a.handler("hub-1").delivered_messages == 1
 
 
-async def test_a_zeek_reaches_a_client_three_hops_away(start_shape: StartShape) -> None:
-    shape = await start_shape(CHAIN)
+async def test_a_zeek_reaches_a_client_two_hops_away(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, "near", "middle", "far")
     zeek = Zeek()
     await zeek.start()
-    (reader,) = await shape.subscribers("/zeek", at=[3])
-    async with Bridged(shape.hubs[0], publishing(zeek, "/for/")):
+    reader = await hubs[2].client("/zeek")
+    await eventually(lambda: hubs[0].wanted_by(hubs[2]) == {"/zeek"})
+    async with Bridged(hubs[0], publishing(zeek, "/for/")):
         connection, prefixes = await zeek.greet()
         assert prefixes == ["/zeek"]
         await connection.send(count("/zeek/dns", 7).decode())
         assert (await reader.frame()).topic == b"/zeek/dns"
-        await eventually(lambda: shape.hubs[3].wanted_by(shape.hubs[0]) == {"/for/"})
+        await eventually(lambda: hubs[2].wanted_by(hubs[0]) == {"/for/"})
         await reader.publish("/for/zeek", 8)
         assert "/for/zeek" in str(await connection.recv())
     await zeek.crash()
+
+
+# By which hub messages enter.
+
+
+async def brought(stream: MessageStream, publisher: Client, value: object) -> tuple[object, bytes]:
+    await publisher.publish("/a", value)
+    message = await stream.receive()
+    return message.value, message.origin
+
+
+@pytest.mark.parametrize("scheme", ["tcp", "unix"])
+async def test_clients_are_told_by_which_hub_messages_enter(start_hub: StartHub, tmp_path: Path, scheme: str) -> None:
+    url = LOOPBACK if scheme == "tcp" else f"unix://{tmp_path}/near.sock"
+    hubs = near, middle, far = [await start_hub(url, name="near"), *await row(start_hub, "middle", "far")]
+    near.dial(middle)
+    await know_each_other(hubs)
+    websocket = await near.listen("ws://127.0.0.1:0")
+    large = bytes(1 << 20)  # more than what travels as memory over a Unix socket
+    async with (
+        connect(near.url, origins=True) as reader,
+        reader.subscribe("/a") as stream,
+        connect(near.url) as at_near,
+        connect(middle.url) as at_middle,
+        connect(far.url) as at_far,
+    ):
+        await eventually(lambda: far.wanted_by(near) == middle.wanted_by(near) == {"/a"})
+        publishers, entered = (at_near, at_far, at_middle, at_far, at_near), (near, far, middle, far, near)
+        for value in (1, large):
+            found = [await brought(stream, publisher, value) for publisher in publishers]
+            assert found == [(value, hub.node.id) for hub in entered]
+        async with connect(websocket.location, origins=True) as other, other.subscribe("/a") as untold:
+            assert await brought(untold, other, 1) == (1, b"")
+        async with reader.subscribe("$hub/client/") as joined, connect(near.url, name="another"):
+            told = await joined.receive()
+            assert (told.topic, told.origin) == ("$hub/client/joined", near.node.id)
+
+
+async def test_a_client_that_takes_small_frames_is_told_too(start_hub: StartHub) -> None:
+    near, far = await row(start_hub, "near", "far")
+    reader = await near.raw()
+    assert (await reader.greet(origins=True, frame=100)).origins
+    await reader.subscribe("/a")
+    await eventually(lambda: far.wanted_by(near) == {"/a"})
+    await (await far.client()).publish("/a", bytes(60), bytes(61), bytes(62))
+    origin, *messages = [await reader.frame() for _ in range(4)]
+    assert origin.kind == Kind.ORIGIN
+    assert decode_origin(origin.body).hub == far.node.id
+    assert [decode_values(frame) for frame in messages] == [[bytes(size)] for size in (60, 61, 62)]
+
+
+# News.
+
+
+async def until(stream: MessageStream, what: str, entry: dict[str, Any]) -> None:
+    while entry not in (event := await stream.receive()).value[what]:
+        assert event.topic == "$hub/mesh"
+        assert event.value["left_out"] == 0
+
+
+async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
+    near, middle, far = [await start_hub(name=name) for name in ("near", "middle", "far")]
+
+    def told_of(*hubs: Hub) -> list[dict[str, Any]]:
+        told = [{"hub": hub.node.id.hex(), "name": hub.node.name} for hub in hubs]
+        return sorted(told, key=lambda hub: hub["hub"])
+
+    async with connect(near.url) as client, client.subscribe("$hub/mesh") as events:
+        near.dial(middle)
+        await until(events, "linked", {"between": told_of(near, middle), "cost": 1})
+        middle.dial(far)
+        await until(events, "appeared", *told_of(far))
+        await far.crash()
+        await until(events, "cut", {"between": told_of(middle, far)})
+
+
+# Requests.
+
+
+def services(hub: Hub) -> int:
+    return hub.node.core.requests.statistics().services
+
+
+async def test_requests_over_several_links(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, "north", "middle", "center", "south")
+    service, requester = await hubs[3].client(), await hubs[0].client()
+    await serve(service, "/a")
+    await eventually(lambda: services(hubs[0]) == 1)
+    await requester.send(asking("/a/x", 1, "one"), asking("/a/y", 5, "two", "three"))
+    for answer in ("1", "2"):
+        request = await asked(service)
+        await service.send(answering(request.first, *[answer] * request.requests))
+    replies = [await answered(requester), await answered(requester)]
+    assert [(reply.first, reply.status, values_in(reply)) for reply in replies] == [
+        (1, Status.OK, ["1"]),
+        (5, Status.OK, ["2", "2"]),
+    ]
+    assert not any(hub.node.core.requests.statistics().pending for hub in hubs)
+    service.close()
+    await eventually(lambda: not services(hubs[0]))
+    await requester.send(asking("/a/x", 9, "nobody is there"))
+    assert (await answered(requester)).status == Status.NO_RESPONDER
+
+
+async def test_the_nearest_hub_is_asked(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, "north", "middle", "south")
+    own, near, far = [await hub.client() for hub in hubs]
+    requester = await hubs[0].client()
+    await serve(own, "/o")
+    await serve(near, "/a", "/o")
+    await serve(far, "/a", "/a/b")
+    await eventually(lambda: services(hubs[0]) == 3 and len(hubs[0].node.core.far_hubs.served_by(hubs[2].node.id)) == 2)
+    await requester.send(asking("/a", 1, "near"), asking("/a/b", 2, "far"), asking("/o", 4, "own"))
+    for service, value in ((near, "near"), (far, "far"), (own, "own")):
+        assert values_in(await asked(service)) == [value]
+    await hubs[1].stop_dialling()
+    await eventually(lambda: hubs[2].node.id not in hubs[0].node.core.mesh.graph.reached)
+    assert (await answered(requester)).status == Status.RESPONDER_GONE
+    await requester.send(asking("/a/b", 3, "near, as far is gone"))
+    assert values_in(await asked(near)) == ["near, as far is gone"]
+    await eventually(lambda: not hubs[2].node.core.requests.statistics().pending)
+
+
+async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, "north", "middle", "south")
+    service, requester = await hubs[2].client(), await hubs[0].client()
+    await serve(service, "/taken", "/b")
+    await eventually(lambda: services(hubs[0]) == 2)
+    rights = policy_of(_POLICY.replace("hub-1", "south")).rights("south")
+    hubs[1].node.core.authority.give_rights(hubs[1].handler("south"), rights)
+    await requester.send(asking("/b/x", 1, "not granted"))
+    assert (await answered(requester)).status == Status.NO_RESPONDER
+    await requester.send(asking("/taken/x", 2, "granted", timeout_ms=1000))
+    assert values_in(await asked(service)) == ["granted"]
+    hubs[0].later(1.1)
+    assert (await answered(requester)).status == Status.TIMED_OUT
+    hubs[2].later(1.1)
+    await eventually(lambda: hubs[0].node.core.requests.statistics().late_total == 1)
+
+
+async def test_many_prefixes_over_a_link(start_hub: StartHub) -> None:
+    north = await start_hub(name="north", settings=settings_of(frame_bytes=4096))
+    south = await start_hub(name="south", settings=settings_of(services_per_client=2000))
+    await serve(await south.client(), *(f"/prefix/{number}" for number in range(1500)))
+    north.dial(south)
+    await eventually(lambda: services(north) == 1500)
+
+
+# Names.
+
+
+async def claim(client: RawClient, *, queue: bool = False) -> None:
+    await client.send(encode_claim(NameClaim(1, Wish(NAME, ("music",), queue))))
+    assert (await client.notice()).kind == "confirmed"
+
+
+def owners(*hubs: Hub) -> list[bytes | None]:
+    claims = [hub.node.core.names.register.claim_of(NAME) for hub in hubs]
+    return [None if found is None else found.hub for found in claims]
+
+
+async def test_a_name_is_known_at_all_hubs_that_reach_its_owner(start_hub: StartHub) -> None:
+    hubs = await row(start_hub, "north", "middle", "south")
+    player, listener = await hubs[0].client("/unrelated"), await hubs[2].client()
+    await claim(player)
+    await eventually(lambda: owners(*hubs) == [hubs[0].node.id] * 3)
+    await listener.send(Request(NAME.encode(), 7, 0, encode_value("play"), FLAG_NAMED).encode())
+    request = await asked(player)
+    assert values_in(request) == ["play"]
+    await player.send(answering(request.first, "playing"))
+    reply = await answered(listener)
+    assert (reply.first, reply.status, values_in(reply)) == (7, Status.OK, ["playing"])
+    key = Envelope("/t", destination=NAME).encode()
+    await listener.send(Batch.under(key, ["for the player"], FLAG_TAGGED).frames)
+    frame = await player.frame()
+    assert (frame.kind, decode_values(frame)) == (Kind.MESSAGES, ["for the player"])
+    await hubs[1].stop_dialling()
+    await eventually(lambda: owners(*hubs) == [hubs[0].node.id, hubs[0].node.id, None])
+    hubs[1].dial(hubs[2])
+    await eventually(lambda: owners(*hubs) == [hubs[0].node.id] * 3)
+    player.close()
+    await eventually(lambda: owners(*hubs) == [None] * 3)
+
+
+async def test_the_first_claim_wins_when_parts_join(start_hub: StartHub) -> None:
+    north, middle = await row(start_hub, "north", "middle")
+    center, south = await row(start_hub, "center", "south")
+    hubs = [north, middle, center, south]
+    early, late = await south.client(), await north.client()
+    await claim(early)
+    await claim(late, queue=True)
+    await eventually(lambda: owners(middle, center) == [north.node.id, south.node.id])
+    middle.dial(center)
+    await know_each_other(hubs)
+    told = await late.notice()
+    assert (told.kind, told.name) == ("queued", NAME)
+    await eventually(lambda: owners(*hubs) == [south.node.id] * 4)
+    early.close()
+    assert (await late.notice()).kind == "owned"
+    await eventually(lambda: owners(*hubs) == [north.node.id] * 4)

@@ -1,0 +1,423 @@
+"""What a hub does on each of its links: how late it is, when it shows its token, what is written there and how much.
+
+And what it tells of that, and whom it holds back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.frame import iterate_frames
+from hub.handler import Handler
+from hub.mesh.announcement import Announcement, Told, Wanted
+from hub.mesh.mesh import Mesh
+from hub.origin import Origin
+from hub.overflow import Overflow, QueueLimits
+from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.request_frame import Item, Reply, Request, Status
+from hub.settings.config import ConfigError
+from peers.connections.tcp import render_items
+from peers.links.link import PING_EVERY_S, Lag, LinkProof
+from peers.links.mesh_news import PORTIONS_PER_TURN, MeshNews
+from peers.node.traffic import LinkTraffic
+from peers.wire.control import Renewal, decode_origin, decode_token, encode_origin
+from peers.wire.kinds import Kind
+from tests.connections.tcp.asking import asked, asking, serve
+from tests.hub.fakes import handler_of
+from tests.hubs.eventually import eventually, settle
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.mesh_peer import told
+from tests.hubs.raw_client import publication
+from tests.hubs.settings import settings_of
+from tests.links.way import Way
+
+# How late a link is.
+
+
+def test_a_link_is_measured_now_and_then() -> None:
+    lag = Lag(Overflow.DROP_OLDEST)
+    assert lag.lag_s(10.0) is None
+    first = lag.ask(10.0)
+    assert first
+    assert not lag.ask(10.0 + PING_EVERY_S)
+    lag.answer(first, 10.25)
+    assert lag.round_trip_s == 0.25
+    assert not lag.ask(9.0 + PING_EVERY_S)
+    second = lag.ask(10.0 + PING_EVERY_S)
+    assert second not in {b"", first}
+
+
+def test_an_answer_that_is_late_is_a_lag_already() -> None:
+    lag = Lag(Overflow.DROP_OLDEST)
+    token = lag.ask(0.0)
+    assert lag.lag_s(3.0) == 3.0
+    lag.answer(token, 4.0)
+    assert lag.lag_s(100.0) == 4.0
+    token = lag.ask(100.0)
+    assert lag.lag_s(101.0) == 4.0
+    assert lag.lag_s(107.0) == 7.0
+    lag.answer(token, 108.0)
+    lag.answer(token, 120.0)  # once more
+    assert lag.lag_s(130.0) == 8.0
+
+
+def test_answers_to_other_pings_mean_nothing() -> None:
+    lag = Lag(Overflow.DROP_OLDEST)
+    lag.ask(0.0)
+    for token in (b"", b"\0" * 4, b"\0" * 7 + b"\1"):
+        lag.answer(token, 1.0)
+    assert lag.round_trip_s is None
+
+
+def test_a_queue_that_stands_still_grows_old() -> None:
+    lag = Lag(Overflow.DROP_NEWEST)
+    for now_s in range(200):
+        lag.look(5, 0, 3, now_s)
+    assert lag.waiting_s(5, 0, 3, 200.0) == 200.0
+    for now_s in range(200, 400):
+        lag.look(5, now_s, 3 + now_s, now_s)  # something comes all the time
+    assert lag.waiting_s(5, 400, 403, 400.0) == 60.0
+    assert lag.waiting_s(408, 400, 0, 400.0) == 0.0
+
+
+@given(
+    overflow=st.sampled_from([Overflow.DROP_OLDEST, Overflow.DROP_NEWEST]),
+    steps=st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), max_size=50),
+)
+def test_the_age_of_the_oldest(overflow: Overflow, steps: list[tuple[int, int]]) -> None:
+    lag, room = Lag(overflow), 20
+    queue: list[float] = []
+    written = dropped = 0
+    for second, (offered, read) in enumerate(steps):
+        came_s = float(second)
+        for _ in range(offered):
+            if len(queue) == room:
+                dropped += 1
+                if overflow is Overflow.DROP_NEWEST:
+                    continue
+                del queue[0]
+            queue.append(came_s)
+        lag.look(written, dropped, len(queue), came_s)
+        written += len(queue[:read])
+        del queue[:read]
+        age_s = came_s + 1.0 - queue[0] if queue else 0.0
+        assert lag.waiting_s(written, dropped, len(queue), came_s + 1.0) == age_s
+
+
+# When it shows its token afresh.
+
+
+class Far:
+    def __init__(self) -> None:
+        self.token = "first"
+        self.error: ConfigError | None = None
+        self.told: list[str] = []
+        self.proof = LinkProof(self.read, self.told.append)
+
+    def read(self) -> str:
+        if self.error is not None:
+            raise self.error
+        return self.token
+
+    def shown(self, now_s: float) -> list[Renewal]:
+        return [decode_token(frame.body) for frame in iterate_frames(self.proof.next(now_s))]
+
+
+def test_what_holds_for_good_is_not_shown_again() -> None:
+    far = Far()
+    assert far.shown(1e9) == []
+    far.proof.hold(None, 0.0)
+    assert far.shown(1e9) == []
+
+
+def test_before_it_ends() -> None:
+    far = Far()
+    far.proof.hold(100.0, 1000.0)
+    assert far.shown(1079.0) == []
+    far.token = "second"
+    assert far.shown(1080.0) == [Renewal(1, "second")]
+    assert far.shown(1081.0) == []
+    far.proof.hold(100.0, 1081.0)
+    assert far.shown(1160.0) == []
+    assert far.shown(1161.0) == [Renewal(2, "second")]
+    far.proof.hold(None, 1161.0)
+    assert far.shown(1e9) == []
+
+
+def test_it_is_tried_again() -> None:
+    far = Far()
+    far.proof.hold(100.0, 0.0)
+    far.error = ConfigError("peer.token", "", "there is no such file")
+    shown = [now_s for now_s in range(200) if far.shown(float(now_s)) or (len(far.told) > 0 and far.told.pop())]
+    assert shown == [80, 90, 95, 98, 99]
+
+
+def test_an_empty_setting() -> None:
+    far = Far()
+    far.token = ""
+    far.proof.hold(100.0, 0.0)
+    assert [far.shown(float(now_s)) for now_s in range(200)] == [[]] * 200
+
+
+# What is written on it.
+
+NEAR, FAR = Origin(b"n" * 16, 1), Origin(b"f" * 16, 1)
+WANTED = Wanted(b"w" * 16)
+PORTION = 8
+"""So many frames are written at once."""
+
+
+class Scene:
+    """A link, and what was written on it; the mesh is a list of what it has to tell."""
+
+    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None = None) -> None:
+        self.link = handler_of()
+        self.due: list[Callable[[], object]] = []
+        self.written: list[bytes] = []
+        self.told: list[Told] = []
+        self.news = MeshNews(cast("Mesh[Handler]", self), self.link, 1 << 16, self.due.append, self.written.extend, fit)
+
+    def take(self, _: Handler) -> list[Told]:
+        told, self.told = self.told, []
+        return told
+
+    def tell(self, count: int) -> None:
+        self.told += [WANTED] * count
+        self.news.tell()
+
+    def end_turn(self) -> int:
+        due, self.due[:] = list(self.due), []
+        for act in due:
+            act()
+        frames = len(kinds(self.written))
+        self.written.clear()
+        return frames
+
+
+def batch(origin: Origin, *values: object) -> Batch:
+    made = Batch.of("/a", values)
+    made.origin = origin
+    return made
+
+
+def only_small(batches: list[Batch]) -> list[bytes]:
+    return [one.frames if one.frames_bytes < 100 else b"lost" for one in batches]
+
+
+def kinds(frames: list[bytes]) -> list[int]:
+    return [frame.kind for frame in iterate_frames(b"".join(frames))]
+
+
+def test_news_are_written_once_a_turn_in_portions() -> None:
+    scene = Scene()
+    scene.tell(1)
+    scene.tell(1)
+    assert len(scene.due) == 1
+    assert scene.end_turn() == 2
+    most = PORTIONS_PER_TURN * PORTION
+    scene.tell(most + 3)
+    assert [scene.end_turn() for _ in range(3)] == [most, 3, 0]
+    assert not scene.due
+    scene.news.tell()  # they have cancelled each other out
+    assert scene.end_turn() == 0
+
+
+def test_news_that_come_while_others_are_written() -> None:
+    scene = Scene()
+    most = PORTIONS_PER_TURN * PORTION
+    scene.tell(most + 1)
+    scene.end_turn()
+    scene.tell(1)
+    assert scene.end_turn() == 2
+    assert not scene.news.is_due
+
+
+def test_a_peer_that_does_not_read() -> None:
+    scene = Scene()
+    scene.link.pause()
+    scene.tell(1)
+    assert scene.end_turn() == 0
+    assert not scene.due
+    scene.link.resume()
+    scene.news.write_more()
+    assert scene.end_turn() == 1
+
+
+@pytest.mark.parametrize("fit", [None, only_small])
+def test_origin_stands_where_it_changes(fit: Callable[[list[Batch]], list[bytes]] | None) -> None:
+    news = Scene(fit).news
+    messages, origin = Kind.MESSAGES, Kind.ORIGIN
+    assert kinds(news.render([batch(NEAR, 1)])) == [origin, messages]
+    assert kinds(news.render([batch(NEAR, 2)])) == [messages]
+    assert kinds(news.render([batch(NEAR, 3), batch(FAR, 4), batch(FAR, 5)])) == [messages, origin, messages, messages]
+    assert kinds(news.render([batch(FAR._replace(epoch=2), 6)])) == [origin, messages]
+
+
+def test_news_stand_before_the_messages_that_they_route() -> None:
+    scene = Scene()
+    scene.news.render([batch(NEAR, 1)])
+    scene.tell(1)
+    scene.told.append(FAR)
+    messages, origin, routing = Kind.MESSAGES, Kind.ORIGIN, Kind.ROUTING
+    assert kinds(scene.news.render([batch(NEAR, 2)])) == [routing, origin, origin, messages]
+    assert kinds(scene.news.render([batch(NEAR, 3)])) == [messages]
+
+
+@pytest.mark.parametrize("fit", [None, only_small])
+def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
+    fit: Callable[[list[Batch]], list[bytes]] | None,
+) -> None:
+    scene = Scene(fit)
+    counted = written = 0
+    rounds = (
+        [batch(NEAR, 1)],
+        [batch(NEAR, 2)],
+        [batch(FAR, "x" * 1000)],
+        [batch(FAR, 3), batch(NEAR, 4), batch(NEAR, 5)],
+    )
+    for number, batches in enumerate(rounds):
+        if number == 1:
+            scene.tell(1)
+        counted += sum(one.frames_bytes for one in batches)
+        written += sum(map(len, scene.news.render(batches)))
+    items: list[Item] = [Request(b"/a", 1, 100, b"\x01"), Reply(1, Status.OK, b"\x02" * 20_000)]
+    counted += sum(item.size_bytes for item in items)
+    written += sum(map(len, scene.news.post(items, render_items(items))))
+    assert written == counted + scene.news.beside_bytes
+
+
+def test_a_mark() -> None:
+    written = b"".join(Scene().news.render([batch(NEAR, 1), batch(NEAR._replace(mark=7), 2), batch(NEAR, 3)]))
+    origins = [decode_origin(frame.body) for frame in iterate_frames(written) if frame.kind == Kind.ORIGIN]
+    assert origins == [NEAR, NEAR._replace(mark=7), NEAR]
+
+
+# What is told of it.
+
+
+def traffic(hub: Hub, other: str) -> LinkTraffic:
+    (found,) = [one for one in hub.node.traffic.statistics(hub.clock.time()) if one.hub == other]
+    return found
+
+
+async def test_what_goes_one_way(start_hub: StartHub) -> None:
+    near, far = [await start_hub(name=name) for name in ("near", "far")]
+    near.dial(far)
+    reader = await far.client("/a")
+    await eventually(lambda: near.wanted_by(far) == {"/a"})
+    writer = await near.client()
+    for number in range(10):
+        await writer.publish("/a", "x" * 1000, number)
+    await reader.values(20)
+    out, arrived = traffic(near, "far"), traffic(far, "near")
+    assert (out.links, out.carried.sent_messages, out.carried.received_messages) == (1, 20, 0)
+    assert (arrived.links, arrived.carried.received_messages, arrived.carried.sent_messages) == (1, 20, 0)
+    assert 10_000 < out.carried.sent_bytes <= arrived.carried.received_bytes < 20_000
+    assert not any(out.dropped.values())
+    await serve(reader, "/a")
+    await eventually(lambda: near.node.core.requests.statistics().services == 1)
+    await writer.send(asking("/a", 1, "y" * 30_000))
+    await asked(reader)
+    grown = traffic(near, "far").carried.sent_bytes - out.carried.sent_bytes
+    assert 30_000 < grown < 31_000
+    assert traffic(far, "near").carried.received_bytes - arrived.carried.received_bytes >= grown
+    await far.crash()
+    await eventually(lambda: far.wanted_by(near) == set() and traffic(near, "far").links == 1)
+    assert traffic(near, "far").carried.sent_messages == 20
+
+
+async def measured(hub: Hub, other: str) -> None:
+    while traffic(hub, other).lag_s is None:
+        hub.later(1.0)
+        await settle()
+
+
+async def test_a_link_is_measured_though_it_is_busy(start_hub: StartHub) -> None:
+    near, far = [await start_hub(name=name) for name in ("near", "far")]
+    way = await Way(far.endpoint).start()
+    near.dial(way)
+    reader = await far.client("/busy")
+    await eventually(lambda: near.wanted_by(far) == {"/busy"})
+    writer = await near.client()
+    for hub, other in ((near, "far"), (far, "near")):
+        await writer.publish("/busy", 1)
+        await measured(hub, other)
+        assert await reader.values(1) == [("/busy", 1)]
+    way.hold()
+    near.later(PING_EVERY_S + 1.0)
+    near.clock.ahead_s += 100.0
+    assert (traffic(near, "far").lag_s or 0.0) >= 99.9  # a difference of times: as exact as the clock's own figures
+    await near.stop_dialling()
+    await way.stop()
+
+
+async def test_what_waits_for_a_link(start_hub: StartHub) -> None:
+    settings = settings_of(queue=QueueLimits(messages=50, overflow=Overflow.DROP_OLDEST))
+    near, far = [await start_hub(name=name, settings=settings) for name in ("near", "far")]
+    near.dial(far)
+    await far.client("/a")
+    await eventually(lambda: near.wanted_by(far) == {"/a"})
+    writer = await near.client()
+    near.handler("far").pause()
+    await writer.publish("/a", *range(40))
+    await writer.ping()
+    while traffic(near, "far").waiting_s < 4.0:
+        near.later(1.0)
+    assert traffic(near, "far").queued_messages == 40
+    await writer.publish("/a", *range(40))
+    await writer.ping()
+    now = traffic(near, "far")
+    assert now.dropped["queue_full"] == 30
+    assert now.queued_messages == 50
+    near.handler("far").resume()
+    assert traffic(near, "far").waiting_s == 0.0
+
+
+# Rates where several hubs lie between a publisher and who reads him.
+
+PEER, BEYOND = b"peer" * 4, b"ends" * 4
+
+
+def slow(hub: Hub, user: str) -> None:
+    hub.node.core.quotas.adopt(QuotaLimits(users={user: SetLimits(rate=RateLimits(messages_per_s=10))}))
+
+
+def held_back(hub: Hub) -> int:
+    return hub.node.core.quotas.held_back_total
+
+
+async def test_a_publisher_is_held_back_where_he_is_connected(start_hub: StartHub) -> None:
+    near, far = await start_hub(name="near"), await start_hub(name="far")
+    slow(far, "alice")
+    reader = await far.client("/a")
+    far.dial(near)
+    await eventually(lambda: near.wanted_by(far) == {"/a"})
+    known = KnownTokens(near)
+    slow(near, "alice")
+    writer = await near.client(token=known.token("alice"))
+    await writer.publish("/a", *range(15))
+    await eventually(lambda: held_back(near) > 0)
+    assert [value for _, value in await reader.values(15)] == list(range(15))
+    assert held_back(far) == 0
+
+
+async def test_the_rate_of_a_links_user_is_that_of_all_behind_it(start_hub: StartHub) -> None:
+    hub = await start_hub()
+    token = KnownTokens(hub).token("far")
+    slow(hub, "far")
+    peer = await hub.peer(id=PEER, token=token)
+    near, far = ((hub.node.id, 1), (BEYOND, 1)), ((PEER, 1),)
+    await peer.send(*told(Announcement(PEER, 0, 2, "peer", near), Announcement(BEYOND, 0, 1, "ends", far)))
+    await eventually(lambda: BEYOND in hub.node.core.mesh.graph.reached)
+    for origin in (PEER, BEYOND):
+        before = held_back(hub)
+        await peer.send(encode_origin(Origin(origin, 1)), publication("/a", *range(15)))
+        await eventually(lambda before=before: held_back(hub) > before)  # type: ignore[misc]
