@@ -38,9 +38,8 @@ from typing import Any, TextIO
 
 import hub
 import peers
-from tests.forked.names import bear_name
 from tests.forked.request import DESCRIPTORS, PACKET_BYTES, REFUSED, unpack
-from tests.forked.servers import PROJECT
+from tests.forked.servers import PROJECT, bear_name
 
 __all__: list[str] = []
 

@@ -16,7 +16,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["LAUNCHER", "PROJECT", "Server", "address_of_commands", "ask_at", "end", "of_commands", "server_pids"]
+__all__ = [
+    "LAUNCHER",
+    "PROJECT",
+    "Server",
+    "address_of_commands",
+    "ask_at",
+    "asked_by",
+    "bear_name",
+    "end",
+    "of_commands",
+    "server_pids",
+]
 
 PROJECT = Path(__file__).parents[2]
 
@@ -104,3 +115,21 @@ def end() -> None:
     _commands.clear()
     while _running:
         _running.pop().close()
+
+
+# Who has asked for a forked process: that is a child of the server's, whose command `/proc` shows.
+
+_NAME = "of "
+"""How its name begins; behind it stands the id of who has asked, and the kernel keeps 15 bytes in all."""
+
+
+def bear_name(asker: int) -> None:
+    Path("/proc/self/comm").write_text(f"{_NAME}{asker}")
+
+
+def asked_by(pid: int) -> int:
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return 0
+    return int(name.removeprefix(_NAME)) if name.startswith(_NAME) else 0

@@ -29,9 +29,8 @@ from peers.transport.tls_transport import TlsTransport
 from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually
 from tests.hubs.mesh_peer import PEER_ID, MeshPeer
-from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_client import RawClient, SecuredClient
 from tests.hubs.raw_socket import RawSocket
-from tests.hubs.raw_tls import SecuredClient
 from tests.hubs.raw_websocket import RawWebSocket
 
 __all__ = ["LOOPBACK", "Hub"]

@@ -21,7 +21,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests.forked import program, servers
-from tests.forked.names import asked_by
+from tests.forked.servers import asked_by
 from tests.suite.processes import Process, adopt_orphans, below, children, is_zombie, kill, reap
 
 _TERMINATED = 128 + signal.SIGTERM

@@ -44,7 +44,6 @@ _LONG = (
     "tests/cli/",
     "tests/links/",
     "tests/connections/websocket/",
-    "tests/forked/",
 )
 """What takes long for its number of tests, most of it in other processes; folders end in a slash."""
 

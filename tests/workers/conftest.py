@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from hub.errors import RequestError
 from peers.client import Client, connect
 from peers.transport.endpoints import Endpoint
+from tests.cli.programs import RunningHub, run_hub
 from tests.daemon.conftest import StartProcess, is_new, nowhere, start_process
 from tests.daemon.hub_process import HubProcess
-from tests.forked.names import asked_by
+from tests.forked.servers import asked_by
 from tests.hubs.raw_client import RawClient
 
-__all__ = [
-    "SpreadClients",
-    "SpreadRaw",
-    "StartWorkers",
-    "is_new",
-    "nowhere",
-    "spread",
-    "spread_raw",
-    "start_process",
-    "start_workers",
-    "workers_of",
-]
+__all__ = ["both", "is_new", "nowhere", "spread", "spread_raw", "start_process", "start_workers"]
 
 StartWorkers = Callable[..., Awaitable[HubProcess]]
 SpreadClients = Callable[..., Awaitable[list[Client]]]
@@ -57,6 +49,15 @@ def workers_of(core: int) -> list[int]:
             if core in {int(parent), asked_by(pid)} and state != "Z":
                 found.append(pid)
     return found
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
+    """One hub for the tests of a module: with a journal, and a store that is fed."""
+    folder = tmp_path_factory.mktemp("both")
+    flags = ("--journal", f"{folder}/journal", "--store", "s=:memory:", "--store-from", "s=/status/")
+    with run_hub(folder, "--workers", "2", "--name", "both", *flags) as hub:
+        yield hub
 
 
 @pytest.fixture
@@ -107,3 +108,20 @@ async def spread_raw() -> AsyncIterator[SpreadRaw]:
             return found["both/1"][0], found["both/2"][0], found["both/1"][1]
 
         yield spread
+
+
+async def heard(publisher: Client, subscriber: Client, topic: str) -> None:
+    async with subscriber.subscribe(topic) as messages:
+        first = asyncio.create_task(anext(messages))
+        while not first.done():
+            await publisher.publish(topic, 1)
+            await asyncio.wait([first], timeout=0.02)
+        assert first.result().value == 1
+
+
+async def asked(client: Client, topic: str, value: Any, *, name: bool = False) -> Any:
+    while True:
+        try:
+            return await client.request(topic, value, name=name)
+        except RequestError:
+            await asyncio.sleep(0.01)

@@ -1,0 +1,438 @@
+"""What the processes of a hub say to each other: orders, questions and answers, and when which is started."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import socket
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, strategies
+
+from hub.errors import ConnectionLostError, HubError, UsageError
+from hub.losses import KEPT, State
+from hub.quotas.quotas import USERS_SHOWN
+from hub.requests.hub_services import Later
+from hub.settings.config import merge
+from hub.settings.keys import KEYS, value_at
+from hub.settings.settings import Settings
+from peers.admin import access
+from peers.admin import who as all_who
+from peers.node.node import Node
+from peers.node.whole import awaited
+from peers.transport.backoff import CLIENT_CAP_S
+from peers.workers import gathering
+from peers.workers.control import Control, Functions
+from peers.workers.gathering import FromWorker, Gathering
+from peers.workers.merging import MERGES, PAGES, WorkerCounts, merged_page, plain
+from peers.workers.orders import Orders, of_worker, tree_of
+from peers.workers.workers import START_S, STEADY_S, Supervision
+
+# What a worker is told: the settings of the hub, without what belongs to the hub as a whole.
+
+
+CORE = bytes(range(16))
+LISTEN = ("tcp://127.0.0.1:7400",)
+
+GIVEN = {
+    "name": "hub",
+    "workers": 4,
+    "listen": ["tcp://127.0.0.1:0", "unix:///run/hub.sock"],
+    "peers": ["tcp://127.0.0.1:7400"],
+    "queue": {"messages": 7},
+    "mesh": {"hubs": 77},
+    "access": {"peer_token": "/etc/token", "anonymous": "member"},
+    "journal": {"path": "/var/journal", "tier": "/var/tier"},
+    "stores": {"open": ["a=:memory:", "b=:memory:"], "feeds": ["a=/a"]},
+    "zeek": {"masters": ["a"], "clones": ["zeek/known/hosts=b"]},
+    "drain": {"clients_per_s": 100},
+}
+SETTINGS, _ = merge([("a test", GIVEN)])
+
+
+def test_a_worker_has_the_settings_of_the_hub() -> None:
+    orders = Orders(tree_of(of_worker(SETTINGS, LISTEN, CORE)), "hub", 2, 5)
+    sent = msgspec.msgpack.decode(msgspec.msgpack.encode(orders), type=Orders)
+    found = sent.loaded().settings
+    changed = {path: value_at(found, path) for path in KEYS if value_at(found, path) != value_at(SETTINGS, path)}
+    assert changed == {
+        "listen": LISTEN,
+        "peers": (),
+        "access.peer_token": "",
+        "journal.path": "",
+        "journal.tier": "",
+        "journal.of": CORE.hex(),
+        "stores.open": (),
+        "stores.feeds": (),
+        "zeek.masters": (),
+        "zeek.clones": (),
+        "drain.clients_per_s": 25,
+    }
+
+
+def test_a_journal_elsewhere_is_that_of_workers_too() -> None:
+    settings = msgspec.structs.replace(SETTINGS, journal=msgspec.structs.replace(SETTINGS.journal, path="", of="far"))
+    assert of_worker(settings, LISTEN, CORE).journal.of == "far"
+
+
+def test_somebody_is_always_moved_off() -> None:
+    slow = msgspec.structs.replace(SETTINGS, drain=msgspec.structs.replace(SETTINGS.drain, clients_per_s=1))
+    assert of_worker(slow, LISTEN, CORE).drain.clients_per_s == 1
+
+
+def test_names_of_workers() -> None:
+    assert Orders({}, "hub", 2, 5).own_name == "hub/2"
+    assert Orders({}, "x" * 64, 12, 1).own_name == "x" * 61 + "/12"
+    assert Orders({}, "ü" * 32, 1, 1).own_name == "ü" * 31 + "/1"
+
+
+# All processes are asked; who is gone or silent is left out. Pairs of sockets stand for workers.
+
+
+Join = Callable[[Functions, Functions], Any]
+
+
+@pytest.fixture
+async def join() -> AsyncIterator[Join]:
+    made: list[Control] = []
+
+    async def join(here: Functions, there: Functions) -> tuple[Control, Control]:
+        controls = Control(here), Control(there)
+        for control, sock in zip(controls, socket.socketpair(), strict=True):
+            sock.setblocking(False)
+            await asyncio.get_running_loop().create_unix_connection(lambda control=control: control, sock=sock)
+            made.append(control)
+        return controls
+
+    yield join
+    for control in made:
+        control.close()
+        await control.lost
+
+
+def fail(_: Any) -> Any:
+    raise UsageError("there is nobody")
+
+
+async def test_both_ends_may_ask(join: Join) -> None:
+    slow = Later()
+    one, other = await join({"double": lambda value: value * 2}, {"fail": fail, "slow": lambda _: slow})
+    assert await other.ask("double", [1, "a"]) == [1, "a", 1, "a"]
+    waiting = one.ask("slow")
+    with pytest.raises(UsageError, match="there is nobody"):
+        await one.ask("fail")
+    slow.give({"a": b"bytes"})
+    assert await waiting == {"a": b"bytes"}
+
+
+async def test_a_bug_ends_nothing(join: Join) -> None:
+    one, _ = await join({}, {"bug": lambda _: 1 // 0, "ok": lambda _: 1})
+    with pytest.raises(UsageError, match="a bug of the hub"):
+        await one.ask("bug")
+    assert await one.ask("ok") == 1
+
+
+async def test_an_end_that_is_gone(join: Join) -> None:
+    one, other = await join({}, {"never": lambda _: Later()})
+    waiting = one.ask("never")
+    other.close()
+    await one.lost
+    one.tell("anything")
+    for asked in (waiting, one.ask("never")):
+        with pytest.raises(ConnectionLostError):
+            await asked
+
+
+@pytest.fixture
+async def node() -> Node:
+    return Node(Settings(), name="core")
+
+
+def all_of(node: Node, *controls: Control) -> Gathering:
+    counts = WorkerCounts(len(controls), len(controls), 0, 0, 0)
+    found = Gathering(node, lambda: enumerate(controls, 1), lambda silent: counts._replace(silent_total=silent))
+    found.parts.functions["kick"] = lambda _by, value: fail(value)
+    return found
+
+
+async def test_one_answer_suffices(node: Node, join: Join) -> None:
+    one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
+    other, _ = await join({}, {"part": fail})
+    assert await awaited(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
+    with pytest.raises(HubError, match="there is nobody"):
+        await awaited(all_of(node, other).ask("kick", {"user": "ada"}))
+
+
+async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "ANSWER_S", 0.01)
+    one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
+    silent, _ = await join({}, {"part": lambda _: Later()})
+    gone, far = await join({}, {})
+    far.close()
+    await gone.lost
+    whole = all_of(node, one, silent, gone)
+    assert await awaited(whole.ask("kick", {"user": "ada"})) == {"kicked": 2}
+    assert whole.silent_total == 1
+    one.close()
+    await one.lost
+    assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
+
+
+async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
+    far = Node(Settings(), name="worker")
+    far.queue_times.observe(0.3)
+    one, _ = await join({}, {"part": lambda _: plain(far)})
+    told = await awaited(all_of_metrics(all_of(node, one)))
+    assert b'hub_queue_seconds_bucket{le="0.25",worker="1"} 0.0' in told
+    assert b'hub_queue_seconds_bucket{le="0.5",worker="1"} 1.0' in told
+    assert b'hub_queue_seconds_bucket{le="0.5",worker="core"} 0.0' in told
+    assert told.count(b"# TYPE hub_queue_seconds histogram") == 1
+
+
+async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    ready, _ = await join({}, {"part": lambda _: ""})
+    starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
+    silent, _ = await join({}, {"part": lambda _: Later()})
+    assert await awaited(all_of(node, ready).ask("ready")) == "the hub is starting"
+    node.ready = True
+    assert await awaited(all_of(node, ready).ask("ready")) == ""
+    assert await awaited(all_of(node, ready, starting).ask("ready")) == "worker 2: the hub is starting"
+    monkeypatch.setattr(gathering, "ANSWER_S", 0.5)  # in which the one that is ready answers, on a busy machine, too
+    assert await awaited(all_of(node, ready, silent).ask("ready")) == "1 of 2 workers serve"
+
+
+async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gathering, "CORE_S", 0.01)
+    reloading = Later()
+    control, _ = await join({}, {"whole": lambda question: reloading if question[0] == "reload" else Later()})
+    reload = FromWorker(control).ask("reload")
+    for what in ("alive", "ready", "who"):
+        with pytest.raises(UsageError, match="the core of this hub has not answered"):
+            await awaited(FromWorker(control).ask(what))
+    reloading.give("done")
+    assert await awaited(reload) == "done"
+
+
+def all_of_metrics(whole: Gathering) -> Later:
+    return whole.ask("metrics")
+
+
+async def test_a_worker_asks_the_core(node: Node, join: Join) -> None:
+    done: list[str] = []
+    whole = all_of(node)
+    whole.of_core["reload"] = lambda by, _value: {"by": by["name"]}
+    whole.parts.functions["drain"] = lambda _by, _value: {"clients": 1, "seconds": 0.1}
+    whole.afterwards["drain"] = lambda _by: done.append("drain")
+    control, _ = await join({}, {"whole": whole.answer})
+    worker = FromWorker(control)
+    assert await awaited(worker.ask("drain")) == {"clients": 1, "seconds": 0.1}
+    assert done == ["drain"]
+    with pytest.raises(UsageError, match="there is nobody"):
+        await awaited(worker.ask("kick", {"id": 1}))
+
+
+# How the answers of several processes become one.
+
+
+def test_a_page_of_connections() -> None:
+    parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
+    assert [row["id"] for row in merged_page(parts)] == list(range(1, all_who.PAGE + 1))
+
+
+def test_a_larger_page_of_connections() -> None:
+    parts = [[{"id": first + 3 * number} for number in range(200)] for first in (1, 2, 3)]
+    assert [row["id"] for row in merged_page(parts, {"limit": 200})] == list(range(1, 201))
+    assert len(merged_page(parts, {"limit": 1 << 40})) == 600
+
+
+def user(name: str, *, connections: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
+    sums = {"queued_bytes": 10, "published_messages": 20, "dropped_messages": 30}
+    return {"user": name, "roles": [*roles], "connections": connections} | sums
+
+
+def test_a_user_of_several_processes() -> None:
+    parts = [[user("ada", connections=1)], [user("ada", connections=2, roles=("admin",))], []]
+    (found,) = MERGES["users"](parts)
+    assert (found["connections"], found["queued_bytes"], found["published_messages"]) == (3, 20, 40)
+    assert found["roles"] == ["admin", "member"]
+
+
+def test_a_page_of_users() -> None:
+    names = [f"user-{number:05}" for number in range(access.USERS + 10)]
+    parts = [[user(name, connections=1) for name in some[: access.USERS]] for some in (names, names[5:])]
+    found = MERGES["users"](parts)
+    assert [row["user"] for row in found] == names[: access.USERS]
+    assert {row["connections"] for row in found[5:]} == {2}
+
+
+def share(name: str, held: int, users: int = 1) -> dict[str, Any]:
+    return {"user": name, "users": users, "held": {"prefixes": held}, "refused_total": 1, "held_back_s": 0.5}
+
+
+def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]:
+    some = [{"id": one} for one in ids]
+    head = {
+        "hub": name,
+        "at_s": float(len(ids)),
+        "handlers": len(ids),
+        "memory_bytes": 10,
+        "memory_limit_bytes": 100,
+        "dropped_log_lines": 5,
+        "links": [name],
+        "state": State(connections=len(ids), subscribers=1).fields(),
+    }
+    return head | {"users": users, "some": some}
+
+
+def test_handlers_of_all_processes() -> None:
+    parts = [
+        process("hub", 1, users=[share("ada", 1), share("", 5, users=3)]),
+        process("hub/1", 7, 8, users=[share("bob", 9), share("ada", 2)]),
+        process("hub/2", users=[]),
+    ]
+    found = MERGES["statistics"](parts)
+    assert found["state"]["text"] == "All 3 subscribers keep up, nothing was dropped in the last minute."
+    assert found["state"]["connections"] == 3
+    assert (found["hub"], found["at_s"]) == ("hub", 1.0)
+    assert [row["id"] for row in found["some"]] == [1, 7, 8]
+    assert (found["memory_bytes"], found["memory_limit_bytes"], found["dropped_log_lines"]) == (30, 300, 15)
+    assert found["links"] == ["hub", "hub/1", "hub/2"]
+    assert [(one["user"], one["held"], one["users"]) for one in found["users"]] == [
+        ("bob", {"prefixes": 9}, 1),
+        ("ada", {"prefixes": 3}, 1),
+        ("", {"prefixes": 5}, 3),
+    ]
+
+
+def test_no_more_users_than_one_process_shows() -> None:
+    parts = [
+        process(f"hub/{part}", users=[share(f"user-{part}-{number}", 1 + part) for number in range(USERS_SHOWN)])
+        for part in (0, 1)
+    ]
+    found = MERGES["statistics"](parts)["users"]
+    assert len(found) == USERS_SHOWN + 1
+    assert {one["user"][:7] for one in found[:-1]} == {"user-1-"}
+    assert (found[-1]["user"], found[-1]["users"], found[-1]["held"]) == ("", USERS_SHOWN, {"prefixes": USERS_SHOWN})
+
+
+def test_what_was_done_is_added_up() -> None:
+    assert MERGES["kick"]([{"kicked": 1}, {"kicked": 2}]) == {"kicked": 3}
+    assert MERGES["drain"]([{"clients": 0, "seconds": 0.0}, {"clients": 5, "seconds": 0.5}]) == {
+        "clients": 5,
+        "seconds": 0.5,
+    }
+
+
+def test_losses_of_all_processes() -> None:
+    parts = [[{"at": float(at)} for at in range(KEPT, 0, -1)], [{"at": at + 0.5} for at in range(KEPT, 0, -1)]]
+    found = [one["at"] for one in MERGES["losses"](parts)]
+    assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
+    assert len(found) == KEPT
+
+
+def test_audited_events() -> None:
+    parts = [
+        [{"at": 9.0}, {"at": 5.0, "of": 1}, {"at": 2.0}],
+        [{"at": 7.0}, {"at": 5.0, "of": 2}, {"at": 5.0, "of": 3}],
+    ]
+    found = PAGES["audit"](parts, {"limit": 3})
+    assert found == [{"at": 9.0}, {"at": 7.0}, {"at": 5.0, "of": 1}, {"at": 5.0, "of": 2}, {"at": 5.0, "of": 3}]
+    assert len(PAGES["audit"](parts, None)) == 6
+    assert PAGES["audit"]([[], []], {"limit": 1}) == []
+
+
+# When which worker is started, by a clock that the test winds.
+
+
+DRAWS = random.Random(1)  # noqa: S311 -- spread, not secrecy
+
+
+def test_all_are_started_at_once() -> None:
+    supervision = Supervision(3)
+    assert supervision.next_s() == -math.inf
+    assert supervision.due(0.0) == [1, 2, 3]
+    assert supervision.due(0.0) == []
+    assert (len(supervision), supervision.started, supervision.up) == (3, 3, 0)
+    for number in (1, 2, 3):
+        supervision.serves(number, 1.0)
+    assert supervision.up == 3
+    assert supervision.next_s() == math.inf
+
+
+def test_who_ends_is_started_again_after_a_while() -> None:
+    supervision = Supervision(2, DRAWS)
+    supervision.due(0.0)
+    supervision.serves(1, 0.0)
+    supervision.serves(2, 0.0)
+    wait_s = supervision.end(2, 10.0)
+    assert 0 < wait_s <= 0.1
+    assert (supervision.up, supervision.ended) == (1, 1)
+    assert supervision.next_s() == 10.0 + wait_s
+    assert supervision.due(10.0 + wait_s / 2) == []
+    assert supervision.due(10.0 + wait_s) == [2]
+    assert supervision.started == 3
+
+
+def test_who_takes_too_long_is_told_once() -> None:
+    supervision = Supervision(1)
+    supervision.due(0.0)
+    assert supervision.next_s() == START_S
+    assert supervision.overdue(START_S - 1) == []
+    assert supervision.overdue(START_S) == [1]
+    assert supervision.overdue(START_S + 1) == []
+    assert supervision.due(START_S + 1) == []
+    assert supervision.next_s() == math.inf
+    wait_s = supervision.end(1, START_S + 2)
+    assert supervision.due(START_S + 2 + wait_s) == [1]
+
+
+def longest_wait_s(served_s: float) -> float:
+    supervision, now_s, longest_s = Supervision(1, DRAWS), 0.0, 0.0
+    for _ in range(50):
+        assert supervision.due(now_s) == [1]
+        supervision.serves(1, now_s)
+        now_s += served_s
+        wait_s = supervision.end(1, now_s)
+        longest_s = max(longest_s, wait_s)
+        now_s += wait_s
+    return longest_s
+
+
+def test_waits_grow_while_it_ends_at_once() -> None:
+    assert 10 < longest_wait_s(1.0) <= CLIENT_CAP_S
+    assert longest_wait_s(STEADY_S) <= 0.1
+
+
+def test_nobody_is_started_while_the_hub_stops() -> None:
+    supervision = Supervision(2)
+    supervision.due(0.0)
+    supervision.serves(1, 0.0)
+    supervision.end(2, 0.0)
+    supervision.stop()
+    assert supervision.due(math.inf) == []
+    assert supervision.next_s() == math.inf
+    assert supervision.end(1, 1.0) == math.inf
+    assert supervision.ended == 1
+
+
+@given(
+    strategies.lists(strategies.tuples(strategies.sampled_from(["serves", "ends", "waits"]), strategies.integers(1, 3)))
+)
+def test_a_place_has_one_process(steps: list[tuple[str, int]]) -> None:
+    supervision, now_s, alive = Supervision(3), 0.0, set[int]()
+    for step, number in steps:
+        now_s += 1.0
+        found = supervision.due(now_s)
+        assert alive.isdisjoint(found)
+        alive.update(found)
+        assert supervision.overdue(now_s) == []
+        if step == "serves" and number in alive:
+            supervision.serves(number, now_s)
+        elif step == "ends" and number in alive:
+            supervision.end(number, now_s)
+            alive.remove(number)
+    assert alive | set(supervision.due(now_s + CLIENT_CAP_S)) == {1, 2, 3}
