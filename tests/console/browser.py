@@ -127,24 +127,12 @@ class Browser:
         return result
 
     @contextlib.asynccontextmanager
-    async def open(self, url: str) -> AsyncIterator[Page]:
-        """Open a page in a context of its own and wait until it is loaded; close it after the block."""
-        context = (await self.command("Target.createBrowserContext"))["browserContextId"]
-        target = await self.command("Target.createTarget", url="about:blank", browserContextId=context)
-        try:
-            async with self._attached(target["targetId"]) as page:
-                await page.go(url)
-                yield page
-        finally:
-            await self.command("Target.disposeBrowserContext", browserContextId=context)
-
-    @contextlib.asynccontextmanager
     async def reuse_tab(self, url: str, *, width_px: int = 0) -> AsyncIterator[Page]:
         """Go to an address in the one tab that Chromium began with; leave it after the block.
 
         No JavaScript sees what was there before, and connections and timers end with the block. Cookies, the cache and
-        what a page keeps stay for a hub at the same port: a second page beside it is opened. That costs a process, a
-        second of work.
+        what a page keeps stay for a hub at the same port. A page in a context of its own would cost a process, a second
+        of work.
         """
         targets = (await self.command("Target.getTargets"))["targetInfos"]
         first = next(target for target in targets if target["type"] == "page")

@@ -53,3 +53,7 @@ async def rows(page: Page) -> list[list[str]]:
           (row) => [row.querySelector(".topic").textContent, row.querySelector(".value").textContent]);
     """)
     return shown
+
+
+async def wait_rows(page: Page, count: int) -> None:
+    await wait_shown(page, f"document.querySelectorAll('.row:not([hidden])').length === {count}")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import http.server
 import tempfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from peers.client import connect
 from tests.client.test_demo import running
 from tests.console.browser import Browser
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.seeing import publish, text, wait_shown
+from tests.console.seeing import text, wait_shown
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -42,59 +39,27 @@ async def test_who_is_slow_and_why(browser: Browser) -> None:
 EXAMPLE = Path(__file__).parents[2] / "examples" / "browser" / "index.html"
 
 
-@pytest.fixture
-def example_server(tmp_path: Path) -> Iterator[http.server.ThreadingHTTPServer]:
-    """A server for the example page: another origin than the hub's. It serves what is put into the test's folder."""
-    (tmp_path / "favicon.ico").touch()
-    handler = functools.partial(_Quiet, directory=str(tmp_path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
-        """Say nothing: the test's output is the test's."""
-
-
-def put_example(folder: Path, hub: RealHub) -> None:
-    source = EXAMPLE.read_text()
-    assert source.count("127.0.0.1:7401") == 2
-    (folder / "index.html").write_text(source.replace("127.0.0.1:7401", f"127.0.0.1:{hub.port}"))
-
-
-async def test_the_example_page_shows_a_live_stream(
-    browser: Browser, example_server: http.server.ThreadingHTTPServer, tmp_path: Path, real_hub: RealHub
-) -> None:
-    put_example(tmp_path, real_hub)
-    async with (
-        browser.reuse_tab(f"http://127.0.0.1:{example_server.server_port}") as page,
-        browser.open(f"{real_hub.page_url}hub.d.ts") as other,
-    ):
-        await wait_shown(page, "document.getElementById('state').textContent.startsWith('connected')")
-        await publish(other, *[("/zeek/<b>", {"n": number}) for number in range(50)])
-        await wait_shown(page, "document.getElementById('messages').textContent.includes(':49}')")
-        lines = await page.evaluate("return [...document.querySelectorAll('li')].map((it) => it.textContent)")
-        records = [line for line in lines if not line.startswith("$hub/")]
-        assert records == [f'/zeek/<b> {{"n":{number}}}' for number in range(49, 49 - len(records), -1)]
-        assert 20 < len(lines) <= 30
-        await page.evaluate("document.getElementById('hello').click()")
-        await wait_shown(page, "document.getElementById('messages').textContent.includes('/demo/hello')")
-        assert page.complaints == []
-
-
-async def test_a_page_from_disk_connects_only_where_the_hub_lets_it(
+async def test_the_example_page_connects_from_a_disk_only_where_the_hub_lets_it(
     browser: Browser, tmp_path: Path, real_hub: RealHub
 ) -> None:
-    put_example(tmp_path, real_hub)
-    async with browser.reuse_tab((tmp_path / "index.html").as_uri()) as page:
+    """A page of another origin than the hub's shows a live stream."""
+    source, page_file = EXAMPLE.read_text(), tmp_path / "index.html"
+    assert source.count("127.0.0.1:7401") == 2
+    page_file.write_text(source.replace("127.0.0.1:7401", f"127.0.0.1:{real_hub.port}"))
+    async with browser.reuse_tab(page_file.as_uri()) as page:
         await wait_shown(page, "document.getElementById('state').textContent === 'reconnecting'")
         assert all("403" in complaint for complaint in page.complaints)
     with run_hub("--websocket-origins", "null") as hub:
-        put_example(tmp_path, hub)
-        async with browser.reuse_tab((tmp_path / "index.html").as_uri()) as page:
+        page_file.write_text(source.replace("127.0.0.1:7401", f"127.0.0.1:{hub.port}"))
+        async with browser.reuse_tab(page_file.as_uri()) as page, connect(hub.url) as publisher:
             await wait_shown(page, "document.getElementById('state').textContent.startsWith('connected')")
+            for number in range(50):
+                await publisher.publish("/zeek/<b>", {"n": number})
+            await wait_shown(page, "document.getElementById('messages').textContent.includes(':49}')")
+            lines = await page.evaluate("return [...document.querySelectorAll('li')].map((it) => it.textContent)")
+            records = [line for line in lines if not line.startswith("$hub/")]
+            assert records == [f'/zeek/<b> {{"n":{number}}}' for number in range(49, 49 - len(records), -1)]
+            assert 20 < len(lines) <= 30
+            await page.evaluate("document.getElementById('hello').click()")
+            await wait_shown(page, "document.getElementById('messages').textContent.includes('/demo/hello')")
             assert page.complaints == []

@@ -12,7 +12,7 @@ from peers.users.tokens import AdminToken
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import publish, rows, text, wait_messages, wait_shown
+from tests.console.seeing import publish, rows, text, wait_messages, wait_rows, wait_shown
 
 KEEP_EXPORTS = """
     globalThis.exports = [];
@@ -57,33 +57,29 @@ async def go(page: Page, fragment: str) -> None:
     await wait_messages(page)
 
 
-async def test_a_jump_to_an_offset(page: Page) -> None:
-    first = await record(page, "/jump/a", [1, 2, 3])
+async def look_back(page: Page) -> None:
     await page.evaluate("document.getElementById('turn').click()")
     await wait_shown(page, "!document.getElementById('history').hidden")
     await wait_messages(page)
-    await page.evaluate(
-        """
-        document.getElementById("history-offset").value = offset;
-        document.querySelector("#history-jump button").click();
-        """,
-        offset=first + 1,
-    )
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+
+
+JUMP = """
+    document.getElementById("history-offset").value = offset;
+    document.getElementById("history-at").value = time;
+    document.querySelector("#history-jump button").click();
+"""
+
+
+async def test_jumps(page: Page) -> None:
+    """To an offset, to a time, and back to what comes."""
+    first = await record(page, "/jump/a", [1, 2, 3])
+    await look_back(page)
+    await page.evaluate(JUMP, offset=first + 1, time="")
+    await wait_rows(page, 2)
     assert await rows(page) == [["/jump/a", "2"], ["/jump/a", "3"]]
     assert f"offset={first + 1}" in str(await page.evaluate("return location.hash"))
     assert (await text(page, "history-told")) == f"2 of 2 records, offsets {first + 1} to {first + 2}"
-
-
-async def test_a_jump_to_a_time(page: Page) -> None:
-    await record(page, "/time/a", [1, 2])
-    await page.evaluate("document.getElementById('turn').click()")
-    await wait_shown(page, "!document.getElementById('history').hidden")
-    await wait_messages(page)
-    await page.evaluate("""
-        document.getElementById("history-at").value = "2001-01-31 16:30:00";
-        document.querySelector("#history-jump button").click();
-    """)
+    await page.evaluate(JUMP, offset="", time="2001-01-31 16:30:00")
     await wait_shown(page, "document.getElementById('history-at').value === '2001-01-31 16:30:00.000'")
     await wait_shown(page, "Number(document.getElementById('topic-count').textContent) > 0")
     await page.evaluate("document.getElementById('turn').click()")
@@ -93,12 +89,12 @@ async def test_a_jump_to_a_time(page: Page) -> None:
     await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')?.textContent === '\"live\"'")
 
 
-async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
+async def test_the_slider(page: Page) -> None:
     prefix = f"/slide/{uuid4()}/"  # nobody has recorded anything there
     await record(page, prefix + "a", ["old"])
     await record(page, prefix + "b", ["new"])
     await go(page, f"#/messages?prefix={prefix}&at=2100-01-01T00:00:00Z")
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 0")
+    await wait_rows(page, 0)
     await wait_shown(page, "!document.getElementById('history-slider').disabled")
     await wait_shown(page, "document.getElementById('history-time').textContent !== ''")
     await page.evaluate("""
@@ -107,7 +103,7 @@ async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
         slider.dispatchEvent(new Event("input"));
         slider.dispatchEvent(new Event("change"));
     """)
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    await wait_rows(page, 2)
     assert await rows(page) == [[prefix + "a", '"old"'], [prefix + "b", '"new"']]
     assert await page.evaluate("return document.querySelector('.row .time').title") != "", "it says its offset"
 
@@ -143,7 +139,7 @@ async def go_without_waiting(page: Page, fragment: str) -> None:
 async def test_what_is_listed_is_exported(page: Page) -> None:
     await page.evaluate(KEEP_EXPORTS)
     await publish(page, ("/export/a", {"x": 1}), ("/export/b", [None]), ("/export/c", "ü"))
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 3")
+    await wait_rows(page, 3)
     await wait_shown(page, "!document.getElementById('export').disabled")
     await page.evaluate("document.getElementById('export').click()")
     await wait_shown(page, "exports.length === 1")
@@ -171,7 +167,7 @@ async def test_what_is_listed_is_exported(page: Page) -> None:
 
 async def test_a_selection_is_published_again(page: Page) -> None:
     await publish(page, ("/again/a", 1), ("/again/b", {"two": 2}))
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    await wait_rows(page, 2)
     await wait_shown(page, "!document.getElementById('replay').disabled")
     await page.evaluate("document.getElementById('replay').click()")
     await wait_shown(page, "document.getElementById('replay-dialog').open")
@@ -186,7 +182,7 @@ async def test_a_selection_is_published_again(page: Page) -> None:
     assert await text(page, "replay-question") == "Publish 2 messages again, to /elsewhere?"
     await page.evaluate("document.getElementById('replay-sure').click()")
     await wait_shown(page, "document.getElementById('replay-outcome').textContent === '2 of 2 published.'")
-    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 4")
+    await wait_rows(page, 4)
     assert (await rows(page))[:2] == [["/elsewhere", '{"two":2}'], ["/elsewhere", "1"]]
 
 
@@ -219,4 +215,4 @@ async def test_the_token_reaches_the_thread(browser: Browser, tmp_path_factory: 
                 document.getElementById("topic").value = "/mine";
                 document.querySelector("#publish button").click();
             """)
-            await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")
+            await wait_rows(page, 1)

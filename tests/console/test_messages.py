@@ -10,7 +10,7 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
 from tests.console.scripted_hub import ScriptedHub
-from tests.console.seeing import number, publish, rows, text, wait_messages, wait_shown
+from tests.console.seeing import number, publish, rows, text, wait_messages, wait_rows, wait_shown
 
 
 @pytest.fixture
@@ -32,10 +32,6 @@ async def anew(page: Page, prefix: str) -> None:
     await wait_shown(page, f"document.getElementById('prefix').value === {prefix!r}")
     await wait_messages(page)
     await wait_rows(page, 0)
-
-
-async def wait_rows(page: Page, count: int) -> None:
-    await wait_shown(page, f"document.querySelectorAll('.row:not([hidden])').length === {count}")
 
 
 async def test_rows(page: Page) -> None:

@@ -25,15 +25,10 @@ def archive(tmp_path: Path) -> Path:
     return write_archive(tmp_path, messages[4:], 1)
 
 
-@pytest.mark.parametrize(
-    "prefix", ["", "/", "/z", "/ze", "/zeek", "/zeek/", "/zeek/d", "z", "zeek/", "//", "/é", "0", "x"]
-)
-def test_prefixes_are_the_hubs(archive: Path, prefix: str) -> None:
-    expected = [offset for offset, topic in enumerate(TOPICS) if topic.startswith(prefix)]
-    assert offsets_of(archive, Selection([prefix])) == expected
-
-
-def test_several_prefixes(archive: Path) -> None:
+def test_prefixes_are_the_hubs(archive: Path) -> None:
+    for prefix in ("", "/", "/z", "/ze", "/zeek", "/zeek/", "/zeek/d", "z", "zeek/", "//", "/é", "0", "x"):
+        expected = [offset for offset, topic in enumerate(TOPICS) if topic.startswith(prefix)]
+        assert offsets_of(archive, Selection([prefix])) == expected, prefix
     assert offsets_of(archive, Selection(["/zeek/", "/zeek/dns", "007"])) == [0, 1, 4]
 
 

@@ -136,15 +136,6 @@ class TestConnection:
         with pytest.raises(DataLostError, match="offset 5010 is behind the end of the journal"):
             list(connection.blocks(("",), 5_010, 5_020, journal=journal))
 
-    def test_times_are_resolved_by_the_hub(self, hub: HubWithJournal, connection: Connection) -> None:
-        hub.fill([("/a", 1)])
-        hub.fill([("/a", 2)])
-        with hub.client() as client:
-            times = [record.time_us for record in client.read()]
-        assert connection.offset_at(0) == 0
-        assert connection.offset_at(times[1] // 1000 + 60_000) == 2
-        assert connection.offset_at(times[0] // 1000 + 1) in {1, 2}
-
     def test_another_hub(self, tmp_path: Path) -> None:
         """Its journal is read as that of a hub that names it, or by its name; its id is the one that is compared."""
         with (

@@ -59,20 +59,19 @@ def python(program: str, **variables: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.parametrize(
-    ("master", "resolved"),
-    [
-        ("local", "local[1,4]"),
-        ("local[*]", "local[*,4]"),
-        ("local[3]", "local[3,4]"),
-        ("local[3,1]", "local[3,1]"),
-        ("local-cluster[2,1,1024]", "local-cluster[2,1,1024]"),
-        ("spark://host:7077", "spark://host:7077"),
-        ("yarn", "yarn"),
-    ],
-)
-def test_tasks_are_tried_again_in_local_mode(master: str, resolved: str) -> None:
-    assert resolved_master(master) == resolved
+MASTERS = {
+    "local": "local[1,4]",
+    "local[*]": "local[*,4]",
+    "local[3]": "local[3,4]",
+    "local[3,1]": "local[3,1]",
+    "local-cluster[2,1,1024]": "local-cluster[2,1,1024]",
+    "spark://host:7077": "spark://host:7077",
+    "yarn": "yarn",
+}
+
+
+def test_tasks_are_tried_again_in_local_mode() -> None:
+    assert {master: resolved_master(master) for master in MASTERS} == MASTERS
 
 
 def test_settings() -> None:
@@ -271,45 +270,38 @@ def test_last_words_of_a_java_that_does_not_start() -> None:
     assert last_words("WARNING: x\n") == ""
 
 
-class TestJava:
-    def home(self, folder: Path, script: str) -> dict[str, str]:
-        java = folder / "bin" / "java"
-        java.parent.mkdir()
-        java.write_text(f"#!/bin/sh\n{script}\n")
-        java.chmod(0o755)
-        return {"JAVA_HOME": str(folder), "PATH": ""}
+VERSIONS = {
+    'openjdk version "17.0.15" 2025-04-15': 17,
+    'Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21" 2023-09-19': 21,
+    'java version "1.8.0_392"': 8,
+    'openjdk version "25-ea"': 25,
+    "command not found": 0,
+}
 
-    @pytest.mark.parametrize(
-        ("told", "major"),
-        [
-            ('openjdk version "17.0.15" 2025-04-15', 17),
-            ('Picked up JAVA_TOOL_OPTIONS: -Xmx1g\nopenjdk version "21" 2023-09-19', 21),
-            ('java version "1.8.0_392"', 8),
-            ('openjdk version "25-ea"', 25),
-            ("command not found", 0),
-        ],
-    )
-    def test_versions_are_read(self, told: str, major: int) -> None:
+
+def test_java(tmp_path: Path) -> None:
+    """That of JAVA_HOME comes before that of the path; an old one is refused, and one that does not run."""
+    for told, major in VERSIONS.items():
         assert java_version(told) == major
-
-    def test_that_of_java_home_and_that_of_the_path(self, tmp_path: Path) -> None:
-        home = self.home(tmp_path, """echo 'openjdk version "21.0.2"' >&2""")
-        assert check_java(home) == 21
-        assert check_java({"PATH": f"/nothing:{tmp_path / 'bin'}"}) == 21
-
-    @pytest.mark.parametrize(
-        ("script", "said"),
-        [("""echo 'openjdk version "11.0.2"' >&2""", "is Java 11"), ("echo hello >&2", "of no version")],
-    )
-    def test_an_old_java_is_refused(self, tmp_path: Path, script: str, said: str) -> None:
-        with pytest.raises(SparkUnavailableError, match=f"Java 17 or newer, .*bin/java .*{said}.*apt-get install"):
-            check_java(self.home(tmp_path, script))
-
-    def test_no_java_at_all(self, tmp_path: Path) -> None:
-        with pytest.raises(SparkUnavailableError, match="there is no Java here: install one"):
-            check_java({"PATH": str(tmp_path)})
-        with pytest.raises(SparkUnavailableError, match="bin/java does not run: install one"):
-            check_java({"JAVA_HOME": str(tmp_path), "PATH": ""})
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    home, path = {"JAVA_HOME": str(tmp_path), "PATH": ""}, {"PATH": f"/nothing:{java.parent}"}
+    with pytest.raises(SparkUnavailableError, match="bin/java does not run: install one"):
+        check_java(home)
+    with pytest.raises(SparkUnavailableError, match="there is no Java here: install one"):
+        check_java(path)
+    for said, error in (
+        ('openjdk version "21.0.2"', ""),
+        ('openjdk version "11.0.2"', "is Java 11"),
+        ("hello", "of no version"),
+    ):
+        java.write_text(f"#!/bin/sh\necho '{said}' >&2\n")
+        java.chmod(0o755)
+        if not error:
+            assert check_java(home) == check_java(path) == 21
+        else:
+            with pytest.raises(SparkUnavailableError, match=f"Java 17 or newer, .*bin/java .*{error}.*apt-get install"):
+                check_java(home)
 
 
 class TestSignals:

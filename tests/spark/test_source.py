@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +12,6 @@ import pytest
 from pyspark.errors import PySparkException
 
 from hub.batch import encode_value
-from peers.client.blocking import BlockingClient
 from tests.spark.hubs import HubWithJournal, lose_commit, packed_message
 
 if TYPE_CHECKING:
@@ -47,21 +44,6 @@ def read(spark: SparkSession, hub: HubWithJournal) -> Read:
 def reading(spark: SparkSession, url: str, schema: str | None = None, **options: object) -> DataFrame:
     reader = spark.read.format("hub").options(url=url, **options)  # type: ignore[arg-type]
     return (reader.schema(schema) if schema else reader).load()
-
-
-def told(client: BlockingClient, expected: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    for _ in range(1_200):
-        rows: list[dict[str, Any]] = client.request("$hub/consumers", None)
-        if rows and expected(rows[0]):
-            return rows[0]
-        time.sleep(0.05)
-    pytest.fail(f"the hub was told {rows}")
-
-
-def committed_offset(checkpoint: Path) -> int:
-    last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
-    offset: int = json.loads((checkpoint / "offsets" / str(last)).read_text().splitlines()[-1])["offset"]
-    return offset
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -209,36 +191,3 @@ class TestStream:
         assert seen[2:] == [(1, [3, 4]), (2, [5, 6, 7])]
         for told in ("endOffset", "latestOffset"):
             assert json.loads(progress["sources"][0][told])["offset"] == 8
-
-    def test_the_hub_knows_how_far_a_query_is(
-        self, spark: SparkSession, own_hub: HubWithJournal, tmp_path: Path
-    ) -> None:
-        own_hub.fill_numbers(10)
-        held, goes_on = threading.Event(), threading.Event()
-
-        def look(_: DataFrame, batch: int) -> None:
-            if batch == 1:
-                held.set()
-                assert goes_on.wait(60)
-
-        stream = spark.readStream.format("hub").options(
-            url=own_hub.url, startingOffsets="earliest", consumer="counts", topics="/n/", maxOffsetsPerTrigger=4
-        )
-        checkpoint = tmp_path / "told"
-        started = stream.load().writeStream.foreachBatch(look).option("checkpointLocation", str(checkpoint))
-        query = started.trigger(processingTime="100 milliseconds").start()
-        try:
-            with own_hub.client() as client:
-                assert held.wait(60)
-                row = told(client, lambda row: row["position"] == 4)
-                assert (row["name"], row["prefixes"], row["members"], row["lag"]) == ("counts", ["/n/"], 0, 6)
-                goes_on.set()
-                row = told(client, lambda row: row["lag"] == 0)
-                assert row["position"] == 10
-                assert committed_offset(checkpoint) == 10
-                own_hub.fill_numbers(3)
-                assert told(client, lambda row: row["position"] > 10 and row["lag"] == 0)["position"] == 13
-                assert committed_offset(checkpoint) == 13
-        finally:
-            goes_on.set()
-            query.stop()

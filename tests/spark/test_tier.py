@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
 from hub.errors import JournalCorruptError
 from hub.journal.manifest import Entry
-from peers.client import connect
-from peers.journal.journal import Journal
 from peers.journal.store import Segmenting, Store
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
@@ -27,12 +24,9 @@ from peers.journal.tier.parquet import FileMaker, Opened
 from peers.journal.tier.place import TierUnavailableError, place_at
 from peers.spark.connector import shares as shares_module
 from peers.spark.connector.columns import default_schema
-from peers.spark.connector.connection import close_all
 from peers.spark.connector.options import DataLostError, read_source_options
 from peers.spark.connector.shares import FileShare, OffsetRange, Sought, file_tables, plan
 from peers.spark.connector.source import BatchReader, StreamReader
-from peers.wire.records import Fetch
-from tests.client.recording import RecordingHub
 from tests.journal.files import ALL, AT_US, segments
 from tests.journal.tier.made import JOURNAL, blocks, files_of
 from tests.spark.hubs import HubWithJournal, message, packed_message
@@ -346,53 +340,6 @@ def test_a_stream(own: Tiered) -> None:
     own.hub.fill_numbers(10, first=COUNT)
     following = reader.latestOffset(end, ReadAllAvailable())
     assert [row["offset"] for row in rows(reader, reader.partitions(end, following))] == list(range(COUNT, COUNT + 10))
-
-
-async def test_catching_up_asks_the_hub_for_nothing_that_is_in_the_tier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream in many micro-batches, and a query: the hub gets FETCHes of the tail alone, and of no records."""
-    tiered = Tiered(tmp_path)
-    asked: list[Fetch] = []
-    original = Journal.fetch
-
-    def fetch(self: Journal, order: Fetch, deliver: Any, usage: Any = None) -> Any:
-        asked.append(order)
-        return original(self, order, deliver, usage)
-
-    monkeypatch.setattr(Journal, "fetch", fetch)
-    hub = RecordingHub(tiered.path, tier=str(tiered.tier))
-    await hub.start("tcp://127.0.0.1:0")
-    try:
-        async with connect(hub.url) as client:
-            for number in range(SEALED, COUNT):
-                await client.publish_confirmed(f"/n/{number % 4}", {"number": number})
-        for catch_up in (_stream_offsets, _batch_offsets):
-            asked.clear()
-            assert await asyncio.to_thread(catch_up, tiered.options(url=hub.url)) == list(range(COUNT))
-            of_records = [order for order in asked if order.bytes]
-            assert of_records
-            assert all(order.start >= SEALED and order.time is None for order in of_records)
-    finally:
-        await asyncio.to_thread(close_all)
-        await hub.stop()
-
-
-def _stream_offsets(given: dict[str, str]) -> list[int]:
-    given = given | {"startingOffsets": "earliest"}
-    reader = StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
-    reader.prepareForTriggerAvailableNow()
-    found: list[int] = []
-    start = reader.initialOffset()
-    while (end := reader.latestOffset(start, ReadMaxRows(70))) != start:
-        found += [row["offset"] for row in rows(reader, reader.partitions(start, end))]
-        start = end
-    return found
-
-
-def _batch_offsets(given: dict[str, str]) -> list[int]:
-    reader = BatchReader(default_schema("raw"), read_source_options(given, streaming=False))
-    return [row["offset"] for row in rows(reader, reader.partitions())]
 
 
 def test_a_batch(spark: SparkSession, tiered: Tiered) -> None:
