@@ -14,7 +14,7 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["on_the_hubs_loop", "pytest_asyncio_loop_factories"]
+__all__ = ["Loops", "on_the_hubs_loop", "pytest_asyncio_loop_factories"]
 
 Loops = dict[str, Callable[[], asyncio.AbstractEventLoop]]
 """What makes them, by name."""

@@ -18,6 +18,7 @@ from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, NameDialler, hub
 from peers.connections.listener import ListenError
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
+from tests.garbage import leaves_nothing, left_for_the_collector
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -314,3 +315,40 @@ async def test_one_family_counts(
 )
 def test_what_is_a_name(url: str, *, named: bool) -> None:
     assert is_name(Endpoint.parse(url)) is named
+
+
+async def link_and_part(dialling: Hub, dialled: Hub) -> None:
+    readers = [await hub.client("/a") for hub in (dialling, dialled)]
+    dialling.dial(dialled)
+    for hub, far in ((dialling, dialled), (dialled, dialling)):
+        await eventually(lambda hub=hub: len(hub.node.links) == 1)  # type: ignore[misc]
+        await eventually(lambda hub=hub, far=far: "/a" in hub.wanted_by(far))  # type: ignore[misc]
+    await readers[0].publish("/a", 1)
+    for reader in readers:
+        assert await reader.values(1) == [("/a", 1)]
+        reader.close()
+    await dialling.stop_dialling()
+    for hub in (dialling, dialled):
+        await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+        hub.connections.clear()
+    await settle()
+
+
+async def test_links(start_hub: StartHub) -> None:
+    dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
+    await leaves_nothing(lambda: link_and_part(dialling, dialled))
+
+
+async def test_attempts_that_fail(start_hub: StartHub) -> None:
+    dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
+    dialled.node.draining = True
+    with left_for_the_collector() as left:
+        dialler = dialling.dial(dialled)
+        await eventually(lambda: dialler.attempts >= 5)
+        await dialling.stop_dialling()
+        for hub in (dialling, dialled):
+            hub.later(60)  # whoever lingers is cut
+            await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+            hub.connections.clear()
+        await settle()
+    assert left == []

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from pathlib import Path
 from typing import Any
 
@@ -38,11 +36,6 @@ from tests.hubs.slow_journal import SlowJournal
 UNKNOWN = NotRecognisedError()
 
 CLIENT = {"protocol": 1, "role": "client"}
-
-
-@pytest.fixture(params=["tcp", "unix"])
-async def hub(request: pytest.FixtureRequest, start_hub: StartHub, tmp_path: Path) -> Hub:
-    return await start_hub({"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock"}[request.param])
 
 
 @pytest.fixture
@@ -119,16 +112,6 @@ async def test_nothing_is_shown(start_hub: StartHub) -> None:
     rights = hub.handler("stranger").rights
     assert rights is not None
     assert rights.user.name == "anonymous"
-
-
-async def test_a_hub_without_users(hub: Hub) -> None:
-    for token in ("", SECRET):
-        client = await hub.raw()
-        assert (await client.greet(token=token, name="me" + token)).until is None
-        assert hub.handler("me" + token).rights is None
-        await client.send(encode_token(Renewal(7, SECRET)))
-        assert decode_notice((await client.frame()).body) == Notice("confirmed", request=7)
-    assert not hub.node.access.refused
 
 
 async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None:
@@ -244,40 +227,6 @@ async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> No
 # The end of a proof.
 
 
-async def test_the_end_of_a_proof(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    introduced = await client.greet(token=known.token("alice", seconds=60.0))
-    assert introduced.until is not None
-    assert 50.0 < introduced.until <= 60.0
-    hub.later(15.0)
-    assert await client.ping() == []
-    hub.later(47.0)
-    code, text = await end_of(client)
-    assert code == 4401
-    assert "has ended" in text
-    assert "fresh token" in text
-
-
-async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    await client.greet(token=known.token("alice", seconds=15.0), name="me")
-    await client.subscribe("/a")
-    with capture_logs() as lines:
-        await client.send(encode_token(Renewal(7, known.token("alice", seconds=100.0))))
-        confirmed = decode_notice((await client.frame()).body)
-    assert (confirmed.kind, confirmed.request) == ("confirmed", 7)
-    assert confirmed.until is not None
-    assert 90.0 < confirmed.until <= 100.0
-    hub.later(16.0)
-    await client.publish("/a", 1)
-    assert await client.values(1) == [("/a", 1)]
-    await client.send(encode_token(Renewal(8, known.token("alice"))))  # this one holds for good
-    assert decode_notice((await client.frame()).body) == Notice("confirmed", request=8)
-    hub.later(19.0)
-    assert await client.ping() == []
-    assert SECRET not in str(lines)
-
-
 async def test_a_renewal_with_other_roles(hub: Hub, known: KnownTokens) -> None:
     client = await hub.raw()
     await client.greet(token=known.token("carol", roles=("sensor",)), name="me")
@@ -296,30 +245,6 @@ async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
     await client.send(encode_token(Renewal(0, known.token("alice", seconds=2.0))))  # 0: asks for no answer
     assert await client.ping() == []
     hub.later(3.0)
-    assert (await end_of(client))[0] == 4401
-
-
-async def test_a_renewal_that_is_refused(hub: Hub, known: KnownTokens) -> None:
-    client = await hub.raw()
-    await client.greet(token=known.token("alice", seconds=15.0), name="me")
-    shown: list[tuple[str, int]] = [
-        (known.token("bob"), CloseCode.NOT_ALLOWED),
-        (SECRET, CloseCode.NOT_RECOGNISED),
-        ("x" * (TOKEN_LIMIT_BYTES + 1), CloseCode.TOO_BIG),
-    ]
-    with capture_logs() as lines:
-        for request, (token, code) in enumerate(shown, 1):
-            await client.send(encode_token(Renewal(request, token)))
-            notice = decode_notice((await client.frame()).body)
-            assert (notice.kind, notice.request, notice.code) == ("error", request, code)
-            assert token not in notice.text
-    assert SECRET not in str(lines)
-    assert hub.handler("me").rights is not None
-    identity = the_connection(hub).identity
-    assert identity is not None
-    assert identity.user == "alice"
-    assert known.failures == 1
-    hub.later(16.0)
     assert (await end_of(client))[0] == 4401
 
 
@@ -369,36 +294,6 @@ async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTo
     await eventually(lambda: journal.is_behind and not the_connection(hub).transport.is_reading())
     hub.later(16.0)
     assert (await end_of(client))[0] == 4401
-
-
-async def test_many_tokens_at_once(hub: Hub, known: KnownTokens) -> None:
-    other = await hub.client(token=known.token("bob"))
-    client = await hub.raw()
-    token = known.token("alice", seconds=1000.0)
-    await client.greet(token=token)
-    await client.send(b"".join(encode_token(Renewal(number, token)) for number in range(1, 2001)))
-    assert await other.ping() == []
-    for number in range(1, 2001):
-        assert decode_notice((await client.frame()).body).request == number
-
-
-@pytest.mark.parametrize(
-    "stream",
-    [
-        encode_token(Renewal(1, SECRET)),
-        publication("/a", 1) + hello(SECRET),
-        hello(SECRET) * 2,
-    ],
-    ids=["before HELLO", "a message before HELLO", "HELLO twice"],
-)
-async def test_out_of_turn(start_hub: StartHub, stream: bytes) -> None:
-    hub = await start_hub()
-    KnownTokens(hub)
-    client = await hub.raw()
-    with capture_logs() as lines:
-        await client.send(stream)
-        assert (await end_of(client))[0] in {CloseCode.PROTOCOL_ERROR, CloseCode.NOT_RECOGNISED}
-    assert SECRET not in str(lines)
 
 
 # Peer hubs.
@@ -481,35 +376,6 @@ async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens
     assert (code, text) == (1008, "user 'alice' may not be a peer hub: no role of his has `link`")
     assert len(hub.node.links) == 0
     assert hub.node.core.handlers == {}
-
-
-# Very many.
-
-
-@pytest.mark.slow
-async def test_three_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    hub = await start_hub(settings=settings_of(newcomers=500))
-    known = KnownTokens(hub)
-    known.answer_after(5.0)
-    reader = await hub.client("/quiet", token=known.token("alice"))
-    writer = await hub.client(token=known.token("bob"))
-    host, port = hub.endpoint.host, hub.endpoint.port
-
-    async def stranger() -> None:
-        _, stream = await asyncio.open_connection(host, port)
-        stream.write(hello(SECRET))
-        await stream.drain()
-        stream.close()
-
-    for number in range(30):
-        await asyncio.gather(*(stranger() for _ in range(100)))
-        await writer.publish("/quiet", number)
-        assert await reader.values(1) == [("/quiet", number)]
-        assert hub.node.admission.newcomers <= 500
-    await eventually(lambda: known.failures + hub.node.admission.evicted >= 3_000)
-    assert SECRET not in caplog.text
-    assert hub.node.failed_connections == 0
 
 
 async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -> None:

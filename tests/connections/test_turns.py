@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
 
 import pytest
+import structlog
 
+from hub.batch import Batch
 from hub.delivery import Role
+from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.handler import Handler
-from hub.turn import WRITES_PER_TURN
-from peers.connections.connection import TURN_EVENTS
+from hub.overflow import QueueLimits
+from hub.request_frame import Reply
+from hub.turn import STEPS_PER_TURN, WRITES_PER_TURN
+from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
+from peers.connections.conversation import ENDED
+from peers.connections.websocket import websocket_connection
+from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN
+from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections import pretend
-from tests.connections.pretend import HELLO
+from tests.connections.pretend import HELLO, PretendTransport, over_tcp
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hubs.raw_client import publication
+from tests.hubs.raw_websocket import text, upgrade
 
 BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
 """Nothing to do, three turns long."""
@@ -221,24 +232,6 @@ async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> No
     assert not stage.node.connections
 
 
-async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
-    stage = Stage()
-    connections = [stage.client() for _ in range(500)]
-    stage.play()
-    handlers = stage.node.core.handlers
-    assert len(handlers) == 502
-    for connection in connections:
-        connection.connection_lost(None)
-    turns = 0
-    while len(handlers) > 2:
-        before = len(handlers)
-        stage.loop.play_turn()
-        assert before - len(handlers) <= 200
-        turns += 1
-    assert turns >= 2
-    assert len(stage.node.connections) == 1
-
-
 async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
     seconds, sizes = stage.node.read_times.seconds, stage.node.read_times.bytes
     before = sum(seconds.statistics().counts)
@@ -260,3 +253,281 @@ async def test_what_was_read_is_counted_for_good(stage: Stage) -> None:
     stage.transport.abort()
     stage.play()
     assert stage.node.received_bytes_before == len(HELLO) + len(publication("/a", 1))
+
+
+PONG = encode_frame(Kind.PONG, b"")
+CROWD = 200
+FOLLOWING = {
+    "tcp": [HELLO, encode_subscription(Kind.SUBSCRIBE, ["/crowd/"])],
+    "websocket": [upgrade(), text({"type": "subscribe", "prefixes": ["/crowd/"]})],
+    "events": [b"GET /v1/events?prefix=/crowd/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+}
+"""What a client says that follows, by what it speaks."""
+
+
+class Crowd(pretend.Stage):
+    """As many connections as are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.transports: list[PretendTransport] = []
+
+    def connect(self, make: Callable[[Node], Connection] = over_tcp) -> Connection:
+        connection = super().connect(make)
+        self.transports.append(self.transport_of(connection))
+        return connection
+
+    def client(self) -> Connection:
+        connection = super().client()
+        self.play()
+        return connection
+
+    def most_in_a_turn(self, done: Callable[[], int], total: int) -> int:
+        most = before = done()
+        while before < total:
+            assert self.loop.ready, "nothing is going on any more"
+            self.loop.play_turn()
+            most, before = max(most, done() - before), done()
+        return most
+
+    def written(self) -> bytes:
+        return b"".join(data for transport in self.transports for data in transport.far.incoming if data is not None)
+
+
+def _websocket(node: Node) -> Connection:
+    return websocket_connection(node, QueueLimits(), loopback=True)
+
+
+@pytest.fixture
+async def crowd() -> Crowd:
+    return Crowd()
+
+
+async def test_all_that_subscribe_have_one_share_together(crowd: Crowd) -> None:
+    clients = [crowd.client() for _ in range(CROWD)]
+    core = crowd.node.core
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    most = crowd.most_in_a_turn(lambda: core.statistics().routing.subscriptions - 1, 10 * CROWD)
+    assert most < CHANGES_PER_TURN + 10
+    assert not len(crowd.node.changes)
+    assert all(transport.reading for transport in crowd.transports)
+
+
+async def test_whoever_publishes_does_not_wait_behind_them(crowd: Crowd) -> None:
+    publisher, *clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    publisher.data_received(publication("/a", 1) + encode_frame(Kind.PING, b"") + publication("/b", 2))
+    assert crowd.outlet.values == [1, 2]
+
+
+async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
+    clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        prefixes = [f"/{number}/{n}" for n in range(10)]
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, prefixes) + publication(f"/{number}/9", number))
+    crowd.most_in_a_turn(lambda: len(crowd.outlet.values), CROWD)
+    delivered = [client.handler.delivered_messages for client in clients if client.handler is not None]
+    assert delivered == [1] * CROWD
+
+
+async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
+    clients = [crowd.connect() for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(HELLO)
+    assert crowd.most_in_a_turn(lambda: len(crowd.node.core.handlers) - 1, CROWD) <= CHANGES_PER_TURN // 10
+
+
+async def test_all_that_ask_for_answers_have_one_share_together(crowd: Crowd) -> None:
+    clients = [crowd.client() for _ in range(16)]
+    for client in clients:
+        client.data_received(encode_frame(Kind.PING, b"") * 1000)
+    assert crowd.most_in_a_turn(lambda: crowd.written().count(PONG), 16_000) <= EVENTS_PER_TURN + len(clients)
+
+
+async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) -> None:
+    clients = [crowd.connect(_websocket) for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(upgrade())
+    most = crowd.most_in_a_turn(lambda: crowd.written().count(b"HTTP/1.1 101"), CROWD)
+    assert most <= CHANGES_PER_TURN // 10
+
+
+@pytest.mark.parametrize("by_far_side", [True, False])
+async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: bool) -> None:
+    publisher, *clients = [crowd.client() for _ in range(CROWD)]
+    core = crowd.node.core
+    for client in clients:
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
+    crowd.play()
+    handlers = [client.handler for client in clients if client.handler is not None]
+    before = len(core.handlers)
+    for client in clients:
+        if by_far_side:
+            client.data_received(encode_close(1000, "bye"))
+        else:
+            client.end(4000, "enough")
+    publisher.data_received(publication("/a", 1))
+    most = crowd.most_in_a_turn(lambda: before - len(core.handlers), len(clients))
+    assert most <= STEPS_PER_TURN // 5
+    assert {handler.delivered_messages for handler in handlers} == {0}
+    assert core.statistics().routing.subscriptions == 1
+
+
+async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None:
+    clients = [crowd.client() for _ in range(CROWD)]
+    for number, client in enumerate(clients):
+        client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
+    for transport in crowd.transports[:-1]:
+        transport.abort()
+    crowd.play()
+    assert crowd.node.core.statistics().routing.subscriptions == 1 + 10
+    assert len(crowd.node.connections) == 1
+
+
+async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
+    clients = [crowd.connect() for _ in range(CROWD)]
+    for client in clients:
+        client.data_received(HELLO + encode_subscription(Kind.SUBSCRIBE, ["/a"]) + publication("/a", 1))
+    for transport in crowd.transports:
+        transport.abort()
+    crowd.play()
+    assert not crowd.node.connections
+    assert len(crowd.node.core.handlers) == 1
+    assert len(crowd.outlet.values) < CROWD // 2
+    assert crowd.node.failed_connections == 0
+
+
+@pytest.mark.parametrize("kind", ["tcp", "websocket", "events"])
+async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
+    for _ in range(2 * WRITES_PER_TURN + 10):
+        follower = crowd.connect(over_tcp if kind == "tcp" else _websocket)
+        for data in FOLLOWING[kind]:
+            follower.data_received(data)
+            crowd.play()
+    followers, publisher, quiet = list(crowd.transports), crowd.client(), crowd.client()
+    for transport in followers:
+        transport.far.incoming.clear()
+    publisher.data_received(publication("/crowd/a", 1))
+    most = crowd.most_in_a_turn(lambda: sum(bool(one.far.incoming) for one in followers), len(followers))
+    assert most <= WRITES_PER_TURN
+    assert len(crowd.node.core.late) == 0
+    publisher.data_received(publication("/crowd/a", 2))
+    quiet.data_received(publication("/quiet", 3))
+    assert crowd.outlet.values == [1, 2, 3]
+    assert crowd.node.core.late
+    crowd.play()
+    assert all(len(one.far.incoming) == 2 for one in followers)
+
+
+SORRY = encode_close(CloseCode.INTERNAL_ERROR, "internal error of the hub")
+
+
+class Pair(pretend.Stage):
+    """With two clients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.other = self.client(), self.client()
+
+
+@pytest.fixture
+async def pair() -> Pair:
+    return Pair()
+
+
+def fail(*_: object) -> Any:
+    raise ZeroDivisionError("a bug " + "x" * 1000)
+
+
+class Broken:
+    """A conversation of which one part does not work."""
+
+    def __init__(self, connection: Connection, part: str) -> None:
+        self._whole = connection.conversation
+        self._part = part
+        connection.conversation = cast("Any", self)
+
+    def __getattr__(self, name: str) -> Any:
+        return fail if name == self._part else getattr(self._whole, name)
+
+
+def break_reading(pair: Pair) -> None:
+    Broken(pair.one, "act")
+    pair.one.data_received(publication("/a", 1) + encode_subscription(Kind.SUBSCRIBE, ["/"], 1))
+
+
+def break_writing(pair: Pair) -> None:
+    handler = pair.one.handler
+    assert handler is not None
+    pair.node.core.subscribe(handler, ["/b"])
+    Broken(pair.one, "render")
+    pair.other.data_received(publication("/b", 1))
+
+
+def break_looking(pair: Pair) -> None:
+    Broken(pair.one, "ping")
+    pair.one.check(2000.0)
+
+
+@pytest.mark.parametrize("how", [break_reading, break_writing, break_looking])
+async def test_a_bug_ends_one_connection(pair: Pair, how: Callable[[Pair], None]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        how(pair)
+    assert pair.told(pair.one).endswith(SORRY)
+    assert pair.node.failed_connections == 1
+    (line,) = [line for line in logs if line["log_level"] == "error"]
+    assert line["error"].startswith("ZeroDivisionError: a bug x")
+    pair.other.data_received(publication("/a", 2))
+    assert pair.outlet.values[-1] == 2
+    assert not pair.told(pair.other).endswith(SORRY)
+
+
+def test_the_line_is_bounded() -> None:
+    try:
+        fail()
+    except ZeroDivisionError as error:
+        fields = describe(error, b"\xff" * 1_000_000)
+    assert len(str(fields["error"])) == SHOWN_CHARACTERS
+    assert fields["read_bytes"] == 1_000_000
+    assert fields["read"] == "ff" * SHOWN_BYTES
+    assert "test_turns.py" in str(fields["at"])
+
+
+# What is still asked of a connection that is over: nothing is said or done, and nothing goes wrong.
+
+
+LATE: dict[str, Callable[[Connection], object]] = {
+    "frames": lambda one: one.write([b"late"]),
+    "answers": lambda one: one.write_outgoing(),
+    "answers after the turn": lambda one: one.write_later(),
+    "messages": lambda one: one.send([Batch.of("/a", [1])]),
+    "replies": lambda one: one.post([Reply(0, 0, b"")]),
+    "a gap": lambda one: one.send_gap(1),
+    "the rest": lambda one: one.write_on(),
+    "an overrun": lambda one: one.close(CloseCode.OVERFLOW, "late"),
+    "an end": lambda one: one.end(CloseCode.GOING_AWAY, "late"),
+    "the hub stops": lambda one: one.drain(),
+    "another look": lambda one: one.look_in(0.0),
+    "its proof": lambda one: one.proof_left_s(),
+    "its place": lambda one: one.leave(),
+    "whoever has dialled gives up": lambda one: one.abandon(),
+}
+
+
+@pytest.mark.parametrize("late", LATE.values(), ids=LATE)
+def test_what_comes_too_late(pair: Pair, late: Callable[[Connection], object]) -> None:
+    one = pair.one
+    far = one.transport.far  # type: ignore[attr-defined]
+    one.connection_lost(None)
+    for _ in range(3):
+        pair.loop.play_turn()
+    assert one.conversation is ENDED
+    said, reason = list(far.incoming), one.reason
+    late(one)
+    for _ in range(3):
+        pair.loop.play_turn()
+    assert (list(far.incoming), one.reason) == (said, reason)
+    assert one.due_s == -1
+    assert pair.node.failed_connections == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
 from hub.batch import Batch
 from hub.core import Core
@@ -59,8 +60,7 @@ class SlowJournal(NoJournal):
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:  # noqa: ARG002
-        assert isinstance(fetch, Order)
-        self.orders.append((fetch, deliver))
+        self.orders.append((cast("Order", fetch), deliver))
         return lambda: self.cancelled.append(fetch.request)
 
     def write(self) -> None:

@@ -7,7 +7,6 @@ import tracemalloc
 
 import pytest
 
-from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_http import JSON, NDJSON, RawHttp, follow, http
@@ -110,22 +109,6 @@ async def test_a_body_without_end(start_hub: StartHub) -> None:
     assert (await client.answer()).value == {"messages": 51}
 
 
-async def test_a_crowd_of_streams(hub: Hub) -> None:
-    pair = await QuietPair.at(hub)
-    stopped = [await follow(hub, "prefix=/t&overflow=disconnect&messages=5", receive_bytes=4096) for _ in range(40)]
-    reading = [await follow(hub, "prefix=/t") for _ in range(40)]
-    hub.shrink_buffers()
-    publisher = await hub.websocket()
-    for number in range(30):
-        await publisher.publish("/t", [number, "x" * 5000])
-        for client in reading:
-            assert (await client.values(1))[0][0] == number
-        await pair.talk()
-    assert len(stopped) == 40
-    await eventually(lambda: len(hub.node.core.handlers) == len(reading) + 3)  # the pair, and the publisher
-    assert sum(hub.node.core.statistics().dropped_messages_total.values()) > 0
-
-
 async def test_a_flood_of_requests(hub: Hub) -> None:
     pair, client = await QuietPair.at(hub), await http(hub, receive_bytes=4096)
     await client.publish("/t", 1)
@@ -142,7 +125,7 @@ async def test_a_flood_of_requests(hub: Hub) -> None:
         await client.answer()
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(8))
 async def test_mutated_requests(hub: Hub, seed: int) -> None:
     source = random.Random(seed)  # noqa: S311 -- the same inputs each time
     pair = await QuietPair.at(hub)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-import pytest
+import shutil
+from pathlib import Path
 
-from hub.errors import CloseCode
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
-from hub.quotas.quotas import QuotaLimits, SetLimits
-from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
+from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Looks
 from peers.daemon.reviewing import review
 from peers.users.tokens import Tokens
+from peers.wire.control import Notice, encode_notice
+from tests.connections.http.conftest import StartRecording
+from tests.garbage import leaves_nothing
+from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
-from tests.hubs.raw_http import Event, RawHttp, follow, http
-from tests.hubs.raw_websocket import flood
+from tests.hubs.raw_http import NDJSON, Event, RawHttp, follow, http
+from tests.hubs.raw_websocket import flood, request
 from tests.hubs.settings import settings_of
+from tests.journal.files import crashed, lose_power, segments
 
 HELD = 50
 
@@ -169,22 +179,6 @@ async def test_a_right_that_is_taken(hub: Hub) -> None:
     assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)
 
 
-async def test_a_user_with_too_many_connections(hub: Hub) -> None:
-    known = KnownTokens(hub)
-    token = f"Authorization: Bearer {known.token('alice')}"
-    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 1})}))
-    await follow(hub, "prefix=/a", token)
-    answer = await (await http(hub)).publish("/a", 1, token)
-    assert (answer.status, answer.value["error"]["code"]) == (503, CloseCode.TRY_AGAIN_LATER)
-
-
-async def test_rights(hub: Hub) -> None:
-    known = KnownTokens(hub)
-    client = await http(hub)
-    answer = await client.ask("GET", "/v1/events?prefix=/a", f"Authorization: Bearer {known.token('watcher')}")
-    assert (answer.status, answer.value["error"]["code"]) == (403, CloseCode.NOT_ALLOWED)
-
-
 async def test_no_room(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(connections=1))
     await follow(hub, "prefix=/a")
@@ -198,3 +192,285 @@ async def test_a_unix_socket(start_hub: StartHub, tmp_path: object) -> None:
     client = await follow(hub, "prefix=/a")
     await (await hub.client()).publish("/a", 1)
     assert await client.values(1) == [1]
+
+
+AHEAD = 200
+"""Records of 10 kB: more than is read for somebody who takes nothing, however quickly it is."""
+
+
+async def record(hub: Hub, topic: str, *values: object) -> None:
+    lines = b"".join(msgspec.json.encode(value) + b"\n" for value in values)
+    assert (await (await http(hub)).publish_lines(f"{topic}?confirm=1", lines)).status == 200
+
+
+async def numbered(client: RawHttp, count: int) -> list[tuple[int | None, object]]:
+    found = []
+    for _ in range(count):
+        event = await client.event()
+        assert event.name == "message", event
+        assert "time_ms" in event.value
+        found.append((event.id, event.value["value"]))
+    return found
+
+
+async def test_live_events_have_ids(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    await record(hub, "/a", "before")
+    client = await follow(hub, "prefix=/a")
+    await record(hub, "/b", "another topic")
+    await record(hub, "/a", 1, 2)
+    assert await numbered(client, 2) == [(2, 1), (3, 2)]
+    await record(hub, "/a", 3)
+    assert await numbered(client, 1) == [(4, 3)]
+
+
+async def test_a_stream_begins_where_it_is_asked_to(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    await record(hub, "/a", *range(10))
+    for query in ("from=7", "from=2001-01-01", "from=0"):
+        client = await follow(hub, f"prefix=/a&{query}")
+        first = 7 if query == "from=7" else 0
+        assert await numbered(client, 10 - first) == [(number, number) for number in range(first, 10)]
+    await record(hub, "/a", 10)
+    assert await numbered(client, 1) == [(10, 10)]
+
+
+async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    publisher = await hub.websocket()
+    found: list[int] = []
+    last = ""
+    sent = 0
+    for _ in range(12):
+        client = await follow(hub, "prefix=/a&from=0", *([f"Last-Event-ID: {last}"] if last else []))
+        for _ in range(20):
+            await publisher.publish("/a", sent)
+            await publisher.publish("/other", -1)
+            sent += 1
+        for _ in range(13):
+            event = await client.event()
+            found.append(event.value["value"])
+            last = str(event.id)
+        client.reset()
+    client = await follow(hub, "prefix=/a", f"Last-Event-ID: {last}")
+    found += await client.values(sent - len(found))
+    assert found == list(range(sent))
+
+
+async def test_whoever_has_read_what_a_power_loss_took_gets_all_that_comes_since(
+    start_recording: StartRecording, tmp_path: Path
+) -> None:
+    hub = await start_recording()
+    journal = tmp_path / "journal.db"
+    await record(hub, "/a", 0, 1)
+    written_bytes = segments(journal)[-1].stat().st_size
+    await record(hub, "/a", 2, 3, 4)
+    client = await follow(hub, "prefix=/a&from=0")
+    ids = [(await client.event()).last_id for _ in range(5)]
+    lost = crashed(journal, tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await hub.stop()
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    hub = await start_recording()
+    ahead = await follow(hub, "prefix=/a", f"Last-Event-ID: {ids[4]}")
+    assert (await ahead.event())[:2] == ("cut", {"from": 5, "to": 2})
+    await record(hub, "/a", *range(10, 16))
+    assert await numbered(ahead, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
+    late = await follow(hub, "prefix=/a", f"Last-Event-ID: {ids[3]}")
+    assert (await late.event())[:2] == ("cut", {"from": 4, "to": 2})
+    assert await numbered(late, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
+    for query in (f"from={ids[1]}", "from=1"):
+        assert await numbered(await follow(hub, f"prefix=/a&{query}"), 2) == [(1, 1), (2, 10)]
+
+
+@pytest.mark.parametrize("overflow", list(Overflow))
+async def test_a_slow_reader_loses_nothing(start_recording: StartRecording, overflow: Overflow) -> None:
+    settings = Settings(queue=QueueLimits(messages=1, overflow=overflow))
+    hub = await start_recording(settings=settings)
+    client = await follow(hub, "prefix=/flood&name=slow", receive_bytes=4096)
+    hub.shrink_buffers()
+    publisher = await hub.websocket()
+    for first in range(0, 3000, 100):
+        await publisher.publish("/flood", *([number, "x" * 200] for number in range(first, first + 100)))
+        await publisher.barrier()
+    handler = hub.handler("slow")
+    assert (handler.queued_messages, handler.dropped_messages) == (0, 0)
+    values = await client.values(3000)
+    assert [value[0] for value in values] == list(range(3000))
+
+
+async def test_a_slow_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
+    hub = await start_recording(keep_bytes=64 * 1024, compression="none")
+    client = await follow(hub, "prefix=/a&name=slow", receive_bytes=4096)
+    hub.shrink_buffers()
+    assert hub.journal is not None
+    last = 0
+    while hub.journal.statistics().recorder.at.first <= AHEAD:
+        await record(hub, "/a", *([number, "x" * 10_000] for number in range(last, last + 10)))
+        last += 10
+    due, gaps = 0, 0
+    while due < last:
+        event = await client.event()
+        if event.name == "gone":
+            assert event.value["from"] == due
+            due = event.value["to"]
+            gaps += 1
+        else:
+            assert (event.id, event.value["value"][0]) == (due, due)
+            due += 1
+    assert gaps
+
+
+async def test_a_queue_makes_it_live(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    client = await follow(hub, "prefix=/flood&overflow=drop-oldest&messages=10&name=live", receive_bytes=4096)
+    hub.shrink_buffers()
+    await flood(await hub.websocket(), hub.handler("live"), 150)
+    assert hub.handler("live").dropped_messages > 0
+    assert (await client.event()).id is None
+
+
+async def test_what_is_not_recorded(start_recording: StartRecording) -> None:
+    hub = await start_recording("/a")
+    client = await follow(hub, "prefix=/a&prefix=/b")
+    await (await http(hub)).publish("/a", 1)
+    assert (await client.event()).id is None
+    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/b&from=0")
+    assert answer.status == 403
+    assert "not recorded here" in answer.value["error"]["text"]
+
+
+async def test_another_journal(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    client = await http(hub)
+    answer = await client.ask("GET", "/v1/events?prefix=/a&name=late", "Last-Event-ID: 5")
+    assert (answer.status, answer.value["error"]["code"]) == (410, CloseCode.GONE)
+    assert hub.prefixes("late") == {}
+    assert (await client.publish("/a", 1)).status == 200
+
+
+async def test_a_right_to_subscribe_is_none_to_read(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    known = KnownTokens(hub)
+    token = f"Authorization: Bearer {known.token('alice')}"  # may subscribe to everything
+    client = await follow(hub, "prefix=/a", token)
+    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a&from=0", token)
+    assert answer.status == 403
+    await (await http(hub)).publish("/a", 1, token)
+    assert (await client.event()).id is None
+
+
+async def test_records_without_a_form(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    publisher = await hub.client(endpoint=await hub.listen())
+    await publisher.publish("/a", 1)
+    await publisher.send(b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1")
+    await publisher.publish("/a", 2)
+    await publisher.ping()
+    client = await follow(hub, "prefix=/a&from=0")
+    found = [await client.event() for _ in range(3)]
+    assert [(event.name, event.id) for event in found] == [("message", 0), ("dropped", None), ("message", 2)]
+
+
+async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = await start_recording()
+    await record(hub, "/a", *range(5))
+    assert hub.journal is not None
+    fetch = hub.journal._readers.fetch
+    orders = []
+
+    def gone_at_first(order: bytes, deliver: object, _: object) -> None:
+        orders.append(order)
+        if len(orders) == 1:
+            deliver(encode_notice(Notice("error", request=1, code=CloseCode.GONE, text="deleted", offset=3)))  # type: ignore[operator]
+        else:
+            fetch(order, deliver)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hub.journal._pieces, "_read", gone_at_first)
+    client = await follow(hub, "prefix=/a&from=1")
+    gone = await client.event()
+    assert (gone.name, gone.value) == ("gone", {"from": 1, "to": 3})
+    assert await numbered(client, 2) == [(3, 3), (4, 4)]
+
+
+async def test_a_reader_that_is_busy_is_asked_again(
+    start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("peers.connections.http.stream.AGAIN_S", 0.01)
+    hub = await start_recording()
+    await record(hub, "/a", 0)
+    assert hub.journal is not None
+    read = hub.journal._pieces._read
+    refused = []
+
+    def busy_at_first(order: bytes, deliver: object, _: object) -> None:
+        if len(refused) < 3:
+            refused.append(order)
+            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))  # type: ignore[operator]
+        else:
+            read(order, deliver)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hub.journal._pieces, "_read", busy_at_first)
+    client = await follow(hub, "prefix=/a&from=0")
+    assert await numbered(client, 1) == [(0, 0)]
+    assert len(refused) == 3
+
+
+async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    client = await follow(hub, "prefix=/a")
+    assert hub.journal is not None
+    recorder = hub.journal._recorder
+    with capture_logs():
+        recorder._failed_now(JournalUnavailableError("the disk is full"), recorder._next)
+        await (await http(hub)).publish("/a", 1)
+        last = await client.event()
+        assert (last.name, last.value["code"]) == ("closed", CloseCode.JOURNAL_FAILED)
+        answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a")
+        assert (answer.status, answer.value["error"]["code"]) == (503, CloseCode.JOURNAL_FAILED)
+
+
+async def _come_and_go(hub: Hub) -> None:
+    done, busy, refused = await http(hub), await http(hub), await http(hub)
+    await done.publish("/a?confirm=1", 1)
+    await busy.send(request("/v1/publish/a", "POST", NDJSON, "Transfer-Encoding: chunked"), b"2\r\n1\n\r\n")
+    await refused.publish("/%00", 1)
+    following = [await follow(hub, query) for query in ("prefix=/a", "prefix=/a&from=0", "prefix=/a&messages=3")]
+    await done.publish("/a", 2)
+    await following[0].event()
+    for client in (done, busy, refused, *following):
+        client.close()
+    await eventually(lambda: not hub.node.connections)
+    hub.connections.clear()
+    await settle()
+
+
+async def test_connections_that_are_over_leave_nothing(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    await leaves_nothing(lambda: _come_and_go(hub))
+
+
+def test_looks_become_rare_until_something_rings() -> None:
+    looks = Looks()
+    pauses = []
+    for _ in range(20):
+        number, pause_s = looks.plan()
+        assert looks.take(number)
+        pauses.append(pause_s)
+    assert pauses[:3] == [LEAST_PAUSE_S, 2 * LEAST_PAUSE_S, 4 * LEAST_PAUSE_S]
+    assert pauses[-1] == MOST_PAUSE_S
+    look = looks.ring()
+    assert look is not None
+    assert look[1] == LEAST_PAUSE_S
+
+
+def test_many_rings_are_one_look() -> None:
+    looks = Looks()
+    before, _ = looks.plan()
+    look = looks.ring()
+    assert look is not None
+    assert looks.ring() is None
+    assert not looks.take(before)
+    assert looks.take(look[0])
+    assert looks.ring() is not None

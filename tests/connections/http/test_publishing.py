@@ -162,14 +162,6 @@ async def test_tokens(hub: Hub) -> None:
     assert (await client.publish("/t", 1, bob)).status == 421
 
 
-async def test_rights(hub: Hub) -> None:
-    known = KnownTokens(hub)
-    client = await http(hub)
-    answer = await client.publish("/t", 1, f"Authorization: Bearer {known.token('watcher')}")
-    assert (answer.status, answer.value["error"]["code"]) == (403, CloseCode.NOT_ALLOWED)
-    assert hub.node.audit.refused_total == 1
-
-
 async def test_strangers(hub: Hub) -> None:
     KnownTokens(hub, anonymous="sensor")
     assert (await (await http(hub)).publish("/t", 1)).status == 200

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import socket
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +10,7 @@ import msgpack
 import pytest
 
 from hub.errors import CloseCode
-from hub.frame import BATCH_COUNT, HEADER, encode_frame
+from hub.frame import BATCH_COUNT, FLAG_TAGGED, HEADER, encode_frame
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -107,6 +105,14 @@ REFUSED = {
         "control character U+007F",
     ),
     "a prefix that is not UTF-8": (encode_frame(Kind.SUBSCRIBE, b"\x92\x00\x91\xa1\xff"), DATA, "SUBSCRIBE: "),
+    "a request without a number": (encode_frame(Kind.REQUEST, b"\0", key=b"/a"), DATA, "REQUEST: 1 bytes"),
+    "a reply without a status": (encode_frame(Kind.REPLY, b"\0\0\0\0\0"), DATA, "REPLY: 5 bytes"),
+    "a service that is none": (encode_frame(Kind.SERVE, b"\xc1"), DATA, "SERVE"),
+    "an envelope out of order": (
+        encode_frame(Kind.MESSAGES, b"\1", key=b"\0\x02/a\0\0\x01b\x01a", flags=FLAG_TAGGED),
+        DATA,
+        "tagged: labels ascend in the order of their bytes, and none is there twice",
+    ),
     "an unsubscription that is none": (encode_frame(Kind.UNSUBSCRIBE, b""), DATA, "UNSUBSCRIBE: "),
 }
 
@@ -190,30 +196,6 @@ async def test_refused_messages_are_counted(hub: Hub) -> None:
     client.close()
     await eventually(lambda: not hub.node.connections)
     assert hub.node.rejected_messages == 7
-
-
-async def test_refused_messages_go_nowhere(hub: Hub) -> None:
-    client = await hub.client()
-    everything = await hub.client("")
-    await client.send(*(stream for stream, _, _ in REFUSED.values()))
-    await client.publish("/end", 1)
-    assert await everything.values(1) == [("/end", 1)]
-
-
-async def test_bad_clients_all_at_once(hub: Hub, others: Others) -> None:
-    async def misbehave(bad: Bad, *, rude: bool) -> None:
-        client = await hub.raw()
-        if bad.greeted:
-            await client.greet()
-        with contextlib.suppress(ConnectionError):
-            await client.send(bad.stream)
-        if rude:
-            client.reset()
-        else:
-            await client.end()
-
-    await asyncio.gather(*(misbehave(bad, rude=rude) for bad in FATAL.values() for rude in (False, True) * 3))
-    await others.are_unaffected()
 
 
 async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:

@@ -3,26 +3,44 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable, Coroutine
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from hub.batch import decode_values
+from hub.batch import Batch, decode_values, encode_value
 from hub.errors import CloseCode
-from hub.frame import Frame, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
+from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
-from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
+from peers.connections.tcp import ToldOrigins, as_they_came
+from peers.journal.journal import Journal
+from peers.wire.control import Notice, decode_notice, decode_origin, encode_subscription
 from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind
+from peers.wire.oversize import fitting
+from peers.wire.records import (
+    Fetch,
+    decode_records,
+    encode_fetch,
+)
+from tests.connections.pretend import Stage
+from tests.connections.tcp.asking import asking
+from tests.hub.fakes import FLAG_BROKER, frame, opaque_frame
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_client import RawClient, publication
+from tests.hubs.raw_client import publication
 from tests.hubs.settings import settings_of
+from tests.journal.files import records
 
 ROOMY = QueueLimits(messages=1_000_000)
 
@@ -42,16 +60,6 @@ async def test_hello_is_answered(start_hub: StartHub) -> None:
     )
 
 
-async def test_publish_and_subscribe(hub: Hub) -> None:
-    wanting, other = await hub.client("/a"), await hub.client("/b")
-    publisher = await hub.client()
-    await publisher.publish("/a/x", {"k": [1, 2.5, None, b"\x00"]})
-    await publisher.publish("/b", "sentinel")
-    assert await wanting.values(1) == [("/a/x", {"k": [1, 2.5, None, b"\x00"]})]
-    assert await other.values(1) == [("/b", "sentinel")]
-    assert await publisher.ping() == []
-
-
 async def test_frames_go_on_as_they_came(hub: Hub) -> None:
     subscriber, publisher = await hub.client("/"), await hub.client()
     sent = [
@@ -62,109 +70,6 @@ async def test_frames_go_on_as_they_came(hub: Hub) -> None:
     ]
     await publisher.send(*(encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in sent))
     assert [await subscriber.frame() for _ in sent] == sent
-
-
-async def test_everything_in_one_packet(hub: Hub) -> None:
-    client = await hub.raw()
-    await client.send(
-        Hello(protocol=1, role="client").encode(),
-        publication("/a", "before"),
-        encode_subscription(Kind.SUBSCRIBE, ["/a"], 7),
-        publication("/a", "behind"),
-        encode_frame(Kind.PING, b"x"),
-    )
-    assert (await client.frame()).kind == Kind.HELLO
-    assert await client.notice() == Notice("confirmed", request=7)
-    assert await client.frame() == Frame(Kind.PONG, 0, b"", b"x")
-    assert await client.values(1) == [("/a", "behind")]
-
-
-async def test_a_publisher_gets_its_own_messages(hub: Hub) -> None:
-    client = await hub.client("/a")
-    await client.publish("/a", 1, 2, 3)
-    assert await client.values(3) == [("/a", 1), ("/a", 2), ("/a", 3)]
-
-
-async def test_confirmation_precedes_messages(hub: Hub) -> None:
-    publisher = await hub.client("/a")
-    subscriber = await hub.client()
-    for first in range(0, 2000, 100):
-        await publisher.send(*(publication("/a", number) for number in range(first, first + 100)))
-        if first == 1000:
-            assert await subscriber.subscribe("/a") == []
-    await publisher.values(2000)
-    rest = [frame for frame in await subscriber.ping() if frame.kind == Kind.MESSAGES]
-    numbers = [value for frame in rest for value in decode_values(frame)]
-    assert numbers == list(range(numbers[0], 2000))
-
-
-async def test_unsubscribing(hub: Hub) -> None:
-    client = await hub.client("/a", "/b")
-    await client.publish("/a", 1)
-    assert await client.values(1) == [("/a", 1)]
-    assert await client.unsubscribe("/a", "/never subscribed") == []
-    await client.publish("/a", 2)
-    await client.publish("/b", 3)
-    assert await client.values(1) == [("/b", 3)]
-
-
-async def test_subscriptions_are_counted(hub: Hub) -> None:
-    client = await hub.client("/a", "/a", "/", "/a/b")
-    await client.publish("/a/b", 1)
-    await client.unsubscribe("/a", "/", "/a/b")
-    await client.publish("/a/b", 2)
-    await client.unsubscribe("/a")
-    await client.publish("/a/b", 3)
-    await client.subscribe("/a")
-    await client.publish("/a/b", 4)
-    assert await client.values(1) == [("/a/b", 4)]
-
-
-async def test_who_has_unsubscribed_what_came_before(hub: Hub) -> None:
-    client = await hub.client("/a", "/a")
-    await client.publish("/a", 1)
-    assert await client.values(1) == [("/a", 1)]
-    await client.unsubscribe("/a")
-    await client.publish("/a", 2)
-    assert await client.values(1) == [("/a", 2)]
-
-
-async def test_many_messages_in_order(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(queue=ROOMY))
-    source = random.Random(7)  # noqa: S311 -- repeatable
-    sent: list[tuple[str, Any]] = []
-    stream = bytearray()
-    while len(sent) < 50_000:
-        topic = f"/sensor/{source.randrange(300)}"
-        count = source.choice((1, 1, 1, 1, 9))
-        values = list(range(len(sent), len(sent) + count))
-        sent += [(topic, value) for value in values]
-        stream += publication(topic, *values)
-    subscriber, partial, publisher = await hub.client("/sensor/"), await hub.client("/sensor/1"), await hub.client()
-
-    async def publish() -> None:
-        position = 0
-        while position < len(stream):
-            end = position + source.randrange(1, 60_000)
-            await publisher.send(bytes(stream[position:end]))
-            position = end
-
-    expected = [one for one in sent if one[0].startswith("/sensor/1")]
-    _, all_of_them, some_of_them = await asyncio.gather(
-        publish(), subscriber.values(len(sent)), partial.values(len(expected))
-    )
-    assert all_of_them == sent
-    assert some_of_them == expected
-    assert hub.node.core.statistics().published_messages_total == len(sent)
-
-
-async def test_fan_out(hub: Hub) -> None:
-    subscribers = [await hub.client("/a", name=f"reader {number}") for number in range(30)]
-    publisher = await hub.client()
-    await publisher.send(*(publication("/a", number) for number in range(500)))
-    for subscriber in subscribers:
-        assert await subscriber.values(500) == [("/a", number) for number in range(500)]
-    assert {hub.handler(f"reader {number}").delivered_messages for number in range(30)} == {500}
 
 
 async def test_a_frame_in_many_pieces(hub: Hub) -> None:
@@ -184,76 +89,7 @@ async def test_a_large_message(hub: Hub) -> None:
     assert got == value
 
 
-async def test_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
-    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
-    subscriber, publisher = await hub.client("/a", name="reader"), await hub.client()
-    await publisher.publish("/a", 1)
-    assert await subscriber.values(1) == [("/a", 1)]
-    assert hub.handler("reader").address == f"unix:{tmp_path}/hub.sock"
-
-
 # Coming and going.
-
-
-async def test_clients_are_announced(hub: Hub) -> None:
-    watcher = await hub.client("$hub/client/")
-    client = await hub.client(name="guest")
-    await client.send(encode_close(CloseCode.DONE, "had enough"))
-    (_, joined), (_, left) = await watcher.values(2)
-    assert joined["name"] == "guest"
-    assert joined["role"] == "client"
-    assert left == joined | {"reason": "had enough (1000)"}
-
-
-async def say_goodbye(client: RawClient) -> None:
-    await client.send(encode_close(CloseCode.DONE, "bye"))
-
-
-async def say_little(client: RawClient) -> None:
-    await client.send(encode_close(CloseCode.GOING_AWAY, ""))
-
-
-async def hang_up(client: RawClient) -> None:
-    client.finish()
-
-
-async def drop_dead(client: RawClient) -> None:
-    client.reset()
-
-
-LEAVING: dict[Callable[[RawClient], Coroutine[Any, Any, None]], str] = {
-    say_goodbye: "bye (1000)",
-    say_little: "closed with 1001",
-    hang_up: "the far side closed without CLOSE",
-    drop_dead: "reset",
-}
-
-
-@pytest.mark.parametrize("leave", LEAVING)
-async def test_who_leaves_leaves_nothing(hub: Hub, leave: Callable[[RawClient], Coroutine[Any, Any, None]]) -> None:
-    watcher = await hub.client("$hub/client/left")
-    client = await hub.client("/a", "/b", name="guest")
-    await client.publish("/a", 1)
-    await client.values(1)
-    before = hub.node.core.statistics()
-    await leave(client)
-    ((_, left),) = await watcher.values(1)
-    assert LEAVING[leave] in left["reason"]
-    after = hub.node.core.statistics()
-    assert (before.clients, after.clients) == (2, 1)
-    assert after.routing.subscriptions == before.routing.subscriptions - 2
-    assert after.published_messages_total == before.published_messages_total
-    assert hub.node.core.prefixes.asked_of_links.minimal == ()
-    assert len(hub.node.connections) == len(hub.node.keepalive) == 1
-
-
-async def test_messages_before_the_end_are_delivered(hub: Hub) -> None:
-    subscriber = await hub.client("/a")
-    publisher = await hub.raw()
-    await publisher.send(
-        Hello(protocol=1, role="client").encode(), publication("/a", 1), encode_close(CloseCode.DONE, "")
-    )
-    assert await subscriber.values(1) == [("/a", 1)]
 
 
 async def test_messages_before_the_end_of_the_stream_are_delivered(hub: Hub) -> None:
@@ -276,45 +112,7 @@ async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
     assert [handler.name for handler in hub.node.core.handlers.values()] == [""]
 
 
-async def test_messages_to_one_that_has_gone(hub: Hub) -> None:
-    reader, publisher = await hub.client("/a"), await hub.client()
-    for _ in range(10):
-        dead = await hub.client("/a")
-        dead.reset()
-        await publisher.publish("/a", 1)
-        assert await reader.values(1) == [("/a", 1)]
-
-
-async def test_many_requests_at_once(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(prefixes_per_client=10_000))
-    client = await hub.client()
-    requests = range(1, 5001)
-    await client.send(
-        *(encode_subscription(Kind.SUBSCRIBE, [f"/{number}", ""], number) for number in requests),
-        publication("/7", "end"),
-    )
-    assert [await client.notice() for _ in requests] == [Notice("confirmed", request=number) for number in requests]
-    assert await client.values(1) == [("/7", "end")]
-    assert len(hub.handler("").prefixes) == 5001
-
-
 # Queues.
-
-
-@pytest.mark.parametrize(
-    ("wish", "granted"),
-    [
-        (None, QueueWish(8192, 64 << 20, Overflow.DROP_OLDEST)),
-        (QueueWish(messages=5), QueueWish(5, 64 << 20, Overflow.DROP_OLDEST)),
-        (QueueWish(bytes=2048, overflow=Overflow.DISCONNECT), QueueWish(8192, 2048, Overflow.DISCONNECT)),
-        (QueueWish(10**9, 10**12, Overflow.DROP_NEWEST), QueueWish(1_000_000, 256 << 20, Overflow.DROP_NEWEST)),
-    ],
-)
-async def test_wishes_for_a_queue(hub: Hub, wish: QueueWish | None, granted: QueueWish) -> None:
-    client = await hub.raw()
-    assert (await client.greet(name="reader", queue=wish)).queue == granted
-    limits = hub.handler("reader").limits
-    assert (limits.messages, limits.bytes, limits.overflow) == (granted.messages, granted.bytes, granted.overflow)
 
 
 async def test_a_listener_has_a_queue_of_its_own(start_hub: StartHub) -> None:
@@ -323,25 +121,221 @@ async def test_a_listener_has_a_queue_of_its_own(start_hub: StartHub) -> None:
     assert (await client.greet()).queue == QueueWish(10, 64 << 20, Overflow.DISCONNECT)
 
 
-async def test_a_confirmation_of_a_refused_subscription(hub: Hub) -> None:
-    client = await hub.client(name="reader")
-    await client.send(encode_subscription(Kind.SUBSCRIBE, ["/good", "/bad\n"], 9))
+async def test_answers_and_requests_in_one_packet() -> None:
+    stage = Stage()
+    connection = stage.connect()
+    frames = [
+        Hello(protocol=1, role="client").encode(),
+        encode_subscription(Kind.SUBSCRIBE, ["/a"], 1),
+        encode_subscription(Kind.SERVE, ["/b"], 2),
+        asking("/nobody", 3, 1),
+        asking("/b", 4, 1),
+        encode_frame(Kind.PING, b"x"),
+    ]
+    connection.data_received(b"".join(frames))
+    (written,) = stage.transport_of(connection).far.incoming
+    assert written is not None
+    told = list(iterate_frames(written))
+    kinds = [Kind.HELLO, Kind.NOTICE, Kind.NOTICE, Kind.PONG, Kind.REPLY, Kind.REQUEST]
+    assert [frame.kind for frame in told] == kinds
+    assert [decode_notice(frame.body).request for frame in told[1:3]] == [1, 2]
+
+
+# Over sockets, with a real journal.
+
+
+@pytest.fixture
+async def recording(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
+    hub = await start_hub(settings=settings_of(ping_after_s=3600.0))
+    defaults = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, buffer_bytes=100_000)
+    journal = Journal(hub.node.core, defaults, Limits())
+    hub.node.journal = journal
+    yield hub
+    await journal.stop()
+
+
+def confirmable(topic: str, *values: Any) -> bytes:
+    (frame,) = iterate_frames(Batch.of(topic, values).frames)
+    return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_CONFIRM)
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        encode_frame(Kind.FETCH, msgspec.msgpack.encode({"request": 9, "start": -1})),
+        encode_frame(Kind.STAGE, b"\0\0\0\x09\0\0"),
+        encode_frame(Kind.COMMIT, msgspec.msgpack.encode({"request": 9})),
+    ],
+)
+async def test_a_request_that_cannot_be_read(recording: Hub, frame: bytes) -> None:
+    client = await recording.client()
+    await client.send(frame)
     notice = await client.notice()
     assert (notice.kind, notice.request, notice.code) == ("error", 9, CloseCode.BAD_DATA)
-    assert "U+000A" in notice.text
-    assert not hub.handler("reader").prefixes
+    assert await client.ping() == []
 
 
-async def drained(client: RawClient) -> list[Notice]:
-    return [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
+async def test_a_malformed_batch_with_confirm(recording: Hub) -> None:
+    client = await recording.client()
+    await client.send(encode_frame(KIND_MESSAGES, b"\0\0\0\7x", key=b"/a", flags=FLAG_BATCH | FLAG_CONFIRM))
+    assert (await client.notice()).code == CloseCode.BAD_DATA
+    await client.send(encode_frame(KIND_MESSAGES, b"\0\0\0\3\xc1\xc1\xc1", key=b"/a", flags=FLAG_BATCH | FLAG_CONFIRM))
+    assert await client.notice() == Notice("recorded", count=3, offset=0)
+    await client.send(encode_fetch(Fetch(1)))
+    found = records(decode_records((await client.frame()).body).blocks)
+    assert [record.body for record in found] == [b"\xc1\xc1\xc1", b"", b""]
 
 
-async def test_too_many_prefixes(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(prefixes_per_client=3))
-    client = await hub.client("/1", "/2", "/3", name="reader")
-    await client.send(encode_subscription(Kind.SUBSCRIBE, ["/4"], 5))
-    (notice,) = await drained(client)
-    assert notice == Notice(
-        "error", request=5, code=CloseCode.NOT_ALLOWED, text="4 prefixes, the limit for a client is 3"
+async def test_the_largest_message(recording: Hub) -> None:
+    client = await recording.client(frame=(16 << 20) + 65_536)
+    large = b"x" * ((16 << 20) - 5)
+    await client.send(confirmable("/a", 1), confirmable("/a", large), confirmable("/a", 2))
+    assert [(await client.notice()).offset for _ in range(3)] == [0, 1, 2]
+    start, sizes = 0, []
+    while start < 3:
+        await client.send(encode_fetch(Fetch(start + 1, start=start)))
+        frame = await client.frame()
+        assert frame.kind == Kind.RECORDS
+        found = decode_records(frame.body)
+        sizes += [len(record.body) for record in records(found.blocks)]
+        start = found.next
+    assert sizes == [1, 16 << 20, 1]
+
+
+values = st.integers(0, 120).map(bytes)
+frames = st.one_of(
+    values.map(lambda value: [value]),
+    st.lists(values, min_size=1, max_size=8),
+)
+
+
+@given(
+    batches=st.lists(st.lists(st.tuples(frames, st.booleans()), min_size=1, max_size=4), max_size=4),
+    limit_bytes=st.integers(1, 200),
+)
+def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes], bool]]], limit_bytes: int) -> None:
+    made = [
+        Batch(
+            b"".join(frame(inside, packed=packed) for inside, packed in one),
+            sum(len(inside) for inside, _ in one),
+        )
+        for one in batches
+    ]
+    sent = [value for one in batches for inside, _ in one for value in inside]
+    found: list[bytes | None] = []
+    for piece in fitting(made, limit_bytes):
+        if isinstance(piece, int):
+            found += [None] * piece
+            continue
+        inside = [value for part in piece.parts() for value in decode_values(part)]
+        assert len(inside) == piece.messages
+        assert all(len(part.body) <= limit_bytes for part in piece.parts())
+        found += inside
+    assert found == [value if len(encode_value(value)) <= limit_bytes else None for value in sent]
+
+
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6),
+    limit_bytes=st.integers(1, 200),
+)
+def test_gaps_are_merged(sizes: list[int], limit_bytes: int) -> None:
+    pieces = fitting([Batch.of("/t", [bytes(size)]) for size in sizes], limit_bytes)
+    for one, other in pairwise(pieces):
+        assert not (isinstance(one, int) and isinstance(other, int))
+
+
+def test_what_fits_is_left_alone() -> None:
+    batches = [Batch.of("/t", [1]), Batch(frame([bytes(50)]) * 10, 10)]
+    first, second = fitting(batches, 60)
+    assert first is batches[0]
+    assert isinstance(second, Batch)
+    assert second.frames == batches[1].frames
+    assert fitting(batches, 10_000) == batches
+
+
+@pytest.mark.parametrize("large", [opaque_frame(5, b"\xc1" * 100), opaque_frame(5, b"\xc0" * 100, flags=FLAG_BROKER)])
+def test_what_cannot_be_split_is_lost_alone(large: bytes) -> None:
+    small = frame([1])
+    first, lost, second = fitting([Batch(small + large + small, 7)], 50)
+    assert isinstance(first, Batch)
+    assert isinstance(second, Batch)
+    assert (first.frames, lost, second.frames) == (small, 5, small)
+
+
+def test_a_value_that_fits_only_alone() -> None:
+    (piece,) = fitting([Batch(frame([bytes(58)], packed=True), 1)], 60)
+    assert isinstance(piece, Batch)
+    (part,) = iterate_frames(piece.frames)
+    assert not part.flags & FLAG_BATCH
+    assert decode_values(part) == [bytes(58)]
+
+
+async def test_a_client_that_takes_small_frames(hub: Hub) -> None:
+    small, large = await hub.client("/a", frame=1000, name="small"), await hub.client("/a")
+    publisher = await hub.client()
+    batch = [bytes([number]) * 300 for number in range(20)]
+    await publisher.send(
+        publication("/a", *batch),
+        publication("/a", "before"),
+        publication("/a", bytes(5000)),
+        publication("/a", bytes(6000)),
+        publication("/a", "behind"),
     )
-    assert set(hub.handler("reader").prefixes) == {"/1", "/2", "/3"}
+    got: list[object] = []
+    while got[-1:] != ["behind"]:
+        received = await small.frame()
+        if received.kind == Kind.NOTICE:
+            got.append("2 lost")
+            assert decode_notice(received.body) == Notice("dropped", count=2)
+            continue
+        assert len(received.body) <= 1000
+        got += decode_values(received)
+    assert got == [*batch, "before", "2 lost", "behind"]
+    assert len(await large.values(24)) == 24
+    statistics = hub.handler("small").statistics()
+    assert (statistics.delivered_messages, statistics.dropped_messages) == (22, 2)
+    assert [event.value["lost"] for event in hub.node.core.report_drops()] == [2]
+
+
+HERE, FAR, FARTHER = b"h" * 16, b"f" * 16, b"g" * 16
+
+
+def batch(number: int, hub: bytes | None, epoch: int = 1) -> Batch:
+    made = Batch.of("/a", [number])
+    made.origin = None if hub is None else Origin(hub, epoch)
+    return made
+
+
+def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
+    origin, told = HERE, 0
+    found = []
+    for one in iterate_frames(b"".join(pieces)):
+        if one.kind == Kind.ORIGIN:
+            origin = decode_origin(one.body).hub
+            told += 1
+        else:
+            found.append((one.body[0], origin))
+    return found, told
+
+
+def test_what_is_written_elsewhere_counts() -> None:
+    origins = ToldOrigins(HERE, as_they_came)
+    assert origins.before(batch(1, HERE)) == b""
+    (frame,) = iterate_frames(origins.before(batch(1, FAR)))
+    assert decode_origin(frame.body) == Origin(FAR, 1)
+    assert read(origins.render([batch(2, FAR)])) == ([(2, HERE)], 0)
+
+
+@given(st.lists(st.lists(st.sampled_from([None, HERE, FAR, FARTHER]), min_size=1, max_size=6), max_size=6))
+def test_each_message_is_read_with_its_origin(writes: list[list[bytes | None]]) -> None:
+    origins = ToldOrigins(HERE, as_they_came)
+    pieces: list[bytes] = []
+    expected = []
+    for hubs in writes:
+        start = len(expected)
+        pieces += origins.render([batch(start + place, hub) for place, hub in enumerate(hubs)])
+        expected += [(start + place, hub or HERE) for place, hub in enumerate(hubs)]
+    found, told = read(pieces)
+    assert found == expected
+    ways = [HERE, *(hub for _, hub in expected)]
+    assert told == sum(one != other for one, other in itertools.pairwise(ways))

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
+
 
 @pytest.fixture
 def default_url() -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 from websockets.frames import Opcode
 
+from peers.transport.transport import unread_bytes
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -68,17 +68,6 @@ async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
     code, reason = await client.end()
     assert code == 1007
     assert reason.startswith(("not msgpack: ", "nested too deep: "))
-
-
-@pytest.mark.usefixtures("bystander")
-async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
-    client = await hub.websocket("/mine")
-    bad: list[Any] = [{"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}]
-    for message in bad:
-        await client.send(text(message))
-        assert (await client.message())["type"] == "error"
-    await client.publish("/mine", 1)
-    assert await client.messages(1) == [("/mine", 1)]
 
 
 @pytest.mark.usefixtures("bystander")
@@ -180,3 +169,102 @@ async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
     client.close()
     await eventually(lambda: not hub.node.connections)
     assert hub.node.core.statistics().published_messages_total == 0
+
+
+JSON = "hub.v1.json"
+
+
+@pytest.mark.parametrize("sent", [b"", b"G", upgrade()[:-1]])
+async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
+    client = await hub.raw_websocket()
+    await client.send(sent)
+    await eventually(lambda: hub.node.connections)
+    hub.later(4)
+    hub.later(2)
+    answer = await client.response()
+    assert answer.status == 408
+    assert b"5 s" in answer.body
+    client.close()
+    await eventually(lambda: not hub.node.connections)
+
+
+async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
+    client = await hub.raw_websocket()
+    await client.send(request("/healthz"))
+    assert (await client.response()).status == 200
+    (connection,) = hub.connections
+    await eventually(lambda: unread_bytes(connection.transport) == 0)
+    hub.later(4)
+    await eventually(lambda: not hub.node.connections)
+
+
+@pytest.mark.parametrize(
+    ("begun", "piece"),
+    [
+        (frame(Opcode.TEXT, bytes(60_000))[:1000], b"x"),
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.CONT, b"x", fin=False)),
+        (frame(Opcode.TEXT, bytes(1000), fin=False), frame(Opcode.PING) + frame(Opcode.CONT, b"x", fin=False)),
+    ],
+    ids=["bytes", "fragments", "fragments and pings"],
+)
+async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> None:
+    client = await hub.websocket(name="me")
+    (connection,) = hub.connections
+    session = connection.session
+    await client.send(begun)
+    for _ in range(12):
+        held = session.held_bytes
+        await client.send(piece)
+        await eventually(lambda held=held: session.held_bytes != held)  # type: ignore[misc]
+        hub.later(10)
+        if session.closed:
+            break
+    assert session.closed
+    answer = await client.frame()
+    while answer[0] != Opcode.CLOSE:
+        answer = await client.frame()
+    assert answer[1][2:] == b"a frame has been incomplete for more than 60 s"
+    await eventually(lambda: not hub.node.core.handlers)
+
+
+async def test_messages_that_are_always_begun(hub: Hub) -> None:
+    client = await hub.websocket(name="me")
+    begun = frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
+    await client.send(begun)
+    for _ in range(12):
+        await client.send(frame(Opcode.CONT, b'"request":4}') + begun)
+        assert await client.message() == {"type": "pong", "request": 4}
+        hub.later(10)
+    assert hub.handler("me")
+
+
+async def test_one_connection_too_many(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=settings_of(connections=1))
+    first = await hub.websocket("/a")
+    program = await hub.raw_websocket()
+    await program.send(upgrade())
+    answer = await program.response()
+    assert answer.status == 503
+    assert answer.body == b"1 connections are open, which is the limit\n"
+    page = await hub.raw_websocket()
+    await page.shake_hands(JSON, "Origin: http://localhost")
+    assert await page.end() == (1013, "1 connections are open, which is the limit")
+    assert await first.barrier() == []
+    assert hub.node.admission.refused == 2
+    first.close()
+    await eventually(lambda: not hub.node.connections)
+    assert (await (await hub.websocket("/a")).barrier()) == []
+
+
+async def test_stopping(hub: Hub) -> None:
+    half = await hub.raw_websocket()
+    await half.send(b"GET ")
+    await eventually(lambda: hub.node.connections)
+    hub.node.draining = True
+    for connection in list(hub.node.connections):
+        connection.drain()
+    assert (await half.response()).status == 503
+    late = await hub.raw_websocket()
+    await late.send(upgrade())
+    answer = await late.response()
+    assert (answer.status, answer.body) == (503, b"the hub is stopping\n")

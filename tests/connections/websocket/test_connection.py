@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -13,15 +15,22 @@ from websockets.typing import Origin, Subprotocol
 
 from hub.batch import Batch
 from hub.frame import KIND_MESSAGES, encode_frame
-from hub.topics import RESERVED
+from hub.journal.block import Block
+from hub.journal.excerpt import whole_of
+from hub.settings.sections import JournalSettings
+from hub.settings.settings import Settings
 from hub.waiting import WRITE_LIMIT_BYTES
+from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.hello import SOFTWARE
+from tests.connections.websocket.zeek.clients import ZeekClient
+from tests.garbage import leaves_nothing
 from tests.hub.fakes import publish
-from tests.hubs.eventually import eventually
+from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import text, upgrade
+from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
 from tests.hubs.settings import settings_of
+from tests.hubs.slow_journal import SlowJournal
 
 JSON = "hub.v1.json"
 MSGPACK = "hub.v1.msgpack"
@@ -62,19 +71,6 @@ async def test_the_example_of_the_documentation(hub: Hub, subprotocol: str) -> N
     assert socket.protocol.extensions == []
 
 
-async def test_hello_names_the_client_and_grants_a_queue(start_hub: StartHub, subprotocol: str) -> None:
-    hub = await start_hub()
-    async with dial(hub, subprotocol) as socket:
-        await hear(socket)
-        await say(socket, type="hello", name="me", queue={"messages": 5, "bytes": 2**50})
-        welcome = await hear(socket)
-        assert welcome["type"] == "welcome"
-        assert welcome["queue"] == {"messages": 5, "bytes": 256 * 1024 * 1024, "overflow": "drop-oldest"}
-        handler = hub.handler("me")
-        assert handler.limits.messages == 5
-        assert handler.address.startswith("127.0.0.1:")
-
-
 async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
     client = await hub.websocket()
     await client.say("hello", name="x" * 65)
@@ -90,44 +86,13 @@ async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
     assert hub.handler("me").name == "me"
 
 
-async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
-    one, other = await hub.websocket("/t", subprotocol=JSON), await hub.websocket("/t", subprotocol=MSGPACK)
-    await one.publish("/t", {"n": 1}, None, "ü")
-    expected: list[tuple[str, Any]] = [("/t", {"n": 1}), ("/t", None), ("/t", "ü")]
-    assert await one.messages(3) == expected
-    assert await other.messages(3) == expected
-    await other.publish("/t", [1.5], 2**64 - 1)
-    expected = [("/t", [1.5]), ("/t", 2**64 - 1)]
-    assert await one.messages(2) == expected
-    assert await other.messages(2) == expected
-
-
-async def test_values_together_arrive_together(hub: Hub, subprotocol: str) -> None:
-    client = await hub.websocket("/t", subprotocol=subprotocol)
-    await client.publish("/t", 1, 2, 3)
-    found = await client.message()
-    while found["type"] != "messages":
-        found = await client.message()
-    assert found == {"type": "messages", "topic": "/t", "values": [1, 2, 3]}
-
-
 async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
     client = await hub.websocket()
-    for request in ({"request": 5}, {"request": 0}, {}):
-        await client.say("subscribe", prefixes=["/a"], **request)
-        await client.say("publish", topic="/b", value=1, **request)
-        await client.say("unsubscribe", prefixes=["/a"], **request)
+    for numbered in ({"request": 5}, {"request": 0}, {}):
+        await client.say("subscribe", prefixes=["/a"], **numbered)
+        await client.say("publish", topic="/b", value=1, **numbered)
+        await client.say("unsubscribe", prefixes=["/a"], **numbered)
     assert await client.barrier() == [{"type": "confirmed", "request": 5}] * 3
-
-
-async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) -> None:
-    client = await hub.websocket(subprotocol=subprotocol)
-    padding = "x" * 100_000
-    await client.say("subscribe", prefixes=["/t"], request=3)
-    for number in range(5):
-        await client.publish("/t", [number, padding])
-    assert await client.message() == {"type": "confirmed", "request": 3}
-    assert [value[0] for _, value in await client.messages(5)] == list(range(5))
 
 
 async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
@@ -140,35 +105,6 @@ async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
     connection.data_received(read)
     assert await client.message() == {"type": "confirmed", "request": 3}
     assert [topic for topic, _ in await client.messages(2)] == ["/old", "/new"]
-
-
-async def test_refused_publications(hub: Hub) -> None:
-    client = await hub.websocket("", name="me")
-    await client.say("publish", topic=RESERVED + "x", values=[1, 2, 3], request=7)
-    error = await client.message()
-    assert (error["type"], error["code"], error["request"]) == ("error", 1008, 7)
-    await client.say("publish", topic="/a\n", value=1)
-    error = await client.message()
-    assert (error["code"], "request" in error) == (1007, False)
-    await client.publish("/fine", 1)
-    assert await client.messages(1) == [("/fine", 1)]
-    assert hub.node.rejected_messages == 4
-    assert hub.handler("me").published_messages == 1
-
-
-async def test_refused_subscriptions(start_hub: StartHub) -> None:
-    hub = await start_hub(settings=settings_of(prefixes_per_client=2))
-    client = await hub.websocket("/1", name="me")
-    await client.say("subscribe", prefixes=["/2", "/3"], request=7)
-    error = await client.message()
-    assert (error["code"], error["request"]) == (1008, 7)
-    assert "limit" in error["text"]
-    await client.say("subscribe", prefixes=["/2", "/\x07"], request=8)
-    error = await client.message()
-    assert (error["code"], error["request"]) == (1007, 8)
-    await client.say("subscribe", prefixes=["/2", "/1"], request=9)
-    assert await client.message() == {"type": "confirmed", "request": 9}
-    assert hub.handler("me").prefixes == {"/1": 2, "/2": 1}
 
 
 async def test_a_value_that_grows_over_the_limit_is_refused(start_hub: StartHub) -> None:
@@ -227,42 +163,6 @@ async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
     assert [event.value["lost"] for event in core.report_drops()] == [2]
 
 
-async def test_one_turn_is_one_write(hub: Hub) -> None:
-    client = await hub.websocket("/t", name="me")
-    (connection,) = hub.connections
-    writes: list[bytes] = []
-    transport = connection.transport
-
-    class Recorder:
-        def writelines(self, data: list[bytes]) -> None:
-            writes.append(b"".join(data))
-            transport.writelines(data)
-
-        def write(self, data: bytes) -> None:
-            writes.append(data)
-            transport.write(data)
-
-        def __getattr__(self, name: str) -> Any:
-            return getattr(transport, name)
-
-    connection.transport = Recorder()  # type: ignore[assignment]
-    for number in range(16):
-        publish(hub.node.core, f"/t/{number}", number)
-    assert await client.messages(16) == [(f"/t/{number}", number) for number in range(16)]
-    assert len(writes) == 1
-    connection.transport = transport
-
-
-async def test_the_client_closes(hub: Hub) -> None:
-    watcher = await hub.websocket("$hub/client/left")
-    async with dial(hub, JSON) as socket:
-        await say(socket, type="hello", name="me")
-        await socket.close(3000, "enough")
-    left = await watcher.message()
-    assert left["values"][0]["reason"] == "enough (3000)"
-    await eventually(lambda: len(hub.node.connections) == 1)
-
-
 async def test_foreign_pages_are_refused(hub: Hub) -> None:
     for lines in (("Origin: https://evil.com",), ("Origin: null",), ("Origin: http://localhost",) * 2):
         client = await hub.raw_websocket()
@@ -295,3 +195,163 @@ async def test_a_wrong_subprotocol(hub: Hub) -> None:
         await dial(hub, "other")
     assert caught.value.response.status_code == 400
     assert b"hub.v1.json, hub.v1.msgpack" in bytes(caught.value.response.body)
+
+
+JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
+
+ID = bytes(range(16)).hex()
+
+StartRecording = Callable[..., Awaitable[Hub]]
+
+
+@pytest.fixture
+def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
+    async def start(*topics: str) -> Hub:
+        path = str(tmp_path / "journal")
+        return await start_hub(
+            settings=Settings(journal=JournalSettings(path=path, topics=topics or ("/",), commit_s=0.001))
+        )
+
+    return start
+
+
+def slow(hub: Hub, *topics: str, buffer_bytes: int = 1_000_000) -> SlowJournal:
+    journal = SlowJournal(hub.node.core, *topics, buffer_bytes=buffer_bytes)
+    hub.node.journal = journal
+    return journal
+
+
+async def record(client: RawWebSocket, *messages: tuple[str, Any]) -> int:
+    offset = 0
+    for topic, value in messages:
+        await client.say("publish", topic=topic, value=value, confirm=True, request=77)
+        recorded = await client.message()
+        assert recorded["type"] == "recorded", recorded
+        offset = recorded["offset"] + 1
+    return offset
+
+
+def records_of(answer: dict[str, Any]) -> list[tuple[int, str, Any]]:
+    if "records" in answer:
+        return [(one["offset"], one["topic"], one["value"]) for one in answer["records"]]
+    return [
+        (one.offset, one.topic, msgspec.msgpack.decode(one.body))
+        for block in answer["blocks"]
+        for one in Block.parse(block).records()
+    ]
+
+
+# Who has a journal, and where a subscription begins.
+
+
+# Confirmed publications.
+
+
+async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: str) -> None:
+    client = await hub.websocket("/a", subprotocol=subprotocol)
+    await client.say("publish", topic="/a", value=1, confirm=True)
+    error = await client.message()
+    assert (error["code"], error["text"]) == (1007, "publish: what is to be confirmed bears a `request`")
+    assert await client.barrier() == []
+
+
+# Pieces of the journal.
+
+
+async def test_fetching_some_columns(start_recording: StartRecording, subprotocol: str) -> None:
+    hub = await start_recording()
+    client = await hub.websocket(subprotocol=subprotocol)
+    await record(client, ("/a", "value"), ("/b", "value"))
+    await client.say("fetch", request=9, columns=["topic", "offset"])
+    answer = await client.message()
+    if "records" in answer:
+        assert answer["records"] == [{"offset": 0, "topic": "/a"}, {"offset": 1, "topic": "/b"}]
+        return
+    assert b"value" not in b"".join(answer["blocks"])
+    found = [one for block in answer["blocks"] for one in Block.parse(whole_of(block)).records()]
+    assert [(one.offset, one.topic, one.body) for one in found] == [(0, "/a", b""), (1, "/b", b"")]
+
+
+async def test_json_answers_are_small_by_default(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    client = await hub.websocket()
+    await client.say("publish", topic="/a", values=["x" * 10_000] * 150, confirm=True, request=1)
+    assert (await client.message())["type"] == "recorded"
+    await client.say("fetch", request=2)
+    assert len(records_of(await client.message())) == 6
+    await client.say("fetch", request=3, bytes=10_000_000)
+    assert 99 < len(records_of(await client.message())) <= 105
+
+
+async def test_what_has_no_json_form(start_recording: StartRecording) -> None:
+    hub = await start_recording()
+    client, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
+    extension = msgspec.msgpack.Ext(0x70, b"x")
+    await record(other, ("/a", 1), ("/a", extension), ("/a", 3))
+    await client.say("fetch", request=1)
+    answer = await client.message()
+    assert (records_of(answer), answer["dropped"]) == ([(0, "/a", 1), (2, "/a", 3)], 1)
+    await other.say("fetch", request=1)
+    assert records_of(await other.message()) == [(0, "/a", 1), (1, "/a", extension), (2, "/a", 3)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({}, "missing required field `request`"),
+        ({"request": 0}, "`int` >= 1"),
+        ({"request": 2**32}, "`int` <="),
+        ({"request": 1, "start": -1}, "`int` >= 0"),
+        ({"request": 1, "start": 1.5}, "got `float`"),
+        ({"request": 1, "prefixes": []}, "length >= 1"),
+        ({"request": 1, "prefixes": [""] * 10_001}, "length <= 10000"),
+        ({"request": 1, "wait_ms": 60_001}, "`int` <= 60000"),
+        ({"request": 1, "time_ms": 2e16}, "`float` <="),
+        ({"request": 1, "columns": ["size"]}, "Invalid enum value 'size'"),
+    ],
+)
+async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[str, Any], said: str) -> None:
+    slow(hub)
+    client = await hub.websocket(subprotocol=subprotocol)
+    await client.say("fetch", **fields)
+    error = await client.message()
+    assert (error["type"], error["code"]) == ("error", 1007)
+    assert said in error["text"]
+    assert await client.barrier() == []
+
+
+async def test_what_readers_are_told(hub: Hub) -> None:
+    journal = slow(hub)
+    one, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
+    await one.say("fetch", request=1, time_ms=1.5, prefixes=["/a", "/b"], wait_ms=5)
+    await other.say("fetch", request=2, start=7, end=9, bytes=10**12)
+    await one.barrier()
+    await other.barrier()
+    (first, _), (second, _) = journal.orders
+    assert (first.form, first.time, first.prefixes, first.wait_ms, first.bytes) == (
+        "json",
+        1500,
+        ("/a", "/b"),
+        5,
+        65536,
+    )
+    assert (second.form, second.start, second.end) == ("msgpack", 7, 9)
+    assert 2**21 < second.bytes <= FETCH_LIMIT_BYTES
+
+
+async def come_and_go(hub: Hub) -> None:
+    asking, silent = await hub.raw_websocket(), await hub.raw_websocket()
+    await asking.send(request("/metrics"))
+    assert (await asking.response()).status == 200
+    zeek = await ZeekClient.subscribed(hub, "/a")
+    await zeek.publish("/a", 1)
+    await zeek.settle()
+    for client in (asking, silent, zeek.raw):
+        client.close()
+    await eventually(lambda: not hub.node.connections)
+    hub.connections.clear()
+    await settle()
+
+
+async def test_what_is_no_client_of_the_hubs_own(hub: Hub) -> None:
+    await leaves_nothing(lambda: come_and_go(hub))

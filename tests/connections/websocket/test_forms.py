@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.values import Count
@@ -32,74 +31,6 @@ async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON_NAME) -> Raw
     await client.say("serve", prefixes=list(prefixes), request=5)
     assert await client.message() == {"type": "confirmed", "request": 5}
     return client
-
-
-async def test_a_request_and_its_reply(hub: Hub, subprotocol: str) -> None:
-    service = await serving(hub, "/sum", subprotocol=subprotocol)
-    asker = await hub.websocket(subprotocol=subprotocol)
-    await asker.say("request", request=70, topic="/sum/x", value=[1, 2], timeout_ms=60_000)
-    request = await service.message()
-    assert request == {
-        "type": "request",
-        "request": request["request"],
-        "topic": "/sum/x",
-        "timeout_ms": 60_000,
-        "value": [1, 2],
-    }
-    await service.say("reply", request=request["request"], value=3)
-    assert await asker.message() == {"type": "reply", "request": 70, "value": 3}
-    assert hub.node.core.requests.statistics().pending == 0
-
-
-async def test_between_the_encodings(hub: Hub) -> None:
-    service = await serving(hub, "/sum", subprotocol=MSGPACK_NAME)
-    asker = await hub.websocket(subprotocol=JSON_NAME)
-    await asker.say("request", request=2**32 - 2, topic="/sum", values=[1, "two", None])
-    request = await service.message()
-    first = request["request"]
-    assert (request["values"], request["timeout_ms"]) == ([1, "two", None], 30_000)
-    await service.say("reply", request=first + 2, status=1, text="no")
-    await service.say("reply", request=first, values=["a", b"b"])
-    failed = {"type": "reply", "request": 0, "status": 1, "text": "no", "count": 1}
-    assert await asker.message() == failed
-    assert await asker.message() == {"type": "reply", "request": 2**32 - 2, "values": ["a", "Yg=="]}
-
-
-async def test_statuses(hub: Hub, subprotocol: str) -> None:
-    service = await serving(hub, "/gone", subprotocol=subprotocol)
-    asker = await hub.websocket(subprotocol=subprotocol)
-    await asker.say("request", request=1, topic="/nobody", values=[1, 2, 3])
-    nobody = {"type": "reply", "request": 1, "status": 2, "text": "nobody serves this topic", "count": 3}
-    assert await asker.message() == nobody
-    await asker.say("request", request=4, service="org.example.Nobody", value=1)
-    assert (await asker.message())["text"] == "nobody has this name"
-    await asker.say("request", request=5, topic="/gone", value=1)
-    await service.message()
-    service.close()
-    answer = await asker.message()
-    assert (answer["request"], answer["status"]) == (5, 3)
-
-
-async def test_what_a_client_does_wrong(hub: Hub, subprotocol: str) -> None:
-    service = await serving(hub, "/a", subprotocol=subprotocol)
-    asker = await hub.websocket(subprotocol=subprotocol)
-    await service.say("serve", prefixes=["$hub/x"], request=7)
-    refused = await service.message()
-    assert (refused["type"], refused["request"], refused["code"]) == ("error", 7, CloseCode.NOT_ALLOWED)
-    await service.say("serve", prefixes=["/a\0"], request=8)
-    assert (await service.message())["code"] == CloseCode.BAD_DATA
-    await service.say("reply", request=99, value=1)
-    assert "nothing of that kind" in (await service.message())["text"]
-    await service.say("reply", request=99, status=4, text="a status that is the hub's")
-    assert "status 4" in (await service.message())["text"]
-    await asker.say("request", request=1, topic="/a", value=1)
-    await asker.say("request", request=1, topic="/a", value=2)
-    twice = await asker.message()
-    assert (twice["type"], twice.get("request", 0)) == ("error", 0)
-    request = await service.message()
-    assert request["value"] == 1
-    await service.say("reply", request=request["request"], value="first")
-    assert await asker.message() == {"type": "reply", "request": 1, "value": "first"}
 
 
 async def test_what_has_no_form_in_json(hub: Hub) -> None:

@@ -1,8 +1,9 @@
-"""Every trick with requests, with the journal, and with what peers bring: one refusal each, and nothing else."""
+"""Every trick with a topic, at each door through which messages come and go: one refusal each, and nothing else."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -10,27 +11,189 @@ import structlog
 
 from hub.batch import Batch, encode_value, encode_values
 from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
+from hub.frame import FLAG_TAGGED
 from hub.mesh.announcement import Served
-from hub.request_frame import Status
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
+from hub.tags.envelope import Envelope
+from hub.tags.rules import Rule
 from peers.client import ServiceRequest, connect
 from peers.journal.journal import Journal
 from peers.values import from_msgpack
-from peers.wire.control import encode_subscription
+from peers.wire.control import decode_notice, encode_rules, encode_subscription
 from peers.wire.kinds import Kind
+from tests.commands.talkers import talker
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH
 from tests.connections.rights.conftest import Guarded, recognise
-from tests.connections.tcp.asking import answered, asking
-from tests.connections.websocket.test_connection import dial, hear, say
-from tests.connections.websocket.zeek.clients import Watcher
+from tests.connections.tcp.asking import asking
+from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.policy.tricks import ALLOWED, BRINGABLE, DENIED
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub
+from tests.hubs.raw_client import RawClient, publication
 from tests.websocket.zeek.messages import count
+
+NOT_GRANTED = len(BRINGABLE) - len(ALLOWED)
+
+Entrance = Callable[[Guarded, str], Awaitable[None]]
+
+
+async def raw(guarded: Guarded, user: str) -> RawClient:
+    return await guarded.hub.client(endpoint=guarded.tcp, name=user)
+
+
+async def at_once(guarded: Guarded, user: str) -> None:
+    client = await raw(guarded, user)
+    await client.send(b"".join(publication(topic, topic) for topic in BRINGABLE))
+    told = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
+    assert {notice.code for notice in told} == {CloseCode.NOT_ALLOWED}
+    assert sum(notice.count for notice in told) == len(BRINGABLE) - (len(ALLOWED) if user == "alice" else 0)
+
+
+async def labelled(guarded: Guarded, user: str) -> None:
+    client = await raw(guarded, user)
+    keys = [Envelope(topic, ("zeek",)).encode() for topic in BRINGABLE]
+    await client.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
+    await client.ping()
+
+
+async def into_shared_memory(guarded: Guarded, user: str) -> None:
+    async with connect(guarded.unix.location, name=user) as client:
+        for topic in BRINGABLE:
+            await client.publish(topic, topic.encode().ljust(200_000))
+    assert guarded.hub.node.shared.messages_total
+
+
+async def in_zeeks_messages(guarded: Guarded, user: str) -> None:
+    client = await ZeekClient.connect(guarded.hub, f"X-Application-Name: {user}")
+    await client.say(b"[]")
+    await client.reply()
+    for topic in BRINGABLE:
+        await client.publish(topic, 1)
+    for _ in range(NOT_GRANTED):
+        answer = await client.reply()
+        assert answer["type"] == "error"
+        assert answer["context"].count(f"not granted to user {user!r}")
+
+
+async def in_json(guarded: Guarded, user: str) -> None:
+    client = await talker(guarded.hub, "json", guarded.web, name=user)
+    for topic in BRINGABLE:
+        answer = await client.ask("publish", topic=topic, value=topic)
+        if user == "alice" and topic in ALLOWED:
+            assert answer == {"type": "confirmed"}
+        else:
+            assert (answer["type"], answer["code"]) == ("error", CloseCode.NOT_ALLOWED)
+            assert answer["text"].endswith(f": not granted to user {user!r}")
+
+
+@pytest.mark.parametrize("door", [at_once, labelled, into_shared_memory, in_json, in_zeeks_messages])
+@pytest.mark.parametrize("user", ["alice", "bob"])
+async def test_what_is_granted_goes_through_and_nothing_else(guarded: Guarded, door: Entrance, user: str) -> None:
+    granted = ALLOWED if user == "alice" else []
+    await door(guarded, user)
+    await guarded.until(lambda: guarded.refused == len(BRINGABLE) - len(granted))
+    assert guarded.seen == granted
+
+
+LAST = "/zeek/last"
+"""Behind all others: whoever gets it has got what there was."""
+
+Door = Callable[[Guarded], Awaitable[list[str]]]
+
+
+async def publish_all(guarded: Guarded, value: object = None) -> None:
+    client = await guarded.hub.client(endpoint=guarded.tcp, name="free")
+    frames = [publication(topic, topic if value is None else value) for topic in (*BRINGABLE, LAST)]
+    await client.send(b"".join(frames))
+    await client.ping()
+
+
+async def topics_to_last(client: RawClient) -> list[str]:
+    topics: list[str] = []
+    while LAST not in topics:
+        frame = await client.frame()
+        assert frame.kind == Kind.MESSAGES, frame
+        topics.append(frame.topic.decode())
+    return topics
+
+
+async def by_frames(guarded: Guarded) -> list[str]:
+    client = await guarded.hub.client("", endpoint=guarded.tcp, name="alice", narrow=True)
+    await publish_all(guarded)
+    return await topics_to_last(client)
+
+
+async def by_a_rule(guarded: Guarded) -> list[str]:
+    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice", narrow=True)
+    await client.send(encode_rules(Kind.RULE, [Rule(("red",))], 5))
+    await client.ping()
+    source = await guarded.hub.client(endpoint=guarded.tcp, name="free")
+    keys = [Envelope(topic, ("red",)).encode() for topic in (*BRINGABLE, LAST)]
+    await source.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
+    return await topics_to_last(client)
+
+
+async def by_a_page(guarded: Guarded) -> list[str]:
+    client = await talker(guarded.hub, "json", guarded.web, "", name="alice", narrow=True)
+    await publish_all(guarded)
+    topics: list[str] = []
+    while LAST not in topics:
+        topics.append((await client.hear())["topic"])
+    return topics
+
+
+async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
+    client = await ZeekClient.subscribed(guarded.hub, "", lines=("X-Application-Name: narrow-alice",))
+    await publish_all(guarded)
+    topics: list[str] = []
+    while LAST not in topics:
+        topics.append((await client.reply())["topic"])
+    return topics
+
+
+async def by_a_link(guarded: Guarded) -> list[str]:
+    link = await guarded.hub.peer("", endpoint=guarded.tcp, name="alice")
+    await publish_all(guarded)
+    topics: list[str] = []
+    while LAST not in topics:
+        frame = await link.frame()
+        if frame.kind == Kind.MESSAGES:
+            topics.append(frame.topic.decode())
+    return topics
+
+
+@pytest.mark.parametrize(
+    "door",
+    [
+        by_frames,
+        by_a_rule,
+        by_a_page,
+        by_a_program_for_zeek,
+        by_a_link,
+    ],
+)
+async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) -> None:
+    assert await door(guarded) == [*ALLOWED, LAST]
+
+
+TEXT = (
+    "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/status/alice/', '/zeek/', 'zeek/event/'"
+)
+
+
+async def test_a_program_for_zeek_is_refused(guarded: Guarded) -> None:
+    client = await ZeekClient.connect(guarded.hub, "X-Application-Name: alice")
+    await client.say(json.dumps(["/zeek/dns", ""]).encode())
+    answer = await client.reply()
+    assert answer["type"] == "error"
+    assert answer["context"] == TEXT
+    _, payload = await client.raw.frame()
+    assert int.from_bytes(payload[:2]) == CloseCode.NOT_ALLOWED
+
 
 REFUSED = [topic for topic in BRINGABLE if topic not in ALLOWED]
 
@@ -41,9 +204,7 @@ FIRST = tuple(sorted({topic[0] for topic in RECORDED}))
 # Requests.
 
 
-@pytest.mark.parametrize("door", ["tcp", "unix", "web"])
-async def test_requests(guarded: Guarded, door: str) -> None:
-    endpoint = {"tcp": guarded.tcp, "unix": guarded.unix, "web": guarded.web}[door]
+async def test_requests(guarded: Guarded) -> None:
     asked: list[str] = []
 
     def answer(request: ServiceRequest) -> str:
@@ -53,7 +214,7 @@ async def test_requests(guarded: Guarded, door: str) -> None:
     async with (
         connect(guarded.tcp.location, name="free") as server,
         server.serve(["/z", "/status", "zeek", "/o"], answer),
-        connect(endpoint.location, name="alice") as client,
+        connect(guarded.unix.location, name="alice") as client,
     ):
         for topic in (*ALLOWED, *DENIED):
             if topic in ALLOWED:
@@ -64,16 +225,6 @@ async def test_requests(guarded: Guarded, door: str) -> None:
                 assert refused.value.text.endswith(": not granted to user 'alice'")
     assert asked == ALLOWED
     assert guarded.refused == len(DENIED)
-
-
-async def test_requests_in_one_read(guarded: Guarded) -> None:
-    client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
-    topics = [*ALLOWED, *DENIED]
-    await client.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(topics)))
-    answers = [await answered(client) for _ in topics]
-    assert sorted(answer.first for answer in answers) == list(range(len(topics)))
-    expected = [Status.NO_RESPONDER] * len(ALLOWED) + [Status.NOT_ALLOWED] * len(DENIED)
-    assert [answer.status for answer in sorted(answers)] == expected
 
 
 async def test_serving(guarded: Guarded) -> None:
@@ -119,35 +270,23 @@ async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
     await journal.stop()
 
 
-@pytest.mark.parametrize("door", ["tcp", "unix", "web"])
-async def test_history(recording: Guarded, door: str) -> None:
-    endpoint = {"tcp": recording.tcp, "unix": recording.unix, "web": recording.web}[door]
-    async with connect(endpoint.location, name="alice", narrow=True) as client:
+async def test_history(recording: Guarded) -> None:
+    async with connect(recording.tcp.location, name="alice", narrow=True) as client:
         for prefix in ("", "/", "/zeek", "/z"):
             wanted = [topic for topic in ALLOWED if topic.startswith(prefix)]
             found = [record.value async for record in client.read(prefix, start=0, end=len(RECORDED))]
             assert found == wanted
-    async with connect(endpoint.location, name="alice") as client:
+    async with connect(recording.tcp.location, name="alice") as client:
         with pytest.raises(RejectedError, match="journal '': not granted as a whole to user 'alice'"):
             [record async for record in client.read("", start=0)]
         found = [record.value async for record in client.read("/zeek/dns", start=0, end=len(RECORDED))]
         assert found == ["/zeek/dns", "/zeek/dns/10.0.0.7"]
     for narrow in (False, True):  # nor is a user who may read nothing told how far the journal reaches
-        async with connect(endpoint.location, name="bob", narrow=narrow) as client:
+        async with connect(recording.tcp.location, name="bob", narrow=narrow) as client:
             with pytest.raises(RejectedError, match="not granted to user 'bob'"):
                 [record async for record in client.read("/zeek/dns", start=0)]
             with pytest.raises(RejectedError, match="not granted to user 'bob'"):
                 await client.journal()
-
-
-async def test_history_in_json(recording: Guarded) -> None:
-    async with dial(recording.hub, "hub.v1.json") as socket:
-        await hear(socket)
-        await say(socket, type="hello", name="alice", narrow=True)
-        await hear(socket)
-        await say(socket, type="fetch", request=5, start=0)
-        answer = await hear(socket)
-        assert [record["topic"] for record in answer["records"]] == ALLOWED
 
 
 async def test_staging(recording: Guarded) -> None:
@@ -161,14 +300,6 @@ async def test_staging(recording: Guarded) -> None:
         committed = await client.commit("t", parts=[0])
         assert committed.messages == len(ALLOWED)
     assert recording.seen[seen:] == ALLOWED
-
-
-async def test_confirmed_publishing(recording: Guarded) -> None:
-    async with connect(recording.tcp.location, name="alice") as client:
-        for topic in REFUSED:
-            with pytest.raises(RejectedError, match="not granted to user 'alice'"):
-                await client.publish_confirmed(topic, 1)
-        assert await client.publish_confirmed("/zeek/dns", 1) == len(RECORDED)
 
 
 # Peers.
