@@ -14,7 +14,6 @@ from typing import Any, ClassVar, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
-from tests.hubs.raw_tls import SecuredClient
 from websockets.frames import Opcode
 
 from hub.batch import Batch, decode_values
@@ -29,7 +28,7 @@ from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Stage, decode_records, encode_commit, encode_fetch, encode_stage
 from tests.hubs.hub import Hub
-from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_client import RawClient, SecuredClient
 from tests.hubs.raw_http import RawHttp
 from tests.hubs.raw_socket import Gap, RawSocket
 from tests.hubs.raw_websocket import RawWebSocket, binary, text
