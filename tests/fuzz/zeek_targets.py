@@ -34,7 +34,7 @@ from peers.zeek.zmtp.logs import LogBatch, LogBatchError
 from peers.zeek.zmtp.session import Greeting, Session, SocketType, encode_properties
 from tests.fuzz.target import Target
 from tests.zeek.broker.recorded import connection
-from tests.zeek.broker.stores.nodes import HUB, Hub, Node
+from tests.zeek.broker.stores.simulated import HUB, Hub, Node
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
 from tests.zeek.zmtp.test_logs import recorded
 

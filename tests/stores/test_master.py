@@ -34,8 +34,7 @@ from peers.values import encode
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from tests.connections.broker.conftest import PLAIN
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import HIGH
+from tests.connections.broker.scripted import HIGH, ZeekHub
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from ipaddress import IPv6Address, IPv6Network
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,14 +25,20 @@ from peers.values import (
     Value,
     check,
     decode,
+    decode_message,
     encode,
+    encode_json,
+    encode_message,
+    ext_hook,
+    from_msgpack,
+    to_msgpack,
     to_text,
 )
 from peers.values.binary import value_end
 from peers.values.layout import length_bytes, read_length
 from peers.values.values import identity
 from tests.values import recorded
-from tests.values.generated import VALUES, mutations
+from tests.values.recorded import VALUES, mutations
 
 _VALUES = recorded.values()
 _ATTEMPTS = recorded.attempts()
@@ -51,11 +59,54 @@ def _refused(body: bytes) -> bool:
     return bool(fault)
 
 
-@pytest.mark.parametrize("kind", _VALUES)
-def test_recorded_values_round_trip(kind: str) -> None:
-    body = _VALUES[kind]
+def _unpack(packed: bytes) -> Any:
+    return msgpack.unpackb(packed, ext_hook=ext_hook, use_list=False, strict_map_key=False)
+
+
+def _survives_each_form(body: bytes) -> Value:
     check(body)
-    assert encode(decode(body)) == body
+    value = decode(body)
+    assert encode(value) == body
+    packed = to_msgpack(body)
+    assert from_msgpack(packed) == body
+    assert identity(_unpack(packed)) == identity(value)
+    message = encode_message(b"/t", body)
+    assert decode_message(message) == (b"/t", body)
+    assert json.loads(message)["topic"] == "/t"
+    return value
+
+
+@given(VALUES)
+def test_values_survive_each_form(value: Value) -> None:
+    assert identity(_survives_each_form(encode(value))) == identity(value)
+
+
+@pytest.mark.parametrize("kind", _VALUES)
+def test_recorded_values(kind: str) -> None:
+    """They survive each form; and what is broken of them is refused, or a value that is written."""
+    body = _VALUES[kind]
+    _survives_each_form(body)
+    chance = random.Random(kind)  # noqa: S311  to be repeatable
+    refused = 0
+    for broken in mutations(body, chance):
+        is_refused = _refused(broken)
+        refused += is_refused
+        for write in (encode_json, to_msgpack):
+            try:
+                write(broken)
+            except InvalidDataError:
+                continue
+            assert not is_refused
+    assert refused or not body[1:]
+    packed = list(mutations(to_msgpack(body), chance))
+    assert sum(bool(_fault(from_msgpack, broken)) for broken in packed) in range(1, len(packed) + 1)
+
+
+@pytest.mark.parametrize("body", [b"\x0c\x02\x00\x00", b"\x0d\x02\x00\x01\x00\x00\x01\x00"])
+def test_duplicates_on_the_wire_are_refused(body: bytes) -> None:
+    for read in (encode_json, to_msgpack, decode):
+        with pytest.raises(InvalidDataError, match="are the same"):
+            read(body)
 
 
 @pytest.mark.parametrize("what", _ATTEMPTS)
@@ -94,15 +145,6 @@ def test_examples(value: Value, body: str) -> None:
     assert identity(decode(bytes.fromhex(body))) == identity(value)
 
 
-@given(VALUES)
-def test_encoding_and_decoding_is_the_same_value(value: Value) -> None:
-    body = encode(value)
-    check(body)
-    again = decode(body)
-    assert identity(again) == identity(value)
-    assert encode(again) == body
-
-
 @given(st.binary(max_size=5), VALUES, st.binary(max_size=5))
 def test_where_a_value_ends(before: bytes, value: Value, behind: bytes) -> None:
     body = encode(value)
@@ -115,13 +157,6 @@ def test_where_a_value_ends(before: bytes, value: Value, behind: bytes) -> None:
 @given(st.binary(max_size=60))
 def test_any_bytes_are_a_value_or_refused(body: bytes) -> None:
     _refused(body)
-
-
-@pytest.mark.parametrize("kind", _VALUES)
-def test_broken_recordings_are_values_or_refused(kind: str) -> None:
-    chance = random.Random(kind)  # noqa: S311  to be repeatable
-    outcomes = [_refused(body) for body in mutations(_VALUES[kind], chance)]
-    assert any(outcomes) or not _VALUES[kind][1:]
 
 
 def test_sets_and_tables_are_written_sorted() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
+from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from peers.values import Count, Timespan, Timestamp, decode, from_msgpack
+from hub.batch import Batch
+from hub.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.journal.packing import pack
+from hub.tags.envelope import key_of
+from peers.values import Count, Timespan, Timestamp, decode, encode, from_msgpack
 from peers.values.event import NETWORK_TIMESTAMP, USER_METADATA, Event, NoEventError
+from peers.values.event_stream import closed_event, dropped_event, events_form, gone_event, recorded_events
 
 MOMENT = datetime(2014, 7, 9, 10, 16, 44, tzinfo=UTC)
 
@@ -61,3 +71,69 @@ def test_metadata_that_is_none() -> None:
     assert event.timestamp == Timestamp(5)
     assert len(event.metadata) == 1
     assert Event.of((Count(1), Count(1), ("ping", (), "nothing"))).metadata == ()
+
+
+def parsed(stream: bytes) -> list[tuple[str, Any, str | None]]:
+    found = []
+    for text in stream.decode().split("\n\n")[:-1]:
+        fields: dict[str, str] = {}
+        for line in text.split("\n"):
+            name, _, value = line.partition(": ")
+            assert name in {"id", "event", "data"}
+            assert name not in fields
+            fields[name] = value
+        found.append((fields.get("event", "message"), json.loads(fields["data"]), fields.get("id")))
+    return found
+
+
+def told(batch: Batch) -> tuple[list[tuple[str, Any]], int]:
+    form = batch.form(events_form)
+    return [(name, data) for name, data, _ in parsed(form.frames(batch))], form.lost_messages
+
+
+@given(st.lists(st.recursive(st.none() | st.text() | st.integers(-9, 9), st.lists), min_size=1, max_size=5))
+def test_values(values: list[Any]) -> None:
+    events = [("message", {"topic": "/a\u2028", "value": value}) for value in values]
+    assert told(Batch.of("/a\u2028", values)) == (events, 0)
+
+
+def test_labels_and_names() -> None:
+    key, flags = key_of("/a", ["y", "x"], "org.example.Me")
+    frame = encode_frame(KIND_MESSAGES, b"\x01", key=key, flags=flags)
+    assert flags == FLAG_TAGGED
+    expected = {"topic": "/a", "labels": ["x", "y"], "sender": "org.example.Me", "value": 1}
+    assert told(Batch(frame, 1)) == ([("message", expected)], 0)
+
+
+def test_values_of_zeek() -> None:
+    frame = encode_frame(KIND_MESSAGES, encode(Count(3)), key=b"/a", flags=BROKER_FLAGS)
+    assert told(Batch(frame, 1)) == ([("message", {"topic": "/a", "value": 3})], 0)
+
+
+def test_what_has_no_form() -> None:
+    bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
+    good = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
+    broken = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x03\x01", key=b"/a", flags=FLAG_BATCH)
+    dropped, one = ("dropped", {"count": 2}), ("message", {"topic": "/a", "value": 1})
+    assert told(Batch(bad + bad + good + broken, 6)) == ([dropped, one, ("dropped", {"count": 3})], 5)
+
+
+def test_what_else_is_told() -> None:
+    assert parsed(dropped_event(3)) == [("dropped", {"count": 3}, None)]
+    assert parsed(gone_event(1, 5)) == [("gone", {"from": 1, "to": 5}, None)]
+    assert parsed(closed_event(1001, 'the "hub"\nstops')) == [
+        ("closed", {"code": 1001, "text": 'the "hub"\nstops'}, None)
+    ]
+
+
+def test_records() -> None:
+    frames = b"".join(encode_frame(KIND_MESSAGES, msgspec.msgpack.encode(number), key=b"/a") for number in range(5))
+    bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
+    blocks = pack([(1_000_001, frames[: len(frames) // 5] + bad + frames[len(frames) // 5 :])], 100)
+    texts, left_out = recorded_events(blocks, 1000, 7)
+    events = parsed(b"".join(texts))
+    assert left_out is None
+    assert [number for _, _, number in events] == ["7-100", None, "7-102", "7-103", "7-104", "7-105"]
+    assert events[0][1] == {"topic": "/a", "time_ms": 1000.001, "value": 0}
+    texts, left_out = recorded_events(blocks, 3, 7)
+    assert (len(texts), left_out) == (3, 103)

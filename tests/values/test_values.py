@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from datetime import UTC, datetime, timedelta
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 
+from peers import values as data
 from peers.values import (
     Count,
     Enum,
@@ -28,7 +31,7 @@ from peers.values import (
 )
 from peers.values.untyped import untyped, untyped_extension
 from peers.values.values import identity
-from tests.values.generated import VALUES
+from tests.values.recorded import VALUES
 
 
 def test_members_of_different_types_are_different() -> None:
@@ -165,3 +168,32 @@ def test_untyped_extensions_of_others() -> None:
         untyped_extension(42, b"")
     with pytest.raises(ValueError, match="extension 4 of 1 bytes"):
         untyped_extension(4, b"\x00")
+
+
+_TEXT = (Path(__file__).parents[2] / "docs" / "data-model.md").read_text()
+
+
+def test_the_example_runs() -> None:
+    blocks = re.findall(r"```python\n(.*?)```", _TEXT, re.DOTALL)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/data-model.md", "exec"), {})  # noqa: S102  our own text
+
+
+def test_the_limits_are_those_of_the_code() -> None:
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([0-9,]+) \|", _TEXT, re.MULTILINE)
+    assert {name: int(number.replace(",", "")) for name, number in rows} == {
+        "DEPTH_LIMIT": data.DEPTH_LIMIT,
+        "ELEMENTS_LIMIT": data.ELEMENTS_LIMIT,
+        "CONVERTED_ELEMENTS_LIMIT": data.CONVERTED_ELEMENTS_LIMIT,
+        "CONVERTED_LIMIT_BYTES": data.CONVERTED_LIMIT_BYTES,
+    }
+
+
+def test_public_names() -> None:
+    functions = {"check", "decode", "encode", "decode_message", "encode_json", "encode_message"}
+    functions |= {"default", "ext_hook", "from_msgpack", "to_msgpack", "to_text", "value_of"}
+    types = {"Count", "Enum", "Port", "Set", "Table", "Timespan", "Timestamp", "Value"}
+    errors = {"InvalidDataError", "InvalidInputError"}
+    limits = {"DEPTH_LIMIT", "ELEMENTS_LIMIT", "CONVERTED_ELEMENTS_LIMIT", "CONVERTED_LIMIT_BYTES"}
+    assert set(data.__all__) == functions | types | errors | limits

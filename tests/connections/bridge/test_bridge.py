@@ -8,6 +8,7 @@ from uuid import UUID
 
 import pytest
 import structlog
+from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
@@ -22,8 +23,9 @@ from peers.connections.zeek_diallers import bridge_dialler
 from peers.transport.endpoints import Endpoint
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
 from tests.connections.websocket.zeek.clients import ZeekClient
+from tests.garbage import leaves_nothing
 from tests.hub.fakes import publish
-from tests.hubs.eventually import eventually
+from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket, frame
@@ -36,6 +38,22 @@ def leaf(hub: Hub) -> Handler:
     return found
 
 
+async def end_of(connection: ServerConnection) -> tuple[int, str]:
+    with pytest.raises(ConnectionClosed) as closed:
+        await connection.recv()
+    assert closed.value.rcvd is not None
+    return closed.value.rcvd.code, closed.value.rcvd.reason
+
+
+def bridged_at(hub: Hub) -> Connection:
+    (found,) = [
+        one
+        for one in hub.node.connections
+        if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
+    ]
+    return found
+
+
 async def test_events_of_a_zeek(hub: Hub, zeek: Zeek) -> None:
     reader, other = await ZeekClient.subscribed(hub, "/zeek/"), await hub.websocket("/zeek/dns", "$hub/peer/joined")
     async with Bridged(hub, zeek.endpoint):
@@ -45,6 +63,8 @@ async def test_events_of_a_zeek(hub: Hub, zeek: Zeek) -> None:
         assert connection.request.headers["X-Application-Name"] == "topichub"
         joined = await other.message()
         assert (joined["topic"], joined["values"][0]["role"]) == ("$hub/peer/joined", "leaf")
+        await linked(hub)
+        assert leaf(hub).prefixes == {}  # nothing is listed
         await connection.send(count("/zeek/dns", 1).decode())
         await connection.send(count("/zeek/ssh", 2).decode())
         await connection.send(count("/elsewhere", 3).decode())
@@ -68,26 +88,15 @@ async def test_nothing_is_sent_unless_listed(hub: Hub, zeek: Zeek) -> None:
         assert await connection.recv() == '{"type":"data-message","topic":"/to/zeek","@data-type":"string","data":"x"}'
 
 
-async def test_an_endpoint_without_a_list_publishes_nothing(hub: Hub, zeek: Zeek) -> None:
-    async with Bridged(hub, zeek.endpoint):
-        await zeek.greet()
-        await linked(hub)
-        assert leaf(hub).prefixes == {}
-
-
 async def test_what_has_no_form_is_counted(hub: Hub, zeek: Zeek) -> None:
     publisher = await hub.websocket(subprotocol="hub.v1.msgpack")
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
         await linked(hub)
-        await publisher.send(_with_extension())
+        await publisher.send(frame(Opcode.BINARY, b"\x83\xa4type\xa7publish\xa5topic\xa3/to\xa5value\xd4\x70x"))
         await publisher.publish("/to", True)
         assert str(await connection.recv()).endswith('"data":true}')
         assert leaf(hub).dropped_messages == 1
-
-
-def _with_extension() -> bytes:
-    return frame(Opcode.BINARY, b"\x83\xa4type\xa7publish\xa5topic\xa3/to\xa5value\xd4\x70x")
 
 
 async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
@@ -122,10 +131,7 @@ async def test_other_wishes_are_asked_for_over_a_new_connection(hub: Hub, zeek: 
             await reader.say("subscribe", prefixes=["/c", "/d"])
             second, prefixes = await zeek.greet()
         assert prefixes == ["/a/b", "/c", "/d"]
-        with pytest.raises(ConnectionClosed) as closed:
-            await first.recv()
-        assert closed.value.rcvd is not None
-        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1000, "the hub wants other topics")
+        assert await end_of(first) == (1000, "the hub wants other topics")
         await linked(hub)
         await second.send(count("/c", 1).decode())
         message = await _data_message(reader)
@@ -221,10 +227,7 @@ async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
         connection = await zeek.connections.get()
         assert await connection.recv() == "[]"
         hub.later(6)
-        with pytest.raises(ConnectionClosed) as closed:
-            await connection.recv()
-        assert closed.value.rcvd is not None
-        assert closed.value.rcvd.reason == "no ack within 5 s"
+        assert (await end_of(connection))[1] == "no ack within 5 s"
         await eventually(lambda: bridge.attempts == 2)
 
 
@@ -233,11 +236,7 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
         connection, _ = await zeek.greet()
         await linked(hub)
         heard_s = hub.clock.time()
-        (bridged,) = [
-            one
-            for one in hub.node.connections
-            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
-        ]
+        bridged = bridged_at(hub)
         hub.later(21)
         await eventually(lambda: bridged.liveness.heard_s > heard_s)  # the pong
         connection.transport.pause_reading()
@@ -265,60 +264,9 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
     assert told[0].startswith("queue full (50 messages, ")
 
 
-async def test_the_hub_stops(hub: Hub, zeek: Zeek) -> None:
-    async with Bridged(hub, publishing(zeek, "/to")):
-        connection, _ = await zeek.greet()
-        await linked(hub)
-        publish(hub.node.core, "/to", True)
-        hub.node.draining = True
-        for one in list(hub.node.connections):
-            one.drain()
-        assert str(await connection.recv()).endswith('"data":true}')
-        with pytest.raises(ConnectionClosed) as closed:
-            await connection.recv()
-        assert closed.value.rcvd is not None
-        assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1001, "the hub stops")
-
-
-async def test_cancelled_it_leaves_nothing(hub: Hub, zeek: Zeek) -> None:
-    async with Bridged(hub, zeek.endpoint):
-        await zeek.greet()
-        await linked(hub)
-    await eventually(lambda: not hub.node.connections)
-    assert not hub.node.core.handlers
-
-
 async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
     with pytest.raises(InvalidTopicError, match="control character"):
-        bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())  # type: ignore[arg-type]
-
-
-async def test_more_than_one_read(hub: Hub, zeek: Zeek) -> None:
-    reader = await ZeekClient.subscribed(hub, "/a")
-    async with Bridged(hub, zeek.endpoint):
-        connection, _ = await zeek.greet()
-        texts = [count("/a", number) for number in range(2000)]
-        for text in texts:
-            await connection.send(text.decode())
-        assert [await reader.text() for _ in texts] == texts
-
-
-async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
-    core = hub.node.core
-    async with Bridged(hub, publishing(zeek, "/to")):
-        connection, _ = await zeek.greet()
-        connection.transport.pause_reading()
-        await linked(hub)
-        handler, total = leaf(hub), 0
-        while handler.writable or handler.statistics().queued_messages < 20:
-            publish(core, "/to", "x" * 10_000)
-            core.flush()
-            total += 1
-        connection.transport.resume_reading()
-        for _ in range(total):
-            assert len(await connection.recv()) > 10_000
-        assert handler.writable
-        assert handler.dropped_messages == 0
+        bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())
 
 
 async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
@@ -359,11 +307,9 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
             one.drain()
         connection.transport.resume_reading()
         for _ in range(total):
-            await connection.recv()
-        with pytest.raises(ConnectionClosed) as closed:
-            await connection.recv()
-        assert closed.value.rcvd is not None
-        assert closed.value.rcvd.code == 1001
+            assert len(await connection.recv()) > 10_000
+        assert handler.dropped_messages == 0
+        assert await end_of(connection) == (1001, "the hub stops")
 
 
 async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:
@@ -372,11 +318,7 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection, _ = await zeek.greet()
         await linked(hub)
-        (bridged,) = [
-            one
-            for one in hub.node.connections
-            if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
-        ]
+        bridged = bridged_at(hub)
         await connection.send(count("/elsewhere", 1).decode())
         assert await reader.text() == count("/elsewhere", 1)
         assert bridged.transport.is_reading()
@@ -391,3 +333,26 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         journal.write()
         assert await reader.text() == count("/recorded", 3)
         assert bridge.attempts == 1
+
+
+async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
+    reader = await ZeekClient.subscribed(hub, "/zeek/")
+    publisher = await hub.websocket()
+    async with Bridged(hub, publishing(zeek, "/to/")):
+        for _ in range(2):
+            connection, _prefixes = await zeek.greet()
+            await linked(hub)
+            await connection.send(count("/zeek/a", 1).decode())
+            assert await reader.text() == count("/zeek/a", 1)
+            await publisher.publish("/to/zeek", 1)
+            await connection.recv()
+            connection.transport.abort()
+    reader.raw.close()
+    publisher.close()
+    await eventually(lambda: not hub.node.connections)
+    hub.connections.clear()
+    await settle()
+
+
+async def test_bridges(hub: Hub, zeek: Zeek) -> None:
+    await leaves_nothing(lambda: bridge_and_part(hub, zeek))

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import replace
 from http import HTTPStatus
 from types import TracebackType
-from typing import Any
 
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
@@ -68,21 +67,10 @@ class Zeek:
         return connection, prefixes
 
 
-@dataclass(frozen=True, slots=True)
-class PublishingEndpoint:
-    """An endpoint with a list of what is sent there."""
-
-    host: str
-    port: int
-    location: str
-    publish: tuple[str, ...]
-    scheme: Scheme = Scheme.ZEEK_WS
-
-
 class Bridged:
     """A bridge that runs as long as the block does."""
 
-    def __init__(self, hub: Hub, endpoint: Any, queue: QueueLimits | None = None) -> None:
+    def __init__(self, hub: Hub, endpoint: Endpoint, queue: QueueLimits | None = None) -> None:
         self.bridge = bridge_dialler(hub.node, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
         self._hub = hub
 
@@ -97,9 +85,8 @@ class Bridged:
         await asyncio.gather(self._task, return_exceptions=True)
 
 
-def publishing(zeek: Zeek, *prefixes: str) -> PublishingEndpoint:
-    endpoint = zeek.endpoint
-    return PublishingEndpoint(endpoint.host, endpoint.port, endpoint.location, prefixes)
+def publishing(zeek: Zeek, *prefixes: str) -> Endpoint:
+    return replace(zeek.endpoint, scheme=Scheme.ZEEK_WS, publish=prefixes)
 
 
 async def linked(hub: Hub) -> None:

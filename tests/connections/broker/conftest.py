@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from hub.settings.settings import Settings
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import HIGH
+from tests.connections.broker.scripted import HIGH, ZeekHub
 from tests.hubs.fixtures import kept_hubs
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 

@@ -11,8 +11,7 @@ from hub.policy.language import read_policy
 from peers.values import decode, encode
 from peers.zeek.broker.messages import encode_hello, encode_version_select
 from tests.connections.broker.conftest import StartHub
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import LOW, OTHER, Data, Endpointlike
+from tests.connections.broker.scripted import LOW, OTHER, Data, Endpointlike, ZeekHub
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
 

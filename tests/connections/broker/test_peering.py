@@ -22,8 +22,7 @@ from peers.connections.broker_tls import server_context
 from peers.values import Count, Table, decode, encode
 from peers.zeek.broker.messages import BrokerCode, EnvelopeType, Tag, encode_hello, encode_version_select
 from tests.connections.broker.conftest import PLAIN, StartHub
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike
+from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike, ZeekHub
 from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.known_tokens import KnownTokens

@@ -15,8 +15,7 @@ from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
 from peers.zeek.broker.messages import NIL_ID, EnvelopeType, encode_envelope
 from tests.connections.broker.conftest import PLAIN, StartHub
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import LOW, Endpointlike
+from tests.connections.broker.scripted import LOW, Endpointlike, ZeekHub
 from tests.connections.test_tls import certified
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient

@@ -29,8 +29,7 @@ from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, encode_command, entity, master_topic
 from peers.zeek.broker.stores.command import Command as StoreCommand
 from tests.connections.broker.conftest import StartHub
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Zeek
+from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Zeek, ZeekHub
 from tests.hubs.eventually import eventually
 from tests.hubs.known_tokens import KnownTokens
 

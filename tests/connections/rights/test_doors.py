@@ -24,8 +24,7 @@ from peers.wire.control import decode_notice, encode_rules, encode_subscription
 from peers.wire.kinds import Kind
 from tests.commands.talkers import talker
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
-from tests.connections.broker.hubs import ZeekHub
-from tests.connections.broker.scripted import HIGH
+from tests.connections.broker.scripted import HIGH, ZeekHub
 from tests.connections.rights.conftest import Guarded, recognise
 from tests.connections.tcp.asking import asking
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient

@@ -17,7 +17,7 @@ from peers.zeek.zmtp.events import is_event
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.session import GREETING_BYTES, Greeting, encode_properties, encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
-from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode
+from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode, running
 from tests.fuzz.target import Mutator
 from tests.hubs.eventually import eventually
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
@@ -147,6 +147,16 @@ async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
     assert not connection.is_lost
     assert not connection.reason
     raw.writer.close()
+
+
+async def test_no_handshake() -> None:
+    async with running("hub", [], "zeek+zmq://127.0.0.1:0", limits={"handshake_s": 0.1}) as hub:
+        with structlog.testing.capture_logs() as logs:
+            reader, writer = await asyncio.open_connection("127.0.0.1", hub.endpoints[1].port)
+            with contextlib.suppress(ConnectionError):
+                await reader.read()
+            await eventually(lambda: any("no handshake within 0.1 s" in str(line) for line in logs))
+            writer.close()
 
 
 async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNode) -> None:

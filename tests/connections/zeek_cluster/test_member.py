@@ -159,23 +159,6 @@ async def test_what_is_odd_is_told_in_a_line(
                 await eventually(lambda text=text: any(text in line.get("reason", "") for line in logs))  # type: ignore[misc]
 
 
-async def test_a_broker_that_stays_away(
-    broker: ZmqBroker, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "LOOK_S", 0.05)
-    manager = start_zeek(broker.endpoint, "manager")
-    async with member_of(broker.endpoint) as (hub, client), client.subscribe("$hub/nodes/") as told:
-        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
-        broker.stop()
-        await eventually(lambda: names(hub) == [])
-        broker.start()
-        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
-        found = [(await anext(told)).topic for _ in range(2)]
-        while found[-2:] != ["$hub/nodes/down", "$hub/nodes/up"]:
-            found.append((await anext(told)).topic)
-    assert manager.warnings == []
-
-
 @pytest.mark.parametrize("told", ["", "&serializer=broker-json-v1"])
 async def test_a_cluster_that_uses_json(cluster: Endpoint, start_zeek: StartZeek, told: str) -> None:
     manager = start_zeek(cluster, "manager", serializer=b"broker-json-v1")

@@ -18,8 +18,7 @@ from pathlib import Path
 
 from peers.zeek.zmtp.frames import Command, Incoming
 from peers.zeek.zmtp.session import GREETING_BYTES
-from tests.zeek.live.cluster import Cluster
-from tests.zeek.live.line import Line
+from tests.zeek.live.cluster import Cluster, Line
 from tests.zeek.live.trial import replay
 from tests.zeek.zmtp.recordings import NODE_ID, Step
 

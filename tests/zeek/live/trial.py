@@ -24,8 +24,7 @@ from typing import Any
 from peers.client import Client, connect
 from peers.values import Count
 from peers.values.event import Event, NoEventError
-from tests.zeek.live.cluster import Cluster
-from tests.zeek.live.line import Line
+from tests.zeek.live.cluster import Cluster, Line
 from tests.zeek.live.packets import capture
 
 CONTROL, LOGS = "/live/control", "/zeek/LOG/"

@@ -307,12 +307,6 @@ def test_the_wrong_socket_behind_a_right_key() -> None:
     assert not client.is_open
 
 
-def test_a_refusal_is_told() -> None:
-    client = dialled()
-    ended, fault = failed(client, Greeting("CURVE").encode() + encode_command(Command(b"ERROR", b"\x03400")))
-    assert (ended.text, fault) == ("ZMTP: the far side refuses this one: '400'", Fault.REFUSED)
-
-
 @pytest.mark.parametrize(
     ("command", "text"),
     [

@@ -68,28 +68,6 @@ def test_a_greeting_in_any_order(order: tuple[str, ...]) -> None:
     assert all(Event.decode(change.payload).args == ("hub", "own") for change in changes if isinstance(change, Say))
 
 
-def test_nothing_is_said_before_others_can_answer() -> None:
-    own = Discovery("hub", "own")
-    own.subscribing()
-    own.subscribed(topic("w"))
-    own.hear(word(GREETING, "worker-1", "w"))
-    assert own.changes() == []
-    own.subscribed(topic("own"))
-    assert said(own.changes()) == [(GREETING, topic("w")), (ANSWER, topic("w"))]
-    own.subscribed(topic("own"))
-    own.subscribed(topic("w"))
-    assert own.changes() == []
-
-
-def test_a_node_goes() -> None:
-    own = with_one()
-    own.unsubscribed(topic("w"))
-    own.unsubscribed(topic("w"))
-    own.unsubscribed(topic("never seen"))
-    assert own.changes() == [Down("w", "worker-1", "it has gone")]
-    assert own.nodes == {}
-
-
 def test_a_node_comes_again_whose_end_was_not_told() -> None:
     own = with_one()
     own.hear(word(ANSWER, "worker-1", "w2"))
@@ -115,44 +93,6 @@ def test_the_broker_is_restarted() -> None:
     own.subscribed(topic("x"))
     assert own.changes() == [Up("x", "worker-2")]
     assert own.nodes == {"w": "worker-1", "x": "worker-2"}
-
-
-def test_only_the_own_connection_was_broken() -> None:
-    own = with_one()
-    own.unsubscribed(topic("own"))
-    own.subscribing()
-    own.hear(word(GREETING, "worker-1", "w"))
-    assert own.changes() == []
-    own.subscribed(topic("own"))
-    assert said(own.changes()) == [(GREETING, topic("w")), (ANSWER, topic("w"))]
-    own.hear(word(ANSWER, "worker-1", "w"))
-    assert own.changes() == []
-    own.hear(word(GREETING, "worker-1", "w"))
-    assert said(own.changes()) == [(ANSWER, topic("w"))]
-
-
-def test_what_is_waited_for_in_vain_is_told_once() -> None:
-    own = heard()
-    own.subscribed(topic("mute"))
-    own.hear(word(GREETING, "deaf", "d"))
-    own.changes()
-    own.look()
-    assert own.changes() == []
-    for _ in range(3):
-        own.look()
-    told = [change.reason for change in own.changes() if isinstance(change, Odd)]
-    assert len(told) == 2
-    assert "mute has not said Cluster::hello" in told[0]
-    assert "d says that it is a node" in told[1]
-    assert own.nodes == {}
-
-
-def test_names_are_unique() -> None:
-    own = heard()
-    own.hear(word(ANSWER, "hub", "w"))
-    odd, up = own.changes()
-    assert "w has the name of this node, 'hub'" in odd.reason
-    assert up == Up("w", "hub")
 
 
 @pytest.mark.parametrize(

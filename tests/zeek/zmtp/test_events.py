@@ -118,14 +118,6 @@ def test_garbage_ends_the_session_or_is_no_event(garbage: bytes, cuts: list[int]
         garbage = garbage[size:]
 
 
-def test_a_message_that_is_too_long_ends_the_session() -> None:
-    session = opened(1000)
-    session.feed(message(b"zeek.a", b"x", Event("Demo::e", "x" * 2000).encode())[:60])
-    (ended,) = drain(session)
-    assert isinstance(ended, Ended)
-    assert "the limit is 1000" in ended.text
-
-
 def test_what_the_hub_sends_of_others() -> None:
     event = Event("Demo::hello", Count(1))
     packed, other = to_msgpack(event.encode()), to_msgpack(encode("text"))

@@ -169,7 +169,6 @@ def test_limits() -> None:
         taken(head + struct.pack(">I", many) + field * many + bytes(4))
 
 
-FOLDER = Path(__file__).with_name("recordings")
 EXPECTED = [json.loads(line) for line in (FOLDER / "z03-log-batches.expected.ndjson").read_text().splitlines()]
 HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"PUSH"})))
 

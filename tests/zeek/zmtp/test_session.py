@@ -226,13 +226,6 @@ def test_a_message_of_very_many_parts() -> None:
     assert ended.text == f"ZMTP: a message of more than {PARTS_LIMIT} parts"
 
 
-def test_a_command_between_the_parts_of_a_message() -> None:
-    session = opened(SocketType.PULL, "PUSH")
-    session.feed(encode_frame(b"a", 1) + encode_command(Command(b"PING", b"\0\0")))
-    (event,) = events(session)
-    assert event.text == "ZMTP: a command between the parts of a message"
-
-
 def test_the_end_of_a_stream_behind_its_last_message() -> None:
     session = opened(SocketType.PULL, "PUSH")
     session.feed(encode_message([b"a"]) + b"\x00")

@@ -37,14 +37,6 @@ async def test_with_the_library(hub: Hub) -> None:
         assert socket.protocol.extensions == []
 
 
-async def test_subprotocols_and_extensions_are_passed_over(hub: Hub) -> None:
-    client = await ZeekClient.connect(hub, "Sec-WebSocket-Protocol: hub.v1.json", "Sec-WebSocket-Extensions: x")
-    assert b"Sec-WebSocket-Protocol" not in client.head
-    assert b"Sec-WebSocket-Extensions" not in client.head
-    await client.say(b"[]")
-    assert (await client.reply())["type"] == "ack"
-
-
 @pytest.mark.parametrize(
     ("data", "status"),
     [
@@ -61,19 +53,19 @@ async def test_refused_handshakes(hub: Hub, data: bytes, status: int) -> None:
     assert (await raw.response()).status == status
 
 
-@pytest.mark.parametrize("path", ["/", "/v1/messages", "/v2/messages/json?x"])
-async def test_another_path(hub: Hub, path: str) -> None:
-    raw = await hub.raw_websocket()
-    await raw.send(upgrade("", path=path))
-    assert (await raw.response()).status == HTTPStatus.SWITCHING_PROTOCOLS
-    opcode, payload = await raw.frame()
-    assert opcode == Opcode.TEXT
-    assert json.loads(payload) == {
-        "type": "error",
-        "code": "invalid_uri",
-        "context": "Invalid URI - use /v1/messages/json",
-    }
-    assert await raw.end() == (1008, "Invalid URI - use /v1/messages/json")
+async def test_another_path(hub: Hub) -> None:
+    for path in ("/", "/v1/messages", "/v2/messages/json?x"):
+        raw = await hub.raw_websocket()
+        await raw.send(upgrade("", path=path))
+        assert (await raw.response()).status == HTTPStatus.SWITCHING_PROTOCOLS
+        opcode, payload = await raw.frame()
+        assert opcode == Opcode.TEXT
+        assert json.loads(payload) == {
+            "type": "error",
+            "code": "invalid_uri",
+            "context": "Invalid URI - use /v1/messages/json",
+        }
+        assert await raw.end() == (1008, "Invalid URI - use /v1/messages/json")
 
 
 async def test_nothing_comes_before_the_ack(hub: Hub) -> None:
@@ -95,24 +87,6 @@ async def test_messages_right_behind_the_array(hub: Hub) -> None:
     assert [part.body for part in watcher.frames] == [body_of(count("/a", 1)), body_of(count("/a", 2))]
 
 
-async def test_no_echo(hub: Hub) -> None:
-    client, other = await ZeekClient.subscribed(hub, "/"), await ZeekClient.subscribed(hub, "/a")
-    await client.publish("/a", 1)
-    assert await other.text() == count("/a", 1)
-    await other.publish("/a", 2)
-    assert await client.text() == count("/a", 2)
-    assert await client.settle() == []
-    assert await other.settle() == []
-
-
-async def test_everything(hub: Hub) -> None:
-    client = await ZeekClient.subscribed(hub, "")
-    other = await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
-    await other.publish("/a", 1)
-    assert await client.text() == count("/a", 1)
-    assert await client.settle() == []
-
-
 async def test_what_the_hub_says(hub: Hub) -> None:
     client = await ZeekClient.subscribed(hub, "", "$hub/client/")
     await ZeekClient.subscribed(hub, lines=("X-Application-Name: second",))
@@ -121,53 +95,37 @@ async def test_what_the_hub_says(hub: Hub) -> None:
     assert {"@data-type": "string", "data": "second"} in [entry["value"] for entry in joined["data"]]
 
 
-async def test_each_has_an_id(hub: Hub) -> None:
-    endpoints = []
-    for _ in range(2):
-        client = await ZeekClient.connect(hub)
-        await client.say(b"[]")
-        endpoints.append(uuid.UUID((await client.reply())["endpoint"]))
-    assert len({*endpoints, uuid.UUID(bytes=hub.node.id)}) == 3
-
-
-@pytest.mark.parametrize(
-    ("topic", "cause"),
-    [
-        ("", "topic is empty, it must have 1 to 1024 bytes"),
-        ("$hub/client/joined", "topic '$hub/client/joined': $hub/ is the hub's own"),
-        ("/a\x07", "topic '/a\\x07' has the control character U+0007 at character 2"),
-        ("/" + "x" * 1024, "a topic of 1025 bytes, the limit is 1024 bytes"),
-        ("<$>/x", "topic '<$>/x': <$> is Broker's own"),
-    ],
-)
-async def test_topics_that_the_hub_does_not_take(hub: Hub, topic: str, cause: str) -> None:
+async def test_topics_that_the_hub_does_not_take(hub: Hub) -> None:
     client, other = await ZeekClient.subscribed(hub), await ZeekClient.subscribed(hub, "/ok")
-    await client.publish("/ok", 1)
-    await client.publish(topic, 2)
-    await client.publish("/ok", 3)
-    assert await client.reply() == {
-        "type": "error",
-        "code": "deserialization_failed",
-        "context": f"input #2 was refused -> {cause}",
-    }
-    assert [await other.text(), await other.text()] == [count("/ok", 1), count("/ok", 3)]
-    assert hub.node.rejected_messages == 1
+    for number, (topic, cause) in enumerate(
+        [
+            ("", "topic is empty, it must have 1 to 1024 bytes"),
+            ("$hub/client/joined", "topic '$hub/client/joined': $hub/ is the hub's own"),
+            ("/a\x07", "topic '/a\\x07' has the control character U+0007 at character 2"),
+            ("/" + "x" * 1024, "a topic of 1025 bytes, the limit is 1024 bytes"),
+            ("<$>/x", "topic '<$>/x': <$> is Broker's own"),
+        ],
+        1,
+    ):
+        await client.publish(topic, 2)
+        await client.publish("/ok", number)
+        context = f"input #{2 * number - 1} was refused -> {cause}"
+        assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": context}
+        assert await other.text() == count("/ok", number)
+        assert hub.node.rejected_messages == number
 
 
-@pytest.mark.parametrize(
-    ("prefixes", "cause"),
-    [
+async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub) -> None:
+    hub = await start_hub(settings=settings_of(prefixes_per_client=2))
+    for prefixes, cause in (
         (["/a", "/b", "/c"], "3 prefixes, the limit for a client is 2"),
         (["/a\n"], "prefix '/a\\n' has the control character U+000A at character 2"),
-    ],
-)
-async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub, prefixes: list[str], cause: str) -> None:
-    hub = await start_hub(settings=settings_of(prefixes_per_client=2))
-    client = await ZeekClient.connect(hub)
-    await client.say(json.dumps(prefixes).encode(), count("/a", 1))
-    assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": cause}
-    assert await client.raw.end() == (1008, cause)
-    await eventually(lambda: not hub.node.core.handlers)
+    ):
+        client = await ZeekClient.connect(hub)
+        await client.say(json.dumps(prefixes).encode(), count("/a", 1))
+        assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": cause}
+        assert await client.raw.end() == (1008, cause)
+        await eventually(lambda: not hub.node.core.handlers)
 
 
 async def test_duplicates_are_one(start_hub: StartHub) -> None:
@@ -286,12 +244,3 @@ async def test_silence(hub: Hub) -> None:
 def test_the_name(headers: dict[str, str], name: str) -> None:
     assert client_name(Headers(headers)) == name
     assert len(name.encode()) <= NAME_LIMIT_BYTES
-
-
-async def test_the_name_is_announced(hub: Hub) -> None:
-    watcher = Watcher(hub, "$hub/client/")
-    await ZeekClient.connect(hub, "X-Application-Name: silent")
-    await ZeekClient.subscribed(hub, lines=("User-Agent: agent/1",))
-    hub.node.core.flush()
-    assert [part.key for part in watcher.frames] == [b"$hub/client/joined"]
-    assert hub.handler("agent/1").role.value == "client"

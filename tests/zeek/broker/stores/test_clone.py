@@ -12,15 +12,13 @@ from peers.values import Count, encode, to_msgpack
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (
-    HEARTBEAT_TICKS,
     NACK_NUMBERS,
     NACK_TICKS,
     ChannelCounters,
     ChannelLimits,
     Consumer,
 )
-from peers.zeek.broker.stores.command import Action, Content, CumulativeAck, Erase, Nack
-from peers.zeek.broker.stores.master import publisher_of
+from peers.zeek.broker.stores.command import Action, Content, Erase, Nack
 from tests.zeek.broker.recorded import HIGH, LOW
 from tests.zeek.broker.stores.simulated import ClonedStore
 
@@ -56,21 +54,6 @@ def attached(limits: ChannelLimits | None = None, *, writes: bool = False) -> Co
     return copied
 
 
-def test_one_that_only_reads() -> None:
-    copied = attached()
-    assert copied.ticks(2 * HEARTBEAT_TICKS) == [wire.CumulativeAck(1)] * 2
-    assert copied.said[0] == (HIGH, wire.Command(0, OWN, MASTER, wire.CumulativeAck(1)))
-    assert copied.clone.is_idle
-
-
-def test_a_handshake_of_a_writer_is_repeated() -> None:
-    copied = attached(writes=True)
-    handshakes = [said for said in copied.ticks(4 * HEARTBEAT_TICKS) if isinstance(said, wire.AttachWriter)]
-    assert handshakes == [wire.AttachWriter(1, 5)] * 4
-    copied.hear(wire.CumulativeAck(1))
-    assert not [said for said in copied.ticks(3 * HEARTBEAT_TICKS) if isinstance(said, wire.AttachWriter)]
-
-
 @pytest.mark.parametrize(
     ("sender", "receiver", "content"),
     [
@@ -95,15 +78,6 @@ def test_a_handshake_for_another_clone() -> None:
     assert not copied.clone.is_attached
 
 
-def test_keepalives_count_whomever_they_name() -> None:
-    copied = attached()
-    copied.hear(wire.Keepalive(2), receiver=wire.NIL_ENTITY)
-    assert not copied.clone.is_idle
-    assert copied.ticks(2) == [wire.Nack((2,))]
-    copied.hear(wire.Put(KEY, ONE, None, MASTER), 2, receiver=wire.NIL_ENTITY)
-    assert copied.replica.content == {KEY: ONE}
-
-
 def test_what_is_lost_for_good() -> None:
     copied = attached()
     assert copied.hear(wire.RetransmitFailed(2)) == [wire.Nack((0,))]
@@ -113,22 +87,6 @@ def test_what_is_lost_for_good() -> None:
     assert not copied.clone.is_attached
     copied.hear(wire.AckClone(9, 5, ((KEY, ONE),)), receiver=wire.entity(LOW, 3))
     assert copied.replica.content == {KEY: ONE}
-
-
-def test_results() -> None:
-    copied = attached()
-    results: list[bool | None] = []
-    copied.put_unique("k", 1, results)
-    copied.put_unique("l", 1, results)
-    copied.hear(wire.PutUniqueResult(False, OTHER, 1, MASTER), 2)
-    copied.hear(wire.PutUniqueResult(False, ASKER, 2, MASTER), 3)
-    copied.hear(wire.PutUniqueResult(False, ASKER, 2, MASTER), 4)
-    copied.hear(wire.CumulativeAck(3))
-    assert not copied.clone.is_idle
-    assert results == [False]
-    copied.clone.restart("the peering is lost")
-    assert results == [False, None]
-    assert len(copied.clone) == 0
 
 
 def test_a_content_that_comes_anew() -> None:
@@ -142,25 +100,6 @@ def test_a_content_that_comes_anew() -> None:
     told = [(change.kind, change.key) for change in copied.replica.changes]
     assert told == [(ChangeKind.ERASE, to_msgpack(KEY)), (ChangeKind.PUT, to_msgpack(ONE))]
     assert copied.states == ["", "the master was silent", ""]
-
-
-def test_changes() -> None:
-    copied = attached()
-    changes = (
-        wire.Put(KEY, ONE, 5, MASTER),
-        wire.Put(ONE, ONE, None, MASTER),
-        wire.Expire(KEY, MASTER),
-        wire.Erase(ONE, MASTER),
-    )
-    for number, change in enumerate(changes, 2):
-        copied.hear(change, number, receiver=wire.NIL_ENTITY)
-    assert copied.replica.content == {}
-    assert {change.publisher for change in copied.replica.changes} == {publisher_of(MASTER)}
-    assert copied.replica.changes[0].expires_ns is None
-    copied.hear(wire.Put(KEY, ONE, None, MASTER), 6, receiver=wire.NIL_ENTITY)
-    copied.hear(wire.Clear(MASTER), 7, receiver=wire.NIL_ENTITY)
-    assert copied.replica.content == {}
-    assert copied.clone.refused == 0
 
 
 def test_what_cannot_be_held() -> None:
@@ -206,23 +145,6 @@ class Sink:
         return self.said[:]
 
 
-def test_what_is_missing_is_asked_for() -> None:
-    sink = Sink()
-    sink.consumer.attach(1)
-    for number in (3, 6):
-        sink.consumer.hear(number, action(number), 10)
-    assert sink.ticks(NACK_TICKS) == [Nack((2, 4, 5))]
-    sink.consumer.hear_end(8)
-    assert sink.ticks(NACK_TICKS) == [Nack((2, 4, 5, 7, 8))]
-    assert not sink.consumer.is_idle
-    sink.consumer.hear(2, action(2), 10)
-    assert sink.ticks(NACK_TICKS) == [CumulativeAck(3)]  # a heartbeat, as something had come
-    sink.consumer.hear_lost(5)
-    sink.consumer.hear_lost(4)
-    assert sink.lost == [4, 5]
-    assert [sink.consumer.next, sink.counters.lost] == [7, 2]
-
-
 def test_what_waits_is_bounded() -> None:
     sink = Sink(ChannelLimits(actions=2, bytes=100))
     sink.consumer.attach(1)
@@ -241,13 +163,3 @@ def test_an_end_far_away_costs_little() -> None:
     sink.consumer.attach(1)
     sink.consumer.hear_end((1 << 64) - 1)
     assert sink.ticks(NACK_TICKS) == [Nack(tuple(range(2, 2 + NACK_NUMBERS)))]
-
-
-def test_a_consumer_that_was_stopped_takes_nothing_more() -> None:
-    taken: list[Action] = []
-    consumer: Consumer
-    consumer = Consumer(taken.append, lambda _: consumer.stop(), lambda _: None, ChannelLimits(), ChannelCounters())
-    consumer.attach(1)
-    consumer.hear(3, action(3), 10)
-    consumer.hear_lost(2)
-    assert (taken, len(consumer._early)) == ([], 0)

@@ -1,4 +1,4 @@
-"""Masters and clones at different endpoints find each other through a hub, and hold the same in the end."""
+"""A master, its clones and a hub between them, over a network that loses, doubles, swaps and cuts."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from peers.values import Count, encode
 from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
 from peers.zeek.broker.stores import command as wire
-from peers.zeek.broker.stores.channel import SILENT_TICKS
+from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
 from peers.zeek.broker.stores.forwarder import FORGET_TICKS, Forwarder, ForwarderLimits
-from tests.zeek.broker.stores.nodes import HUB, Hub, Node
-from tests.zeek.broker.stores.simulated import ClonedStore, Faults, ServedStore, any_wish
+from peers.zeek.broker.stores.master import MasterLimits
+from tests.zeek.broker.stores.simulated import HUB, ClonedStore, Faults, Hub, Node, ServedStore, Simulation, any_wish
 
 BAD = Faults(lost=0.1, doubled=0.1)
 STORES = ("db", "zeek/known/hosts")
@@ -81,17 +81,6 @@ def test_a_peer_that_is_lost_for_a_while(place: int, ticks: int) -> None:
     assert (restarts > 0) is (ticks > SILENT_TICKS)
 
 
-def test_a_hub_that_is_restarted() -> None:
-    cluster = Cluster()
-    cluster.disturb(1, 20)
-    cluster.hub.start()
-    cluster.disturb(2, 20)
-    cluster.hub.settle()
-    assert cluster.is_equal()
-    assert cluster.is_idle()
-    assert not any(cloned.lost for name in STORES for cloned in cluster.cloned[name])
-
-
 def test_who_is_told_of_which_topics() -> None:
     cluster = Cluster()
     one, two, three = cluster.nodes
@@ -151,13 +140,6 @@ def test_what_is_rewritten() -> None:
     assert wire.decode_command(answer.payload).receiver == wire.entity(one.id, 7)
     said(two, wire.Nack((3,)), receiver=alias)
     assert one.heard[1].receiver == NIL_ID
-
-
-def test_an_action_that_is_sent_again() -> None:
-    _, (one, two, three) = peers(3)
-    said(one, PUT, to=HUB)
-    assert [envelope.receiver for envelope in (*two.heard, *three.heard)] == [NIL_ID, NIL_ID]
-    assert one.heard == []
 
 
 def test_prefixes_that_cover_topics() -> None:
@@ -302,3 +284,111 @@ def test_long_commands_are_looked_over() -> None:
     said(one, PUT, payload=snapshot + b"\0")
     said(one, PUT, payload=bytes(57))
     assert (len(two.heard), hub.forwarder.counters.invalid) == (3, 6)
+
+
+WORSE = Faults(lost=0.2, doubled=0.2, delayed=0.3)
+
+
+def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
+    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
+    wishes = 0
+    for _ in range(ticks):
+        for cloned in simulation.clones:
+            if chance.random() < 0.3:
+                cloned.wish(any_wish(chance, cloned.clone._own))
+                wishes += 1
+        if chance.random() < 0.3:
+            simulation.served.wish(any_wish(chance, simulation.served.own))
+            wishes += 1
+        simulation.tick()
+    return wishes
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cut_of_more_than_50_s(seed: int) -> None:
+    simulation = Simulation(seed)
+    simulation.tick(10)
+    simulation.network.cut.add("clone 1")
+    for _ in range(SILENT_TICKS + 50):
+        simulation.clones[0].add("sum", 1)
+        simulation.clones[1].add("other", 1)
+        simulation.tick()
+    assert simulation.served.master.clones == 2
+    assert simulation.served.master.waiting_bytes < 10_000
+    simulation.settle()
+    assert simulation.is_idle()
+    assert simulation.is_equal()
+    assert simulation.served.store.content == {encode("other"): encode(Count(SILENT_TICKS + 50))}
+    assert simulation.clones[0].lost == ["the master was silent for too long"]
+    assert simulation.clones[0].states.count("") == 2
+
+
+def test_a_clone_that_was_forgotten_is_told() -> None:
+    simulation = Simulation(1, clones=1)
+    simulation.tick(10)
+    cloned = simulation.clones[0]
+    simulation.served.master._clones.clear()
+    simulation.served.put("k", 1)
+    simulation.tick(2 * HEARTBEAT_TICKS)
+    assert cloned.lost == ["change 2 is lost for good"]
+    assert simulation.is_equal()
+    assert simulation.served.master.clones == 1
+
+
+def test_a_clone_that_lags_too_far_behind() -> None:
+    simulation = Simulation(1, clones=2, limits=MasterLimits(log_actions=50))
+    simulation.tick(10)
+    simulation.network.cut.add("clone 1")
+    for number in range(200):
+        simulation.served.put(f"k{number}", number)
+        simulation.tick()
+    simulation.settle()
+    assert simulation.is_equal()
+    assert len(simulation.clones[0].lost) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_put_unique_by_two_at_once(seed: int) -> None:
+    simulation = Simulation(seed)
+    simulation.tick(10)
+    simulation.network.faults = WORSE
+    results: dict[int, list[bool | None]] = {}
+    for number in range(50):
+        results[number] = []
+        for cloned in simulation.clones:
+            cloned.put_unique(f"k{number}", number, results[number])
+        simulation.tick()
+    simulation.settle()
+    assert all(sorted(map(str, told)) == ["False", "False", "True"] for told in results.values())
+    assert simulation.is_equal()
+
+
+def test_another_master() -> None:
+    simulation = Simulation(1)
+    simulation.tick(10)
+    results: list[bool | None] = []
+    simulation.network.cut.add("master")
+    simulation.clones[0].add("sum", 5)
+    simulation.clones[0].put_unique("k", "v", results)
+    simulation.make_master(number=2)
+    simulation.served.put("new", 1)
+    simulation.settle(SILENT_TICKS + 20)
+    assert simulation.is_equal()
+    assert simulation.served.store.content == {encode("new"): encode(Count(1))}
+    assert results == [None]
+    assert all(cloned.lost for cloned in simulation.clones)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clones_come_and_masters_come_later(seed: int) -> None:
+    simulation = Simulation(seed, clones=1)
+    simulation.network.cut.add("master")
+    simulation.tick(20)
+    simulation.network.cut.clear()
+    simulation.network.faults = WORSE
+    for number in range(2, 6):
+        disturb(simulation, seed, 20)
+        simulation.add_clone(number)
+    simulation.settle()
+    assert simulation.is_idle()
+    assert simulation.is_equal()

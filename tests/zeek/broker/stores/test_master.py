@@ -11,9 +11,8 @@ from hub.errors import StoreError
 from hub.stores.command import Command as StoreCommand
 from peers.values import Count, Set, Table, Timespan, Timestamp, encode, to_msgpack
 from peers.values.layout import Tag
-from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores import command as wire
-from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
+from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.master import (
     Master,
     MasterCounters,
@@ -64,35 +63,6 @@ class Served:
         self.hear(wire.AttachWriter(1, 5), clone)
 
 
-def test_wishes_and_what_becomes_of_them() -> None:
-    served = Served()
-    served.attach()
-    assert served.hear(wire.Put(KEY, ONE, 5, CLONE), seq=2) == [wire.Put(KEY, ONE, 5, CLONE)]
-    assert served.hear(wire.Add(KEY, ONE, Tag.COUNT, None, CLONE), seq=3) == [wire.Put(KEY, TWO, 5, CLONE)]
-    assert served.hear(wire.Erase(TWO, CLONE), seq=4) == []
-    unique = wire.PutUnique(KEY, ONE, None, OTHER, 6, CLONE)
-    assert served.hear(unique, seq=5) == [wire.PutUniqueResult(False, OTHER, 6, OWN)]
-    assert served.hear(unique._replace(key=ONE), seq=6) == [
-        wire.Put(ONE, ONE, None, CLONE),
-        wire.PutUniqueResult(True, OTHER, 6, OWN),
-    ]
-    assert served.said[0][0] == NIL_ID
-    assert served.said[0][1][:3] == (5, OWN, wire.NIL_ENTITY)
-    assert served.store.content == {KEY: TWO, ONE: ONE}
-
-
-def test_changes_by_others_are_told() -> None:
-    served = Served()
-    served.attach()
-    served.said.clear()
-    served.wish(wire.Put(KEY, ONE, 10**9, OWN))
-    served.store.expire(KEY)
-    assert [command.content for _, command in served.said] == [wire.Put(KEY, ONE, 10**9, OWN), wire.Expire(KEY, OWN)]
-    assert not served.master.is_idle
-    served.hear(wire.CumulativeAck(3))
-    assert served.master.is_idle
-
-
 @pytest.mark.parametrize("content", [wire.CumulativeAck(3), wire.Nack((4, 5)), wire.Nack((4,))])
 def test_a_stranger_is_told_that_it_is_none(content: wire.Content) -> None:
     served = Served()
@@ -106,15 +76,6 @@ def test_what_is_for_another_master_is_not_heard() -> None:
     assert served.hear(wire.CumulativeAck(3), receiver=OTHER) == []
     assert served.hear(wire.AckClone(1, 5, ())) == served.hear(wire.PutUniqueResult(True, OWN, 1, OWN)) == []
     assert served.counters.unexpected == 3
-
-
-def test_a_writer_that_is_not_known_is_asked_who_it_is() -> None:
-    served = Served()
-    assert served.hear(wire.Put(KEY, ONE, None, CLONE), seq=2) == [wire.Nack((0,))]
-    assert served.hear(wire.Keepalive(2), receiver=wire.NIL_ENTITY) == served.hear(wire.RetransmitFailed(2)) == []
-    served.hear(wire.AttachWriter(1, 5))
-    served.hear(wire.Put(KEY, ONE, None, CLONE), seq=2)
-    assert served.store.content == {KEY: ONE}
 
 
 def test_a_wish_that_is_lost_holds_nothing_up() -> None:
@@ -164,22 +125,6 @@ def test_a_content_of_too_many_entries() -> None:
         served.wish(wire.Put(key, ONE, None, OWN))
     assert served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY) == []
     assert served.counters.snapshots_too_large == 1
-
-
-def test_clones_that_come_together() -> None:
-    served = Served()
-    served.wish(wire.Put(KEY, ONE, None, OWN))
-    served.hear(wire.Nack((0,)), receiver=wire.NIL_ENTITY)
-    made = served.master._content
-    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == [wire.AckClone(1, 5, ((KEY, ONE),))]
-    assert served.master._content is made
-    served.wish(wire.Put(KEY, TWO, None, OWN))
-    assert served.hear(wire.Nack((0,)), wire.entity(LOW, 11), receiver=wire.NIL_ENTITY) == [
-        wire.AckClone(2, 5, ((KEY, TWO),))
-    ]
-    for _ in range(HEARTBEAT_TICKS):
-        served.master.tick()
-    assert served.master._content is None
 
 
 def test_open_snapshots_are_bounded() -> None:
@@ -262,21 +207,6 @@ def test_what_has_no_broker_form() -> None:
     # An erasure, or a clone would keep what was there before.
     assert [each.content for _, each in served.said] == [wire.Erase(KEY, OWN), wire.Put(TWO, TWO, None, OWN)]
     assert served.master.unwritable == 2
-
-
-def test_a_store_in_memory_that_changes_while_no_clone_is_there() -> None:
-    served = Served()
-    served.attach()
-    for _ in range(SILENT_TICKS + 10):
-        served.master.tick()
-    assert served.master.clones == 0
-    assert served.hear(wire.CumulativeAck(1)) == []
-    assert served.counters.adopted == 1
-    for _ in range(SILENT_TICKS + 10):
-        served.master.tick()
-    served.wish(wire.Put(KEY, ONE, None, OWN))
-    assert served.hear(wire.CumulativeAck(1)) == [wire.RetransmitFailed(2)]
-    assert served.hear(wire.Nack((0,)), OTHER, receiver=wire.NIL_ENTITY) == [wire.AckClone(2, 5, ((KEY, ONE),))]
 
 
 def test_publishers() -> None:

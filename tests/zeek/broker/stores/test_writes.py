@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, StoreError
-from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, StoreLimits
+from hub.stores.command import ENTRY_BYTES, Change, Command, StoreLimits
 from peers.values import Count, decode, encode, from_msgpack, to_msgpack
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
@@ -100,34 +100,6 @@ def followed() -> Followed:
     return follow()
 
 
-def test_each_kind(followed: Followed) -> None:
-    outcome = followed.answer(asked("put", "n", Count(1)))
-    assert isinstance(outcome, Change)
-    assert (outcome.kind, outcome.value, outcome.publisher) == (ChangeKind.PUT, pack(Count(1)), "alice")
-    assert followed.value(asked("increment", "n", Count(4))) == 5
-    assert followed.value(asked("decrement", "n", Count(2))) == 3
-    assert followed.value(asked("append", "t", "text")) == "text"
-    assert followed.value(asked("put_unique", "u", "first")) == "first"
-    assert followed.answer(asked("put_unique", "u", "second")) is None
-    outcome = followed.answer(asked("erase", "u"))
-    assert isinstance(outcome, Change)
-    assert outcome.kind == ChangeKind.ERASE
-    assert followed.simulation.served.store.content == followed.content() != {}
-    outcome = followed.answer(Command("clear"))
-    assert isinstance(outcome, Change)
-    assert followed.content() == {}
-    followed.simulation.tick(20)
-    assert followed.simulation.is_idle()
-    assert len(followed.clone) == 0
-
-
-def test_what_changes_nothing(followed: Followed) -> None:
-    assert followed.answer(asked("erase", "missing")) is None
-    outcome = followed.answer(asked("decrement", "missing", 1))
-    assert isinstance(outcome, StoreError)
-    assert "has not done it, as there is no entry with this key" in outcome.text
-
-
 def test_what_the_master_is_not_asked(followed: Followed) -> None:
     assert followed.value(asked("put", "n", 1)) == 1
     said = followed.simulation.network.carried
@@ -147,34 +119,6 @@ def test_what_the_master_is_not_asked(followed: Followed) -> None:
     assert isinstance(followed.answers[followed.ask(StoreError("unreadable"))], StoreError)  # type: ignore[arg-type]
 
 
-def test_a_frame_of_commands(followed: Followed) -> None:
-    first = followed.ask(
-        asked("put", "s", ""),
-        asked("append", "s", "a"),
-        asked("append", "s", "b"),
-        asked("erase", "x"),
-        Command("clear"),
-    )
-    followed.simulation.tick(30)
-    outcomes = [followed.answers[number] for number in range(first, first + 5)]
-    assert [
-        outcome and (outcome.kind, outcome.value) for outcome in outcomes if not isinstance(outcome, StoreError)
-    ] == [
-        (ChangeKind.PUT, pack("")),
-        (ChangeKind.PUT, pack("a")),
-        (ChangeKind.PUT, pack("ab")),
-        None,
-        (ChangeKind.CLEAR, None),
-    ]
-
-
-def test_without_a_master() -> None:
-    followed = Followed(HubSimulation(1, clones=0))
-    outcome = followed.answers[followed.ask(asked("put", "k", 1))]
-    assert isinstance(outcome, StoreError)
-    assert (outcome.code, "no Zeek has its master now" in outcome.text) == (CloseCode.TRY_AGAIN_LATER, True)
-
-
 def test_too_many_at_once() -> None:
     simulation = HubSimulation(1, clones=0)
     followed = Followed(simulation, ChannelLimits(actions=3))
@@ -186,21 +130,6 @@ def test_too_many_at_once() -> None:
     assert isinstance(outcomes[4], StoreError)
     assert outcomes[4].code == CloseCode.TRY_AGAIN_LATER
     assert len(followed.clone) == 0
-
-
-def test_a_master_that_is_lost(followed: Followed) -> None:
-    followed.simulation.network.cut.add("hub")
-    number = followed.ask(asked("increment", "n", 1))
-    followed.simulation.tick(SILENT_TICKS + 2)
-    outcome = followed.answers[number]
-    assert isinstance(outcome, StoreError)
-    assert "nobody knows whether it was carried out" in outcome.text
-    followed.simulation.make_master(number=7)
-    followed.simulation.network.cut.clear()
-    followed.simulation.tick(20)
-    assert followed.clone.is_attached
-    assert followed.content() == {}
-    assert followed.value(asked("increment", "n", 1)) == 1
 
 
 def any_command(chance: random.Random) -> Command:
@@ -268,19 +197,6 @@ def refusal(followed: Followed, number: int) -> str:
     return error.text
 
 
-def test_a_user_is_charged_for_what_is_there(charged: Followed) -> None:
-    for key in "ab":
-        assert isinstance(charged.answer(asked("put", key, 1), "ada"), Change)
-    assert charged.copy.store.charged("ada")[0] == 2
-    assert isinstance(charged.answer(asked("put", "a", 2), "bob"), Change)
-    assert [charged.copy.store.charged(user)[0] for user in ("ada", "bob")] == [1, 1]
-    charged.simulation.served.put("b", 7)
-    charged.simulation.tick(5)
-    assert charged.copy.store.charged("ada") == (0, 0)
-    charged.answer(asked("erase", "a"), "carl")
-    assert charged.copy.store.charged("bob") == (0, 0)
-
-
 def test_a_user_who_has_as_much_as_he_may(charged: Followed) -> None:
     charged.answer(asked("put", "a", 1), "ada")
     first = [charged.ask(asked("put", key, 1), user="ada") for key in "bcd"]
@@ -296,14 +212,6 @@ def test_a_user_who_has_as_much_as_he_may(charged: Followed) -> None:
     assert not [each for number, each in charged.answers.items() if number > large and isinstance(each, StoreError)]
     charged.answer(asked("erase", "a"), "ada")
     assert isinstance(charged.answer(asked("put", "e", 1), "ada"), Change)
-
-
-def test_one_key_counts_once_while_it_is_on_its_way(charged: Followed) -> None:
-    first = charged.ask(*(asked("put", "k", "x" * (100 - number)) for number in range(50)), user="ada")
-    charged.ask(asked("put", "l", 1), user="ada")
-    charged.simulation.tick(20)
-    assert all(isinstance(charged.answers[first + number], Change) for number in range(51))
-    assert charged.copy.store.charged("ada")[0] == 2
 
 
 def test_what_does_not_fit_any_more_is_held_nevertheless() -> None:
