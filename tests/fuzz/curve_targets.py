@@ -18,7 +18,6 @@ from peers.zeek.zmtp.session import Greeting, Ready, Session, SocketType, encode
 from tests.fuzz.target import Target
 
 __all__ = ["CURVE_TARGETS"]
-
 _LIMIT: Final = 64 * 1024
 _SERVER: Final = KeyPair.of_secret(b"\x01" * 32)
 _CLIENT: Final = KeyPair.of_secret(b"\x02" * 32)

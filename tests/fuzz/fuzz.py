@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 BUILD = Path("build") / "fuzz"
-
 _PROGRESS_S = 5.0
 
 

@@ -34,10 +34,8 @@ from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table
 
 __all__ = ["CLIENT", "LINK", "FuzzedHub", "Wire"]
-
 CLIENT = Hello(protocol=1, role="client", name="fuzz").encode()
 LINK = hub_hello(id=bytes(range(1, 17)), name="fuzz")
-
 _READ_BYTES = 16 * 1024
 _TURNS = 2_000
 """Most turns of the loop in which the hub works on one input: hundreds are the most that was seen."""

@@ -53,14 +53,10 @@ from tests.websocket.reading import events_of
 from tests.zeek.broker.recorded import CONNECTIONS, connection
 
 RAW = 0x80
-
-
 """In the first byte of an input: the rest goes in as it is, without lengths that are put right."""
 
 
 _AS_LINK = 0x01
-
-
 _AS_BROWSER = 0x02
 
 
@@ -426,9 +422,7 @@ HUB_TARGETS = (
     Target("broker", _run_broker, _broker_seeds, runs=500),
 )
 
-
 _SENDS_AWAY = frozenset({"$hub/kick"})
-
 
 _QUESTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "$hub/history": ({"span": "1h", "after": 7},),
@@ -441,14 +435,10 @@ _QUESTIONS: dict[str, tuple[dict[str, Any], ...]] = {
     "$hub/users": ({"after": "a"},),
     "$hub/who": ({"after": 1, "limit": 3, "user": ""}, {"id": 4}),
 }
-
-
 """Sound questions; every service is asked null, too."""
 
 
 _EDGES = (-1, 2**63 - 1, -(2**63), 2**64 - 1, float("nan"), float("inf"), "", "\0\x1b[31m", b"\xff", [], [[]], {})
-
-
 """Put in the place of each field of each question."""
 
 
@@ -492,10 +482,7 @@ SERVICES_TARGETS = (
     Target("services", _run_service, _service_seeds, (b"\xcf" + b"\xff" * 8, b"\xcb\x7f\xf8" + bytes(6), b"\xc1")),
 )
 
-
 _HUB = Hello(protocol=1, role="hub", id=bytes(range(16)), name="hub", origins=True).encode()
-
-
 _LIMIT_BYTES = 64 * 1024
 
 

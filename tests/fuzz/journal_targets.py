@@ -76,8 +76,6 @@ PURE = SimpleNamespace(
     to_frames=packing.to_frames,
     frames_of_columns=packing.frames_of_columns,
 )
-
-
 """The twin without a compiler."""
 
 
@@ -263,13 +261,8 @@ JOURNAL_TARGETS = (
     Target("columns", _run_columns, _column_seeds, [struct.pack("<i", -1), struct.pack("<i", 2**31 - 1)]),
 )
 
-
 _ENTRY_MAGIC = b"HJE1"
-
-
 _FIRST = 100
-
-
 """The offset that the segment begins with that is put into a folder."""
 
 
@@ -400,19 +393,12 @@ SEGMENT_TARGETS = (
     Target("journal_folder", _run_folder, lambda: [*_segments()], [_ENTRY_MAGIC, b"HJS1", mark_entry(105)], runs=300),
 )
 
-
 _JOURNAL = bytes(range(16))
-
-
 _RANGES = ((100, 64), (170, 32))
-
-
 """First offset, and number of records, of the stripes of the file."""
 
 
 _WANTED = (Wanted([""]), Wanted(["/t/1"]), Wanted(["/none"]))
-
-
 _MAGIC = b"PAR1"
 
 

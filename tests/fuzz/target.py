@@ -14,8 +14,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 INPUT_LIMIT_BYTES = 16 * 1024
-
-
 """Longest input: longer ones find nothing new, and find it more slowly."""
 
 
@@ -50,8 +48,6 @@ def keep(target: Target, data: bytes, folder: Path) -> Path:
 
 
 _EDGES = (0, 1, 2, 3, 4, 7, 8, 15, 16, 31, 32, 127, 128, 191, 192, 223, 255)
-
-
 _WIDE_EDGES = (0, 1, 255, 256, 4095, 65535, 65536, 2**24, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**63)
 
 

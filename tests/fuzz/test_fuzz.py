@@ -15,7 +15,6 @@ from tests.fuzz.target import INPUT_LIMIT_BYTES, Mutator, Target, kept
 from tests.fuzz.targets import TARGETS
 
 SEED = os.environ.get("FUZZ_SEED", "")
-
 each = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
 
 

@@ -184,7 +184,6 @@ hosts = ["*"]
 topics = ["/a"]
 """
 
-
 _URLS = (
     b"tcp://127.0.0.1:7400?messages=10&bytes=1MiB&overflow=drop-oldest",
     b"unix:///run/hub%20x.sock?messages=1",
@@ -193,9 +192,7 @@ _URLS = (
     b"zeek+ws://a:1?publish=/a/,/b%2Cc",
 )
 
-
 _VARIABLES = (b"QUEUE_BYTES=64KiB", b"LISTEN=tcp://a:1,ws://b:2", b"LIMITS_DRAIN_S=1e3", b"NAME=x", b"LOG_LEVEL=debug")
-
 
 TEXT_TARGETS = (
     Target("toml", _run_toml, lambda: [_TOML, *(b"listen = ['" + url + b"']" for url in _URLS)]),
@@ -211,13 +208,8 @@ TEXT_TARGETS = (
     Target("broker_json", _run_broker_json, zeek_messages, [b'"', b"\\ud800", b"NaN", b"1e999", b"[" * 64, b"9" * 400]),
 )
 
-
 _NOW_S = 1_800_000_000.0
-
-
 _CLAIMS = {"iss": "i", "aud": "hub", "sub": "alice", "exp": _NOW_S + 60, "roles": ["reader"]}
-
-
 _JWTS = Jwts([Key("hs256", "HS256", SECRET)], AccessSettings(jwt_issuer="i", jwt_audience="hub"))
 
 
@@ -313,7 +305,6 @@ bob = []
 7 = "bob"
 """
 
-
 _TOKENS = b"\n".join(
     [
         b"# some",
@@ -323,7 +314,6 @@ _TOKENS = b"\n".join(
     ]
 )
 
-
 _CERTIFICATE_NAMES = (
     rb"CN=alice,O=Example\, Inc.,C=US",
     rb"CN=\C3\89+UID=7",
@@ -331,7 +321,6 @@ _CERTIFICATE_NAMES = (
     b"URI:urn:a",
     b"email:a@example",
 )
-
 
 USERS_TARGETS = (
     Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
@@ -437,16 +426,9 @@ STORES_TARGETS = (
     ),
 )
 
-
 _LIMIT_BYTES = 4096
-
-
 _PREFIXES_LIMIT = 20
-
-
 _OWN, _HUB, _OTHER = b"w" * 16, b"h" * 16, b"o" * 16
-
-
 _HELLO = Hello(protocol=1, role="hub", id=_OTHER, mesh=1).encode()
 
 

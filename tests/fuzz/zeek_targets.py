@@ -39,8 +39,6 @@ from tests.zeek.zmtp.recordings import TO_BROKER, wire
 from tests.zeek.zmtp.test_logs import recorded
 
 _LIMIT = 64 * 1024
-
-
 _HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))
 
 

@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from hub.batch import Batch, decode_values, encode_value
 from hub.core import Core
 from hub.delivery import Role
+from hub.errors import RejectedError
 from hub.filter import Change
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER_BYTES, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.mesh.announcement import Announcement, Interest
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Rights
 from hub.stretch import Stretch, find_runs
+from hub.tags.envelope import Envelope
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
-
 FLAG_BROKER = 0b10  # The encoding bits of Broker binary: this version does not read the values
-
 PIECES = ("", "/", "a", "b", "ab", "é", "\N{COMBINING ACUTE ACCENT}", "😀", "/a", "a/", "//", "/a/", "/ab", "/a//b")
 nasty_texts = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
 """Topics and prefixes of which many are prefixes of each other, with slashes in every place."""
@@ -145,6 +145,38 @@ def publish(core: Core, topic: str, *values: Any, source: Handler | None = None)
     core.publish(source or handler_of(), core.routes.of(next(iter(batch.parts())).routing_key), batch)
 
 
+def frame_of(topic: str | Envelope, value: Any) -> bytes:
+    if isinstance(topic, Envelope):
+        return Batch.under(topic.encode(), [value], FLAG_TAGGED).frames
+    return Batch.of(topic, [value]).frames
+
+
+def bring(core: Core, source: Handler, frames: Iterable[bytes]) -> list[tuple[str, int]]:
+    """Publish frames of one read; return what the scanner refuses, and how many messages that are."""
+    data, position = b"".join(frames), 0
+    refused: list[tuple[str, int]] = []
+    core.write_is_due = True
+    while position < len(data):
+        runs = find_runs(data, position, core.routes.table, len(data))
+        if not runs[0]:
+            frame = next(iterate_frames(data[position:]))
+            try:
+                core.routes.miss(frame.routing_key)
+            except RejectedError as error:
+                refused.append((error.text, frame.messages))
+                position += HEADER_BYTES + len(frame.key) + len(frame.body)
+            continue
+        stretch = Stretch(data, position, runs)
+        if len(runs[0]) == 1:
+            run = stretch.run(0)
+            core.publish(source, run.route, run)
+        else:
+            core.publish_stretch(source, stretch)
+        position = runs[1][-1]
+    core.end_read()
+    return refused
+
+
 def at_once(steps: Iterator[None]) -> None:
     for _ in steps:
         pass
@@ -188,19 +220,9 @@ class Turn:
     def publish(self, source: Handler, topic: str, *values: Any) -> None:
         publish(self.core, topic, *values, source=source)
 
-    def read(self, source: Handler, messages: Sequence[tuple[str, Any]]) -> None:
-        data = b"".join(Batch.of(topic, [value]).frames for topic, value in messages)
-        routes = self.core.routes
-        position = 0
-        self.core.write_is_due = True
-        while position < len(data):
-            runs = find_runs(data, position, routes.table, len(data))
-            if runs[0]:
-                self.core.publish_stretch(source, Stretch(data, position, runs))
-                position = runs[1][-1]
-            else:
-                routes.miss(next(iterate_frames(data[position:])).routing_key)
-        self.core.end_read()
+    def read(self, source: Handler, messages: Sequence[tuple[str | Envelope, Any]]) -> None:
+        refused = bring(self.core, source, [frame_of(topic, value) for topic, value in messages])
+        assert not refused
 
 
 def place_after(told: list[Told], place: int) -> int:
@@ -223,6 +245,7 @@ class Bench:
         self.dirty = 0
         self.drops = 0
         self.offered = 0
+        self.posted_bytes = 0  # Of requests and replies, which whoever has a poster counts
         self.handler.attach(7, self._on_dirty, self._on_drop)
 
     def _on_dirty(self, handler: Handler) -> None:
@@ -255,7 +278,8 @@ class Bench:
         place_after(self.outlet.told, 0)
         seen = self.handler.statistics()
         assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
-        assert seen.delivered_bytes == sum(batch.frames_bytes for batch in self.outlet.batches)
+        batches_bytes = sum(batch.frames_bytes for batch in self.outlet.batches)
+        assert seen.delivered_bytes == batches_bytes + self.posted_bytes
         held = seen.queued_messages + self.pending_messages
         assert self.offered == seen.delivered_messages + seen.dropped_messages + held
 

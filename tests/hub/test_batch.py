@@ -65,8 +65,6 @@ def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
 
 
 NO_MSGPACK: list[Any] = [object(), 2**64, {1, 2}, 1j, dt.datetime(2024, 1, 1)]  # noqa: DTZ001 -- without a zone
-
-
 DEEP: list[Any] = []
 
 
@@ -329,11 +327,7 @@ def test_encoding_is_bits_one_and_two() -> None:
 
 
 ids = st.integers(0, 2**32 - 1)
-
-
 batches = st.integers(1, 300).map(lambda count: (FLAG_BATCH, count.to_bytes(4) + b"\x01" * count, count))
-
-
 bodies = st.one_of(st.binary(min_size=1).map(lambda value: (0, value, 1)), batches)
 
 

@@ -24,8 +24,6 @@ from hub.overflow import QueueLimits
 from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)
-
-
 topics = prefixes.filter(bool)
 
 
@@ -157,8 +155,6 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
 
 TestCoreAgainstNaive = CoreAgainstNaive.TestCase
-
-
 texts_that_begin_alike = st.one_of(nasty_texts, st.text(alphabet="/ab", max_size=4))
 
 
@@ -220,8 +216,6 @@ def test_what_nobody_wants_cannot_be_discarded() -> None:
 
 
 texts = st.one_of(nasty_texts, st.text(alphabet="/ab\u00e9\U0001f600", max_size=8), st.text(max_size=6))
-
-
 numbers = st.integers(0, 4)  # 0 too: a value may be false
 
 
@@ -297,17 +291,9 @@ def test_values_keep_their_order(prefix: str) -> None:
 
 
 _HUBS = 4
-
-
 _LEAVES = [b"leaf" * 4, b"else" * 4]
-
-
 _QUIET_S = 3.0
-
-
 _hubs = st.integers(0, _HUBS - 1)
-
-
 _leaves = st.sampled_from(_LEAVES)
 
 
@@ -410,14 +396,8 @@ class LeavesModel(RuleBasedStateMachine):
 
 
 TestLeavesModel = LeavesModel.TestCase
-
-
 TestLeavesModel.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
-
-
 _LEAF, _ELSE = b"leaf" * 4, b"else" * 4
-
-
 _A, _B, _C = (letter * 16 for letter in (b"a", b"b", b"c"))
 
 

@@ -226,17 +226,29 @@ class HandlerAndOutlet(RuleBasedStateMachine):
     def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
         self.bench = Bench(messages, limit_bytes, overflow)
         self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
-        self.plan: list[Callable[[], None]] = []
+        self.plan: list[Callable[[], object]] = []
         self.bench.outlet.act = self.act
+        self.bench.handler.poster = self
+        self.replies = 0
+        self.posted: list[int] = []
+        self.said: list[int] = []
 
     def act(self) -> None:
         if self.plan:
             self.plan.pop()()
 
-    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
+    def post(self, items: list[Item]) -> None:
+        assert items, "a write of nothing"
+        self.bench.posted_bytes += sum(item.size_bytes for item in items)
+        for item in items:
+            self.said += values_of(item)
+            self.act()
+
+    @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much", "post")), min_size=1))
     def plan_actions(self, actions: list[str]) -> None:
         bench = self.bench
-        doing: dict[str, Callable[[], None]] = {
+        doing: dict[str, Callable[[], object]] = {
+            "post": self.post_reply,
             "nothing": lambda: None,
             "pause": bench.handler.pause,
             "resume": bench.handler.resume,
@@ -253,6 +265,14 @@ class HandlerAndOutlet(RuleBasedStateMachine):
     def offer_two(self, shape: Shape) -> None:
         self.bench.offer(shape)
         self.bench.offer(shape)
+
+    @rule(keep=st.booleans())
+    def post_reply(self, *, keep: bool = False) -> None:
+        self.replies += 1
+        self.posted.append(self.replies)
+        if not self.bench.handler.post(reply(0, self.replies), keep=keep):
+            assert not keep
+            self.posted.remove(self.replies)
 
     @rule()
     def flush(self) -> None:
@@ -272,11 +292,15 @@ class HandlerAndOutlet(RuleBasedStateMachine):
     @invariant()
     def consistent(self) -> None:
         self.bench.check()
+        assert self.said == self.posted[: len(self.said)]
         assert not (self.lossless and self.bench.handler.dropped_messages)
         assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
 
     def teardown(self) -> None:
+        self.plan.clear()
         self.bench.check_end()
+        assert self.said == self.posted
+        assert self.bench.handler.statistics().queued_bytes == 0
 
 
 TestHandlerAndOutlet = HandlerAndOutlet.TestCase
@@ -396,80 +420,7 @@ def test_a_closed_handler() -> None:
     assert not outlet.said
 
 
-class LaneAndQueue(RuleBasedStateMachine):
-    @initialize(messages=st.sampled_from((2, 1000)))
-    def start(self, messages: int) -> None:
-        self.handler, self.outlet = asking_handler(messages)
-        self.outlet.act = self.act
-        self.plan: list[Callable[[], object]] = []
-        self.offered = 0
-        self.posted: list[int] = []
-        self.numbers = 0
-
-    def act(self) -> None:
-        if self.plan:
-            self.plan.pop()()
-
-    @rule(names=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "post")), min_size=1))
-    def plan_actions(self, names: list[str]) -> None:
-        doing: dict[str, Callable[[], object]] = {
-            "nothing": lambda: None,
-            "pause": self.handler.pause,
-            "resume": self.handler.resume,
-            "offer": self.offer,
-            "post": lambda: self.post(keep=False),
-        }
-        self.plan.extend(doing[name] for name in names)
-
-    @rule()
-    def offer(self) -> None:
-        self.offered += 1
-        self.handler.offer(message(self.offered))
-
-    @rule(keep=st.booleans())
-    def post(self, *, keep: bool) -> None:
-        self.numbers -= 1
-        taken = self.handler.post(reply(0, self.numbers), keep=keep)
-        assert taken or not keep
-        if taken:
-            self.posted.append(self.numbers)
-
-    @rule()
-    def flush(self) -> None:
-        self.handler.flush()
-
-    @rule()
-    def pause(self) -> None:
-        self.handler.pause()
-
-    @rule()
-    def resume(self) -> None:
-        self.handler.resume()
-
-    @invariant()
-    def in_order(self) -> None:
-        said = self.outlet.said
-        messages = [number for number in said if number > 0]
-        assert messages == sorted(messages)
-        replies = [number for number in said if number < 0]
-        assert replies == self.posted[: len(replies)]
-
-    def teardown(self) -> None:
-        self.plan.clear()
-        self.handler.resume()
-        self.handler.flush()
-        self.in_order()
-        assert len([number for number in self.outlet.said if number < 0]) == len(self.posted)
-        assert self.handler.statistics().queued_bytes == 0
-        assert self.handler._direct
-
-
-TestLaneAndQueue = LaneAndQueue.TestCase
-
-
 PART = 4 * 1024 * 1024
-
-
 LARGE = Shape(((1, False),), padding=FREE_BYTES)  # One message that is more than what is always free
 
 

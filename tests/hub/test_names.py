@@ -277,14 +277,8 @@ def test_too_many_announcements() -> None:
 
 
 names = st.sampled_from(("a.a", "a.b", "b.a"))
-
-
 labels = st.lists(st.sampled_from("xyz"), max_size=2)
-
-
 times = st.integers(0, 3)
-
-
 FEW = NameLimits(per_client=2, queue=2, total=2)
 
 
@@ -472,6 +466,4 @@ def replayed(told: list[tuple[str, Announced | None]]) -> dict[str, Announced]:
 
 
 TestHubAgainstLists = HubAgainstLists.TestCase
-
-
 TestHubsAgree = HubsAgree.TestCase

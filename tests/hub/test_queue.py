@@ -20,8 +20,6 @@ from hub.quotas.usage import Usage, Whole
 from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
 
 KEY_BYTES = len("/t")
-
-
 HELD = HeldBatches(Memory().account("queues"))
 
 
@@ -252,8 +250,6 @@ TestQueueAgainstNaive = QueueAgainstNaive.TestCase
 
 
 opaque = st.tuples(st.integers(2, 6), st.sampled_from((0, FLAG_BROKER)))
-
-
 pieces = st.one_of(shapes, opaque)
 
 

@@ -44,11 +44,7 @@ def numbered(*roles: Role) -> list[Handler]:
 
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "漢", "😀")), max_size=2).map("".join)
-
-
 topics = prefixes.filter(bool)
-
-
 flags_taken = st.sampled_from((0, FLAG_BATCH, FLAG_BROKER, FLAG_BATCH | FLAG_BROKER))
 
 
@@ -112,6 +108,7 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
     @invariant()
     def bounded(self) -> None:
         assert len(self.routes.table) <= self.routes.limit
+        assert self.routes.size_bytes == sum(2 * len(key) + 250 for key in self.routes.table)
         assert sorted(entry[-4:] + entry[:-4] for entry in self.routes._by_topic) == sorted(self.routes.table)
 
 
@@ -153,7 +150,6 @@ def test_a_full_table_is_emptied() -> None:
 
 
 NOT_ALLOWED = [key_of("$hub/"), key_of("$hub/client/joined"), key_of("$hub/x", FLAG_BATCH)]
-
 
 BAD = [
     key_of(""),

@@ -29,14 +29,7 @@ else:
 
 
 both = pytest.mark.parametrize("twin", TWINS)
-
-
 Runs = tuple[list[Any], list[int], list[int]]
-
-
-NONE: Runs = ([], [], [])
-
-
 LIMIT_BYTES = 64
 
 
@@ -76,21 +69,13 @@ def naive(data: bytes, position: int, table: dict[bytes, Any], limit_bytes: int)
 
 topics = st.sampled_from([b"/a", b"/b", b"/c", b"/unknown", b""])
 
-
 single_frames = st.builds(
     lambda topic, body: encode_frame(KIND_MESSAGES, body, key=topic), topics, st.binary(max_size=LIMIT_BYTES + 8)
 )
 
-
 batch_frames = st.builds(batch, topics, st.integers(0, 12), st.binary(max_size=12))
-
-
 control_frames = st.builds(encode_frame, st.sampled_from([3, 7, 200]), st.binary(max_size=8))
-
-
 repeated = st.builds(lambda frame, times: frame * times, single_frames, st.integers(1, 5))
-
-
 streams = st.lists(st.one_of(single_frames, batch_frames, control_frames, repeated), max_size=8).map(b"".join)
 
 
@@ -105,39 +90,6 @@ def test_agrees_with_the_naive_walk(twin: ModuleType, data: bytes, cut: int, ski
     data = data[: max(0, len(data) - cut)]
     position = (0, *naive(data, 0, table, LIMIT_BYTES)[1])[: skipped + 1][-1]
     assert twin.find_runs(data, position, table, LIMIT_BYTES) == naive(data, position, table, LIMIT_BYTES)
-
-
-@both
-def test_one_topic_is_one_run(twin: ModuleType) -> None:
-    frames = [encode_frame(KIND_MESSAGES, b"x" * size, key=b"/a") for size in (5, 5, 5, 9, 5)]
-    data = b"".join(frames)
-    route = object()
-    table = {key_of(frames[0]): route}
-    assert twin.find_runs(data, 0, table, 100) == ([route], [len(data)], [5])
-    assert twin.find_runs(data[:-1], 0, table, 100) == ([route], [len(data) - len(frames[-1])], [4])
-
-
-@both
-def test_one_route_is_one_run(twin: ModuleType) -> None:
-    frames = [encode_frame(KIND_MESSAGES, b"x", key=topic) for topic in (b"/a", b"/b", b"/a", b"/c")]
-    one, other = object(), object()
-    table = {key_of(frames[0]): one, key_of(frames[1]): one, key_of(frames[3]): other}
-    data = b"".join(frames)
-    end = len(data) - len(frames[3])
-    assert twin.find_runs(data, 0, table, 100) == ([one, other], [end, len(data)], [3, 1])
-    assert twin.find_runs(data, end, table, 100) == ([other], [len(data)], [1])
-
-
-@both
-def test_leaves_what_is_no_hit(twin: ModuleType) -> None:
-    frame = encode_frame(KIND_MESSAGES, b"x" * 10, key=b"/a")
-    table = {key_of(frame): object(), key_of(batch(b"/a", 1, b"x")): object()}
-    assert twin.find_runs(frame, 0, {}, 100) == NONE
-    assert twin.find_runs(frame, 0, table, 9) == NONE
-    for bad in (batch(b"/a", 0, b"x"), batch(b"/a", 2, b"x"), batch(b"/a", 2**32 - 1, b"x" * 20), batch(b"/a", 1, b"")):
-        assert twin.find_runs(bad, 0, table, 100) == NONE
-    assert twin.find_runs(b"", 0, table, 100) == NONE
-    assert twin.find_runs(frame[:7], 0, table, 100) == NONE
 
 
 @both
@@ -173,7 +125,6 @@ def test_refuses_a_run_that_is_not_there(twin: ModuleType) -> None:
 
 HUB = Path(__file__).parents[2] / "hub"
 
-
 RUNS = {
     "HEADER_BYTES": frame.HEADER_BYTES,
     "BATCH_COUNT_BYTES": frame.BATCH_COUNT.size,
@@ -181,7 +132,6 @@ RUNS = {
     "RUNS_LIMIT": runs.RUNS_LIMIT,
     "FLAG_BATCH": frame.FLAG_BATCH,
 }
-
 
 PACKING = {
     "HEADER_BYTES": layout.BLOCK_HEADER.size,

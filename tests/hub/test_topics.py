@@ -41,8 +41,6 @@ from hub.topics import (
 )
 
 GOOD = ["a", "/", "//", "/zeek/dns/10.0.0.7", " ", "/é/漢/😀", "$hub/client/joined", "/*/#", "a" * TOPIC_LIMIT_BYTES]
-
-
 CONTROL = ["\x00", "/a\nb", "/a\tb", "\x1b[2J", "\x7f", "/\x80", "\x9f", "\ud800", "/a\udfff"]
 
 

@@ -13,7 +13,6 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 __all__ = ["ALGORITHMS", "SECRET", "jwk", "jwks", "private_key", "public_pem", "token"]
-
 ALGORITHMS = ["RS256", "ES256", "EdDSA", "HS256"]
 SECRET = b"0123456789abcdef0123456789abcdef"
 

@@ -24,22 +24,11 @@ from peers.users.users import NOBODY, Users, read_users
 from tests.users.keys import jwk, jwks, token
 
 ADDRESS = "192.0.2.7:50000"
-
-
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
-
-
 NOW_S = NOW.timestamp()
-
-
 ENDS = NOW + timedelta(days=1)
-
-
 NOT_AFTER = "Nov 23 10:00:00 2026 GMT"
-
-
 CLAIMS = {"iss": "i", "aud": "hub", "exp": ENDS.timestamp()}
-
 
 POLICY = """
 [roles.sensor]
@@ -99,8 +88,6 @@ def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = 
 
 
 ALICES = certificate(("organizationName", "Example"), ("commonName", "alice"))
-
-
 STRANGERS = certificate(("commonName", "stranger"))
 
 

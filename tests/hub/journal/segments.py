@@ -10,7 +10,6 @@ from hub.journal.segment import Head, Header, Kind, Mark, Write, encode_entry
 from hub.journal.wanted import listing
 
 ID = bytes(range(16))
-
 START = [Write("start", 0, 0, 0)]
 """What writers had committed when a segment was begun."""
 

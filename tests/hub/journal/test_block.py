@@ -21,17 +21,9 @@ from hub.journal.layout import COLUMNS, Column, columns_of
 from tests.hub.journal.twins import PURE, batch, both, single
 
 FRAMES = batch(b"/a", 2, b"\1\2") + single(b"/bb", b"\3") + single(b"/a", b"\4")
-
-
 (PLAIN,) = PURE.pack([(5, FRAMES)], 7)
-
-
 (ENCODED,) = PURE.pack([(5, FRAMES + single(b"/z", b"xyz", encoding=1))], 7)
-
-
 SPARSE = PURE.select(ENCODED, 0, 100, b"\1\0\1")
-
-
 BLOCKS = [PLAIN, ENCODED, SPARSE]
 
 
@@ -158,19 +150,10 @@ def test_no_damage_does_harm(twin: SimpleNamespace, block: bytes, changes: list[
 
 
 FRAMES_OF_BLOCK = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
-
-
 BROKER = encode_frame(KIND_MESSAGES, b"\3abc", key=b"/z", flags=BROKER_FLAGS)
-
-
 (PLAIN_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK)], 7)
-
-
 (ENCODED_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK), (1_001, BROKER)], 7)
-
-
 SPARSE_OF_BLOCK = select(ENCODED_OF_BLOCK, 0, 100, b"\1\0\1")
-
 
 blocks = pytest.mark.parametrize(
     "block", [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK], ids=["plain", "encoded", "sparse"]
@@ -260,8 +243,6 @@ def test_keeps_its_functions_apart_from_its_bytes() -> None:
 
 
 BLOCKS = [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK]
-
-
 some_columns = st.sets(st.sampled_from(COLUMNS))
 
 

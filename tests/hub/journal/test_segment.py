@@ -158,11 +158,7 @@ def test_another_version() -> None:
 
 
 ROWS = [Row(64, 200, 150, 0, 10, 5, 9, b"/a"), Row(264, 100, 80, 10, 11, 7, 7, b"/a\n/b")]
-
-
 FOOTER = Footer(ROWS, [Write("q", 3, 0, 11)])
-
-
 PLACE = 1_000
 
 
@@ -325,8 +321,6 @@ def test_a_mark_that_is_lost() -> None:
 
 
 lives = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=12)
-
-
 """Of each: how far the clock goes, how many records it adds, how many of the last records it loses at its end."""
 
 

@@ -13,8 +13,6 @@ from hub.journal.wanted import LISTED_LIMIT, Wanted, listed_texts, listing
 from tests.hub.fakes import nasty_texts
 
 prefixes = st.lists(nasty_texts, min_size=1, max_size=12)
-
-
 topics = nasty_texts.filter(bool)
 
 
@@ -90,10 +88,7 @@ def test_ranges_of_topics(prefixes: list[str], least: str, most: str, *, may_hol
 
 
 components = st.sampled_from(("", "a", "b", "ab", "é", "zeek", "x" * 40))
-
-
 topics = st.lists(components, min_size=1, max_size=7).map("/".join).filter(bool)
-
 
 many_topics = st.one_of(
     st.lists(topics, min_size=1, max_size=20),
@@ -139,15 +134,6 @@ def test_as_many_components_are_left_as_fit(topics: list[str], texts: int) -> No
     found = listed_texts(listing(topics))
     assert len(found) == texts
     assert texts > 1 or found == [""]
-
-
-def test_deep_topics_are_cut_by_halving() -> None:
-    """The most that a block may hold, of the greatest length and as deep as can be, is no more than a few looks."""
-    tail = "/".join("abcdefgh"[number % 8] for number in range(500))
-    topics = [f"{number:04}/{tail}" for number in range(8192)]
-    assert listing(topics) == b""
-    deep = [f"{tail}/{number:04}" for number in range(8192)]
-    assert listing(deep) == tail.encode()
 
 
 JOURNAL = bytes(range(16))

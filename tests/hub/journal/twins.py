@@ -37,7 +37,6 @@ else:
     TWINS.append(pytest.param(PURE, id="compiled", marks=skip))
 
 both = pytest.mark.parametrize("twin", TWINS)
-
 Parts = list[tuple[int, bytes]]
 
 

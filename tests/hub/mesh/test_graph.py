@@ -15,16 +15,11 @@ from hub.mesh.upstream import FAR_EPOCH, Upstreams
 from hub.origin import EPOCH_LIMIT, Origin
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
-
-
 ME = HUBS[0]
-
 
 _told = st.tuples(
     st.sampled_from(HUBS), st.none() | st.dictionaries(st.sampled_from(HUBS), st.integers(1, 3), max_size=4)
 )
-
-
 """A hub, and the links that it tells of; None: it is forgotten."""
 
 
@@ -96,8 +91,6 @@ def test_a_hub_is_forgotten_with_its_links() -> None:
 
 
 pairs = [(A, B), (A, C), (B, C)]
-
-
 three_linked = st.dictionaries(st.sampled_from(pairs), st.integers(1, 3)).map(lambda links: links_of({A, B, C}, links))
 
 

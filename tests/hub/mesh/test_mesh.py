@@ -92,8 +92,6 @@ def tell(hub: Hub, far: Hub) -> None:
 
 
 digest = tell
-
-
 """What it has to tell first."""
 
 

@@ -11,22 +11,11 @@ from hub.policy.grants import EVERYTHING, NAMES, USER, Grants, User, allows_by, 
 from tests.hub.policy.tricks import ALLOWED, DENIED, NaiveGrant, naive_allows, naive_covers
 
 WORDS = ["a", "ab", "alice", "$hub"]
-
-
 ROLES = ["one", "two"]
-
-
 components = st.lists(st.sampled_from([*WORDS, USER]), min_size=1, max_size=3)
-
-
 paths = st.one_of(st.just(EVERYTHING), components.map("/".join), components.map(lambda some: "/" + "/".join(some)))
-
-
 grants_of = st.lists(st.builds(NaiveGrant, st.sampled_from(ROLES), paths, st.booleans()), max_size=8)
-
-
 users = st.builds(User, st.sampled_from(["alice", "bob", "a"]), st.frozensets(st.sampled_from(ROLES)))
-
 
 topics = st.one_of(
     st.lists(st.sampled_from([*WORDS, "bob", "", "?"]), min_size=1, max_size=5).map("/".join).filter(bool),
@@ -99,7 +88,6 @@ def test_paths_of_a_user_are_looked_for_within_bounds() -> None:
 
 
 ALICE = User("alice", frozenset(["zeek"]))
-
 
 ZEEK = compiled(
     [
@@ -176,39 +164,26 @@ def test_components(text: str, components: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("told", "texts"),
     [
-        ("", "write '*'"),
-        ("/", "write '*'"),
-        ("//", "write '*'"),
-        ("/zeek/", "write '/zeek'"),
-        ("/zeek//", "write '/zeek'"),
-        ("/zeek//dns", "empty component"),
-        ("//zeek", "empty component"),
-        ("/a/../b", "nothing special"),
-        ("/a/./b", "nothing special"),
-        ("..", "nothing special"),
-        ("/*", "stands alone"),
-        ("/zeek/*", "stands alone"),
-        ("/zeek/d*", "stands alone"),
-        ("**", "stands alone"),
-        ("/a/{user}s", "as a whole one"),
-        ("/a/{User}", "as a whole one"),
-        ("/a/{name}", "as a whole one"),
-        ("/a/{", "as a whole one"),
-        ("/a/user}", "as a whole one"),
-        ("/a/{{user}}", "as a whole one"),
-        ("/a\nb", "U+000A"),
-        ("/a\0b", "U+0000"),
-        ("/a\x7f", "U+007F"),
-        ("/" + "a" * 1024, "1024"),
-        ("/\ud800", "U+D800"),
+        ("write '*'", ["", "/", "//"]),
+        ("write '/zeek'", ["/zeek/", "/zeek//"]),
+        ("empty component", ["/zeek//dns", "//zeek"]),
+        ("nothing special", ["/a/../b", "/a/./b", ".."]),
+        ("stands alone", ["/*", "/zeek/*", "/zeek/d*", "**"]),
+        ("as a whole one", ["/a/{user}s", "/a/{User}", "/a/{name}", "/a/{", "/a/user}", "/a/{{user}}"]),
+        ("U+000A", ["/a\nb"]),
+        ("U+0000", ["/a\0b"]),
+        ("U+007F", ["/a\x7f"]),
+        ("1024", ["/" + "a" * 1024]),
+        ("U+D800", ["/\ud800"]),
     ],
 )
-def test_what_would_not_mean_what_it_seems_to(text: str, told: str) -> None:
-    with pytest.raises(InvalidTopicError) as refused:
-        parse_path(text)
-    assert told in str(refused.value)
+def test_what_would_not_mean_what_it_seems_to(told: str, texts: list[str]) -> None:
+    for text in texts:
+        with pytest.raises(InvalidTopicError) as refused:
+            parse_path(text)
+        assert told in str(refused.value), text
 
 
 @pytest.mark.parametrize("text", ["org.example.", ".org", "org..example", "org.*"])

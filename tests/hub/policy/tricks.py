@@ -8,8 +8,6 @@ from hub.policy.grants import EVERYTHING, USER, User
 from hub.topics import RESERVED
 
 ROLE = '{ allow = ["/zeek", "/zeek/secret/shared", "/status/{user}", "zeek/event"], deny = ["/zeek/secret"] }'
-
-
 """What is granted, as a policy has it."""
 
 
@@ -19,8 +17,6 @@ ALLOWED = [
     *("/zeek/%73ecret", "/zeek/\N{LATIN SMALL LETTER LONG S}ecret", "/zeek/secret/shared", "/zeek/secret/shared/x"),
     *("/status/alice", "/status/alice/x", "zeek/event", "zeek/event/x"),
 ]
-
-
 """Nothing is read into a topic: what only resembles another one is another one."""
 
 
@@ -37,10 +33,7 @@ DENIED = [
     *("$hub", "$hub/", "/$hub/clients", "status/alice"),
 ]
 
-
 BRINGABLE = [topic for topic in (*ALLOWED, *DENIED) if not topic.startswith(RESERVED)]
-
-
 """Those that clients may try to publish; what is under `$hub/` nobody may, whatever is granted."""
 
 

@@ -55,50 +55,6 @@ def test_whoever_cannot_be_answered(room: Room) -> None:
     assert not outlet.take()
 
 
-def test_a_lost_service_with_very_much_pending() -> None:
-    """It is answered in shares; what is due meanwhile is timed out, and nothing is answered twice."""
-    room = Room(RequestLimits(timeout_s=1.0))
-    service, _ = room.join("/")
-    requester, told = room.join()
-    for number in range(0, 100, 2):
-        room.ask(requester, request("/a", number, number))
-    with (
-        patch("hub.turn.STEPS_PER_TURN", 10),
-        patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
-        patch("hub.requests.requests._EXPIRED_PER_TURN", 10),
-    ):
-        room.turn()
-        room.core.detach(service, "gone")
-        room.turn()
-        assert room.requests.is_busy
-        assert 30 < room.requests.statistics().pending < 50
-        room.requests.expire(2000)
-        room.settle()
-    statuses = {one: status for one, status, _ in answers(told.posted)}
-    assert len(told.posted) == len(statuses) == 50
-    assert list(statuses.values()).count(Status.TIMED_OUT) == 10
-    assert not room.requests.statistics().pending
-
-
-def test_a_lost_requester_with_very_much_pending(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    requester, told = room.join()
-    for number in range(0, 40, 2):
-        room.ask(requester, request("/a", number, number))
-    with (
-        patch("hub.turn.STEPS_PER_TURN", 5),
-        patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
-        patch("hub.requests.requests._EXPIRED_PER_TURN", 5),
-    ):
-        room.turn()
-        room.core.detach(requester, "gone")
-        assert 10 < room.requests.statistics().pending < 20
-        assert not room.requests.answer(service[0], reply(19, "done"))
-        room.settle()
-    assert not room.requests.statistics().pending
-    assert room.requests.statistics().abandoned_total == 20
-    assert not told.take()
-
-
 @pytest.mark.parametrize("made", [Block, PureBlock], ids=["built", "pure"])
 def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, service: tuple[Handler, FakePoster]) -> None:
     requester, _ = room.join()

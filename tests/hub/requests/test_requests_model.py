@@ -24,7 +24,6 @@ PREFIXES = ("", "/", "/a", "/a/b")
 TOPICS = ("/", "/a", "/a/b/c", "/x", "y")
 IDS = st.one_of(st.integers(0, 9), st.integers(MOST - 3, MOST - 1))
 COUNTS = st.one_of(st.just(1), st.integers(1, 6))
-
 Key = tuple[int, int]
 
 

@@ -6,18 +6,16 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hub.batch import Batch, decode_values
+from hub.batch import decode_values
 from hub.delivery import Role
 from hub.errors import RejectedError
-from hub.frame import FLAG_TAGGED, encode_frame, iterate_frames
 from hub.handler import Handler
 from hub.mesh.announcement import Interest
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
-from hub.stretch import Stretch, find_runs
 from hub.tags.envelope import Envelope
 from hub.topics import RESERVED
-from tests.hub.fakes import Turn, handler_of, mesh_link
+from tests.hub.fakes import Turn, bring, frame_of, handler_of, mesh_link
 from tests.hub.requests.party import FakePoster
 
 __all__ = ["Guest", "Hall", "policy_of"]
@@ -39,28 +37,7 @@ class Guest:
         self.refused.append((error.text, messages))
 
     def send(self, *messages: tuple[str | Envelope, Any]) -> None:
-        core = self.hall.core
-        frames = b"".join(_frame(topic, value) for topic, value in messages)
-        position = 0
-        core.write_is_due = True
-        while position < len(frames):
-            runs = find_runs(frames, position, core.routes.table, len(frames))
-            if not runs[0]:
-                frame = next(iterate_frames(frames[position:]))
-                try:
-                    core.routes.miss(frame.routing_key)
-                except RejectedError as error:  # as the scanner does it
-                    self._refuse(error, frame.messages)
-                    position += len(encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags))
-                continue
-            stretch = Stretch(frames, position, runs)
-            if len(runs[0]) == 1:
-                run = stretch.run(0)
-                core.publish(self.handler, run.route, run)
-            else:
-                core.publish_stretch(self.handler, stretch)
-            position = runs[1][-1]
-        core.end_read()
+        self.refused += bring(self.hall.core, self.handler, [frame_of(topic, value) for topic, value in messages])
 
     @property
     def refused_messages(self) -> int:
@@ -110,9 +87,3 @@ class Hall:
         for handler, user in users.items():
             if user is not None:
                 self.core.authority.give_rights(handler, policy.rights(user))
-
-
-def _frame(topic: str | Envelope, value: Any) -> bytes:
-    if isinstance(topic, Envelope):
-        return Batch.under(topic.encode(), [value], FLAG_TAGGED).frames
-    return Batch.of(topic, [value]).frames
