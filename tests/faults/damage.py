@@ -85,7 +85,6 @@ class Sample:
 
     @classmethod
     def made(cls, folder: Path, random: Random, *, commits: int, segmenting: Segmenting = _SEGMENTING) -> Sample:
-        """Write about 60 records of several topics with each commit; half of them are known to be on the disk."""
         folder.mkdir()
         sample = cls(folder)
         sample._note(0, ())
@@ -99,23 +98,19 @@ class Sample:
 
     @property
     def path(self) -> Path:
-        """Of the journal."""
         return self.folder / "journal"
 
     def copy(self, to: Path) -> Path:
-        """Copy it, also over what is left of another copy; return its path."""
         shutil.rmtree(to, ignore_errors=True)
         return Path(shutil.copytree(self.path, to))
 
     def settled(self, folder: Path) -> Sample:
-        """Return the same, all of it known to be on the disk."""
         folder.mkdir()
         settled = Sample(folder, self.records, self.states)
         self.whole_copy(settled.path)
         return settled
 
     def whole_copy(self, to: Path) -> Path:
-        """Copy it, all of it known to be on the disk: a commit without records says so."""
         with closing(_opened(self.copy(to))) as store:
             store.commit([max(store.writes, key=lambda write: write.next)], now_us=_AT_US)
         return to
@@ -210,17 +205,7 @@ def _flip(file: Path, position: int, random: Random) -> str:
 
 
 def examine(path: Path, sample: Sample, *, is_torn: bool = False, writes: bool = True) -> Found:
-    """Read a hurt copy, open it for writing, write to it, and read it again.
-
-    Args:
-        path: Of the copy.
-        sample: What it was.
-        is_torn: Whether no more has happened than that the end is missing: then it must not be refused.
-        writes: Whether to write, too.
-
-    Raises:
-        AssertionError: Something else was read than what was written.
-    """
+    """Read a hurt copy, open it for writing, write to it, and read it again."""
     try:
         seen, whole = _read(path, sample.records, sample.states)
         with closing(_opened(path)) as store:
@@ -251,15 +236,7 @@ def _append(store: Store, records: list[Record]) -> None:
 
 
 def _read(path: Path, records: Sequence[Record], states: dict[int, State] | None) -> tuple[int, bool]:
-    """Read everything that can be read, in several ways.
-
-    Returns:
-        The offset behind the end, and whether there was no error on the way.
-
-    Raises:
-        AssertionError: Something else was read than what was written.
-        StorageError: It cannot be opened.
-    """
+    """Read everything that can be read, in several ways."""
     with closing(View(str(path))) as view:
         extent = view.extent
         assert extent.first == 0
@@ -368,12 +345,7 @@ def _small_files() -> Iterator[None]:
 
 
 class TierSample:
-    """A journal of which nothing but the newest segment is here, and its tier.
-
-    Args:
-        folder: Where both stand.
-        random: Decides what is recorded.
-    """
+    """A journal of which nothing but the newest segment is here, and its tier."""
 
     def __init__(self, folder: Path, random: Random) -> None:
         self.path = folder / "journal"
@@ -408,15 +380,7 @@ class TierSample:
             file.write_bytes(before)
 
     def examine(self, hurt: Path) -> Outcome:
-        """Read everything.
-
-        Args:
-            hurt: What was hurt.
-
-        Raises:
-            AssertionError: Something else was read than what was written, or something is missing that was not hurt.
-            StorageError: An error that names no place.
-        """
+        """Read everything."""
         bad = range(*(range_of(hurt.stem) or (0, self._sealed)))  # of the manifest, all
         is_whole = True
         for prefix in ("", "/t/2/"):

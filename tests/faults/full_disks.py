@@ -1,10 +1,4 @@
-"""Disks on which a journal has no room any more, until it is given some.
-
-```
-SmallDisk     a tmpfs in a mount namespace of its own: grows by a remount, or by removing what else fills it
-LimitedFiles  a process that may not write larger files: an I/O error, without any privileges
-```
-"""
+"""Disks on which a journal has no room any more, until it is given some."""
 
 from __future__ import annotations
 
@@ -17,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from hub.errors import CloseCode, RejectedError
 from peers.client import MessageStream, QueueWish
@@ -25,7 +19,6 @@ from peers.client.client import Client
 from tests.faults.kills import DEADLINE_S, NOWHERE, Ledger, RunningHub, frames_of, running_hub, topic_of, value_of
 
 _SMALL = "16m"
-_LARGE = "64m"
 _FILE_BYTES = 4 * 1024 * 1024
 _BLOCK = bytes(64 * 1024)
 
@@ -34,139 +27,59 @@ class NotPermittedError(Exception):
     """This process may not mount anything; the text says why."""
 
 
-class ScarceDisk(Protocol):
-    """Where a journal is kept."""
-
-    reason: str
-    """What the hub says when there is no room."""
-
-    @property
-    def wrap(self) -> tuple[str, ...]:
-        """A command that starts the hub where it sees the disk."""
-
-    @property
-    def journal(self) -> str:
-        """Path of the journal, as the hub sees it."""
-
-    async def fill(self) -> None:
-        """Take the room, as far as the journal will not take it itself."""
-
-    async def make_room(self, pid: int) -> None:
-        """Give the hub more room."""
-
-    def fetch(self, folder: Path) -> Path:
-        """Copy the journal, of a hub that has stopped, into a folder; return its path."""
-
-
-class _SmallDisk:
-    """A tmpfs; `holder` keeps its namespace alive."""
+class FillableDisk:
+    """A tmpfs, which something else fills, and is removed."""
 
     reason = "the disk is full"
+    """What the hub says when there is no room."""
 
     def __init__(self, mount: Path, holder: int) -> None:
-        self._mount = mount
-        self._holder = holder
-
-    @property
-    def wrap(self) -> tuple[str, ...]:
-        """Enter the namespace."""
         user = () if os.geteuid() == 0 else ("--user", "--preserve-credentials")
-        return ("nsenter", f"--target={self._holder}", *user, "--mount", "--")
-
-    @property
-    def journal(self) -> str:
+        self.wrap = ("nsenter", f"--target={holder}", *user, "--mount", "--")
+        """A command that starts the hub where it sees the disk."""
+        self.journal = f"{mount}/journal"
         """Path of the journal, as the hub sees it."""
-        return f"{self._mount}/journal"
-
-    @property
-    def outside(self) -> Path:
+        self.outside = Path(f"/proc/{holder}/root{mount}")
         """The disk, as this process sees it."""
-        return Path(f"/proc/{self._holder}/root{self._mount}")
-
-    def fetch(self, folder: Path) -> Path:
-        """Copy the journal."""
-        return Path(shutil.copytree(self.outside / "journal", folder / "fetched"))
-
-
-class GrowingDisk(_SmallDisk):
-    """The journal itself fills it; it is made larger."""
-
-    async def fill(self) -> None:
-        """Leave that to the journal."""
-
-    async def make_room(self, pid: int) -> None:  # noqa: ARG002 -- as `ScarceDisk`
-        """Mount it again, larger."""
-        command = (*self.wrap, "mount", "-o", f"remount,size={_LARGE}", str(self._mount))
-        process = await asyncio.create_subprocess_exec(*command)
-        assert await process.wait() == 0
-
-
-class FillableDisk(_SmallDisk):
-    """Something else fills it, and is removed."""
-
-    async def fill(self) -> None:
-        """Write a file until there is no room."""
-        self.take_room()
 
     def take_room(self) -> None:
-        """The same, for who cannot wait."""
         with suppress(OSError), (self.outside / "filler").open("wb", buffering=0) as filler:
             while filler.write(_BLOCK) == len(_BLOCK):
                 pass
 
-    async def make_room(self, pid: int) -> None:  # noqa: ARG002 -- as `ScarceDisk`
-        """Remove that file."""
-        self.free_room()
-
-    def free_room(self) -> None:
-        """The same, for who cannot wait."""
+    def free_room(self, pid: int = 0) -> None:  # noqa: ARG002 -- as of `LimitedFiles`
         (self.outside / "filler").unlink()
+
+    def fetch(self, folder: Path) -> Path:
+        return Path(shutil.copytree(self.outside / "journal", folder / "fetched"))
 
 
 class LimitedFiles:
-    """The hub may write files of a few mebibytes only.
-
-    Args:
-        folder: Of the journal.
-    """
+    """The hub may write files of a few mebibytes only, an error without any privileges: the journal takes the room."""
 
     reason = "File too large"
     wrap = ("prlimit", f"--fsize={_FILE_BYTES}:", "--")
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.journal = f"{folder}/journal"
 
-    @property
-    def journal(self) -> str:
-        """Path of the journal."""
-        return str(self._folder / "journal")
+    def take_room(self) -> None:
+        pass
 
-    async def fill(self) -> None:
-        """Leave that to the journal."""
-
-    async def make_room(self, pid: int) -> None:
-        """Allow the hub what this process may."""
+    def free_room(self, pid: int) -> None:
         resource.prlimit(pid, resource.RLIMIT_FSIZE, resource.getrlimit(resource.RLIMIT_FSIZE))
 
     def fetch(self, folder: Path) -> Path:
-        """Copy the journal."""
         return Path(shutil.copytree(self.journal, folder / "fetched"))
 
 
+ScarceDisk = FillableDisk | LimitedFiles
+"""Where a journal is kept."""
+
+
 @asynccontextmanager
-async def small_disk(
-    kind: type[GrowingDisk | FillableDisk], mount: Path, size: str = _SMALL
-) -> AsyncIterator[GrowingDisk | FillableDisk]:
-    """Mount a small disk on a folder, for those alone who enter its namespace.
-
-    Args:
-        kind: How it gets more room.
-        mount: The folder.
-        size: How large it is, as `mount` has it.
-
-    Raises:
-        NotPermittedError: That is not allowed here.
-    """
+async def small_disk(mount: Path, size: str = _SMALL) -> AsyncIterator[FillableDisk]:
+    """Mount a small disk, of a size as `mount` has it, on a folder, for those alone who enter its namespace."""
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
     script = f'mount -t tmpfs -o size={size} topichub "$1" && echo ready && exec cat'
     command = ("unshare", *user, "--mount", "sh", "-c", script, "sh", str(mount))
@@ -181,7 +94,7 @@ async def small_disk(
         if ready != b"ready\n":
             _, text = await holder.communicate()
             raise NotPermittedError(text.decode().strip())
-        yield kind(mount, holder.pid)
+        yield FillableDisk(mount, holder.pid)
     finally:
         if holder.returncode is None:
             await holder.communicate(b"")  # its input ends, and so does it
@@ -208,12 +121,7 @@ class Shortage(NamedTuple):
 
 
 class Traffic:
-    """A publisher whose messages are confirmed now and then, and a subscriber who must get all of them.
-
-    Args:
-        client: Of the publisher.
-        ledger: Gets what is sent and confirmed.
-    """
+    """A publisher whose messages are confirmed now and then, and a subscriber who must get all of them."""
 
     def __init__(self, client: Client, ledger: Ledger) -> None:
         self._client = client
@@ -222,7 +130,6 @@ class Traffic:
         """Of the last round."""
 
     async def round(self) -> None:
-        """Publish some messages, and hear what has become of those that were to be confirmed."""
         ledger, client = self._ledger, self._client
         numbers = range(ledger.sent[_NAME], ledger.sent[_NAME] + _ROUND_MESSAGES)
         ledger.sent[_NAME] += _ROUND_MESSAGES
@@ -242,7 +149,6 @@ class Traffic:
                 self.refusals.append(error)
 
     async def commit_in_vain(self) -> RejectedError:
-        """Try to have a batch recorded; return why it was not."""
         try:
             await self.commit()
         except RejectedError as error:
@@ -250,7 +156,6 @@ class Traffic:
         raise AssertionError("the batch was committed")
 
     async def commit(self) -> None:
-        """Have a batch recorded."""
         self._ledger.sent[_QUERY] = _BATCH_MESSAGES
         await self._client.stage("t", 0, frames_of(_QUERY, range(_BATCH_MESSAGES)))
         committed = await self._client.commit("t", [0], query=_QUERY, batch=0)
@@ -294,7 +199,6 @@ class _Scene:
         self._news: MessageStream
 
     async def open(self, stack: AsyncExitStack) -> None:
-        """Start everybody."""
         enter = stack.enter_async_context
         self.hub = await enter(running_hub(self.disk.journal, "--journal-compression", "none", wrap=self.disk.wrap))
         self.traffic = Traffic(await enter(self.hub.connect()), self.ledger)
@@ -303,17 +207,15 @@ class _Scene:
         self._news = await enter(self._reader.subscribe("$hub/journal"))
 
     async def fill(self) -> None:
-        """Publish until somebody is told that there is no room."""
         await self.traffic.round()
         assert not self.traffic.refusals
         assert (await self.hub.get("/readyz"))[0] == HTTPStatus.OK
-        await self.disk.fill()
+        self.disk.take_room()
         async with asyncio.timeout(DEADLINE_S):
             while not self.traffic.refusals:
                 await self.traffic.round()
 
     async def check_refusals(self) -> None:
-        """See that everybody is told why."""
         reason = self.disk.reason
         await self.traffic.round()
         assert len(self.traffic.refusals) == _ROUND_MESSAGES // _EACH_CONFIRMED
@@ -328,7 +230,6 @@ class _Scene:
         assert reason in refusal.text
 
     async def check_service(self) -> None:
-        """See that messages are delivered, counted where they are missing, and history is read."""
         sent = self.ledger.sent[_NAME]
         await _received(self._live, _NAME, range(sent))
         head = (await self._reader.journal()).head
@@ -336,14 +237,12 @@ class _Scene:
         assert len([record async for record in self._reader.read()]) == head
 
     async def make_room(self) -> float:
-        """Give it room; return how long it took until the hub was ready, s."""
-        await self.disk.make_room(self.hub.process.pid)
+        self.disk.free_room(self.hub.process.pid)
         began_s = time.perf_counter()
         await wait_ready(self.hub)
         return time.perf_counter() - began_s
 
     async def check_recovery(self) -> int:
-        """See that all is as before; return how many messages were lost."""
         sent = self.ledger.sent[_NAME]
         lost = await self.hub.counter("hub_journal_lost_total")
         recovered = await _announced(self._news, "recovered")
@@ -357,7 +256,6 @@ class _Scene:
         return lost
 
     def check_file(self, path: Path, lost: int) -> None:
-        """See that exactly those are missing, and that what was confirmed is where that was said."""
         ledger = self.ledger
         ledger.read(path)
         ledger.check_confirmed()
@@ -366,15 +264,7 @@ class _Scene:
 
 
 async def go_through(disk: ScarceDisk, folder: Path) -> Shortage:
-    """Play all of it.
-
-    Args:
-        disk: With room.
-        folder: For what is looked at afterwards.
-
-    Raises:
-        AssertionError: Something is not as promised.
-    """
+    """Play all of it."""
     scene = _Scene(disk)
     async with AsyncExitStack() as stack:
         await scene.open(stack)

@@ -60,14 +60,7 @@ class Outcome(NamedTuple):
 
 
 class Group:
-    """A journal, a hub on it, and a consumer with four members.
-
-    Args:
-        folder: Where all of it is.
-        messages: How many there are.
-        random: Decides who is killed.
-        workers: How many the hub has.
-    """
+    """A journal, a hub on it, and a consumer with four members."""
 
     def __init__(self, folder: Path, messages: int, random: Random, workers: int = 0) -> None:
         self._messages = messages
@@ -87,11 +80,7 @@ class Group:
         self._counted = 0
 
     async def run(self, client_kills: int, hub_kills: int, worker_kills: int = 0) -> Outcome:
-        """Fill the journal, and have it consumed meanwhile; return what was worked on.
-
-        Raises:
-            AssertionError: A message was left out, or worked on before one of its key that stands before it.
-        """
+        """Fill the journal, and have it consumed meanwhile; return what was worked on."""
         await self._start_hub()
         try:
             await self._fill()
@@ -121,7 +110,6 @@ class Group:
         return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | python_path())
 
     async def _fill(self) -> None:
-        """Make the consumer, and record all messages: number n is of key n modulo `KEYS`."""
         async with connect(self._url) as client:
             async with client.consume(NAME, "/", from_offset=0, redeliver_s=60.0):
                 pass
@@ -134,7 +122,6 @@ class Group:
                 await client.commit(str(start), [0])
 
     async def _disturb(self, kills: list[Callable[[], Awaitable[None]]]) -> None:
-        """Kill members, hubs and workers, evenly over what is worked on, in an order that is drawn."""
         self._random.shuffle(kills)
         part = self._messages // (len(kills) + 2)
         for number, kill in enumerate(kills, 1):
@@ -155,7 +142,6 @@ class Group:
         await self._start_hub()
 
     async def _kill_worker(self) -> None:
-        """One of those that run; the hub starts another in its place."""
         async with asyncio.timeout(DONE_S):
             while not (running := workers_of(self._hub.pid)):  # noqa: ASYNC110 -- another process tells nobody
                 await asyncio.sleep(_LOOK_S)
@@ -163,13 +149,11 @@ class Group:
             os.kill(self._random.choice(sorted(running)), signal.SIGKILL)
 
     async def _wait_worked(self, lines: int) -> None:
-        """Wait until so many messages were worked on."""
         async with asyncio.timeout(DONE_S):
             while self._worked() < lines:  # noqa: ASYNC110 -- a file tells nobody
                 await asyncio.sleep(_LOOK_S)
 
     def _worked(self) -> int:
-        """Return how many messages were worked on; of the file what is new is counted."""
         with self._log.open("rb") as log:
             log.seek(self._counted_bytes)
             news = log.read()
@@ -183,7 +167,6 @@ class Group:
                 await asyncio.sleep(_LOOK_S)
 
     async def _is_done(self) -> bool:
-        """Tell whether all that there is was acknowledged."""
         with suppress(ConnectionLostError):
             async with connect(self._url, reconnect=False) as client:
                 (row,) = await client.request("$hub/consumers", None)
@@ -192,7 +175,6 @@ class Group:
         return False
 
     def _check(self) -> Outcome:
-        """Look at what was worked on: everything, and of each key nothing before what stands before it."""
         following = [0] * KEYS
         worked = again = redelivered = 0
         for line in self._log.read_text().splitlines():

@@ -40,12 +40,7 @@ _LISTEN = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--l
 
 
 class RunningHub:
-    """A hub that listens.
-
-    Args:
-        process: It.
-        up_s: How long it took from the start of the process.
-    """
+    """A hub that listens."""
 
     def __init__(self, process: HubProcess, up_s: float) -> None:
         self.process = process
@@ -54,27 +49,22 @@ class RunningHub:
         self.url = process.endpoints[0].location
 
     def connect(self, queue: QueueWish | None = None) -> Connecting:
-        """Make a client that does not come back when the hub is gone."""
         return connect(self.url, reconnect=False, queue=queue)
 
     def strike(self) -> None:
-        """End it as the kernel does for want of memory; the second time nothing happens."""
         if not self._is_struck:
             self._is_struck = True
             self.process.signal(signal.SIGKILL)
 
     async def stop(self) -> None:
-        """End it in order."""
         self.process.signal(signal.SIGTERM)
         code, log = await self.process.wait_ended()
         assert code == 0, log
 
     async def get(self, path: str) -> tuple[int, str]:
-        """Return status and text of a resource."""
         return await asyncio.to_thread(_get, f"{self.process.page.rstrip('/')}{path}")
 
     async def counter(self, name: str) -> int:
-        """Return one of the hub's metrics."""
         _, text = await self.get("/metrics")
         return int(float(next(line.split()[1] for line in text.splitlines() if line.startswith(f"{name} "))))
 
@@ -90,13 +80,7 @@ def _get(url: str) -> tuple[int, str]:
 
 @asynccontextmanager
 async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -> AsyncIterator[RunningHub]:
-    """Start a hub on a journal; it is killed at the end, if it still runs.
-
-    Args:
-        path: Of the journal.
-        flags: More flags of `hub run`.
-        wrap: A command that runs the command that follows it; the hub is a new interpreter then.
-    """
+    """Start a hub on a journal; it is killed at the end, if it still runs."""
     began_s = time.perf_counter()
     process = await HubProcess.start([*_LISTEN, "--journal", str(path), *flags], {}, before=wrap)
     try:
@@ -125,11 +109,7 @@ NOWHERE = -1
 
 
 class Ledger:
-    """What is known of a journal under load.
-
-    Args:
-        may_lose: Whether messages may be missing between others, because the disk was full.
-    """
+    """What is known of a journal under load."""
 
     def __init__(self, *, may_lose: bool = False) -> None:
         self._may_lose = may_lose
@@ -144,12 +124,7 @@ class Ledger:
         """Everything before this offset was looked at."""
 
     def read(self, path: Path) -> None:
-        """Look at the records of a file that were not looked at yet.
-
-        Raises:
-            AssertionError: It holds what it must not, or does not hold what it must.
-            JournalCorruptError, JournalUnavailableError: It cannot be read.
-        """
+        """Look at the records of a file that were not looked at yet."""
         with closing(View(str(path))) as view:
             extent = view.extent
             assert extent.first == 0
@@ -159,7 +134,6 @@ class Ledger:
             assert self.position == extent.next
 
     def take(self, block: Block) -> None:
-        """Look at the records of a block that were not looked at yet."""
         for offset, _, topic, _, body in block.records():
             if offset < self.position:
                 continue
@@ -176,11 +150,7 @@ class Ledger:
             self.position += 1
 
     def check_confirmed(self) -> None:
-        """Compare what was confirmed with what was found.
-
-        Raises:
-            AssertionError: Something is missing, or stands elsewhere.
-        """
+        """Compare what was confirmed with what was found."""
         for (name, number), offset in self.confirmed.items():
             found = self.offsets.get(name, [])
             assert number < len(found), f"number {number} of {name} was confirmed at {offset} and is gone"
@@ -189,7 +159,6 @@ class Ledger:
         self.confirmed.clear()
 
     def recorded(self, name: str) -> int:
-        """How many messages of a publisher were found."""
         return len(self.offsets.get(name, ()))
 
 
@@ -208,13 +177,7 @@ _PLAIN_MESSAGES = 100
 
 
 class Moment:
-    """Comes when so many messages were sent, as soon as it also suits.
-
-    Args:
-        messages: So many.
-        suits: Whether it may come now.
-        act: Called when it comes, at once: nothing is read in between.
-    """
+    """Comes when so many messages were sent, as soon as it also suits."""
 
     def __init__(self, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
         self._left = messages
@@ -223,7 +186,6 @@ class Moment:
         self._come = asyncio.Event()
 
     def count(self, messages: int) -> None:
-        """Messages were sent."""
         self._left -= messages
         if self._left <= 0 and not self._come.is_set() and self._suits():
             self._act()
@@ -231,19 +193,16 @@ class Moment:
 
     @property
     def is_due(self) -> bool:
-        """Whether enough was sent, and it does not suit yet."""
         return self._left <= 0 and not self._come.is_set()
 
     @property
     def has_come(self) -> bool:
-        """Whether it came."""
         return self._come.is_set()
 
     async def pause(self) -> None:
-        """Called by who has sent messages."""
+        pass
 
     async def wait(self) -> None:
-        """Wait for it."""
         async with asyncio.timeout(DEADLINE_S):
             await self._come.wait()
 
@@ -294,14 +253,10 @@ async def read_history(hub: RunningHub, start: int) -> None:
 
 
 class BatchWriter:
-    """A writer of batches that outlives hubs: what is in doubt it does again, under the same number.
+    """A writer of batches that outlives hubs: what is in doubt it does again, under the same number."""
 
-    Args:
-        ledger: Gets what it sends.
-        query: Its name.
-    """
-
-    def __init__(self, ledger: Ledger, query: str) -> None:
+    def __init__(self, ledger: Ledger, query: str, messages: int = BATCH_MESSAGES) -> None:
+        self._messages = messages
         self._ledger = ledger
         self.query = query
         self.next_batch = 0
@@ -314,18 +269,13 @@ class BatchWriter:
 
     @property
     def recorded(self) -> int:
-        """How many batches the ledger has found in the journal; each is whole.
-
-        Raises:
-            AssertionError: One is not.
-        """
-        batches, rest = divmod(self._ledger.recorded(self.query), BATCH_MESSAGES)
+        """How many batches the ledger has found in the journal; each is whole."""
+        batches, rest = divmod(self._ledger.recorded(self.query), self._messages)
         assert not rest, f"{rest} messages of batch {batches} of {self.query} are recorded without the others"
         assert self.next_batch <= batches <= self.next_batch + 1
         return batches
 
     async def write(self, hub: RunningHub, moment: Moment) -> None:
-        """Write one batch after the other. If one was in doubt, the ledger must have read what the crash has left."""
         async with until_lost(hub) as client:
             if self.in_doubt:
                 expected = self.recorded > self.next_batch
@@ -336,13 +286,12 @@ class BatchWriter:
                 await moment.pause()
 
     async def _write_batch(self, client: Client, moment: Moment) -> bool:
-        """Stage and commit the next batch; return whether it had been committed before."""
         batch = self.next_batch
         transaction = f"{self.query}.{batch}"
         for part in range(_PARTS):
             await client.stage(transaction, part, self._frames(batch, part))
-        self._ledger.sent[self.query] = (batch + 1) * BATCH_MESSAGES
-        moment.count(BATCH_MESSAGES)
+        self._ledger.sent[self.query] = (batch + 1) * self._messages
+        moment.count(self._messages)
         self.in_doubt = self.is_committing = True
         try:
             committed = await client.commit(transaction, list(range(_PARTS)), query=self.query, batch=batch)
@@ -350,14 +299,14 @@ class BatchWriter:
             self.is_committing = False
         self.in_doubt = False
         self.next_batch += 1
-        first = batch * BATCH_MESSAGES
+        first = batch * self._messages
         if not committed.again:
             self._ledger.confirmed[self.query, first] = committed.first
         return committed.again
 
     def _frames(self, batch: int, part: int) -> bytes:
-        size = BATCH_MESSAGES // _PARTS
-        first = batch * BATCH_MESSAGES + part * size
+        size = self._messages // _PARTS
+        first = batch * self._messages + part * size
         return frames_of(self.query, range(first, first + size))
 
 
@@ -390,11 +339,7 @@ class Life(NamedTuple):
 
 
 async def read_on(hub: RunningHub, ledger: Ledger, name: str) -> None:
-    """Read over the wire what was not read yet; then publish a message under a name: it stands behind all of it.
-
-    Raises:
-        AssertionError: It does not, or what was promised of the others does not hold.
-    """
+    """Read over the wire what was not read yet; then publish a message under a name: it stands behind all of it."""
     async with hub.connect() as client:
         head = (await client.journal()).head
         async for block in client.read(start=ledger.position).blocks(verify=True):
@@ -407,15 +352,7 @@ async def read_on(hub: RunningHub, ledger: Ledger, name: str) -> None:
 
 
 class Lives:
-    """One journal and the hubs that are killed on it.
-
-    Args:
-        path: Of the journal.
-        sync: `normal` or `full`.
-        random: Decides about the moments.
-        most_messages: Sent in one life, about.
-        writes: Whether each kill comes while a batch is being committed.
-    """
+    """One journal and the hubs that are killed on it."""
 
     def __init__(
         self, path: Path, sync: str, random: Random, *, most_messages: int = 60_000, writes: bool = False
@@ -430,11 +367,7 @@ class Lives:
         self._lives = 0
 
     async def live(self) -> Life:
-        """Start a hub, load it, kill it, and look at what is left.
-
-        Raises:
-            AssertionError: Something that was promised does not hold.
-        """
+        """Start a hub, load it, kill it, and look at what is left."""
         ledger = self.ledger
         growing_bytes = max(self._path.iterdir()).stat().st_size if self._path.exists() else 0
         async with running_hub(self._path, "--journal-sync", self._sync) as hub:
@@ -448,7 +381,6 @@ class Lives:
         return Life(hub.up_s, growing_bytes, ledger.position, confirmed, opened_s)
 
     async def _load(self, hub: RunningHub) -> None:
-        """Put load on it and kill it in the middle."""
         ledger, life, writer = self.ledger, self._lives, self.writer
         confirmed = len(ledger.confirmed)
 
@@ -472,7 +404,6 @@ class Lives:
             await asyncio.gather(*tasks)
 
     def _open_for_reading_s(self) -> float:
-        """Be the first with a reader."""
         began_s = time.perf_counter()
         with closing(View(str(self._path))) as view:
             assert view.extent.next >= self.ledger.position
@@ -481,7 +412,6 @@ class Lives:
         return opened_s
 
     def _open_for_writing_s(self) -> float:
-        """Be the first as a hub is, and close the file as one that stops in order."""
         began_s = time.perf_counter()
         with closing(Store(str(self._path), full_sync=False, retention=_ALL)) as store:
             opened_s = time.perf_counter() - began_s
@@ -492,7 +422,6 @@ class Lives:
 
     @staticmethod
     def _leave_s() -> float:
-        """Leave it to the next hub."""
         return 0.0
 
     def _look(self) -> None:
@@ -504,11 +433,7 @@ class Lives:
         assert self.writer.recorded >= self.writer.next_batch
 
     def end(self) -> None:
-        """Look at everything once more, from the beginning, with the eyes of one who was not there.
-
-        Raises:
-            AssertionError: Something that was promised does not hold.
-        """
+        """Look at everything once more, from the beginning, with the eyes of one who was not there."""
         self._look()
         again = Ledger()
         again.sent = self.ledger.sent

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from random import Random
@@ -29,30 +29,19 @@ from tests.daemon.hub_process import HubProcess
 
 _EXPIRES_S = 0.2
 _ENTRIES_AT_ONCE = 200
-_LONGEST_TEXT = 2_000
-_LONGEST_VECTOR = 50
 
 
 class Writer(Protocol):
     """One of them."""
 
     async def step(self, store: Store) -> int:
-        """Have something carried out; return how many commands were confirmed.
-
-        Raises:
-            HubError: Nobody knows what has become of it: `settle` is next.
-            AssertionError: The answer cannot be.
-        """
+        """Have something carried out; return how many commands were confirmed."""
 
     async def settle(self, store: Store) -> None:
-        """Find out what has become of the last step; it may fail as that, and is called again then."""
+        pass
 
     async def check(self, store: Store) -> None:
-        """Look at all that it has written, once there is quiet.
-
-        Raises:
-            AssertionError: Something was lost, or is there twice.
-        """
+        """Look at all that it has written, once there is quiet."""
 
 
 class Versions:
@@ -62,13 +51,11 @@ class Versions:
         self._seen: set[int] = set()
 
     def take(self, version: int) -> None:
-        """Take note of one more."""
         assert version not in self._seen, f"version {version} was confirmed twice"
         self._seen.add(version)
 
     @property
     def last(self) -> int:
-        """The highest one."""
         return max(self._seen, default=0)
 
 
@@ -81,14 +68,12 @@ class Conditional:
         self._number = self._version = 0
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
         version = await store.put(self._key, self._number + 1, if_version=self._version)
         assert version is not None, f"{self._key}: somebody else has changed it"
         self._done(version)
         return 1
 
     async def settle(self, store: Store) -> None:
-        """See `Writer`."""
         version = await store.put(self._key, self._number + 1, if_version=self._version)
         if version is None:
             entry = await store.entry(self._key)
@@ -102,124 +87,74 @@ class Conditional:
         self._number, self._version = self._number + 1, version
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
         entry = await store.entry(self._key)
         found = (0, 0) if entry is None else (entry.value, entry.version)
         assert found == (self._number, self._version)
 
 
-class _Owner:
-    """One that changes its own key without a condition: then it is as before, or as it is to be."""
+class Owner:
+    """Changes its own key without a condition, a number or a text: then it is as before, or as it is to be."""
 
     def __init__(self, key: str, random: Random) -> None:
         self._key = key
         self._random = random
         self._value: Any = None
         self._wanted: Any = None
+        self._number = 0
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
-        asked, self._wanted = self._ask(store)
-        answer = await asked
-        if answer is not True and self._wanted is not None:
-            assert answer == self._wanted, f"{self._key}: {answer!r}, not {self._wanted!r}"
+        value, self._number = self._value, self._number + 1
+        if isinstance(value, str):
+            self._wanted = f"{value}{self._number};"
+            answer: Any = await store.append(self._key, f"{self._number};")
+        elif value is not None and self._random.random() < 0.3:
+            self._wanted = value - self._number
+            answer = await store.decrement(self._key, self._number)
+        else:
+            self._wanted = (value or 0) + self._number
+            answer = await store.increment(self._key, self._number)
+        assert answer == self._wanted, f"{self._key}: {answer!r}, not {self._wanted!r}"
         self._value = self._wanted
+        if self._random.random() < 0.05:
+            self._wanted = self._random.choice([None, "a"])
+            await (store.erase(self._key) if self._wanted is None else store.put(self._key, self._wanted))
+            self._value = self._wanted
+            return 2
         return 1
 
-    def _ask(self, store: Store) -> tuple[Awaitable[Any], Any]:
-        """Return something to be carried out, whose answer is the new value or True, and the new value."""
-        raise NotImplementedError
-
     async def settle(self, store: Store) -> None:
-        """See `Writer`."""
         found = await store.get(self._key)
         assert found in (self._value, self._wanted), f"{self._key}: {found!r}, {self._value!r} before {self._wanted!r}"
         self._value = found
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
         found = await store.get(self._key)
         assert found == self._value, f"{self._key}: {found!r}, not {self._value!r}"
-
-    async def _erase(self, store: Store) -> bool:
-        assert await store.erase(self._key), f"{self._key} is lost"
-        return True
-
-
-class Number(_Owner):
-    """Adds to its number, and subtracts from it."""
-
-    def _ask(self, store: Store) -> tuple[Awaitable[Any], Any]:
-        by = self._random.randrange(1, 10)
-        if self._value is not None and self._random.random() < 0.3:
-            return store.decrement(self._key, by), self._value - by
-        return store.increment(self._key, by), (self._value or 0) + by
-
-
-class Text(_Owner):
-    """Appends to its text, and erases it when it is long."""
-
-    def __init__(self, key: str, random: Random) -> None:
-        super().__init__(key, random)
-        self._number = 0
-
-    def _ask(self, store: Store) -> tuple[Awaitable[Any], Any]:
-        if self._value is not None and len(self._value) > _LONGEST_TEXT:
-            return self._erase(store), None
-        self._number += 1
-        text = f"{self._number};"
-        return store.append(self._key, text), (self._value or "") + text
-
-
-class Vector(_Owner):
-    """Pushes to its vector, and pops from it."""
-
-    def __init__(self, key: str, random: Random) -> None:
-        super().__init__(key, random)
-        self._number = 0
-
-    def _ask(self, store: Store) -> tuple[Awaitable[Any], Any]:
-        if self._value and (len(self._value) > _LONGEST_VECTOR or self._random.random() < 0.4):
-            return store.pop(self._key), self._value[:-1]
-        self._number += 1
-        return store.push(self._key, self._number), [*(self._value or []), self._number]
-
-
-class SharedCount:
-    """What all of those know together that add to one key."""
-
-    def __init__(self, key: str) -> None:
-        self.key = key
-        self.asked = 0
-        self.answers: set[int] = set()
-
-    async def check(self, store: Store) -> None:
-        """No answer has come twice; what was confirmed is counted, and nothing that nobody has asked for."""
-        found = await store.get(self.key, 0)
-        assert max(self.answers, default=0) <= found
-        assert len(self.answers) <= found <= self.asked
 
 
 class Shared:
     """Adds 1 to a number to which others add as well, without looking whether that was done when nobody says so."""
 
-    def __init__(self, count: SharedCount) -> None:
-        self._count = count
+    key = "shared"
+
+    def __init__(self, answers: set[int], asked: list[None]) -> None:
+        self._answers = answers
+        self._asked = asked
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
-        self._count.asked += 1
-        answer = await store.increment(self._count.key)
-        assert answer not in self._count.answers, f"{self._count.key} was {answer} twice: a confirmed change is lost"
-        self._count.answers.add(answer)
+        self._asked.append(None)
+        answer = await store.increment(self.key)
+        assert answer not in self._answers, f"{self.key} was {answer} twice: a confirmed change is lost"
+        self._answers.add(answer)
         return 1
 
     async def settle(self, store: Store) -> None:
-        """See `Writer`: it goes on."""
+        pass
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
-        await self._count.check(store)
+        found = await store.get(self.key, 0)
+        assert max(self._answers, default=0) <= found
+        assert len(self._answers) <= found <= len(self._asked)
 
 
 class Unique:
@@ -230,13 +165,11 @@ class Unique:
         self._number = 0
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
         assert await store.put_unique(self._key, self._number), f"{self._key} is there already"
         self._number += 1
         return 1
 
     async def settle(self, store: Store) -> None:
-        """See `Writer`."""
         await store.put_unique(self._key, self._number)
         assert await store.get(self._key) == self._number
         self._number += 1
@@ -246,7 +179,6 @@ class Unique:
         return f"{self._prefix}{self._number}"
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
         found = {entry.key: entry.value async for entry in store.entries(self._prefix)}
         assert found == {f"{self._prefix}{number}": number for number in range(self._number)}
 
@@ -261,7 +193,6 @@ class Many:
         self._confirmed = self._asked = 0
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
         self._asked += 1
         for version in await store.put_many(dict.fromkeys(self._keys, self._asked)):
             self._versions.take(version)
@@ -269,11 +200,9 @@ class Many:
         return len(self._keys)
 
     async def settle(self, store: Store) -> None:
-        """See `Writer`: what is not confirmed may be there or not, and a later round is above it."""
         await self._look(store)
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
         await self._look(store)
 
     async def _look(self, store: Store) -> None:
@@ -291,7 +220,6 @@ class Expiring:
         self._number = self._long = 0
 
     async def step(self, store: Store) -> int:
-        """See `Writer`."""
         self._number += 1
         version = await store.put(f"{self._prefix}short/{self._number}", self._number, expires_s=_EXPIRES_S)
         assert version is not None
@@ -303,12 +231,10 @@ class Expiring:
         return 2
 
     async def settle(self, store: Store) -> None:
-        """See `Writer`."""
         entry = await store.entry(f"{self._prefix}long")
         assert (0 if entry is None else entry.value) in (self._long, self._number)
 
     async def check(self, store: Store) -> None:
-        """See `Writer`."""
         await self.settle(store)
         entry = await store.entry(f"{self._prefix}long")
         assert entry is None or (entry.expires_s is not None and 0 < entry.expires_s <= 3600)
@@ -375,7 +301,6 @@ class _Copies:
         self.told = 0
 
     async def follow(self) -> None:
-        """Apply all that is told, for ever."""
         while changes := await self.watch.batch():
             for change in changes:
                 follow(self.state, change)
@@ -383,13 +308,7 @@ class _Copies:
 
 
 class StoreKills:
-    """One store, and the hubs that are killed with it.
-
-    Args:
-        folder: Where all of it is.
-        random: Decides.
-        most_confirmed: So many commands are confirmed in one life at most, about.
-    """
+    """One store, and the hubs that are killed with it."""
 
     def __init__(self, folder: Path, random: Random, most_confirmed: int = 3_000) -> None:
         self._most_confirmed = most_confirmed
@@ -405,15 +324,13 @@ class StoreKills:
         self._writers = self._new_writers()
 
     def _new_writers(self) -> list[Writer]:
-        random, versions, count = self._random, self._versions, SharedCount("shared")
+        versions, answers, asked = self._versions, set[int](), list[None]()
         writers: list[Writer] = []
         for place in range(2):  # each kind twice: at the hub that has the store, and at the other one
             writers += [
                 Conditional(f"conditional/{place}", versions),
-                Number(f"number/{place}", random),
-                Text(f"text/{place}", random),
-                Vector(f"vector/{place}", random),
-                Shared(count),
+                Owner(f"own/{place}", self._random),
+                Shared(answers, asked),
                 Unique(f"unique/{place}/"),
                 Many(f"many/{place}/", versions),
                 Expiring(f"expiring/{place}/", versions),
@@ -421,11 +338,7 @@ class StoreKills:
         return writers
 
     async def run(self, kills: int) -> Outcome:
-        """Kill so many.
-
-        Raises:
-            AssertionError: Something that was promised does not hold.
-        """
+        """Kill so many."""
         async with AsyncExitStack() as stack:
             stack.push_async_callback(self._end_hub)
             await self._start()
@@ -445,7 +358,6 @@ class StoreKills:
         return Outcome(self._kills, self._confirmed, self._unsure, told, entries, self._ups_s)
 
     async def _beside(self, copies: list[_Copies], work: list[Coroutine[Any, Any, None]], kills: int) -> None:
-        """Kill hubs while there is work; then let it come to an end."""
         following = [asyncio.ensure_future(each.follow()) for each in copies]
         working = [asyncio.ensure_future(each) for each in work]
         killing = asyncio.ensure_future(self._kill(kills))
@@ -513,7 +425,6 @@ class StoreKills:
                 await asyncio.sleep(_AGAIN_S)
 
     async def _put_nowait(self, client: Client) -> None:
-        """Messages that nobody answers, beside all that."""
         store = client.store(_NAME)
         number = 0
         while not self._stopped.is_set():
@@ -541,7 +452,6 @@ class StoreKills:
         return _Copies(watch, await stack.enter_async_context(store.replica()))
 
     async def _quiet(self, copies: list[_Copies]) -> None:
-        """Wait until everything short-lived has expired, and copies have heard of the last change."""
         async with _within("quiet"), connect(self._url) as client:
             store = client.store(_NAME)
             while any("/short/" in key for key in await store.keys("expiring/")):  # noqa: ASYNC110 -- it is asked

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from contextlib import closing
-from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from hub.errors import CloseCode, RejectedError, StorageError
+from hub.errors import StorageError
 from peers.journal.store import Segmenting
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Patience, place_at
-from peers.journal.view import View
 from tests.daemon.hub_process import HubProcess
 from tests.faults.damage import (
     WAYS,
@@ -31,9 +28,8 @@ from tests.faults.damage import (
     flip_headers,
     zero_sector,
 )
-from tests.faults.kills import running_hub
 from tests.faults.tiers import BucketTier, tier_of
-from tests.journal.files import AT_US, everything, flip, hurt_block
+from tests.journal.files import AT_US, everything, flip
 from tests.journal.tier.made import copied, fill_untidily, id_of
 
 pytestmark = pytest.mark.slow
@@ -81,25 +77,6 @@ def test_a_segment_is_missing(sample: Sample, tmp_path: Path) -> None:
     copy = sample.whole_copy(tmp_path / "journal")
     sorted(copy.iterdir())[1].unlink()
     assert examine(copy, sample) is Found.REPORTED
-
-
-async def test_a_hub_on_a_damaged_old_block(sample: Sample, tmp_path: Path) -> None:
-    """The hub runs and records; who reads that block is told what is wrong, and who reads others gets them."""
-    copy = sample.whole_copy(tmp_path / "journal")
-    with closing(View(str(copy))) as view:
-        row = list(view.rows())[1]
-    first, following = row.first, row.next
-    hurt_block(copy, first)
-    end = len(sample.records)
-    async with running_hub(copy, "--journal-keep-s", "3e9") as hub, hub.connect() as client:
-        assert await client.publish_confirmed("/t/new", 1) == end
-        read = [record.offset async for record in client.read(start=following)]
-        assert read == list(range(following, end + 1))
-        text = f"offsets {first} to {following - 1}: the block is damaged: its checksum does not match; see"
-        with pytest.raises(RejectedError, match=text) as raised:
-            read = [record.offset async for record in client.read()]
-        assert raised.value.code == CloseCode.JOURNAL_FAILED
-        assert (await hub.get("/readyz"))[0] == HTTPStatus.OK
 
 
 async def test_a_hub_on_a_damaged_end(sample: Sample, tmp_path: Path) -> None:

@@ -47,11 +47,9 @@ async def mounted(folder: Path, mounts: AsyncExitStack) -> FillableDisk:
     mount = folder / "disk"
     mount.mkdir()
     try:
-        disk = await mounts.enter_async_context(small_disk(FillableDisk, mount))
+        return await mounts.enter_async_context(small_disk(mount))
     except NotPermittedError as error:
         pytest.skip(f"mounting is not permitted here: {error}")
-    assert isinstance(disk, FillableDisk)
-    return disk
 
 
 @pytest.mark.parametrize("kind", [FillableDisk, LimitedFiles])
@@ -73,7 +71,7 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
     ):
         traffic = Traffic(client, ledger)
         await traffic.round()
-        await disk.fill()
+        disk.take_room()
         async with asyncio.timeout(DEADLINE_S):
             while not traffic.refusals:
                 await traffic.round()
@@ -87,7 +85,7 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
             await client.publish_confirmed("/load/large", bytes(100_000))  # more than the rest of a page
         assert raised.value.code == CloseCode.JOURNAL_FAILED
         assert (await hub.get("/readyz"))[0] == HTTPStatus.SERVICE_UNAVAILABLE
-        await disk.make_room(hub.process.pid)
+        disk.free_room(hub.process.pid)
         await wait_ready(hub)
         ledger.confirmed["next", 0] = await client.publish_confirmed(topic_of("next", 0), value_of("next", 0))
         await hub.stop()
@@ -98,7 +96,7 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
 async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
     """It carries live messages, says what is not there, and is not ready; with room all is well, and it says so."""
     disk = await mounted(tmp_path, mounts)
-    await disk.fill()
+    disk.take_room()
     folder = Path(disk.journal).parent
     flags = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--journal", disk.journal)
     flags = (*flags, "--store", f"s={folder}/s.db", "--store", "m=:memory:", "--store-from", "s=/fed", "--log-format")
@@ -144,7 +142,7 @@ async def test_a_hub_that_starts_again_without_room(tmp_path: Path, mounts: Asyn
         before = await peered(hub.process)
         assert MASTER in before.hub_filter
         await hub.stop()
-    await disk.fill()
+    disk.take_room()
     async with running_hub(disk.journal, *flags, wrap=disk.wrap) as hub, hub.connect() as client:
         with pytest.raises(RejectedError, match="the disk is full"):
             await client.publish_confirmed("/a", 2)
@@ -191,7 +189,7 @@ async def test_a_store(tmp_path: Path) -> None:
         assert disk.reason in text or "full" in text or "I/O error" in text
         refused = len(versions)
         assert await store.get(refused) == [refused, VALUE]  # reads go on, and show it already
-        await disk.make_room(hub.process.pid)
+        disk.free_room(hub.process.pid)
         while True:
             try:
                 await store.put("room", "again")

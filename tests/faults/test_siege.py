@@ -46,7 +46,6 @@ class Besieger(NamedTuple):
     brings_descriptors: bool = False
 
     def attack(self, where: Endpoint, inputs: int) -> None:
-        """Send so many inputs, each over a connection of its own."""
         target = next(one for one in TARGETS if one.name == self.target)
         mutator = Mutator(f"siege {self.target}", [*target.seeds(), *kept(target)], target.words)
         random = Random(self.target)  # noqa: S311 -- to be repeated

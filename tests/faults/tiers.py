@@ -111,12 +111,7 @@ class FolderTier:
 
 
 class DiskTier:
-    """A folder on a disk of its own.
-
-    Args:
-        disk: It.
-        mount: Where the hub sees it.
-    """
+    """A folder on a disk of its own."""
 
     troubles = ("no room",)
 
@@ -140,12 +135,7 @@ class DiskTier:
 
 
 class Proxy:
-    """Stands between hub and server, byte for byte, unless it is told otherwise.
-
-    Args:
-        port: Of the server, on this machine.
-        random: Decides where connections are cut.
-    """
+    """Stands between hub and server, byte for byte, unless it is told otherwise."""
 
     def __init__(self, port: int, random: Random) -> None:
         self._server_port = port
@@ -166,7 +156,6 @@ class Proxy:
             await server.wait_closed()
 
     def set_mode(self, mode: str) -> None:
-        """Be `away`, `failing`, `silent`, `slow` or `cut` from now on; empty: be well. What is connected is cut."""
         self._mode = mode
         self._cut()
 
@@ -226,15 +215,7 @@ async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, left
 
 
 class BucketTier:
-    """A bucket behind a proxy.
-
-    Args:
-        proxy: What stands between.
-        port: Of the proxy.
-        name: Of the bucket.
-        region: The same.
-        server_port: Of the server.
-    """
+    """A bucket behind a proxy."""
 
     troubles = ("killed", "away", "failing", "silent", "slow", "cut")
     wrap: tuple[str, ...] = ()
@@ -260,26 +241,16 @@ def _address(name: str, region: str, port: int) -> str:
 
 @asynccontextmanager
 async def tier_of(kind: str, folder: Path, random: Random) -> AsyncIterator[SpoiledTier]:
-    """Make a tier for as long as the block lasts.
-
-    Args:
-        kind: `folder`, `disk` or `bucket`.
-        folder: Where it may stand.
-        random: Decides what it does.
-
-    Raises:
-        NotPermittedError: `disk`: this process may not mount one.
-    """
+    """Make a tier for as long as the block lasts."""
     if kind == "folder":
         yield FolderTier(folder)
     elif kind == "disk":
         mount = folder / "disk"
         mount.mkdir()
-        async with small_disk(FillableDisk, mount, _DISK) as disk:
-            assert isinstance(disk, FillableDisk)
+        async with small_disk(mount, _DISK) as disk:
             yield DiskTier(disk, mount)
     else:
-        from tests.journal.tier.servers import REGION, Bucket
+        from tests.journal.tier.made import REGION, Bucket
 
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             os.environ.setdefault(name, "test")
@@ -325,20 +296,12 @@ class _Moments(Moment):
             self._before.count(messages)
 
     async def pause(self) -> None:
-        """Once enough was sent, send little until the tier is so far: all of it is read in the end."""
         if self._before.is_due:
             await asyncio.sleep(_PAUSE_S)
 
 
 class TieredLives:
-    """One journal, its tier, and the hubs that are killed on it.
-
-    Args:
-        folder: Where the journal stands.
-        tier: Its tier.
-        random: Decides about the moments.
-        most_messages: Sent before something goes wrong, and again before the hub is killed, about.
-    """
+    """One journal, its tier, and the hubs that are killed on it."""
 
     def __init__(self, folder: Path, tier: SpoiledTier, random: Random, most_messages: int = 30_000) -> None:
         self._most_messages = most_messages
@@ -346,20 +309,12 @@ class TieredLives:
         self.ledger = Ledger()
         self.path = folder / "journal"
         self.tier = tier
-        self._writer = BatchWriter(self.ledger, "query")
+        self._writer = BatchWriter(self.ledger, "query", messages=3_000)
         self._random = random
         self._lives = 0
 
     async def live(self, trouble: str, stage: str) -> TieredLife:
-        """Start a hub, load it, let something go wrong with the copying, kill the hub.
-
-        Args:
-            trouble: What goes wrong, of those of the tier.
-            stage: When, of `STAGES`.
-
-        Raises:
-            AssertionError: Something that was promised does not hold.
-        """
+        """Start a hub, load it, let something go wrong with the copying, kill the hub."""
         flags = ("--journal-tier", self.tier.address, "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
         async with running_hub(self.path, *flags, wrap=self.tier.wrap) as hub:
             await read_on(hub, self.ledger, f"{self._lives}.first")
@@ -412,7 +367,6 @@ class TieredLives:
             await asyncio.gather(*tasks)
 
     def _done(self, stage: str) -> str:
-        """Return what grows when copying gets so far: the newest of these files, or the oldest segment here."""
         if stage == "deleted":
             return min(path.name for path in self.path.glob("*.seg"))
         place = self.tier.place
@@ -424,11 +378,7 @@ class TieredLives:
         return max((f"{one.next:020}" for one in held if one.next is not None), default="")
 
     async def end(self) -> None:
-        """Copy the rest, and read everything, here and there, with the eyes of one who was not there.
-
-        Raises:
-            AssertionError: Something that was promised does not hold.
-        """
+        """Copy the rest, and read everything, here and there, with the eyes of one who was not there."""
         await self._copy_rest()
         self._read(self.ledger)
         self.ledger.check_confirmed()

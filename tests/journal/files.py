@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,7 @@ def records(blocks: Sequence[bytes]) -> list[Record]:
 
 
 def everything(path: Path, *prefixes: str) -> list[Record]:
-    view = View(str(path))
-    try:
+    with closing(View(str(path))) as view:
         found: list[Record] = []
         extent = view.extent
         start = extent.first
@@ -82,8 +81,6 @@ def everything(path: Path, *prefixes: str) -> list[Record]:
             assert piece.next > start
             start = piece.next
         return found
-    finally:
-        view.close()
 
 
 def damaged_by(path: Path, *hurts: tuple[str, int]) -> Path:
@@ -94,11 +91,8 @@ def damaged_by(path: Path, *hurts: tuple[str, int]) -> Path:
 
 
 def block_rows(path: Path) -> list[tuple[int, int]]:
-    view = View(str(path))
-    try:
+    with closing(View(str(path))) as view:
         return [(row.first, row.next) for row in view.rows()]
-    finally:
-        view.close()
 
 
 def crashed(path: Path, to: Path) -> Path:
@@ -117,12 +111,9 @@ def segments(path: Path) -> list[Path]:
 
 
 def place_of(path: Path, offset: int) -> tuple[Path, int]:
-    view = View(str(path))
-    try:
+    with closing(View(str(path))) as view:
         row = next(iter(view.rows(offset)))
         return Path(segment_path(str(path), max(first for first in view.firsts if first <= offset))), row.place
-    finally:
-        view.close()
 
 
 def flip(file: Path, place: int) -> None:
@@ -174,8 +165,3 @@ def failing(monkeypatch: pytest.MonkeyPatch, call: str, *, at: int = 1, error: O
     with monkeypatch.context() as patch:
         patch.setattr(os, call, fail)
         yield
-
-
-def clock(*times_us: int) -> Callable[[], int]:
-    left = list(times_us)
-    return lambda: left.pop(0) if len(left) > 1 else left[0]

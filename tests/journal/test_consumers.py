@@ -13,12 +13,16 @@ import msgspec
 import pytest
 
 from hub.batch import Batch
+from hub.consumers.consumer import Progress
+from hub.consumers.terms import Terms
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
 from hub.request_frame import Reply, Request, Status
 from hub.settings.sections import JournalSettings, Limits
+from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.service import FORGOTTEN_S, Queries
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
@@ -96,28 +100,19 @@ async def bench(path: Path) -> AsyncIterator[Bench]:
 
 
 async def test_takes_what_is_wanted_in_order_and_waits_for_more(bench: Bench) -> None:
+    """A new consumer begins where it is told, or with what comes; nothing within the time is an empty answer."""
     bench.publish(1, 2)
     bench.publish(3, topic="/other")
     asker = Asker(bench)
     member = await asker.join("c", "/a")
     assert await asker.take(member) == [(0, 1), (1, 2)]
+    assert await asker.take(member, wait_ms=1) == []
     waiting = asyncio.ensure_future(asker.take(member))
+    late = await asker.join("late", start=None)
     bench.publish(4, topic="/other")
     bench.publish(5)
     assert await waiting == [(4, 5)]
-
-
-async def test_nothing_within_the_time_is_an_empty_answer(bench: Bench) -> None:
-    asker = Asker(bench)
-    assert await asker.take(await asker.join(), wait_ms=1) == []
-
-
-async def test_a_new_consumer_begins_with_what_comes(bench: Bench) -> None:
-    bench.publish(1)
-    asker = Asker(bench)
-    member = await asker.join(start=None)
-    bench.publish(2)
-    assert await asker.take(member) == [(1, 2)]
+    assert await asker.take(late) == [(3, 4), (4, 5)]
 
 
 async def test_goes_on_after_a_restart_of_the_hub(path: Path) -> None:
@@ -248,17 +243,6 @@ async def test_what_fails_too_often_becomes_a_dead_letter(bench: Bench) -> None:
     assert row["position"] >= 1
 
 
-async def test_graceful_members_fail_nothing_they_have_not_looked_at(bench: Bench) -> None:
-    bench.publish(1, 2)
-    for _ in range(3):
-        asker = Asker(bench)
-        member = await asker.join(terms={"deliveries": 1})
-        assert len(await asker.take(member)) == 2
-        await asker.ask("/leave", {"member": member, "seen": []})
-        assert await asker.take(member) is None
-    assert (await bench.row())["counters"]["dead_total"] == 0
-
-
 async def test_an_answer_that_is_lost_comes_again(bench: Bench) -> None:
     """Where the last answer did not come, what stands behind it does not come first; nothing has failed by that."""
     bench.publish(1, 2, 3)
@@ -273,15 +257,21 @@ async def test_an_answer_that_is_lost_comes_again(bench: Bench) -> None:
     assert (await bench.row())["counters"]["dead_total"] == 0
 
 
-async def test_a_membership_in_place_of_another(bench: Bench) -> None:
-    bench.publish(1)
+async def test_who_leaves_or_comes_back_fails_nothing_it_has_not_looked_at(bench: Bench) -> None:
+    bench.publish(1, 2)
     asker = Asker(bench)
+    for _ in range(2):
+        member = await asker.join(terms={"deliveries": 1})
+        assert len(await asker.take(member)) == 2
+        await asker.ask("/leave", {"member": member, "seen": []})
+        assert await asker.take(member) is None
     member = await asker.join(terms={"deliveries": 1})
-    assert await asker.take(member) == [(0, 1)]
+    assert len(await asker.take(member)) == 2
     again = await asker.join(instead=member)
-    assert await asker.take(again) == [(0, 1)]
+    assert await asker.take(again) == [(0, 1), (1, 2)]
     assert await asker.take(member) is None
-    assert (await bench.row())["members"] == 1
+    row = await bench.row()
+    assert (row["members"], row["counters"]["dead_total"]) == (1, 0)
 
 
 async def test_values_in_place_of_bodies(bench: Bench) -> None:
@@ -298,16 +288,6 @@ async def test_values_in_place_of_bodies(bench: Bench) -> None:
     assert [[row[0], *row[3:]] for row in rows] == [[0, "/a", True, {"n": [1, None]}], [1, "/a", False, None]]
 
 
-async def test_terms_of_a_consumer_that_is_there(bench: Bench) -> None:
-    asker = Asker(bench)
-    await asker.join("c", "/a")
-    status, text = await asker.ask("/join", {"name": "c", "terms": {"prefixes": ["/b"]}})
-    assert status is Status.FAILED
-    assert "remove it first" in text
-    await asker.join("c", "/a", terms={"redeliver_s": 5.0})
-    assert bench.journal.consumers.statistics().each[0].members == 2
-
-
 @pytest.mark.parametrize(
     ("value", "text"),
     [
@@ -319,32 +299,18 @@ async def test_terms_of_a_consumer_that_is_there(bench: Bench) -> None:
         ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$store/s/changes/x"}}, "hub's own"),
         ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "/dead"}}, "would get them itself"),
         (5, "expected a map like name"),
+        ({"name": "there", "terms": {"prefixes": ["/b"]}}, "remove it first"),
     ],
 )
 async def test_refused(bench: Bench, value: Any, text: str) -> None:
-    status, reason = await Asker(bench).ask("/join", value)
+    asker = Asker(bench)
+    await asker.join("there", "/a")
+    await asker.join("there", "/a", terms={"redeliver_s": 5.0})
+    status, reason = await asker.ask("/join", value)
     assert status is Status.FAILED
     assert text in reason
-
-
-async def test_limit_of_consumers(path: Path) -> None:
-    bench = Bench(path, consumers=1)
-    asker = Asker(bench)
-    member = await asker.join("c")
-    status, text = await asker.ask("/join", {"name": "d", "terms": {"prefixes": ["/"]}})
-    assert status is Status.FAILED
-    assert "journal.consumers" in text
-    waiting = asyncio.ensure_future(asker.take(member))
-    await asyncio.sleep(0)
-    assert await asker.ask("/remove", {"name": "c"}) is True
-    status, text = await waiting
-    assert "was removed" in text
-    assert await asker.ask("/remove", {"name": "c"}) is False
-    await asker.join("d")
-    await bench.journal.stop()
-    again = Bench(path)
-    assert [one.name for one in again.journal.consumers.statistics().each] == ["d"]
-    await again.journal.stop()
+    (one,) = bench.journal.consumers.statistics().each
+    assert one.members == 2
 
 
 async def test_a_slow_member_bounds_what_is_read(path: Path) -> None:
@@ -390,6 +356,9 @@ _POLICY = read_policy(
 
 async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
     """Consuming asks for `journal`, and for `publish` of dead letters; each user has consumers of his own."""
+    services = bench.turn.core.requests.hub_services
+    judged = [services.judges_itself(b"$hub/" + name) for name in (b"consumers/join", b"consumers", b"who")]
+    assert judged == [True, False, False]
     bench.turn.core.authority.adopt(_POLICY)
     bench.publish(1, topic="/app/x")
     alice, bob, eve = (Asker(bench, _POLICY.rights(name)) for name in ("alice", "bob", "eve"))
@@ -407,25 +376,33 @@ async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
     assert await bob.ask("/remove", {"name": "alice/c"}) == (Status.FAILED, ANY)
 
 
-async def test_limit_of_what_one_user_has(path: Path) -> None:
-    """Queries count, too; others have theirs all the same, and so has he once he has removed one."""
-    bench = Bench(path, consumers=4, user_consumers=2)
+async def test_limits(path: Path) -> None:
+    """Of all, and of one user; queries count, too, until they are removed, which ends waiting for what is there."""
+    bench = Bench(path, consumers=3, user_consumers=2)
     bench.turn.core.authority.adopt(_POLICY)
     alice, bob = (Asker(bench, _POLICY.rights(name)) for name in ("alice", "bob"))
-    await alice.join("c", "/app/")
+    member = await alice.join("c", "/app/")
     commit = {"prefixes": ["/app/"], "position": 0}
     assert await alice.ask("/commit", {"name": "q", **commit}) is None
-    text = "there are 2 consumers of user 'alice', the limit is 2 (journal.user_consumers)"
-    assert await alice.ask("/join", {"name": "d", "terms": {"prefixes": ["/app/"]}}) == (Status.FAILED, text)
-    assert await alice.ask("/commit", {"name": "r", **commit}) == (Status.FAILED, text)
+    mine = "there are 2 consumers of user 'alice', the limit is 2 (journal.user_consumers)"
+    assert await alice.ask("/join", {"name": "d", "terms": {"prefixes": ["/app/"]}}) == (Status.FAILED, mine)
+    assert await alice.ask("/commit", {"name": "r", **commit}) == (Status.FAILED, mine)
+    await bob.join("c", "/app/")
+    everybodys = "there are 3 consumers, the limit is 3 (journal.consumers)"
+    assert await bob.ask("/join", {"name": "d", "terms": {"prefixes": ["/app/"]}}) == (Status.FAILED, everybodys)
+    assert await bob.ask("/commit", {"name": "r", **commit}) == (Status.FAILED, everybodys)
     assert await alice.ask("/commit", {"name": "q", **commit}) is None
     await alice.join("c", "/app/")
-    await bob.join("c", "/app/")
-    assert await alice.ask("/remove", {"name": "q"}) is True
+    waiting = asyncio.ensure_future(alice.take(member))
+    await asyncio.sleep(0)
+    assert await alice.ask("/remove", {"name": "c"}) is True
+    assert "was removed" in (await waiting)[1]
+    assert await alice.ask("/remove", {"name": "c"}) is False
     await alice.join("d", "/app/")
-    names = [one.name for one in bench.journal.consumers.statistics().each]
-    assert names == ["alice/c", "alice/d", "bob/c"]
     await bench.journal.stop()
+    again = Bench(path)
+    assert sorted(one.name for one in again.journal.consumers.statistics().each) == ["alice/d", "alice/q", "bob/c"]
+    await again.journal.stop()
 
 
 async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
@@ -442,9 +419,116 @@ async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
     await eventually(lambda: bench.journal.consumers.statistics().each[0].members == 0)
 
 
-async def test_asking_needs_no_grant_of_its_own(bench: Bench) -> None:
-    """Whoever may read the journal need not be granted requests to the hub; the list is for whom that is granted."""
-    requests = bench.turn.core.requests
-    assert requests.hub_services.judges_itself(b"$hub/consumers/join")
-    assert not requests.hub_services.judges_itself(b"$hub/consumers")
-    assert not requests.hub_services.judges_itself(b"$hub/who")
+# Consumers that read by themselves and say how far they are.
+
+
+async def filled(path: Path, records: int = 3, **settings: Any) -> Bench:
+    bench = Bench(path, **settings)
+    bench.publish(*range(records))
+    await eventually(lambda: bench.journal.committed == records)
+    return bench
+
+
+async def commit(asker: Asker, position: int, name: str = "q", *prefixes: str) -> Any:
+    return await asker.ask("/commit", {"name": name, "prefixes": prefixes or ["/a"], "position": position})
+
+
+async def test_a_query_has_a_lag_and_no_members(path: Path) -> None:
+    """The first word of it makes it, each further one moves it; also back, where it began anew; it is there again."""
+    bench = await filled(path)
+    asker = Asker(bench)
+    for position, lag in ((1, 2), (3, 0), (3, 0), (0, 3), (2, 1)):
+        assert await commit(asker, position) is None
+        row = await bench.row("q")
+        assert (row["position"], row["lag"], row["members"], row["prefixes"]) == (position, lag, 0, ["/a"])
+        assert 0 <= row["committed_s"] < 60
+    assert await commit(asker, 3, "other", "/b") is None
+    assert (await bench.row("other"))["prefixes"] == ["/b"]
+    assert [await asker.ask("/remove", {"name": "other"}) for _ in range(2)] == [True, False]
+    member = await asker.join("c")
+    assert (await bench.row("c"))["committed_s"] is None
+    status, text = await asker.ask("/join", {"name": "q", "terms": {"prefixes": ["/a"]}})
+    assert (status, "is a query" in text) == (Status.FAILED, True)
+    for _ in range(2):  # a slip of a name must not move a consumer beyond messages that it has not got
+        status, text = await commit(asker, 1, "c")
+        assert (status, "one that clients share" in text) == (Status.FAILED, True)
+        await asker.ask("/leave", {"member": member})
+    assert await asker.ask("/remove", {"name": "c"}) is True
+    await bench.journal.stop()
+    bench = Bench(path)
+    (row,) = await Asker(bench).ask("", None)
+    assert (row["name"], row["position"], row["lag"]) == ("q", 2, 1)
+    assert row["committed_s"] >= 0
+    await bench.journal.stop()
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"position": 4}, "behind the end of the journal, which is 3"),
+        ({"position": 2**63 - 1}, "behind the end of the journal"),
+        ({"position": 2**63}, "expected a map like name, prefixes, position"),
+        ({"position": -1}, "expected a map like"),
+        ({"position": 1.5}, "expected a map like"),
+        ({"position": None}, "expected a map like"),
+        ({"prefixes": []}, "terms: expected a map like"),
+        ({"prefixes": ["/a"] * 65}, "terms: expected a map like"),
+        ({"prefixes": ["/" + "a" * 1024]}, "terms: expected a map like"),
+        ({"prefixes": "/a"}, "expected a map like"),
+        ({"name": "a/b"}, "a consumer's name has"),
+        ({"name": ""}, "a consumer's name has"),
+        ({"key": "all"}, "expected a map like"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused(path: Path, asked: dict[str, Any], reason: str) -> None:
+    bench = await filled(path)
+    status, text = await Asker(bench).ask("/commit", {"name": "q", "prefixes": ["/a"], "position": 1} | asked)
+    assert (status, reason in text) == (Status.FAILED, True), text
+    assert await Asker(bench).ask("", None) == []
+    await bench.journal.stop()
+
+
+async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
+    policy = read_policy({"roles": {"reader": {"journal": ["/a"]}}, "users": {"alice": ["reader"]}}, "policy.toml")
+    bench = await filled(path)
+    bench.turn.core.authority.adopt(policy)
+    asker = Asker(bench, policy.rights("alice"))
+    assert await commit(asker, 1, "q", "/a/") is None
+    status, _ = await commit(asker, 1, "q", "/b")
+    assert status is Status.NOT_ALLOWED
+    (told,) = bench.journal.consumers.statistics().each
+    assert (told.name, told.lag) == ("alice/q", 2)
+    assert await asker.ask("/remove", {"name": "q"}) is True
+    await bench.journal.stop()
+
+
+async def test_one_that_is_not_heard_of_is_forgotten(tmp_path: Path) -> None:
+    file = str(tmp_path / "consumers.db")
+    now_s = [1_000.0]
+    told: list[tuple[str, dict[str, Any]]] = []
+    positions = Positions(file, b"j" * 16, full_sync=False)
+    queries = Queries(positions, lambda name, fields: told.append((name, fields)), lambda: now_s[0])
+    terms = Terms(("/a",))
+    queries.commit("gone", terms, 5)
+    queries.commit("stays", terms, 5)
+    now_s[0] += FORGOTTEN_S
+    queries.commit("stays", terms, 5)
+    queries.tick()
+    assert "gone" in queries
+    now_s[0] += 1.0
+    queries.tick()
+    assert ("gone" in queries, "stays" in queries, queries.forgotten_total) == (False, True, 1)
+    assert told[-1] == ("gone", {"state": "forgotten", "position": 5})
+    queries.commit("stays", terms, 3)
+    assert told[-1] == ("stays", {"state": "back", "from": 5, "to": 3})
+    queries.keep()
+    await positions.stop()
+    again = Positions(file, b"j" * 16, full_sync=False)
+    assert {name: (kept.progress.position, kept.heard_s) for name, kept in again.kept.items()} == {
+        "stays": (3, now_s[0])
+    }
+    assert isinstance(again.kept["stays"], Kept)
+    await again.stop()
+    queries.kept["stays"] = Kept(terms, Progress(7), 1e12)  # the clock was set back
+    (row,) = queries.statistics(9)
+    assert (row.committed_s, row.lag) == (0.0, 2)

@@ -1,4 +1,4 @@
-"""The examples of docs/journal.md: what is Python runs against a hub with a journal, what is shell is understood."""
+"""The examples of docs/journal.md and docs/tier.md: what is Python runs, what is shell is understood."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import Any
 import pytest
 from cyclopts import CycloptsError
 
+from hub.batch import Batch
 from peers.cli.commands import app
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import place_at
+from tests.journal.files import AT_US, opened
+from tests.journal.tier.made import id_of
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "journal.md").read_text()
@@ -60,3 +65,41 @@ def test_shell(line: str) -> None:
         app.parse_args(words, print_error=False, exit_on_error=False)
     except CycloptsError as error:
         pytest.fail(f"{line}: {error}")
+
+
+# docs/tier.md.
+
+TIER = (ROOT / "docs" / "tier.md").read_text()
+
+
+def copied(folder: Path, *topics: str) -> tuple[Path, str]:
+    """A tier to which two records of each topic were copied, and the journal's name there."""
+    path, tier = folder / "journal", folder / "tier"
+    tier.mkdir()
+    store = opened(path, segment_bytes=1)
+    for topic in topics:
+        store.add([(AT_US, Batch.of(topic, [{"n": 1}, {"n": 2}]).frames)])
+        store.commit(now_us=AT_US)
+    store.close()
+    copier = Copier(str(path), place_at(str(tier)), TierRetention(0, 0))
+    assert copier.step(AT_US)
+    copier.close()
+    return tier, id_of(path).hex()
+
+
+def test_pandas_reads_it(tmp_path: Path) -> None:
+    tier, journal = copied(tmp_path, "/zeek/dns", "/zeek/ssl")
+    (example,) = re.findall(r"```python\n(.*?)```", TIER, re.DOTALL)
+    names: dict[str, Any] = {"tier": str(tier), "journal": journal}
+    exec(example, names)  # noqa: S102
+    records = names["records"]
+    assert records["topic"].tolist() == ["/zeek/dns", "/zeek/dns"]
+    assert records["value"].tolist() == [b"\x81\xa1n\x01", b"\x81\xa1n\x02"]
+    assert list(records.columns) == re.findall(r"^\| `(\w+)` \| [A-Z]", TIER, re.MULTILINE)
+
+
+def test_what_stands_there(tmp_path: Path) -> None:
+    tier, journal = copied(tmp_path, "/a")
+    found = sorted(str(file.relative_to(tier / journal)) for file in (tier / journal).rglob("*.*"))
+    data, *_, manifest = re.findall(r"^    (data/\d+-\d+\.parquet|manifest\.json)", TIER, re.MULTILINE)
+    assert found == [re.sub(r"\d+-\d+", f"{0:020}-{2:020}", data), manifest]

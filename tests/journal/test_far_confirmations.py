@@ -1,4 +1,4 @@
-"""A hub asks what the journal of another one has recorded of what has entered here."""
+"""A hub asks what the journal of another one has recorded of what has entered here, and is answered."""
 
 from __future__ import annotations
 
@@ -14,8 +14,10 @@ from hub.frame import iterate_frames
 from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
+from hub.routes import Route
 from peers.journal import far_confirmations as module
 from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marked, Marks, Question
+from peers.journal.recorder import Answer, OnMarked
 from peers.journal.recording import NoJournal
 from tests.hub.requests.party import Room
 
@@ -78,62 +80,44 @@ def test_a_question_tells_what_is_to_be_recognised(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "code", "text"),
+    ("status", "value", "code", "text"),
     [
-        ([4012, "not recorded: full"], 4012, "not recorded: full"),
-        ([77, "strange"], 4012, "strange"),
-        (-1, 4012, "that was no answer"),
-        (True, 4012, "that was no answer"),
-        (None, 4012, "that was no answer"),
-        ([4012], 4012, "that was no answer"),
+        (Status.OK, [4012, "not recorded: full"], 4012, "not recorded: full"),
+        (Status.OK, [77, "strange"], 4012, "strange"),
+        *((Status.OK, value, 4012, "that was no answer") for value in (-1, True, None, [4012])),
+        (Status.NO_RESPONDER, "why", 1013, "it cannot be reached now"),
+        (Status.RESPONDER_GONE, "why", 1013, "the way to it was lost; what was published may be recorded or not"),
+        (Status.TIMED_OUT, "why", 1013, "it has not confirmed within 30 s; what was published may be recorded or not"),
+        (Status.FAILED, "some reason", 1013, "some reason"),
     ],
 )
-def test_no_offset(bench: Bench, value: Any, code: int, text: str) -> None:
+def test_no_offset(bench: Bench, status: Status, value: Any, code: int, text: str) -> None:
     bench.ask()
-    bench.answer(bench.asked()[0], value)
+    bench.answer(bench.asked()[0], value, status=status)
     (error,) = bench.outcomes
     assert isinstance(error, RejectedError)
     assert (error.code, error.text) == (code, f"journal of hub 'there': {text}")
     assert bench.confirmations.refused_total == 1
 
 
-def test_what_is_no_answer_at_all(bench: Bench) -> None:
+async def test_no_answer_at_all(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(RejectedError, match="no such hub"):
+        bench.confirmations.ask("nobody", Batch.of("/a", [1]), bench.outcomes.append)
+    assert bench.figures() == (0, 0, 0, 0)
     bench.ask()
     (request,) = bench.asked()
     bench.room.answer(bench.link, Reply(request.first, Status.OK, b"\xc1"))
-    assert [isinstance(one, RejectedError) for one in bench.outcomes] == [True]
-
-
-@pytest.mark.parametrize(
-    ("status", "text"),
-    [
-        (Status.NO_RESPONDER, "it cannot be reached now"),
-        (Status.RESPONDER_GONE, "the way to it was lost; what was published may be recorded or not"),
-        (Status.TIMED_OUT, "it has not confirmed within 30 s; what was published may be recorded or not"),
-        (Status.FAILED, "some reason"),
-    ],
-)
-def test_no_answer(bench: Bench, status: Status, text: str) -> None:
-    bench.ask()
-    bench.answer(bench.asked()[0], "some reason", status=status)
-    (error,) = bench.outcomes
-    assert isinstance(error, RejectedError)
-    assert (error.code, error.text) == (CloseCode.TRY_AGAIN_LATER, f"journal of hub 'there': {text}")
-
-
-def test_nobody_waits_for_ever(bench: Bench) -> None:
     bench.ask()
     bench.room.now_ms += ANSWER_MS + 1
     bench.room.core.requests.expire(bench.room.now_ms)
     bench.room.settle()
-    (error,) = bench.outcomes
-    assert "has not confirmed within 30 s" in str(error)
-
-
-def test_no_such_hub(bench: Bench) -> None:
-    with pytest.raises(RejectedError, match="no such hub"):
-        bench.confirmations.ask("nobody", Batch.of("/a", [1]), bench.outcomes.append)
-    assert bench.figures() == (0, 0, 0, 0)
+    first, second = bench.outcomes
+    assert isinstance(first, RejectedError)
+    assert "has not confirmed within 30 s" in str(second)
+    monkeypatch.setattr(module, "SETTLE_S", 0)
+    bench.ask()
+    await bench.confirmations.settle()  # a hub that stops does not wait for ever
+    assert len(bench.outcomes) == 2
 
 
 async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,13 +152,6 @@ async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pyte
     assert bench.outcomes == [1, 2, 3, 4]
 
 
-async def test_a_hub_that_stops_does_not_wait_for_ever(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "SETTLE_S", 0)
-    bench.ask()
-    await bench.confirmations.settle()
-    assert bench.outcomes == []
-
-
 def test_a_part_of_a_batch_has_its_mark() -> None:
     """So that a hub that gets fewer messages than were marked sees that some are missing; its hub's origin stays."""
     plain, here = Batch.of("/a", (1, 2, 3)), Origin(HERE, 3)
@@ -186,3 +163,140 @@ def test_a_part_of_a_batch_has_its_mark() -> None:
     assert (head.messages, tail.messages) == (1, 2)
     assert head.origin == tail.origin == batch.origin == Origin(HERE, 3, 7)
     assert here.mark == 0
+
+
+# What a hub that records answers.
+
+
+class _Journal:
+    def __init__(self) -> None:
+        self.id = b"j" * 16
+        self.is_recorded = True
+        self.on_marked: OnMarked | None = None
+
+    def records(self, _: Route) -> bool:
+        return self.is_recorded
+
+    def heed(self, on_marked: OnMarked) -> None:
+        self.on_marked = on_marked
+
+
+class Recording:
+    def __init__(self) -> None:
+        self.room = Room(hub_id=HERE)
+        self.journal = _Journal()
+        self.marks = Marks(self.room.core, lambda: self.room.now_ms, lambda: self.journal)  # type: ignore[arg-type,return-value]
+        self.link, self.outlet = self.room.link(THERE)
+        self.first = 0
+
+    def figures(self) -> tuple[int, int, int]:
+        return self.marks.expected, self.marks.confirmed_total, self.marks.refused_total
+
+    def ask(self, mark: int, messages: int = 1, *, hub: bytes = THERE, topic: str = "/a") -> None:
+        (frame,) = iterate_frames(Batch.of(topic, [1]).frames)
+        self.ask_plainly(Question(hub, mark, messages, frame.routing_key))
+
+    def ask_plainly(self, question: Any) -> None:
+        self.first += 1
+        value = msgspec.msgpack.encode(question)
+        self.room.ask(self.link, Request(target_at(HERE, RECORDED), self.first, 0, value))
+
+    def come(self, mark: int, messages: int = 1) -> Answer:
+        assert self.journal.on_marked is not None
+        return self.journal.on_marked(Origin(THERE, 1, mark), messages)
+
+    def told(self) -> list[Any]:
+        self.room.settle()
+        found = []
+        for item in self.outlet.take():
+            assert isinstance(item, Reply)
+            assert item.status == Status.OK
+            found.append((item.first, msgspec.msgpack.decode(item.values)))
+        return found
+
+
+@pytest.fixture
+def recording() -> Recording:
+    return Recording()
+
+
+def test_an_offset_is_told_once_it_is_on_the_disk(recording: Recording) -> None:
+    """Or that it failed; messages may come before their question; hubs do not mix."""
+    recording.ask(1, 3)
+    recording.ask(1, hub=b"o" * 16)
+    assert recording.told() == []
+    committed = recording.come(1, 3)
+    assert recording.told() == []
+    committed(40)
+    assert recording.told() == [(1, 40)]
+    assert recording.figures() == (1, 1, 0)
+    recording.ask(2)
+    recording.come(2)(RejectedError(CloseCode.JOURNAL_FAILED, "not recorded: full"))
+    assert recording.told() == [(3, [4012, "not recorded: full"])]
+    assert recording.figures() == (1, 1, 1)
+    committed, later = recording.come(3), recording.come(4)
+    committed(8)
+    recording.ask(3)
+    recording.ask(4)
+    assert recording.told() == [(4, 8)]
+    later(9)
+    assert recording.told() == [(5, 9)]
+
+
+def test_what_is_lost_on_the_way(recording: Recording) -> None:
+    """It is known as soon as something later of the same hub has come, as order is kept, or where a part has come."""
+    for mark in (1, 2, 3):
+        recording.ask(mark)
+    recording.come(3)(5)
+    lost = [4012, "not recorded: it was lost on the way"]
+    assert recording.told() == [(1, lost), (2, lost), (3, 5)]
+    recording.ask(4, 10)
+    recording.come(4, 4)(5)
+    text = "4 of 10 messages came together; the others were lost on the way, or are apart"
+    assert recording.told() == [(4, [4012, text])]
+
+
+def test_so_many_are_remembered(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SEEN_LIMIT", 2)
+    recording.ask(1)
+    recording.come(1)(0)
+    for mark in (2, 3, 4):
+        recording.come(mark)(mark)
+    recording.told()
+    recording.ask(2)
+    recording.ask(3)
+    assert recording.told() == [(3, 3)]
+    assert recording.marks.expected == 1
+
+
+def test_what_never_comes(recording: Recording) -> None:
+    recording.ask(1)
+    recording.room.now_ms += ANSWER_MS - 1
+    recording.ask(2)
+    recording.marks.tick()
+    assert recording.told() == []
+    recording.room.now_ms += 1
+    recording.marks.tick()
+    ((first, (code, _)),) = recording.told()
+    assert (first, code) == (1, 1013)
+    recording.come(2)(6)
+    assert recording.told() == [(2, 6)]
+
+
+def test_what_cannot_be_answered(recording: Recording, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording.ask_plainly("what?")
+    recording.ask_plainly(Question(THERE, 1, 1, b"no key"))
+    recording.ask(1)
+    recording.ask(1)
+    monkeypatch.setattr(module, "EXPECTED_LIMIT", 1)
+    recording.ask(2)
+    recording.journal.is_recorded = False
+    monkeypatch.undo()
+    recording.ask(3)
+    recording.journal.id = b""
+    recording.ask(4)
+    told = dict(recording.told())
+    assert {first: code for first, (code, _) in told.items()} == {1: 1007, 2: 1007, 4: 1007, 5: 1013, 6: 1008, 7: 1008}
+    assert told[5][1] == "1 confirmations for other hubs wait already, which is the limit"
+    assert told[6][1] == "topic not recorded there; see journal.topics of that hub"
+    assert told[7][1] == "that hub has no journal of its own"

@@ -189,22 +189,19 @@ def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> 
     assert bench.answer(BATCH_COUNT.pack(1) + _pack("why"), status=status, flags=FLAG_BATCH).text.endswith(": why")
 
 
-def test_several_that_fail_together(bench: Bench) -> None:
-    for request in range(1, 4):
-        bench.fetch(request=request)
-    bench.room.core.detach(bench.link, "lost")
-    bench.room.settle()
-    assert [(one.code, one.text) for one in bench.outcomes] == [
-        (CloseCode.TRY_AGAIN_LATER, "journal of hub 'there': the service was lost before it answered")
-    ] * 3
-
-
-def test_no_answer_in_time(bench: Bench) -> None:
+def test_no_answer(bench: Bench) -> None:
+    """In time, or as the link is lost: all who ask are told."""
     bench.fetch(wait_ms=1_000)
     bench.room.later(ANSWER_MS)
     assert bench.outcomes == []
     bench.room.later(1_100)
-    assert [one.text for one in bench.outcomes] == ["journal of hub 'there': no answer in time"]
+    assert bench.outcomes.pop().text == "journal of hub 'there': no answer in time"
+    for request in range(1, 4):
+        bench.fetch(request=request)
+    bench.room.core.detach(bench.link, "lost")
+    bench.room.settle()
+    lost = (CloseCode.TRY_AGAIN_LATER, "journal of hub 'there': the service was lost before it answered")
+    assert [(one.code, one.text) for one in bench.outcomes] == [lost] * 3
 
 
 def test_nobody_waits_any_more(bench: Bench) -> None:
@@ -245,33 +242,41 @@ LONG = _pack({"request": 1, "granted": [[["a/" * 10_000, True]]]})
 
 
 def test_another_hub_reads(bench: Bench) -> None:
+    """An answer fits into what the far side of the link takes: five times what is asked for is in it at most."""
     bench.question(Order(5, 3, form="msgpack"))
-    ((order, deliver),) = bench.journal.fetches
+    order, deliver = bench.journal.fetches.pop()
     assert order == Order(5, 3, bytes=PIECE_BYTES, form="msgpack")
     assert bench.outlet.take() == []
     deliver(bytearray(records()))
     bench.room.settle()
     assert bench.told() == records()
-    bench.question(Order(5))
-    bench.journal.fetches[1][1](RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
+    bench.question(Order(5, bytes=1 << 40))
+    order, deliver = bench.journal.fetches.pop()
+    assert order.bytes == PIECE_BYTES
+    deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
     bench.room.settle()
     assert bench.told() == Notice("error", code=1013, text="busy")
-
-
-def test_what_is_asked_of_a_hub_without_a_journal(bench: Bench) -> None:
-    """Is refused, also where it reads that of a third one: nobody is asked for others' sake."""
-    bench.journal.id = b""
-    bench.question(Order(5))
-    assert bench.told() == Notice("error", code=1008, text="that hub has no journal of its own")
-    assert bench.journal.fetches == []
+    bench.link.frame_limit_bytes = 64 * 1024
+    bench.question(Order(5), first=4)
+    assert 0 < 5 * bench.journal.fetches.pop()[0].bytes < 64 * 1024
 
 
 @pytest.mark.parametrize("order", [b"", b"\xc1", 7, _pack({"request": 0}), _pack({"request": 1, "form": "xml"}), LONG])
-def test_what_is_no_order(bench: Bench, order: Any) -> None:
+def test_what_is_refused_to_another_hub(bench: Bench, order: Any) -> None:
+    """Also where this one reads the journal of a third one: nobody is asked for others' sake."""
     bench.question(order)
     told = bench.told()
     assert isinstance(told, Notice)
     assert told.code == CloseCode.BAD_DATA
+    bench.link.rights = policy_of('[roles.r]\nlink = { take = ["/a"] }\n[users]\nuser = ["r"]\n').rights("user")
+    bench.question(Order(5, granted=((("/b", True),),) * GRANTED_LIMIT))
+    told = bench.told()
+    assert isinstance(told, Notice)
+    assert (told.code, "64 policies narrow this already" in told.text) == (CloseCode.NOT_ALLOWED, True)
+    bench.journal.id = b""
+    bench.question(Order(5))
+    assert bench.told() == Notice("error", code=1008, text="that hub has no journal of its own")
+    assert bench.journal.fetches == []
 
 
 def test_too_many_wait(bench: Bench) -> None:
@@ -288,16 +293,6 @@ def test_too_many_wait(bench: Bench) -> None:
     bench.question(Order(5), first=ANSWERING_LIMIT + 1)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT + 1
     assert bench.figures() == (0, 0, ANSWERING_LIMIT, 1, 1)
-
-
-def test_a_small_frame(bench: Bench) -> None:
-    """An answer fits into what the far side of the link takes: five times what is asked for is in it at most."""
-    bench.question(Order(5, bytes=1 << 40))
-    assert bench.journal.fetches.pop()[0].bytes == PIECE_BYTES
-    bench.link.frame_limit_bytes = 64 * 1024
-    bench.question(Order(5), first=4)
-    ((order, _),) = bench.journal.fetches
-    assert 0 < 5 * order.bytes < 64 * 1024
 
 
 def test_what_a_link_may_take(bench: Bench) -> None:
@@ -320,16 +315,6 @@ def test_what_a_link_may_take(bench: Bench) -> None:
     told = bench.told()
     assert isinstance(told, Notice)
     assert told.text == "take: nothing is granted to the link of user 'user'"
-
-
-def test_too_many_have_said_something(bench: Bench) -> None:
-    policy = policy_of('[roles.r]\nlink = { take = ["/a"] }\n[users]\nuser = ["r"]\n')
-    bench.link.rights = policy.rights("user")
-    bench.question(Order(5, granted=((("/b", True),),) * GRANTED_LIMIT))
-    told = bench.told()
-    assert isinstance(told, Notice)
-    assert told.code == CloseCode.NOT_ALLOWED
-    assert "64 policies narrow this already" in told.text
 
 
 # A hub that reads the journal of another one.

@@ -126,17 +126,6 @@ def beside(path: Path) -> list[str]:
 # Recording and reading.
 
 
-async def test_which_journal_is_meant(bench: Bench) -> None:
-    """Whoever asks is told the id; another one is refused, since the same offsets are other records there."""
-    await bench.confirmed(1)
-    assert (await bench.read()).journal == b""
-    assert (await bench.read(journal=b"")).journal == bench.journal.id
-    assert (await bench.read(journal=bench.journal.id)).next == 1
-    refused = await bench.fetch(journal=b"x" * 16)
-    assert isinstance(refused, RejectedError)
-    assert (refused.code, refused.text) == (CloseCode.GONE, REPLACED)
-
-
 async def test_recording(bench: Bench) -> None:
     assert await bench.confirmed(1, 2) == 0
     assert await bench.confirmed(3, topic="/b") == 2
@@ -148,19 +137,41 @@ async def test_recording(bench: Bench) -> None:
     ]
     seen = bench.seen()
     assert (seen.recorder.committed, seen.recorder.recorded_messages_total, seen.readers) == (3, 3, 1)
-    assert len(bench.journal.id) == 16
     assert bench.journal.trouble == ""
+    # Whoever asks is told the id; another one is refused, since the same offsets are other records there.
+    assert (found.journal, (await bench.read(journal=b"")).journal) == (b"", bench.journal.id)
+    assert (await bench.read(journal=bench.journal.id)).next == 3
+    refused = await bench.fetch(journal=b"x" * 16)
+    assert isinstance(refused, RejectedError)
+    assert (refused.code, refused.text) == (CloseCode.GONE, REPLACED)
+    bench.publish(*range(1000))
+    await bench.journal.settle()
+    assert bench.seen().recorder.committed == 1003
 
 
-async def test_a_topic_that_is_not_recorded(path: Path) -> None:
-    bench = Bench(path, topics=("/zeek/",))
-    outcome = await bench.confirmed(1)
-    assert isinstance(outcome, RejectedError)
-    assert (outcome.code, outcome.text) == (
-        CloseCode.NOT_ALLOWED,
-        "topic not recorded here; see journal.topics of the hub",
-    )
-    assert await bench.confirmed(1, topic="/zeek/dns") == 0
+async def test_topics_that_are_not_recorded(path: Path) -> None:
+    """Who publishes there is told, and who waits for such; prefixes are as limited as those of a subscription."""
+    bench = Bench(path, Limits(prefixes_per_client=5), topics=("/a/b", "/c/"))
+    for topic in ("/a", "/c"):
+        outcome = await bench.confirmed(1, topic=topic)
+        assert isinstance(outcome, RejectedError)
+        assert outcome.code == CloseCode.NOT_ALLOWED
+        assert outcome.text == "topic not recorded here; see journal.topics of the hub"
+    assert (await bench.confirmed(1, topic="/c/"), await bench.confirmed(1, topic="/a/bc")) == (0, 1)
+    for prefixes, code, text in (
+        (("/a/c",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("/b",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("$hub/",), CloseCode.NOT_ALLOWED, "journal.topics"),
+        (("/a",) * 6, CloseCode.NOT_ALLOWED, "FETCH: 6 prefixes, the limit for a client is 5"),
+        (("/a", "x" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long"),
+        (("\n",), CloseCode.BAD_DATA, "control character"),
+    ):
+        answer = await bench.fetch(prefixes=prefixes, start=2, wait_ms=60_000)
+        assert isinstance(answer, RejectedError)
+        assert (answer.code, text in answer.text) == (code, True)
+    for prefix in ("/a", "/a/b/x", ""):
+        assert not bench.fetch(prefixes=(prefix,), start=2, wait_ms=60_000).done()
+        bench.cancel()
     await bench.journal.stop()
 
 
@@ -176,17 +187,33 @@ async def test_what_is_on_its_way_is_waited_for(path: Path) -> None:
     await bench.journal.stop()
 
 
-async def test_waiting_for_more(bench: Bench) -> None:
+async def test_waiting_for_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in vain; for what is granted alone; not where nothing, a time, or what is there was asked for."""
+    for wanted in ({"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}):
+        found = await bench.read(**wanted)
+        assert (found.start, found.next, found.head) == (0, 0, 0)
     answer = bench.fetch(start=0, wait_ms=60_000)
+    told: list[object] = []
+    bench.journal.fetch(Order(1, prefixes=("/a",), wait_ms=60_000, granted=(((("/a/b", True)),),)), told.append)
     for _ in range(5):
         await asyncio.sleep(0)
-    assert not answer.done()
-    seen = bench.seen()
-    assert seen.fetches == 1
-    bench.publish(1)
-    found = await answer
-    assert isinstance(found, Records)
-    assert found.next == 1
+    assert (answer.done(), bench.seen().fetches) == (False, 2)
+    bench.publish(1, topic="/a/c")
+    found_now = await answer
+    assert isinstance(found_now, Records)
+    assert found_now.next == 1
+    assert told == []
+    await bench.confirmed(1, topic="/a/b")
+    await eventually(lambda: len(told) == 1)
+    monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
+    found = await bench.read(start=2, wait_ms=1)
+    assert found == Records(bench.request, 2, 2, 0, 2, [], epoch=bench.journal.epoch)
+    for wanted in ({"start": 5}, {"start": 5, "time": 2**63 - 1}):
+        frame: asyncio.Future[bytes | bytearray | RejectedError] = asyncio.get_running_loop().create_future()
+        bench.journal.fetch(Fetch(1, **wanted), frame.set_result)  # type: ignore[arg-type]
+        refusal = await frame
+        assert not isinstance(refusal, RejectedError)
+        assert (b"behind the end of the journal" in refusal) is ("time" not in wanted)
 
 
 async def test_waiting_for_some_topics(bench: Bench) -> None:
@@ -206,36 +233,6 @@ async def test_waiting_for_some_topics(bench: Bench) -> None:
     found = await quiet
     assert isinstance(found, Records)
     assert (found.request, found.start, found.next) == (1, 2, 3)
-
-
-async def test_waiting_for_what_may_be_read(bench: Bench) -> None:
-    told: list[object] = []
-    order = Order(1, prefixes=("/a",), wait_ms=60_000, granted=(((("/a/b", True)),),))
-    bench.journal.fetch(order, told.append)
-    await bench.confirmed(0, topic="/a/c")
-    assert told == []
-    seen = bench.seen()
-    assert seen.fetches == 1
-    await bench.confirmed(1, topic="/a/b")
-    await eventually(lambda: len(told) == 1)
-
-
-async def test_waiting_for_what_is_never_recorded(path: Path) -> None:
-    bench = Bench(path, topics=("/a/b", "/c"))
-    for prefix in ("/a/c", "/b", "$hub/"):
-        answer = await bench.fetch(prefixes=(prefix,), wait_ms=60_000)
-        assert isinstance(answer, RejectedError)
-        assert (answer.code, "journal.topics" in answer.text) == (CloseCode.NOT_ALLOWED, True)
-    for prefix in ("/a", "/a/b/x", ""):
-        assert not bench.fetch(prefixes=(prefix,), wait_ms=60_000).done()
-        bench.cancel()
-    await bench.journal.stop()
-
-
-async def test_waiting_in_vain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
-    found = await bench.read(start=0, wait_ms=1)
-    assert found == Records(1, 0, 0, 0, 0, [], epoch=bench.journal.epoch)
 
 
 async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Path) -> None:
@@ -277,41 +274,6 @@ async def test_waiting_may_be_given_up(bench: Bench) -> None:
     bench.cancel()
 
 
-@pytest.mark.parametrize("wanted", [{"bytes": 0, "wait_ms": 60_000}, {"time": 5, "wait_ms": 60_000}, {"end": 0}])
-async def test_what_is_not_waited_for(bench: Bench, wanted: dict[str, int]) -> None:
-    found = await bench.read(**wanted)
-    assert (found.start, found.next, found.head) == (0, 0, 0)
-
-
-async def test_behind_the_end(bench: Bench) -> None:
-    for wanted in ({"start": 5}, {"start": 5, "time": 2**63 - 1}):
-        frame: asyncio.Future[bytes | bytearray | RejectedError] = asyncio.get_running_loop().create_future()
-        bench.journal.fetch(Fetch(1, **wanted), frame.set_result)  # type: ignore[arg-type]
-        answer = await frame
-        assert not isinstance(answer, RejectedError)
-        assert (b"behind the end of the journal" in answer) is ("time" not in wanted)
-
-
-@pytest.mark.parametrize(
-    ("prefixes", "code", "text"),
-    [
-        (("/a",) * 6, CloseCode.NOT_ALLOWED, "FETCH: 6 prefixes, the limit for a client is 5"),
-        (("/a", "x" * 1025), CloseCode.BAD_DATA, "is 1025 bytes long"),
-        (("\n",), CloseCode.BAD_DATA, "control character"),
-    ],
-)
-async def test_prefixes_are_those_of_a_subscription(
-    path: Path, prefixes: tuple[str, ...], code: int, text: str
-) -> None:
-    bench = Bench(path, Limits(prefixes_per_client=5))
-    outcome = await bench.fetch(prefixes=prefixes)
-    assert isinstance(outcome, RejectedError)
-    assert outcome.code == code
-    assert text in outcome.text
-    bench.cancel()
-    await bench.journal.stop()
-
-
 # Batches of writers.
 
 
@@ -347,16 +309,13 @@ async def test_a_batch_among_others(bench: Bench) -> None:
 async def test_what_is_left_is_swept(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(path, staged_s=1.0)
     await bench.stage("t", 0, 1)
-    bench.journal.tick()
-    seen = bench.seen()
-    assert len(seen.staging) == 1
     loop = asyncio.get_running_loop()
-    ahead = loop.time() + 10
-    monkeypatch.setattr(bench.journal, "_loop", type("Later", (), {"time": lambda _: ahead})())
-    bench.journal.tick()
-    seen = bench.seen()
-    assert len(seen.staging) == 0
-    monkeypatch.setattr(bench.journal, "_loop", loop)
+    for later_s, left in ((0, 1), (10, 0)):
+        now_s = loop.time() + later_s
+        with monkeypatch.context() as patch:
+            patch.setattr(bench.journal, "_loop", SimpleNamespace(time=lambda now_s=now_s: now_s))
+            bench.journal.tick()
+        assert len(bench.seen().staging) == left
     await bench.journal.stop()
 
 
@@ -397,13 +356,10 @@ async def test_a_full_disk(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> Non
 # Beginning and end.
 
 
-async def test_messages_too_large_to_record(path: Path) -> None:
+async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
     with pytest.raises(JournalUnavailableError, match="a hub with a journal takes at most 536870912"):
         Bench(path, Limits(frame_bytes=600 << 20))
     assert beside(path) == []
-
-
-async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
     first = opened(path)
     turn = Turn()
     with pytest.raises(JournalUnavailableError, match="another hub has this journal open"):
@@ -411,14 +367,6 @@ async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
     assert turn.core.handlers == {}
     first.close()
     opened(path).close()
-
-
-async def test_settling(bench: Bench) -> None:
-    bench.publish(*range(1000))
-    await bench.journal.settle()
-    seen = bench.seen()
-    assert seen.recorder.committed == 1000
-    await bench.journal.settle()
 
 
 async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -154,8 +154,13 @@ async def test_topics_that_alternate(bench: Bench) -> None:
 
 
 async def test_a_batch_is_committed_once(bench: Bench) -> None:
+    """Whoever repeats it is told where it stands, once it is on the disk."""
     bench.batch(4, 1, 2)
+    bench.commit("t", 0, query="q", batch=4)
+    bench.turns_pass()
+    assert bench.told == [None]
     await bench.write()
+    assert bench.told == [None, Committed(0, 2, again=False), Committed(0, 2, again=True)]
     bench.told.clear()
     bench.stage("u", 0, frames(1, 2))
     bench.commit("u", 0, query="q", batch=4)
@@ -163,25 +168,9 @@ async def test_a_batch_is_committed_once(bench: Bench) -> None:
     bench.commit("v", 0, query="q", batch=3)
     bench.commit("u", 0, query="q", batch=4)
     bench.turns_pass()
-    assert bench.told == [
-        None,
-        Committed(0, 2, again=True),
-        None,
-        Committed(0, 0, again=True),
-        Committed(0, 2, again=True),
-    ]
-    assert bench.outlet.values == [1, 2]
-    assert bench.figures() == (0, 0, 1, 3, 0)
-
-
-async def test_a_batch_that_is_on_its_way_is_told_when_it_is_there(bench: Bench) -> None:
-    bench.stage("t", 0, frames(1))
-    bench.commit("t", 0, query="q", batch=0)
-    bench.commit("t", 0, query="q", batch=0)
-    bench.turns_pass()
-    assert bench.told == [None]
-    await bench.write()
-    assert bench.told == [None, Committed(0, 1, again=False), Committed(0, 1, again=True)]
+    again, before = Committed(0, 2, again=True), Committed(0, 0, again=True)
+    assert bench.told == [None, again, None, before, again]
+    assert (bench.outlet.values, bench.figures()) == ([1, 2], (0, 0, 1, 4, 0))
 
 
 async def test_writers_are_forgotten_where_there_are_too_many(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

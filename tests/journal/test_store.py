@@ -591,25 +591,3 @@ def test_codecs_of_later_versions() -> None:
         decoded(b"", 9, 0)
     with pytest.raises(JournalCorruptError, match="3 bytes that should have 4"):
         decoded(b"abc", Codec.NONE, 4)
-
-
-def test_a_journal_with_blocks_of_all_kinds(tmp_path: Path) -> None:
-    """Compressed, in haste, noise: each is read, by who opens it after a crash too; and it takes little room."""
-    path = tmp_path / "journal"
-    journal = opened(path, compresses=True)
-    for number in range(40):
-        values = [TEXT if number % 20 else noise(2000), number]
-        journal.add([(AT_US, frames("/a", *values))], in_haste=number % 5 == 0)
-        journal.commit(now_us=AT_US)
-    before = everything(path)
-    assert [record.offset for record in before] == list(range(80))
-    (file,) = segments(path)
-    size_bytes = file.stat().st_size
-    assert size_bytes < sum(len(record.body) for record in before) / 2
-    again = opened(tmp_path / "copy", compresses=True)
-    again.close()
-    (tmp_path / "copy" / file.name).write_bytes(file.read_bytes())
-    again = opened(tmp_path / "copy", compresses=True)
-    assert again.next == 80
-    fill(again, 5)
-    assert everything(tmp_path / "copy")[:80] == before

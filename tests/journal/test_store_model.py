@@ -101,17 +101,18 @@ class StoreAndView(RuleBasedStateMachine):
         retention=st.sampled_from((Retention(1 << 50, 1 << 60), Retention(4000, 1 << 60), Retention(1 << 50, 50))),
         segment_bytes=st.sampled_from((1 << 30, 1_000)),
         full_sync=st.booleans(),
+        compresses=st.booleans(),
     )
-    def start(self, retention: Retention, segment_bytes: int, *, full_sync: bool) -> None:
+    def start(self, retention: Retention, segment_bytes: int, *, full_sync: bool, compresses: bool) -> None:
         self.retention = retention
         self.segment_bytes = segment_bytes
-        self.full_sync = full_sync
+        self.kind = {"full_sync": full_sync, "compresses": compresses}
         self.path = Path(self.folder.name, "0")
         self.store = self.opened()
         self.view = View(str(self.path))
 
     def opened(self) -> Store:
-        return opened(self.path, retention=self.retention, segment_bytes=self.segment_bytes, full_sync=self.full_sync)
+        return opened(self.path, retention=self.retention, segment_bytes=self.segment_bytes, **self.kind)
 
     def teardown(self) -> None:
         self.free()
@@ -136,7 +137,7 @@ class StoreAndView(RuleBasedStateMachine):
             timed.append((self.now_us, b"".join(message.frame() for message in part)))
             models += [model for message in part for model in message.models(self.now_us)]
         try:
-            self.store.add(timed)
+            self.store.add(timed, in_haste=passed_us < 0)
         except JournalUnavailableError:
             self.added = []
         else:

@@ -40,7 +40,6 @@ from hub.journal.segment import HEADER_BYTES, read_head
 from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
 from tests.faults.full_disks import (
     FillableDisk,
-    GrowingDisk,
     LimitedFiles,
     NotPermittedError,
     ScarceDisk,
@@ -97,7 +96,7 @@ def damage(given: Given, folder: Path) -> Iterator[str]:
             yield f"{hurt.__name__.strip('_')}, {state}: {counts}"
 
 
-async def _run_full(kind: type[GrowingDisk | FillableDisk | LimitedFiles]) -> str:
+async def _run_full(kind: type[FillableDisk | LimitedFiles]) -> str:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="journal-full-")))
         disk: ScarceDisk
@@ -105,13 +104,13 @@ async def _run_full(kind: type[GrowingDisk | FillableDisk | LimitedFiles]) -> st
             disk = LimitedFiles(folder)
         else:
             mount = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="journal-disk-")))
-            disk = await stack.enter_async_context(small_disk(kind, mount))
+            disk = await stack.enter_async_context(small_disk(mount))
         found = await go_through(disk, folder)
         return f"{found.recorded:,} recorded, {found.lost:,} lost and counted, ready again after {found.back_s:.1f} s"
 
 
 def full(given: Given, _: Path) -> Iterator[str]:
-    for kind in (GrowingDisk, FillableDisk, LimitedFiles):
+    for kind in (FillableDisk, LimitedFiles):
         for _time in range(given.times(5)):
             try:
                 yield f"{kind.__name__}: {asyncio.run(_run_full(kind))}"

@@ -9,7 +9,7 @@ import pytest
 
 from peers.journal.tier.place import Place, place_at
 from tests.hubs.fixtures import uncaught
-from tests.journal.tier.servers import bucket
+from tests.journal.tier.made import bucket
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
 __all__ = ["place", "pytest_asyncio_loop_factories", "uncaught"]

@@ -1,8 +1,14 @@
-"""What the tests of the tier share: numbered records as blocks, journals, and what stands in a tier."""
+"""What the tests of the tier share: numbered records, journals, what stands in a tier, and a server of S3."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import count
 from pathlib import Path
+
+import pytest
 
 from hub.journal.block import Block, Record, pack
 from hub.journal.wanted import Wanted
@@ -49,11 +55,8 @@ def copied(place: Place, journal_id: bytes) -> list[Record]:
 
 
 def id_of(path: Path) -> bytes:
-    view = View(str(path))
-    try:
+    with closing(View(str(path))) as view:
         return view.id
-    finally:
-        view.close()
 
 
 def fill_untidily(path: Path, *counts: int) -> None:
@@ -67,3 +70,38 @@ def files_of(place: Place, journal_id: bytes) -> TierFiles:
     held = TierFiles(place, journal_id)
     held.refresh()
     return held
+
+
+REGION = "us-east-1"
+
+_numbers = count()
+"""Of buckets: all servers of a process hold the same ones."""
+
+
+class Bucket:
+    def __init__(self) -> None:
+        from moto.server import ThreadedMotoServer
+        from pyarrow.fs import S3FileSystem
+
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+        self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        self.server.start()
+        host, self.port = self.server.get_host_and_port()
+        endpoint = f"{host}:{self.port}"
+        self.name = f"tier{next(_numbers)}"
+        self.address = f"s3://{self.name}/some/prefix?endpoint=http://{endpoint}&region={REGION}"
+        system = S3FileSystem(endpoint_override=endpoint, scheme="http", region=REGION, allow_bucket_creation=True)
+        system.create_dir(self.name)
+
+
+@contextmanager
+def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
+    pytest.importorskip("moto", reason="part of the extra `test`")
+    pytest.importorskip("flask", reason="part of the extra `test`")
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    made = Bucket()
+    try:
+        yield made
+    finally:
+        made.server.stop()

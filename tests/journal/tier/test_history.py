@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,6 @@ from hub.policy.grants import allows_by
 from peers.journal.history import History
 from peers.journal.tier import parquet, tier_view
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.files import data_name
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.view import LARGE_FACTOR, Extent
 from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
@@ -96,16 +96,12 @@ def read(
         start = piece.next
 
 
-def test_there_is_something_to_test(kept: Kept) -> None:
-    """The first files are nowhere but in the tier; the tier has several, and the newest records are not in it."""
-    assert kept.here == 100
-    held = files_of(place_at(kept.tier), id_of(kept.path))
-    assert len(list(held.entries())) > 2
-    assert kept.here < (held.next or 0) < len(kept.records)
-
-
 def test_all_of_it(place: Place, tmp_path: Path) -> None:
+    """What is old is nowhere but in the tier, in several files, and the newest records are not in it."""
     kept = Kept(tmp_path, place.address)
+    held = files_of(place, id_of(kept.path))
+    assert len(list(held.entries())) > 2
+    assert 100 == kept.here < (held.next or 0) < len(kept.records)
     history = History(str(kept.path), place.address)
     assert read(history) == kept.records
     assert read(history, prefixes=("/t/1",), limit=100) == [one for one in kept.records if one.topic == "/t/1"]
@@ -113,7 +109,7 @@ def test_all_of_it(place: Place, tmp_path: Path) -> None:
     history.close()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     start=st.integers(0, 150),
     end=st.one_of(st.none(), st.integers(0, 160)),
@@ -176,45 +172,35 @@ def test_stripes_are_kept(kept: Kept, history: History, monkeypatch: pytest.Monk
 
 
 def test_times(kept: Kept, history: History) -> None:
-    for at_s in range(-1, 152):
+    for at_s in range(-1, 152, 3):
         time_us = AT_US + at_s * SECOND_US
         expected = next((record.offset for record in kept.records if record.time_us >= time_us), len(kept.records))
         assert history.fetch(0, None, ("",), 0, time_us=time_us).start == expected
 
 
-def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
-    assert read(history, 0, 5) == kept.records[:5]
-    kept.copy(TierRetention(1, 0))
-    held = files_of(place_at(kept.tier), id_of(kept.path))
-    left = held.first or 0
-    assert left > 40
-    for start in (39, 2):
-        with pytest.raises(GoneError) as caught:
-            read(history, start)
-        assert caught.value.first == min(left, kept.here)
-    anew = History(str(kept.path), kept.tier)
-    assert read(anew, min(left, kept.here)) == kept.records[min(left, kept.here) :]
-    anew.close()
-
-
-def test_a_gap(kept: Kept, history: History) -> None:
-    held = files_of(place_at(kept.tier), id_of(kept.path))
-    lost = list(held.entries())[1]
-    held._write([entry for entry in held.entries() if entry != lost])
-    assert read(history, 0, lost.first) == kept.records[: lost.first]
-    with pytest.raises(GoneError) as caught:
-        read(history, lost.first)
-    assert caught.value.first == lost.next
-
-
-def test_what_is_new_in_the_tier_is_seen(kept: Kept, history: History) -> None:
-    assert read(history) == kept.records
+def test_what_the_tier_has_no_more(kept: Kept, history: History) -> None:
+    """What it deleted, and a gap, are gone, and the error says what is next; what is new in it is seen."""
     fill_untidily(kept.path, 30, 30)
     kept.copy()
     expected = everything(kept.path)[-60:]
     kept.delete(len(kept.records) + 60)
     assert kept.here == len(kept.records) + 60
     assert read(history, len(kept.records)) == expected
+    held = files_of(place_at(kept.tier), id_of(kept.path))
+    lost = list(held.entries())[1]
+    held._write([entry for entry in held.entries() if entry != lost])
+    with closing(History(str(kept.path), kept.tier)) as anew:
+        assert read(anew, 0, lost.first) == kept.records[: lost.first]
+        with pytest.raises(GoneError) as caught:
+            read(anew, lost.first)
+        assert caught.value.first == lost.next
+    kept.copy(TierRetention(1, 0))
+    left = files_of(place_at(kept.tier), id_of(kept.path)).first or 0
+    assert left > 40
+    for start in (39, 2):
+        with pytest.raises(GoneError) as caught:
+            read(history, start)
+        assert caught.value.first == min(left, kept.here)
 
 
 def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
@@ -238,35 +224,11 @@ def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
     assert read(history, kept.here) == kept.records[kept.here :]
     now_s[0] = 100.0
     assert read(history) == kept.records
-    history.close()
-
-
-def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
-    now_s = [0.0]
-    history = History(str(kept.path), kept.tier)
-    history._tier = tier_view.TierView(place_at(kept.tier), id_of(kept.path), lambda: now_s[0])
-    assert read(history, 0, 5) == kept.records[:5]
     shutil.move(kept.tier, tmp_path / "moved")
     now_s[0] = 1000.0
     for _ in range(2):
-        assert history.fetch(kept.here, None, ("",), 0).extent.first == 0
+        assert history.fetch(kept.here, None, ("",), 0).extent.first == 0  # as it was known to be
     history.close()
-
-
-def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
-    held = files_of(place_at(kept.tier), id_of(kept.path))
-    entry = list(held.entries())[number]
-    flip(Path(kept.tier) / data_name(held.journal, entry), place % entry.size_bytes)
-    return entry.first, entry.next
-
-
-@pytest.mark.parametrize("place", [200, -100])
-def test_damage_in_the_tier(kept: Kept, history: History, place: int) -> None:
-    first, following = flipped(kept, 1, place)
-    assert read(history, 0, first) == kept.records[:first]
-    with pytest.raises(JournalCorruptError, match=rf"{first:020}-{following:020}\.parquet"):
-        read(history)
-    assert read(history, following) == kept.records[following:]
 
 
 def test_holes(tmp_path: Path) -> None:

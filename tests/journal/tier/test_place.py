@@ -21,7 +21,7 @@ from peers.journal.tier.place import (
     check_installed,
     place_at,
 )
-from tests.journal.tier.servers import bucket
+from tests.journal.tier.made import bucket
 
 
 def test_files_come_and_go(place: Place) -> None:

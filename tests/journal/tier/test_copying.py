@@ -1,0 +1,253 @@
+"""The process that copies: what it tells, how it goes on after failures, and that it may be killed at any time."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from hub.errors import JournalUnavailableError
+from hub.settings.sections import JournalSettings, Limits
+from peers.client import connect
+from peers.journal import tiering as module
+from peers.journal.journal import Journal
+from peers.journal.tier.copier import Copier, copy
+from peers.journal.tier.progress import Order, Progress, Told
+from peers.journal.tiering import Tiering
+from tests.client.recording import RecordingHub
+from tests.hub.fakes import Turn
+from tests.hubs.eventually import eventually
+from tests.journal.files import segments
+from tests.journal.tier.made import journal
+
+
+@pytest.fixture
+def order(tmp_path: Path) -> Order:
+    (tmp_path / "tier").mkdir()
+    return Order(str(journal(tmp_path / "journal", 40, 30, 25)), str(tmp_path / "tier"))
+
+
+class Pauses:
+    def __init__(self, *due: object) -> None:
+        self.waited: list[float] = []
+        self._due = list(due)
+
+    def __call__(self, _: socket.socket, wait_s: float) -> bool:
+        self.waited.append(wait_s)
+        if not self._due:
+            return True
+        act = self._due.pop(0)
+        if callable(act):
+            act()
+        return False
+
+
+def told(order: Order, *due: object) -> tuple[list[Told], list[float]]:
+    ours, theirs = socket.socketpair()
+    pauses = Pauses(*due)
+    with ours, theirs:
+        copy(order, theirs, pauses)
+        theirs.close()
+        data = b"".join(iter(lambda: ours.recv(65536), b""))
+    return [msgspec.json.decode(line, type=Told) for line in data.splitlines()], pauses.waited
+
+
+def test_it_tells_how_far_it_is(order: Order) -> None:
+    lines, waited = told(order, 1, 2, 3)
+    assert waited == [0, 0, 1, 1]
+    (line,) = lines
+    assert line.progress == Progress(0, 95, 1, line.progress.size_bytes)
+    assert (line.failures, line.error) == (0, "")
+    assert line.progress.size_bytes > 0
+
+
+def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> None:
+    """Later each time, up to a limit; counted; told in one line while the error is the same; then it goes on."""
+    away, back = tmp_path / "away", tmp_path / "tier"
+    back.rename(away)
+    lines, waited = told(order, *[None] * 8, lambda: away.rename(back), None)
+    assert waited == [0, 1, 2, 4, 8, 16, 32, 60, 60, 0, 1]
+    assert [line.failures for line in lines] == [*range(1, 9), 8]
+    assert all("no such folder" in line.error for line in lines[:-1])
+    assert (lines[-1].progress.next, lines[-1].error) == (95, "")
+
+
+def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = Copier.step
+
+    def step(_: Copier, __: int) -> bool:
+        raise ValueError("two\nlines")
+
+    monkeypatch.setattr(Copier, "step", step)
+    lines, waited = told(order, None, lambda: monkeypatch.setattr(Copier, "step", original), None)
+    assert (waited, [line.failures for line in lines]) == ([0, 1, 0, 1], [1, 1])
+    assert lines[0].error.startswith("ValueError at ")
+    assert lines[0].error.endswith(": two lines")
+    assert (lines[-1].progress.next, lines[-1].error) == (95, "")
+
+
+# The hub's side: it is started, started again, and never waited for.
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.tier = folder / "tier"
+        self.copied: list[int] = []
+        order = msgspec.json.encode(Order(str(journal(folder / "journal", 40, 30, 25)), str(self.tier)))
+        self.tiering = Tiering(order, str(self.tier), self.copied.append)
+        self.now_s = asyncio.get_running_loop().time()
+
+    def tick(self, later_s: float = 0.0) -> None:
+        self.now_s += later_s
+        self.tiering.tick(self.now_s)
+
+    @property
+    def pid(self) -> int:
+        copier = self.tiering._copier
+        assert copier is not None
+        return copier.pid
+
+
+@pytest.fixture
+async def bench(tmp_path: Path, uncaught: None) -> AsyncIterator[Bench]:  # noqa: ARG001 -- looks afterwards
+    bench = Bench(tmp_path)
+    yield bench
+    await bench.tiering.stop()
+    assert bench.tiering._copier is None
+
+
+async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
+    with capture_logs() as lines:
+        bench.tick()
+        await eventually(lambda: bench.tiering.statistics().failures_total >= 2)
+        assert "no such folder" in bench.tiering.statistics().error
+        assert bench.copied == []
+        bench.tier.mkdir()
+        await eventually(lambda: bench.copied == [95])
+    events = [line["event"] for line in lines]
+    assert events == ["the journal is not copied to its tier", "the journal is copied to its tier again"]
+
+
+async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one that could not be started; neither at once, nor behind the end, with which the last one is gone."""
+
+    def fail(*_: object) -> None:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    bench.tier.mkdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "_start", fail)
+        bench.tick()
+    assert "could not be started" in bench.tiering.statistics().error
+    bench.tick()
+    assert bench.tiering._copier is None
+    bench.tick(3600.0)
+    bench.tick(-3600.0)
+    await eventually(lambda: bench.copied == [95])
+    statistics = bench.tiering.statistics()
+    progress = statistics.progress
+    assert (progress.first, progress.next, progress.files, statistics.error) == (0, 95, 1, "")
+    with capture_logs() as lines:
+        os.kill(bench.pid, signal.SIGKILL)
+        await eventually(lambda: bench.tiering.statistics().restarts_total == 1)
+        assert f"code {-signal.SIGKILL}" in bench.tiering.statistics().error
+        bench.tick(0.0)
+        assert bench.tiering._copier is None
+        bench.tick(3600.0)
+        await eventually(lambda: not bench.tiering.statistics().error)
+    assert len(lines) == 2
+    assert bench.copied[-1] == 95
+    pid = bench.pid
+    await bench.tiering.stop()
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    bench.tick(3600.0)
+    assert bench.tiering._copier is None
+
+
+# A hub and its clients: they read what was deleted here.
+
+KIB = 1024
+
+
+@asynccontextmanager
+async def ticking(path: Path, tier: str, **journal: object) -> AsyncIterator[RecordingHub]:
+    hub = RecordingHub(path, tier=tier, keep_bytes=64 * KIB, compression="none", **journal)
+    await hub.start("tcp://127.0.0.1:0")
+
+    async def tick() -> None:
+        while True:
+            assert hub.journal is not None
+            hub.journal.tick()
+            await asyncio.sleep(0.05)
+
+    ticks = asyncio.ensure_future(tick())
+    try:
+        yield hub
+    finally:
+        ticks.cancel()
+        await asyncio.wait([ticks])
+        await hub.stop()
+
+
+def copied_of(hub: RecordingHub) -> int:
+    assert hub.journal is not None
+    statistics = hub.journal.statistics()
+    assert statistics is not None
+    assert statistics.tier is not None
+    return statistics.tier.progress.next
+
+
+async def publish(hub: RecordingHub, first: int, count: int) -> None:
+    """Publish numbered messages of 2 KiB, few of them in a commit, which makes a segment at least; and one more."""
+    async with connect(hub.url) as client:
+        for number in range(first, first + count):
+            send = client.publish if number % 8 else client.publish_confirmed
+            await send(f"/n/{number % 4}", [number, "." * 2 * KIB])
+        await client.publish_confirmed("/n/end", first + count)
+
+
+async def test_clients_read_what_is_not_here_any_more(tmp_path: Path) -> None:
+    """By offset, by time, by topic, and on into what is live; the hub says that it reaches back to the beginning."""
+    path, tier = tmp_path / "journal", tmp_path / "tier"
+    tier.mkdir()
+    async with ticking(path, str(tier)) as hub:
+        began = datetime.now(UTC)
+        await publish(hub, 0, 300)
+        await eventually(lambda: copied_of(hub) > 200)
+        await publish(hub, 301, 10)  # a commit deletes what was copied
+        assert int(segments(path)[0].stem) > 100
+        async with connect(hub.url) as client:
+            assert (await client.journal()).first == 0
+            records = [record async for record in client.read("/n/", start=0)]
+            assert [record.offset for record in records] == list(range(312))
+            assert [record.value[0] for record in records[:300]] == list(range(300))
+            some = [record.offset async for record in client.read("/n/2", start=3, end=100)]
+            assert some == list(range(6, 100, 4))
+            assert (await anext(aiter(client.read("/n/", start_time=began)))).offset == 0
+            async with client.subscribe("/n/", from_offset=0) as messages:
+                await client.publish("/n/live", "now")
+                seen = 0
+                async for message in messages:
+                    if message.topic == "/n/live":
+                        break
+                    seen += 1
+                assert seen == 312
+
+
+@pytest.mark.parametrize("tier", ["gs://bucket/x", "s3://key:secret@bucket"])
+async def test_a_tier_that_cannot_be(tmp_path: Path, tier: str) -> None:
+    settings = JournalSettings(path=str(tmp_path / "journal"), tier=tier)
+    turn = Turn()
+    with pytest.raises(JournalUnavailableError, match=r"a folder or s3|keys do not belong"):
+        Journal(turn.core, settings, Limits())
+    assert not (tmp_path / "journal").exists()
