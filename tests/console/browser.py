@@ -72,10 +72,6 @@ class Chromium:
             self.stop()
             raise
 
-    @property
-    def pid(self) -> int:
-        return self._process.pid
-
     def stop(self) -> None:
         self._process.terminate()
         try:
@@ -176,7 +172,6 @@ class Browser:
 class Page:
     browser: Browser
     session: str
-    workers: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -222,8 +217,6 @@ class Page:
         match method:
             case "Page.loadEventFired":
                 self._loaded.set()
-            case "Target.attachedToTarget":
-                self.workers.append(parameters["sessionId"])
             case "Runtime.exceptionThrown":
                 self.complaints.append(_described(parameters["exceptionDetails"]))
             case "Runtime.consoleAPICalled" if parameters["type"] in {"error", "warning", "assert"}:

@@ -7,7 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from typing import NamedTuple
 
 from tests.forked.program import Program
 
@@ -15,14 +15,8 @@ START_S = 30
 """How long a hub may take to listen."""
 
 
-class RealHub:
-    def __init__(self, process: subprocess.Popen[str], port: int) -> None:
-        self._process = process
-        self.port = port
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
+class RealHub(NamedTuple):
+    port: int
 
     @property
     def url(self) -> str:
@@ -32,16 +26,11 @@ class RealHub:
     def page_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/"
 
-    def stop(self) -> int:
-        self._process.terminate()
-        return self._process.wait(START_S)
-
 
 @contextmanager
-def run_hub(*flags: str, port: int = 0, folder: Path | None = None) -> Iterator[RealHub]:
-    command = ("run", "--listen", f"ws://127.0.0.1:{port}", *flags)
-    where = {} if folder is None else {"cwd": folder}
-    process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where)
+def run_hub(*flags: str) -> Iterator[RealHub]:
+    command = ("run", "--listen", "ws://127.0.0.1:0", *flags)
+    process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     assert process.stdout is not None
     with process, process.stdout as output:
         impatience = threading.Timer(START_S, process.kill)
@@ -58,7 +47,7 @@ def run_hub(*flags: str, port: int = 0, folder: Path | None = None) -> Iterator[
             impatience.cancel()
             rest = threading.Thread(target=output.read, daemon=True)  # a full pipe would stop the hub
             rest.start()
-            yield RealHub(process, int(found[1]))
+            yield RealHub(int(found[1]))
         finally:
             impatience.cancel()
             process.terminate()

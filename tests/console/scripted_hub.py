@@ -145,12 +145,6 @@ class ScriptedHub:
         for connection in list(self._connections):
             await connection.send(text)
 
-    async def send_raw(self, frames: bytes, prefix: str) -> None:
-        """Write ready frames to whoever subscribes to a prefix, many in one go; wait while one reads too slowly."""
-        for connection in [one for one, prefixes in self._connections.items() if prefixes[prefix] > 0]:
-            connection.transport.write(frames)
-            await connection.drain()
-
     def drop_connections(self) -> None:
         for connection in list(self._connections):
             connection.transport.abort()

@@ -47,6 +47,35 @@ async def number(page: Page, name: str) -> int:
     return int("".join(character for character in await text(page, name) if character.isdigit()) or "0")
 
 
+async def cells(page: Page, rows: str, *columns: int) -> list[list[str]]:
+    """Return what some columns of all rows of a table say."""
+    found: list[list[str]] = await page.evaluate(
+        """
+        const lines = [...document.querySelectorAll(`#${rows} tr`)];
+        return lines.map((line) => columns.map((column) => line.cells[column].textContent));
+        """,
+        rows=rows,
+        columns=list(columns),
+    )
+    return found
+
+
+async def enter(page: Page, values: dict[str, object], press: str = "") -> None:
+    """Write values into fields, and press a button; without one, the fields tell that they have changed."""
+    await page.evaluate(
+        """
+        for (const [name, value] of Object.entries(values)) {
+          const field = document.getElementById(name);
+          field.value = value;
+          if (!press) field.dispatchEvent(new Event(field.tagName === "SELECT" ? "change" : "input"));
+        }
+        if (press) document.querySelector(press).click();
+        """,
+        values=values,
+        press=press,
+    )
+
+
 async def rows(page: Page) -> list[list[str]]:
     shown: list[list[str]] = await page.evaluate("""
         return [...document.querySelectorAll(".row:not([hidden])")].map(

@@ -14,7 +14,7 @@ from peers.users.tokens import TokenFile
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import publish, text, wait_shown
+from tests.console.seeing import cells, publish, text, wait_shown
 
 
 def user(name: str, *roles: str) -> dict[str, Any]:
@@ -28,40 +28,19 @@ def telling_hub(hub: ScriptedHub) -> ScriptedHub:
     return hub
 
 
-async def users(page: Page, *columns: int) -> list[list[str]]:
-    found: list[list[str]] = await page.evaluate(
-        """
-        const lines = [...document.querySelectorAll("#users tr")];
-        return lines.map((line) => columns.map((column) => line.cells[column].textContent));
-        """,
-        columns=list(columns),
-    )
-    return found
-
-
-async def events(page: Page) -> list[list[str]]:
-    found: list[list[str]] = await page.evaluate("""
-        const lines = [...document.querySelectorAll("#audit tr")];
-        return lines.map(({cells}) => [cells[1], cells[2], cells[3]].map((it) => it.textContent));
-    """)
-    return found
-
-
 async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
     async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
-        assert await users(page, 0, 1, 2, 3, 4, 5) == [
+        assert await cells(page, "users", 0, 1, 2, 3, 4, 5) == [
             ["ada", "admin", "2", "2 KiB", "1.5k", "0"],
             ["bob", "member sensor", "2", "2 KiB", "1.5k", "0"],
         ]
         assert await page.evaluate("return document.querySelector('#users a').hash") == "#/connections?search=ada"
         await page.evaluate("location.hash = '#/access?search=SENSOR'")
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 1")
-        assert await users(page, 0) == [["bob"]]
-        await page.evaluate("""
-            document.getElementById("users-search").value = "bob admin";
-            document.getElementById("users-search").form.requestSubmit();
-        """)
+        assert await cells(page, "users", 0) == [["bob"]]
+        await page.evaluate("document.getElementById('users-search').value = 'bob admin'")
+        await page.evaluate("document.getElementById('users-search').form.requestSubmit()")
         await wait_shown(page, "document.getElementById('users-told').textContent.startsWith('No user has')")
         assert await page.evaluate("return location.hash") == "#/access?search=bob+admin"
 
@@ -74,7 +53,7 @@ async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub)
         reloaded = {"what": "reload", "name": "signal", "user": "", "changed": ["queue.messages"], "id": 3}
         await publish(page, ("$hub/audit", refused), ("$hub/audit", kicked), ("$hub/audit", reloaded))
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 3")
-        assert await events(page) == [
+        assert await cells(page, "audit", 1, 2, 3) == [
             ["signal", "reloaded the hub", 'changed: ["queue.messages"]'],
             ["ada", "closed connections of bob", "go"],
             ["bob", "was refused publish (12 times)", "not granted"],
@@ -96,14 +75,17 @@ async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> No
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], "$hub/audit"]}  # type: ignore[misc]
     async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 50")
-        assert (await events(page))[0] == ["bob", "was refused publish", "no 119"]
+        assert (await cells(page, "audit", 1, 2, 3))[0] == ["bob", "was refused publish", "no 119"]
         await publish(page, ("$hub/audit", {"what": "refused", "user": "eve", "text": "now"}))
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 51")
         for count in (101, 121):
             await wait_shown(page, "document.getElementById('audit-earlier').checkVisibility()")
             await page.evaluate("document.getElementById('audit-earlier').click()")
             await wait_shown(page, f"document.querySelectorAll('#audit tr').length === {count}")
-        assert [why for _, _, why in await events(page)] == ["now", *(str(event["text"]) for event in kept)]
+        assert [why for _, _, why in await cells(page, "audit", 1, 2, 3)] == [
+            "now",
+            *(str(event["text"]) for event in kept),
+        ]
         await wait_shown(page, "!document.getElementById('audit-earlier').checkVisibility()")
         assert [question.get("before") for question in asked] == [None, kept[49]["at"], kept[99]["at"]]
 
@@ -114,8 +96,8 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
     telling_hub.answers["$hub/users"] = [user(markup, markup), user("\u202ertl" + "x" * 10_000), *many]
     async with browser.reuse_tab(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 300")
-        assert (await users(page, 0, 1))[0] == [markup, markup]
-        assert (await users(page, 0))[1][0].startswith("\\u202ertl")
+        assert (await cells(page, "users", 0, 1))[0] == [markup, markup]
+        assert (await cells(page, "users", 0))[1][0].startswith("\\u202ertl")
         assert (await text(page, "users-told")).startswith("and 202 others")
         await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")
         event = {"what": markup, "user": markup, "text": "\u202e"}
@@ -123,7 +105,7 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
         await publish(page, *[("$hub/audit", event)] * 250, ("$hub/audit", 7), ("$hub/audit", long))
         await wait_shown(page, "document.querySelectorAll('#audit tr').length === 200")
         await wait_shown(page, "document.querySelector('#audit tr').cells[3].textContent.includes('x')")
-        who, what, why = (await events(page))[0]
+        who, what, why = (await cells(page, "audit", 1, 2, 3))[0]
         assert (who, what, why.startswith("\\u202ex"), len(why) < 600) == (markup, markup, True, True)
         assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
         assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
@@ -186,7 +168,7 @@ async def test_a_hub_with_users(browser: Browser, tmp_path: Path) -> None:
             await wait_shown(page, "document.getElementById('state')?.textContent === 'connected'")
             await page.evaluate("location.hash = '#/access'")
             await wait_shown(page, "document.querySelectorAll('#trial-users option').length === 3")
-            assert await users(page, 0, 1) == [["ada", "admin"], ["bob", "sensor"], ["nils", ""]]
+            assert await cells(page, "users", 0, 1) == [["ada", "admin"], ["bob", "sensor"], ["nils", ""]]
             told = await ask(page, user="bob", action="subscribe", topic="/zeek/dns/")
             assert told.startswith("Allowed. subscribe '/zeek/dns/': role sensor allows '/zeek' (roles of bob: sensor)")
             assert "At most 3 prefixes." in told
@@ -201,5 +183,5 @@ async def test_a_hub_with_users(browser: Browser, tmp_path: Path) -> None:
                 await bob.request("$hub/users", None)
             await wait_shown(page, "document.querySelector('#audit [data-what=refused]') !== null")
             expected = ["bob", "was refused request", "request '$hub/users': not granted to user 'bob'"]
-            assert expected in await events(page)
+            assert expected in await cells(page, "audit", 1, 2, 3)
             assert page.complaints == []

@@ -12,7 +12,7 @@ from hub.losses import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import text, wait_shown, wait_view
+from tests.console.seeing import enter, text, wait_shown, wait_view
 
 LOOKED = "Number(document.querySelector('.connections-view')?.dataset.looks) >= 1"
 
@@ -79,16 +79,6 @@ async def crowd(browser: Browser, crowded_hub: ScriptedHub) -> AsyncIterator[Pag
         assert page.complaints == []
 
 
-async def search(page: Page, words: str) -> None:
-    await page.evaluate(
-        """
-        document.getElementById("search").value = words;
-        document.getElementById("search").dispatchEvent(new Event("input"));
-        """,
-        words=words,
-    )
-
-
 async def press(page: Page, *keys: str) -> None:
     for key in keys:
         await page.evaluate(
@@ -118,12 +108,9 @@ async def test_the_table(crowd: Page) -> None:
 
     await crowd.evaluate("location.hash = '#/connections'")
     await wait_shown(crowd, "document.querySelector('.table-head [aria-sort=descending].column-name') === null")
-    await search(crowd, "SENSOR-0123 site")
+    await enter(crowd, {"search": "SENSOR-0123 site"})
     await wait_shown(crowd, "document.getElementById('count').textContent === '10 of 10,000 connections'")
-    await crowd.evaluate("""
-        document.getElementById("of-user").value = "u1";
-        document.getElementById("of-user").dispatchEvent(new Event("change"));
-    """)
+    await enter(crowd, {"of-user": "u1"})
     await wait_shown(crowd, "document.getElementById('count').textContent.startsWith('3 of ')")
     assert await crowd.evaluate("return location.hash") == "#/connections?search=SENSOR-0123+site&user=u1"
     await crowd.evaluate("location.hash = '#/connections?slow=1'")
@@ -135,7 +122,7 @@ async def test_the_table(crowd: Page) -> None:
 
     await crowd.evaluate("location.hash = '#/connections'")
     await wait_shown(crowd, "document.getElementById('count').textContent === '10,000 connections'")
-    await search(crowd, "sensor-000")
+    await enter(crowd, {"search": "sensor-000"})
     await sort_by_name(crowd, first="sensor-00001")
     await press(crowd, "ArrowDown", "ArrowDown", "End", "Home", "ArrowDown")
     await wait_shown(
@@ -169,10 +156,7 @@ async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
     await crowd.evaluate("document.querySelector('dialog button[type=button]').click()")
     await wait_shown(crowd, "document.querySelector('dialog') === null")
     await crowd.evaluate("document.getElementById('kick').click()")
-    await crowd.evaluate("""
-        document.getElementById("confirm-text").value = "go";
-        document.querySelector("dialog .danger").click();
-    """)
+    await enter(crowd, {"confirm-text": "go"}, "dialog .danger")
     await wait_shown(crowd, "document.getElementById('kicked').textContent === 'disconnected'")
     kicks = [one for one in crowded_hub.of_type("request") if one["topic"] == "$hub/kick"]
     assert [one.get("values", [one.get("value")]) for one in kicks] == [[{"id": 7, "text": "go"}]]

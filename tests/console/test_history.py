@@ -12,7 +12,7 @@ from peers.users.tokens import AdminToken
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import publish, rows, text, wait_messages, wait_rows, wait_shown
+from tests.console.seeing import enter, publish, rows, text, wait_messages, wait_rows, wait_shown
 
 KEEP_EXPORTS = """
     globalThis.exports = [];
@@ -63,23 +63,16 @@ async def look_back(page: Page) -> None:
     await wait_messages(page)
 
 
-JUMP = """
-    document.getElementById("history-offset").value = offset;
-    document.getElementById("history-at").value = time;
-    document.querySelector("#history-jump button").click();
-"""
-
-
 async def test_jumps(page: Page) -> None:
     """To an offset, to a time, and back to what comes."""
     first = await record(page, "/jump/a", [1, 2, 3])
     await look_back(page)
-    await page.evaluate(JUMP, offset=first + 1, time="")
+    await enter(page, {"history-offset": first + 1, "history-at": ""}, "#history-jump button")
     await wait_rows(page, 2)
     assert await rows(page) == [["/jump/a", "2"], ["/jump/a", "3"]]
     assert f"offset={first + 1}" in str(await page.evaluate("return location.hash"))
     assert (await text(page, "history-told")) == f"2 of 2 records, offsets {first + 1} to {first + 2}"
-    await page.evaluate(JUMP, offset="", time="2001-01-31 16:30:00")
+    await enter(page, {"history-offset": "", "history-at": "2001-01-31 16:30:00"}, "#history-jump button")
     await wait_shown(page, "document.getElementById('history-at').value === '2001-01-31 16:30:00.000'")
     await wait_shown(page, "Number(document.getElementById('topic-count').textContent) > 0")
     await page.evaluate("document.getElementById('turn').click()")
@@ -174,11 +167,7 @@ async def test_a_selection_is_published_again(page: Page) -> None:
     assert await text(page, "replay-question") == "Publish 2 messages again, each to its own topic?"
     await page.evaluate("document.getElementById('replay-cancel').click()")
     await page.evaluate("document.getElementById('replay').click()")
-    await page.evaluate("""
-        const topic = document.getElementById("replay-topic");
-        topic.value = "/elsewhere";
-        topic.dispatchEvent(new Event("input"));
-    """)
+    await enter(page, {"replay-topic": "/elsewhere"})
     assert await text(page, "replay-question") == "Publish 2 messages again, to /elsewhere?"
     await page.evaluate("document.getElementById('replay-sure').click()")
     await wait_shown(page, "document.getElementById('replay-outcome').textContent === '2 of 2 published.'")
@@ -211,8 +200,5 @@ async def test_the_token_reaches_the_thread(browser: Browser, tmp_path_factory: 
         async with browser.reuse_tab(f"{hub.page_url}#token={token.secret()}") as page:
             await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
             await go(page, "#/messages?prefix=/")
-            await page.evaluate("""
-                document.getElementById("topic").value = "/mine";
-                document.querySelector("#publish button").click();
-            """)
+            await enter(page, {"topic": "/mine"}, "#publish button")
             await wait_rows(page, 1)

@@ -15,7 +15,7 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import number, text, wait_shown, wait_view
+from tests.console.seeing import cells, enter, number, text, wait_shown, wait_view
 
 UNKNOWN = "\N{EN DASH}"
 
@@ -79,14 +79,6 @@ async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
         assert page.complaints == []
 
 
-async def consumers(page: Page) -> list[list[str]]:
-    rows: list[list[str]] = await page.evaluate("""
-        const lines = [...document.querySelectorAll("#consumers tr")];
-        return lines.map(({cells}) => [cells[0], cells[2], cells[3]].map((it) => it.textContent));
-    """)
-    return rows
-
-
 async def note(page: Page, selector: str, *, under: str) -> None:
     """Keep in `seen` what an element says from now on: what it says for one look alone is not missed."""
     await page.evaluate(
@@ -135,9 +127,9 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
     async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 7")
         order = ["slow", "quick", "left", "query", "broken", "done", "idle"]
-        assert [row[0] for row in await consumers(page)] == order
+        assert [row[0] for row in await cells(page, "consumers", 0, 2, 3)] == order
         assert await page.evaluate("return document.querySelectorAll('#consumers tr')[3].dataset.state") == "bad"
-        assert {row[0]: row[2] for row in await consumers(page)} | {"slow": "", "quick": ""} == {
+        assert {row[0]: row[2] for row in await cells(page, "consumers", 0, 2, 3)} | {"slow": "", "quick": ""} == {
             "slow": "",
             "quick": "",
             "left": "nobody takes its messages",
@@ -196,7 +188,11 @@ async def test_very_many_consumers_with_hostile_names(browser: Browser, telling_
     telling_hub.answers["$hub/journal"] = STANDS | {"error": markup, "topics": [markup] * 100}
     async with browser.reuse_tab(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 200")
-        assert [row[0] for row in (await consumers(page))[:3]] == [markup, "\\u202ertl", "x" * 100_000]
+        assert [row[0] for row in (await cells(page, "consumers", 0, 2, 3))[:3]] == [
+            markup,
+            "\\u202ertl",
+            "x" * 100_000,
+        ]
         assert (await text(page, "consumers-told")).startswith("and 800 others")
         assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
         assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
@@ -230,13 +226,7 @@ def place() -> str:
 async def export(page: Page, prefix: str, records: int | None = None) -> None:
     """Begin to export what has a prefix; wait until so many records are said to be exported."""
     await wait_shown(page, "document.getElementById('journal-records').textContent !== '\N{EN DASH}'")
-    await page.evaluate(
-        """
-        document.getElementById("export-prefix").value = prefix;
-        document.getElementById("export-begin").click();
-        """,
-        prefix=prefix,
-    )
+    await enter(page, {"export-prefix": prefix}, "#export-begin")
     if records is not None:
         said = f"Exported: {records} record"
         await wait_shown(page, f"document.getElementById('export-told').textContent.startsWith({said!r})")
@@ -257,10 +247,7 @@ async def test_an_export(page: Page, place: str) -> None:
     assert await page.evaluate("return document.getElementById('export-cancel').checkVisibility()") is False
     await page.evaluate("document.getElementById('export-to').value = '2001-01-01T00:00'")
     await export(page, place, 0)
-    await page.evaluate("""
-        document.getElementById("export-from").value = "2001-01-01T00:00";
-        document.getElementById("export-to").value = "2999-01-01T00:00";
-    """)
+    await enter(page, {"export-from": "2001-01-01T00:00", "export-to": "2999-01-01T00:00"})
     await export(page, place, 3)
 
 

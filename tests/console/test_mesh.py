@@ -12,7 +12,7 @@ from peers.client import ServiceRequest, connect
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import publish, text, wait_shown
+from tests.console.seeing import cells, publish, text, wait_shown
 
 GRAPH = "$hub/mesh/graph"
 
@@ -59,18 +59,6 @@ def mesh() -> Iterator[tuple[RealHub, RealHub]]:
         flags = ("--listen", between, "--store", "last=:memory:", "--store-from", "last=/store/", "--name", "east")
         with run_hub(*flags) as east, run_hub("--peer", between, "--name", "west") as west:
             yield east, west
-
-
-async def cells(page: Page, rows: str, *columns: int) -> list[list[str]]:
-    found: list[list[str]] = await page.evaluate(
-        """
-        const lines = [...document.querySelectorAll(`#${rows} tr`)];
-        return lines.map((line) => columns.map((column) => line.cells[column].textContent));
-        """,
-        rows=rows,
-        columns=list(columns),
-    )
-    return found
 
 
 async def places(page: Page) -> list[list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
 from tests.console.scripted_hub import ScriptedHub
-from tests.console.seeing import number, publish, rows, text, wait_messages, wait_rows, wait_shown
+from tests.console.seeing import enter, number, publish, rows, text, wait_messages, wait_rows, wait_shown
 
 
 @pytest.fixture
@@ -87,13 +87,7 @@ async def test_the_prefix_stands_in_the_address(browser: Browser, hub_page_url: 
 async def test_another_prefix_starts_anew(page: Page, prefix: str) -> None:
     await publish(page, ("/old", 1))
     await wait_shown(page, "document.getElementById('received').textContent === '1'")
-    await page.evaluate(
-        """
-        document.getElementById("prefix").value = prefix;
-        document.querySelector("#filter button").click();
-        """,
-        prefix=prefix,
-    )
+    await enter(page, {"prefix": prefix}, "#filter button")
     place = "return new URLSearchParams(location.hash.split('?')[1] ?? '').get('prefix') ?? ''"
     assert await page.evaluate(place) == prefix
     await wait_messages(page)
@@ -110,15 +104,8 @@ async def test_the_form_publishes(page: Page) -> None:
         ('{"hello"', "begins as JSON and is none: "),
         ("hello", "the hub has it"),
     ):
-        await page.evaluate(
-            """
-            document.getElementById("topic").value = "/demo/form";
-            document.getElementById("value").value = value;
-            document.getElementById("published").textContent = "";
-            document.querySelector("#publish button").click();
-            """,
-            value=value,
-        )
+        await page.evaluate("document.getElementById('published').textContent = ''")
+        await enter(page, {"topic": "/demo/form", "value": value}, "#publish button")
         await wait_shown(page, "document.getElementById('published').textContent !== ''")
         assert (await text(page, "published")).startswith(said)
     await wait_rows(page, 2)
@@ -232,11 +219,7 @@ async def test_hostile_messages(page: Page) -> None:
 
 
 async def test_a_search_and_labels(page: Page) -> None:
-    choose = """
-        document.getElementById(name).value = value;
-        document.querySelector("#filter button").click();
-    """
-    await page.evaluate(choose, name="search", value="NeEdle")
+    await enter(page, {"search": "NeEdle"}, "#filter button")
     await wait_messages(page)
     assert "search=NeEdle" in str(await page.evaluate("return location.hash"))
     await publish(page, ("/hay", {"a": "needle"}), ("/hay", "stack"), ("/needle", 1), ("/hay", "stack"))
@@ -245,7 +228,7 @@ async def test_a_search_and_labels(page: Page) -> None:
     assert await rows(page) == [["/needle", "1"], ["/hay", '{"a":"needle"}']]
 
     await anew(page, "/door")
-    await page.evaluate(choose, name="labels", value=" urgent , north")
+    await enter(page, {"labels": " urgent , north"}, "#filter button")
     await wait_messages(page)
     await page.evaluate("""
         const {connect} = await import("/hub.js");

@@ -12,7 +12,7 @@ from hub.losses import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
-from tests.console.seeing import number, publish, text, wait_shown, wait_view
+from tests.console.seeing import cells, enter, number, publish, text, wait_shown, wait_view
 
 SEVEN = State(300, 214, 3, 12_400, (("sensor-7", 12_000), ("b", 400)), 2, (7, 8, 9))
 
@@ -165,18 +165,11 @@ SETTINGS = [
 ]
 
 
-async def rows_of_settings(page: Page) -> list[list[str]]:
-    found: list[list[str]] = await page.evaluate(
-        "return [...document.getElementById('settings').rows].map(({cells}) => [...cells].map((it) => it.textContent))"
-    )
-    return found
-
-
 async def test_settings_in_force(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers |= {"$hub/rights": RIGHTS | {"asks": ["$hub/settings"]}, "$hub/settings": SETTINGS}
     async with browser.reuse_tab(f"{hub.page_url}#/settings") as page:
         await wait_shown(page, "document.getElementById('settings-count')?.textContent === '4 settings'")
-        assert await rows_of_settings(page) == [
+        assert await cells(page, "settings", 0, 1, 2) == [
             ["nameAbout name. A change needs a restart.", "<b>east\\u202e", "flag --name"],
             ["listenAbout listen. A reload applies changes.", "tcp://127.0.0.1:7400\nws://127.0.0.1:7401", "default"],
             ["queue.bytesAbout queue.bytes. A reload applies changes.", "1,234,567,891 bytes", "hub.toml"],
@@ -184,11 +177,8 @@ async def test_settings_in_force(browser: Browser, hub: ScriptedHub) -> None:
         ]
         await page.evaluate("document.getElementById('only-set').click()")
         assert await text(page, "settings-count") == "2 of 4 settings"
-        await page.evaluate("""
-            document.getElementById("settings-search").value = "QUEUE toml";
-            document.getElementById("settings-search").dispatchEvent(new Event("input"));
-        """)
-        assert [row[2] for row in await rows_of_settings(page)] == ["hub.toml"]
+        await enter(page, {"settings-search": "QUEUE toml"})
+        assert [row[2] for row in await cells(page, "settings", 0, 1, 2)] == ["hub.toml"]
         assert await page.evaluate("return location.hash") == "#/settings?search=QUEUE+toml&set=1"
         await page.evaluate("location.hash = '#/settings?search=listen'")
         await wait_shown(page, "document.getElementById('settings-count').textContent === '1 of 4 settings'")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.seeing import publish, text, wait_shown, wait_view
+from tests.console.seeing import enter, publish, text, wait_shown, wait_view
 
 PRESS = "document.getElementById('topic-tree').dispatchEvent(new KeyboardEvent('keydown', {key}))"
 NAMES = "[...document.querySelectorAll('#topic-tree .node')].map((node) => node.querySelector('.name').textContent)"
@@ -54,11 +54,7 @@ async def test_a_tree_by_components(page: Page) -> None:
     await wait_names(page, "/tree/", "b/", "x", "y", "a")
     levels = "return [...document.querySelectorAll('#topic-tree .node')].map((it) => it.getAttribute('aria-level'))"
     assert await page.evaluate(levels) == ["1", "2", "3", "3", "2"]
-    await page.evaluate("""
-        const order = document.getElementById("topics-order");
-        order.value = "name";
-        order.dispatchEvent(new Event("change"));
-    """)
+    await enter(page, {"topics-order": "name"})
     await wait_names(page, "/tree/", "a", "b/", "x", "y")
     for key in ("Home", "ArrowLeft"):
         await page.evaluate(PRESS, key=key)
@@ -69,10 +65,7 @@ async def test_a_tree_by_components(page: Page) -> None:
 async def test_a_search(page: Page) -> None:
     await publish(page, ("/search/needle/1", 1), ("/search/hay", 1))
     await wait_shown(page, f"{NAMES}.includes('/search/')")
-    await page.evaluate("""
-        document.getElementById("topics-search").value = "NEEDLE";
-        document.querySelector("#topics-filter button").click();
-    """)
+    await enter(page, {"topics-search": "NEEDLE"}, "#topics-filter button")
     await wait_names(page, "/search/needle/1")
     assert "search=NEEDLE" in str(await page.evaluate("return location.hash"))
     await go(page, "#/topics?search=nothing-like-it")
