@@ -140,5 +140,5 @@ def _box_seeds() -> list[bytes]:
 
 CURVE_TARGETS = (
     Target("curve_handshake", _run_handshake, _handshake_seeds, [b"\x05HELLO\1\0", b"\x07WELCOME", b"\x08INITIATE"]),
-    Target("curve_boxes", _run_box, _box_seeds, [b"\x0bSocket-Type", b"\x09SUBSCRIBE", b"\x06CANCEL"], runs=1_000),
+    Target("curve_boxes", _run_box, _box_seeds, [b"\x0bSocket-Type", b"\x09SUBSCRIBE", b"\x06CANCEL"], runs=400),
 )

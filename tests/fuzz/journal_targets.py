@@ -16,7 +16,6 @@ from contextlib import closing, suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from zlib import crc32
 
@@ -26,7 +25,7 @@ import pyarrow as pa
 from hub.batch import Batch
 from hub.errors import CloseCode, GoneError, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from hub.journal import layout, packing
+from hub.journal import packing
 from hub.journal.block import Block, Record
 from hub.journal.excerpt import excerpt_of, whole_of
 from hub.journal.layout import CHECKED_FROM, COLUMNS, Column
@@ -64,20 +63,9 @@ from peers.wire.kinds import Kind
 from peers.wire.records import Fetch, Records, decode_records, encode_fetch, records_parts
 from tests.fuzz.target import Target
 from tests.hub.journal.segments import block_entry, mark_entry, segment
+from tests.hub.journal.twins import PURE
 from tests.journal.test_far_journals import Bench
 from tests.journal.tier.made import blocks as tier_blocks
-
-PURE = SimpleNamespace(
-    read_layout=layout.read_layout,
-    pack=packing.pack,
-    select=packing.select,
-    merge=packing.merge,
-    whole_checksum=packing.whole_checksum,
-    to_frames=packing.to_frames,
-    frames_of_columns=packing.frames_of_columns,
-)
-"""The twin without a compiler."""
-
 
 try:
     from hub.journal import _packing as COMPILED  # noqa: N812 -- stands for a namespace
@@ -531,12 +519,12 @@ TIER_TARGETS = (
         _manifest_seeds,
         [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
     ),
-    Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=1_000),
+    Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=400),
     Target(
         "tier_outline",
         _run_outline,
         lambda: [_outline()],
         [b"[", b"],[", b"[]", b"0", b"-1", b"9223372036854775807", b"[100,132,["],
-        runs=1_000,
+        runs=400,
     ),
 )

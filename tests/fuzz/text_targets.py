@@ -422,7 +422,7 @@ STORES_TARGETS = (
         _run_requests,
         _store_seeds,
         [b"\x00\x00\x00\x02", b"\xc4", b"\xd7\x08", b"\xcf" + b"\xff" * 8, msgpack.packb("put_unique")],
-        runs=1_000,
+        runs=400,
     ),
 )
 

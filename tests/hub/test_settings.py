@@ -94,11 +94,6 @@ def test_unknown_key(layer: dict[str, Any], key: str, place: str, hint: str) -> 
     assert len(str(error)) < 300
 
 
-def test_section_that_is_no_table() -> None:
-    assert "expected a table [queue]" in str(refusal(("hub.toml", {"queue": 5})))
-    assert "expected a list of one or more URLs" in str(refusal(("hub.toml", {"listen": {"tcp": 1}})))
-
-
 @pytest.mark.parametrize("value", [int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000], ids=type)
 def test_monstrous_values(value: object) -> None:
     assert len(str(refusal(("hub.toml", {"queue": {"messages": value}})))) < 300
@@ -109,13 +104,6 @@ def test_nested_beyond_reason() -> None:
     for _ in range(20_000):
         value = {"a": value}
     assert "too large to show" in str(refusal(("hub.toml", {"queue": {"messages": value}})))
-
-
-@pytest.mark.parametrize(
-    "origin", ["https://example.org/", "example.org", "https://Example.org", "https://u@h", "*", ""]
-)
-def test_origins_that_never_match(origin: str) -> None:
-    assert "such as 'https://example.org'" in str(refusal(("a", {"websocket": {"origins": [origin]}})))
 
 
 def test_later_layers_win_key_by_key() -> None:
@@ -146,79 +134,57 @@ def test_two_journals() -> None:
     assert "journal.path (hub.toml)" in error.reason
 
 
-def test_a_tier_without_a_journal() -> None:
-    error = refusal(("hub.toml", {"journal": {"tier": "/mnt/tier"}}))
-    assert (error.source, error.key) == ("hub.toml", "journal.tier")
-    assert "set journal.path" in str(error)
+STORES = {"stores": {"open": ["a=:memory:", "b=:memory:", "fed=:memory:"], "feeds": ["fed=/x"]}}
+
+
+def with_stores(**zeek: list[str]) -> dict[str, Any]:
+    return STORES | {"zeek": zeek}
+
+
+def fed(feed: str) -> dict[str, Any]:
+    return {"stores": {"open": ["a=:memory:"], "feeds": [feed]}}
+
+
+NEVER_MATCH = ("https://example.org/", "example.org", "https://Example.org", "https://u@h", "*", "")
+NO_SECONDS = (float("nan"), float("inf"), -1.0, "5", True)
 
 
 @pytest.mark.parametrize(
-    ("masters", "reason"),
+    ("layer", "key", "reason"),
     [
-        (["b"], "'b' is no store of `stores.open`"),
-        (["a", "a=a"], "there are two stores 'a'"),
-        (["x/y=a/b"], "'a/b' is no name of a store"),
-        (["/x=a"], "'/x' is no name of a store at a Zeek"),
-        (["x/<$>/y=a"], "is no name of a store at a Zeek"),
+        ({"queue": 5}, "queue", "expected a table [queue]"),
+        ({"listen": {"tcp": 1}}, "listen", "expected a list of one or more URLs"),
+        ({"journal": {"tier": "/mnt/tier"}}, "journal.tier", "set journal.path"),
+        ({"queue": {"bytes": "1GB"}}, "queue.bytes", "queue_max.bytes = 268435456 (default)"),
+        ({"queue_max": {"messages": 100}}, "queue_max.messages", "queue.messages = 8192 (default)"),
+        *(({"websocket": {"origins": [one]}}, "websocket.origins", "'https://example.org'") for one in NEVER_MATCH),
+        *(({"limits": {"handshake_s": one}}, "limits.handshake_s", "from 0.1 to 3600 (seconds)") for one in NO_SECONDS),
+        (with_stores(masters=["c"]), "zeek.masters", "'c' is no store of `stores.open`"),
+        (with_stores(masters=["a", "a=a"]), "zeek.masters", "there are two stores 'a'"),
+        (with_stores(masters=["x/y=a/b"]), "zeek.masters", "'a/b' is no name of a store"),
+        (with_stores(masters=["/x=a"]), "zeek.masters", "'/x' is no name of a store at a Zeek"),
+        (with_stores(masters=["x/<$>/y=a"]), "zeek.masters", "is no name of a store at a Zeek"),
+        (with_stores(masters=["a"], clones=["x=a"]), "zeek.clones", "'a' follows one store only"),
+        (with_stores(clones=["x=a", "y=a"]), "zeek.clones", "'a' follows one store only"),
+        (with_stores(masters=["a"], clones=["a=b"]), "zeek.clones", "there are two stores 'a'"),
+        (with_stores(clones=["c"]), "zeek.clones", "'c' is no store of `stores.open`"),
+        (with_stores(clones=["x=fed"]), "zeek.clones", "'fed' follows a store of a Zeek, so that no messages feed it"),
+        (fed("b=/status/"), "stores.feeds", "'b' is no store of `stores.open`"),
+        (fed("a"), "stores.feeds", "write NAME=PREFIX"),
+        (fed("a=$store/a/"), "stores.feeds", "topics under $store/ feed no store"),
     ],
 )
-def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
-    stores = {"stores": {"open": ["a=:memory:"]}}
-    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a", "zeek/known/hosts=a"]}})])[0]
-    assert good.zeek.masters == ("a", "zeek/known/hosts=a")
-    error = refusal(("hub.toml", stores | {"zeek": {"masters": masters}}))
-    assert (error.source, error.key) == ("hub.toml", "zeek.masters")
-    assert reason in error.reason
+def test_what_is_refused(layer: dict[str, Any], key: str, reason: str) -> None:
+    error = refusal(("hub.toml", layer))
+    assert (error.source, error.key) == ("hub.toml", key)
+    assert reason in str(error)
 
 
-@pytest.mark.parametrize(
-    ("feed", "reason"),
-    [
-        ("b=/status/", "'b' is no store of `stores.open`"),
-        ("a", "write NAME=PREFIX"),
-        ("a=$store/a/", "topics under $store/ feed no store"),
-    ],
-)
-def test_stores_that_are_fed(feed: str, reason: str) -> None:
-    stores = {"open": ["a=:memory:"]}
-    good = merge([("hub.toml", {"stores": stores | {"feeds": ["a=/status/", "a="]}})])[0]
-    assert good.stores.feeds == ("a=/status/", "a=")
-    error = refusal(("hub.toml", {"stores": stores | {"feeds": [feed]}}))
-    assert (error.source, error.key) == ("hub.toml", "stores.feeds")
-    assert reason in error.reason
-
-
-def test_stores_that_follow_those_of_zeeks() -> None:
-    stores = {"stores": {"open": ["a=:memory:", "b=:memory:", "fed=:memory:"], "feeds": ["fed=/x"]}}
-    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a"], "clones": ["x/y=b"]}})])[0]
-    assert good.zeek.clones == ("x/y=b",)
-    for wrong, reason in (
-        ({"masters": ["a"], "clones": ["x=a"]}, "'a' follows one store only"),
-        ({"clones": ["x=a", "y=a"]}, "'a' follows one store only"),
-        ({"masters": ["a"], "clones": ["a=b"]}, "there are two stores 'a'"),
-        ({"clones": ["c"]}, "'c' is no store of `stores.open`"),
-        ({"clones": ["x=fed"]}, "'fed' follows a store of a Zeek, so that no messages feed it"),
-    ):
-        error = refusal(("hub.toml", stores | {"zeek": wrong}))
-        assert (error.source, error.key) == ("hub.toml", "zeek.clones")
-        assert reason in error.reason
-
-
-def test_default_queue_above_the_largest() -> None:
-    error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))
-    assert (error.source, error.key) == ("hub.toml", "queue.bytes")
-    assert "queue_max.bytes = 268435456 (default)" in error.reason
-    error = refusal(("hub.toml", {"queue_max": {"messages": 100}}))
-    assert (error.source, error.key) == ("hub.toml", "queue_max.messages")
-    assert "queue.messages = 8192 (default)" in error.reason
-    assert merge([("a", {"queue": {"messages": 50}, "queue_max": {"messages": 50}})])[0].queue.messages == 50
-
-
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])
-def test_wrong_seconds(value: object) -> None:
-    assert "expected a number from 0.1 to 3600 (seconds)" in str(
-        refusal(("hub.toml", {"limits": {"handshake_s": value}}))
-    )
+def test_what_is_taken() -> None:
+    zeek = with_stores(masters=["a", "zeek/known/hosts=a"], clones=["x/y=b"])
+    good = merge([("a", zeek | {"queue": {"messages": 50}, "queue_max": {"messages": 50}})])[0]
+    assert (good.zeek.masters, good.zeek.clones) == (("a", "zeek/known/hosts=a"), ("x/y=b",))
+    assert (good.stores.feeds, good.queue.messages) == (("fed=/x",), 50)
 
 
 def test_keys_are_complete() -> None:

@@ -310,49 +310,49 @@ def test_pem_files_that_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tree", "told"),
+    ("told", "trees"),
     [
-        ([], "keys: a list of keys is expected"),
-        ({}, "keys: a list of keys is expected"),
-        ({"keys": {}}, "keys: a list of keys is expected"),
-        ({"keys": []}, "keys: there is no key for signatures"),
-        ({"keys": [jwk("RS256", use="enc")]}, "keys: there is no key for signatures"),
-        ({"keys": [7]}, "keys[0]: expected an object"),
-        ({"keys": [jwk("RS256"), {}]}, "keys[1].kty: expected one of RSA, EC, OKP, oct"),
-        ({"keys": [jwk("RS256", kty="rsa")]}, "keys[0].kty"),
-        ({"keys": [jwk("RS256", kty=["RSA"])]}, "keys[0].kty"),
-        ({"keys": [jwk("RS256", kid=7)]}, "keys[0].kid"),
-        ({"keys": [jwk("RS256", kid="k" * 257)]}, "keys[0].kid"),
-        ({"keys": [jwk("RS256"), jwk("RS256")]}, "keys[1].kid: 'rs256', as another key has"),
-        ({"keys": [jwk("RS256"), jwk("ES256", kid=None)]}, "each needs a kid"),
-        ({"keys": [jwk("RS256", alg="HS256")]}, "keys[0].alg: a key of kind RSA is for RS256 here"),
-        ({"keys": [jwk("RS256", alg="none")]}, "keys[0].alg"),
-        ({"keys": [jwk("RS256", alg="RS512")]}, "keys[0].alg"),
-        ({"keys": [jwk("HS256", alg="RS256")]}, "keys[0].alg"),
-        ({"keys": [jwk("RS256", n="AQAB")]}, "keys[0]: no key of kind RSA"),
-        ({"keys": [jwk("RS256", n=None)]}, "keys[0]: no key of kind RSA"),
-        ({"keys": [jwk("RS256", n=7)]}, "keys[0]: no key of kind RSA"),
-        ({"keys": [jwk("RS256", n="!!!")]}, "keys[0]: no key of kind RSA"),
-        ({"keys": [jwk("RS256", e="AA")]}, "keys[0]: no key of kind RSA"),
-        ({"keys": [jwk("RS256", d="AQAB")]}, "keys[0]: a private key"),
-        ({"keys": [jwk("ES256", crv="P-384")]}, "keys[0].crv: expected P-256"),
-        ({"keys": [jwk("ES256", crv=None)]}, "keys[0].crv"),
-        ({"keys": [jwk("ES256", x="AAAA")]}, "keys[0]: no key of kind EC"),
-        ({"keys": [jwk("ES256", x=jwk("ES256")["y"])]}, "keys[0]: no key of kind EC"),
-        ({"keys": [jwk("EdDSA", crv="Ed448")]}, "keys[0].crv: expected Ed25519"),
-        ({"keys": [jwk("EdDSA", x="AAAA")]}, "keys[0]: no key of kind OKP"),
-        ({"keys": [jwk("HS256", k="c2hvcnQ")]}, "keys[0]: a secret of 5 bytes; 32 or more are needed"),
-        ({"keys": [jwk("HS256", k="")]}, "keys[0]: no key of kind oct"),
-        ({"keys": [jwk("HS256", k=7)]}, "keys[0]: no key of kind oct"),
+        ("keys: a list of keys is expected", [[], {}, {"keys": {}}]),
+        ("keys: there is no key for signatures", [{"keys": []}, {"keys": [jwk("RS256", use="enc")]}]),
+        ("keys[1].kty: expected one of RSA, EC, OKP, oct", [{"keys": [jwk("RS256"), {}]}]),
+        ("keys[1].kid: 'rs256', as another key has", [{"keys": [jwk("RS256"), jwk("RS256")]}]),
+        ("each needs a kid", [{"keys": [jwk("RS256"), jwk("ES256", kid=None)]}]),
     ],
 )
-def test_broken_keys(tree: Any, told: str, tmp_path: Path) -> None:
-    file = tmp_path / "jwks.json"
-    file.touch(0o600)
-    file.write_text(json.dumps(tree))
-    text = refused_file(file)
-    assert told in text
-    assert jwk("HS256")["k"] not in text
+def test_broken_files_of_keys(told: str, trees: list[Any], tmp_path: Path) -> None:
+    for tree in trees:
+        file = tmp_path / "jwks.json"
+        file.touch(0o600)
+        file.write_text(json.dumps(tree))
+        assert told in refused_file(file), tree
+
+
+@pytest.mark.parametrize(
+    ("told", "keys"),
+    [
+        ("keys[0]: expected an object", [7]),
+        ("keys[0].kty", [jwk("RS256", kty="rsa"), jwk("RS256", kty=["RSA"])]),
+        ("keys[0].kid", [jwk("RS256", kid=7), jwk("RS256", kid="k" * 257)]),
+        ("keys[0].alg: a key of kind RSA is for RS256 here", [jwk("RS256", alg="HS256")]),
+        ("keys[0].alg", [jwk("RS256", alg="none"), jwk("RS256", alg="RS512"), jwk("HS256", alg="RS256")]),
+        ("keys[0]: no key of kind RSA", [jwk("RS256", n=number) for number in ("AQAB", None, 7, "!!!")]),
+        ("keys[0]: no key of kind RSA", [jwk("RS256", e="AA")]),
+        ("keys[0]: a private key", [jwk("RS256", d="AQAB")]),
+        ("keys[0].crv: expected P-256", [jwk("ES256", crv="P-384"), jwk("ES256", crv=None)]),
+        ("keys[0]: no key of kind EC", [jwk("ES256", x="AAAA"), jwk("ES256", x=jwk("ES256")["y"])]),
+        ("keys[0].crv: expected Ed25519", [jwk("EdDSA", crv="Ed448")]),
+        ("keys[0]: no key of kind OKP", [jwk("EdDSA", x="AAAA")]),
+        ("keys[0]: a secret of 5 bytes; 32 or more are needed", [jwk("HS256", k="c2hvcnQ")]),
+        ("keys[0]: no key of kind oct", [jwk("HS256", k=""), jwk("HS256", k=7)]),
+    ],
+)
+def test_broken_keys(told: str, keys: list[Any], tmp_path: Path) -> None:
+    for key in keys:
+        file = tmp_path / "jwks.json"
+        jwks(file, key)
+        text = refused_file(file)
+        assert told in text, key
+        assert jwk("HS256")["k"] not in text
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 from collections.abc import Mapping
 
 import pytest
@@ -14,7 +12,7 @@ from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Served, Wanted
 from hub.mesh.graph import GraphChange
 from hub.mesh.knowledge import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
-from hub.mesh.mesh import SETTLE_S, Mesh
+from hub.mesh.mesh import Mesh
 from hub.names.claim import Announced
 from hub.origin import EPOCH_LIMIT, Origin
 from hub.tags.rules import Rule
@@ -91,7 +89,6 @@ def tell(hub: Hub, far: Hub) -> None:
         far.mesh.hear(link.other_end, told)
 
 
-digest = tell
 """What it has to tell first."""
 
 
@@ -177,34 +174,6 @@ def test_what_came_and_went_is_gone_where_a_neighbour_knew_it(missed: bool) -> N
     tell(b, c)
     settle(a, b, c, now_s=22)
     assert b.wanted[a.id] == c.wanted[a.id] == {"/before"}
-
-
-def test_an_origin_begins_epochs_when_links_change_and_when_all_must_have_heard() -> None:
-    a, b, c = Hub(1), Hub(2), Hub(3)
-    connect(a, b)
-    settle(a, b, c, now_s=0)
-    connect(b, c)
-    settle(a, b, c, now_s=100)
-    epochs = [a.mesh.epoch]
-    for settle_s in SETTLE_S:
-        a.mesh.check(100 + settle_s)
-        epochs.append(a.mesh.epoch)
-    assert epochs == list(itertools.accumulate([epochs[0], *(1 for _ in SETTLE_S)]))
-    assert a.mesh.check(200) == math.inf
-
-
-def test_what_an_announcement_changes_holds_for_a_message_behind_it_in_the_same_read() -> None:
-    a, b, c = Hub(1), Hub(2), Hub(3)
-    for one, other in ((a, b), (b, c), (a, c)):
-        connect(one, other)
-    settle(a, b, c, now_s=0)
-    assert ways(a, a, c) == {c}
-    trees, epoch = a.trees, a.mesh.epoch
-    link = next(link for link, far in a.links.items() if far is b)
-    a.mesh.hear(link, Announcement(c.id, c.mesh.records[c.id].seq, 9, "", ((b.id, 1),)))
-    assert a.trees == trees + 1
-    assert a.mesh.epoch > epoch
-    assert ways(a, a, c) == {b}
 
 
 def test_two_hubs_with_one_id_are_noticed_and_neither_stops_the_others() -> None:

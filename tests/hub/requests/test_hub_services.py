@@ -23,6 +23,12 @@ def double(_: Handler, value: Any) -> Any:
     return value * 2
 
 
+def doubling() -> tuple[Room, Handler, FakePoster]:
+    room = Room()
+    room.requests.hub_services.add("$hub/double", double)
+    return room, *room.join()
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -36,18 +42,14 @@ def double(_: Handler, value: Any) -> Any:
     ],
 )
 def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]]) -> None:
-    room = Room()
-    room.requests.hub_services.add("$hub/double", double)
-    requester, told = room.join()
+    room, requester, told = doubling()
     room.ask(requester, request("$hub/double", 5, *values))
     assert answers(told.take()) == expected
     assert not room.requests.statistics().pending
 
 
 def test_values_that_are_none() -> None:
-    room = Room()
-    room.requests.hub_services.add("$hub/double", double)
-    requester, told = room.join()
+    room, requester, told = doubling()
     room.ask(requester, request("$hub/double", 5, 1)._replace(values=b"\xc1"))
     ((_, status, reason),) = answers(told.take())
     assert status == Status.FAILED
@@ -76,17 +78,13 @@ def test_services_hear_of_who_is_gone() -> None:
 
 
 def test_too_many_values() -> None:
-    room = Room()
-    room.requests.hub_services.add("$hub/double", double)
-    requester, told = room.join()
+    room, requester, told = doubling()
     room.ask(requester, request("$hub/double", 5, *range(VALUES_LIMIT + 1)))
     assert {status for _, status, _ in answers(told.take())} == {Status.FAILED}
 
 
 def test_too_many_in_one_turn() -> None:
-    room = Room()
-    room.requests.hub_services.add("$hub/double", double)
-    requester, told = room.join()
+    room, requester, told = doubling()
     for number in range(VALUES_LIMIT):
         room.requests.ask(requester, request("$hub/double", number, 1), room.now_ms)
     room.ask(requester, request("$hub/double", 100, 1))

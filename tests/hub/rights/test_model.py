@@ -131,6 +131,7 @@ def _bare(envelope: Envelope) -> str | Envelope:
 
 
 @given(told_policies, seats, steps)
+@settings(max_examples=40)
 def test_exactly_what_is_allowed_is_delivered(told: Told, seating: list[Any], sequence: list[Any]) -> None:
     hall = Hall(told.compiled())
     seated = [take_seat(hall, *one) for one in seating]
@@ -149,7 +150,7 @@ def test_exactly_what_is_allowed_is_delivered(told: Told, seating: list[Any], se
 
 
 @given(told_policies, told_policies, st.lists(prefixes, min_size=1, max_size=5, unique=True), st.sampled_from(USERS))
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=40)
 def test_exactly_what_is_covered_is_held(before: Told, after: Told, wanted: list[str], user: str) -> None:
     hall = Hall(before.compiled())
     guest = hall.join(user)

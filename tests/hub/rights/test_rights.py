@@ -77,17 +77,6 @@ def test_refusals_are_not_remembered() -> None:
     assert alice.handler.publishes_in == set()
 
 
-def test_without_a_policy_routes_remember_nobody() -> None:
-    hall = Hall(POLICY)
-    hall.core.authority.adopt(None)
-    reader = hall.join(None, "")
-    source = hall.join(None)
-    source.send(("/zeek/a", 1), ("/d", 2))
-    assert reader.take() == [1, 2]
-    assert hall.core.routes.find("/zeek/a") is hall.core.routes.find("/d")
-    assert hall.core.routes.find("/d").domains is None
-
-
 def test_labels_and_names_change_nothing() -> None:
     hall = Hall(POLICY)
     alice, bob = hall.join("alice"), hall.join("bob", "")
@@ -124,22 +113,6 @@ def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
     alice.handler.restrict()
     alice.send(("/zeek/a", 5), ("/x", 6))
     assert zeek.take() == [5]
-
-
-def test_checking_before_publishing() -> None:
-    hall = Hall(POLICY)
-    alice = hall.join("alice")
-
-    def check(topic: str) -> None:
-        batch = Batch.of(topic, [1])
-        hall.core.authority.check(alice.handler, hall.core.routes.of(next(iter(batch.parts())).routing_key), batch)
-
-    for _ in range(2):
-        check("/zeek/dns")
-        with pytest.raises(RejectedError, match=r"publish '/zeek/secret': not granted to user 'alice'") as refused:
-            check("/zeek/secret")
-        assert refused.value.code == CloseCode.NOT_ALLOWED
-    assert alice.refused == []
 
 
 # While one policy takes the place of another.
