@@ -19,6 +19,7 @@ from websockets.frames import Opcode
 from hub.batch import Batch, decode_values
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame, iterate_frames
 from hub.journal.block import Block
+from hub.journal.excerpt import whole_of
 from hub.overflow import Overflow
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.tags.envelope import Envelope
@@ -172,8 +173,8 @@ class WebTalker(Talk):
 
 
 def triples(blocks: list[bytes]) -> list[tuple[int, str, Any]]:
-    records = [one for block in blocks for one in Block.parse(block).records()]
-    return [(one.offset, one.topic, msgspec.msgpack.decode(one.body)) for one in records]
+    records = [one for block in blocks for one in Block.parse(whole_of(block)).records()]
+    return [(one.offset, one.topic, msgspec.msgpack.decode(one.body) if one.body else None) for one in records]
 
 
 class FrameTalker(Talk):
@@ -215,7 +216,7 @@ class FrameTalker(Talk):
             flags = FLAG_TAGGED
         else:
             key, flags = topic.encode(), 0
-        (frame,) = _frames(Batch.of("/", values).frames)
+        (frame,) = iterate_frames(Batch.of("/", values).frames)
         flags |= frame.flags | (FLAG_CONFIRM if confirm else 0)
         made = encode_frame(frame.kind, frame.body, key=key, flags=flags)
         if confirm:
@@ -325,10 +326,6 @@ class FrameTalker(Talk):
 
 def _rule(fields: Message) -> tuple[Any, ...]:
     return fields.get("labels", ()), fields.get("prefix", ""), fields.get("sender", "")
-
-
-def _frames(data: bytes) -> list[Frame]:
-    return list(iterate_frames(data))
 
 
 def _packed(fields: Message) -> tuple[int, bytes]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from hub.batch import Batch
@@ -20,7 +21,7 @@ from peers.journal.view import LARGE_FACTOR
 from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.wire.kinds import Kind
 from tests.commands.conftest import Place, StartPlace
-from tests.commands.talkers import except_on
+from tests.commands.talkers import FRAMES, except_on, talker
 from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually, settle
@@ -183,6 +184,27 @@ async def test_piece_by_piece(record: Recording) -> None:
     assert answers > 3
 
 
+async def test_some_columns(record: Recording) -> None:
+    place = await record(("/a", "value"), ("/b", "value"))
+    found = await (await place.client()).ask("fetch", columns=["topic", "offset"])
+    assert found["records"] == [(0, "/a", None), (1, "/b", None)]
+
+
+@except_on(**dict.fromkeys((*FRAMES, "msgpack"), "sends records as they stand"))
+async def test_records_in_json(record: Recording) -> None:
+    """They are few by default, and those without a form are counted."""
+    place = await record()
+    client, other = await place.client(), await talker(place.hub, "msgpack", place.hub.endpoint)
+    await client.ask("publish", topic="/a", values=["x" * 10_000] * 150, confirm=True)
+    assert len((await client.ask("fetch"))["records"]) == 6
+    assert 99 < len((await client.ask("fetch", bytes=10_000_000))["records"]) <= 105
+    extension = msgspec.msgpack.Ext(0x70, b"x")
+    await other.ask("publish", topic="/a", values=[1, extension, 3], confirm=True)
+    found = await client.ask("fetch", start=150)
+    assert (found["records"], found["dropped"]) == ([(150, "/a", 1), (152, "/a", 3)], 1)
+    assert (await other.ask("fetch", start=150))["records"][1] == (151, "/a", extension)
+
+
 async def test_waiting_for_more(record: Recording) -> None:
     place = await record(("/a", 1))
     client, other = await place.clients(2)
@@ -238,6 +260,7 @@ async def test_an_answer_for_which_its_user_has_no_room(place: Place) -> None:
         ({"prefixes": [""] * 10_001}, "length <= 10000"),
         ({"prefixes": ["/\0"]}, "control character"),
         ({"wait_ms": 60_001}, "<= 60000"),
+        ({"columns": ["size"]}, "Invalid enum value 'size'"),
     ],
     ids=lambda value: f"{value}"[:20],
 )
@@ -258,6 +281,7 @@ async def test_what_readers_are_asked_and_answer(place: Place) -> None:
     await client.say("fetch", request=1)
     assert (await client.hear())["code"] == CloseCode.TRY_AGAIN_LATER, "it waits already"
     (order, large), (_, damaged) = journal.orders
+    assert getattr(order, "form", "frame") == {"json": "json", "msgpack": "msgpack"}.get(place.kind, "frame")
     assert (order.time, order.prefixes, order.wait_ms) == (1500, ("/a", "/b"), 5)
     assert 100_000 < order.bytes <= 4 << 20
     large(bytearray(encode_frame(Kind.RECORDS, bytes(place.node.settings.limits.frame_bytes + 100_000))))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -15,12 +13,7 @@ from websockets.typing import Origin, Subprotocol
 
 from hub.batch import Batch
 from hub.frame import KIND_MESSAGES, encode_frame
-from hub.journal.block import Block
-from hub.journal.excerpt import whole_of
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
 from hub.waiting import WRITE_LIMIT_BYTES
-from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.hello import SOFTWARE
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing
@@ -28,9 +21,8 @@ from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
-from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
+from tests.hubs.raw_websocket import request, text, upgrade
 from tests.hubs.settings import settings_of
-from tests.hubs.slow_journal import SlowJournal
 
 JSON = "hub.v1.json"
 MSGPACK = "hub.v1.msgpack"
@@ -201,51 +193,6 @@ JSON, MSGPACK = "hub.v1.json", "hub.v1.msgpack"
 
 ID = bytes(range(16)).hex()
 
-StartRecording = Callable[..., Awaitable[Hub]]
-
-
-@pytest.fixture
-def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
-    async def start(*topics: str) -> Hub:
-        path = str(tmp_path / "journal")
-        return await start_hub(
-            settings=Settings(journal=JournalSettings(path=path, topics=topics or ("/",), commit_s=0.001))
-        )
-
-    return start
-
-
-def slow(hub: Hub, *topics: str, buffer_bytes: int = 1_000_000) -> SlowJournal:
-    journal = SlowJournal(hub.node.core, *topics, buffer_bytes=buffer_bytes)
-    hub.node.journal = journal
-    return journal
-
-
-async def record(client: RawWebSocket, *messages: tuple[str, Any]) -> int:
-    offset = 0
-    for topic, value in messages:
-        await client.say("publish", topic=topic, value=value, confirm=True, request=77)
-        recorded = await client.message()
-        assert recorded["type"] == "recorded", recorded
-        offset = recorded["offset"] + 1
-    return offset
-
-
-def records_of(answer: dict[str, Any]) -> list[tuple[int, str, Any]]:
-    if "records" in answer:
-        return [(one["offset"], one["topic"], one["value"]) for one in answer["records"]]
-    return [
-        (one.offset, one.topic, msgspec.msgpack.decode(one.body))
-        for block in answer["blocks"]
-        for one in Block.parse(block).records()
-    ]
-
-
-# Who has a journal, and where a subscription begins.
-
-
-# Confirmed publications.
-
 
 async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: str) -> None:
     client = await hub.websocket("/a", subprotocol=subprotocol)
@@ -255,88 +202,23 @@ async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: st
     assert await client.barrier() == []
 
 
-# Pieces of the journal.
-
-
-async def test_fetching_some_columns(start_recording: StartRecording, subprotocol: str) -> None:
-    hub = await start_recording()
-    client = await hub.websocket(subprotocol=subprotocol)
-    await record(client, ("/a", "value"), ("/b", "value"))
-    await client.say("fetch", request=9, columns=["topic", "offset"])
-    answer = await client.message()
-    if "records" in answer:
-        assert answer["records"] == [{"offset": 0, "topic": "/a"}, {"offset": 1, "topic": "/b"}]
-        return
-    assert b"value" not in b"".join(answer["blocks"])
-    found = [one for block in answer["blocks"] for one in Block.parse(whole_of(block)).records()]
-    assert [(one.offset, one.topic, one.body) for one in found] == [(0, "/a", b""), (1, "/b", b"")]
-
-
-async def test_json_answers_are_small_by_default(start_recording: StartRecording) -> None:
-    hub = await start_recording()
-    client = await hub.websocket()
-    await client.say("publish", topic="/a", values=["x" * 10_000] * 150, confirm=True, request=1)
-    assert (await client.message())["type"] == "recorded"
-    await client.say("fetch", request=2)
-    assert len(records_of(await client.message())) == 6
-    await client.say("fetch", request=3, bytes=10_000_000)
-    assert 99 < len(records_of(await client.message())) <= 105
-
-
-async def test_what_has_no_json_form(start_recording: StartRecording) -> None:
-    hub = await start_recording()
-    client, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
-    extension = msgspec.msgpack.Ext(0x70, b"x")
-    await record(other, ("/a", 1), ("/a", extension), ("/a", 3))
-    await client.say("fetch", request=1)
-    answer = await client.message()
-    assert (records_of(answer), answer["dropped"]) == ([(0, "/a", 1), (2, "/a", 3)], 1)
-    await other.say("fetch", request=1)
-    assert records_of(await other.message()) == [(0, "/a", 1), (1, "/a", extension), (2, "/a", 3)]
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
         ({}, "missing required field `request`"),
         ({"request": 0}, "`int` >= 1"),
         ({"request": 2**32}, "`int` <="),
-        ({"request": 1, "start": -1}, "`int` >= 0"),
         ({"request": 1, "start": 1.5}, "got `float`"),
-        ({"request": 1, "prefixes": []}, "length >= 1"),
-        ({"request": 1, "prefixes": [""] * 10_001}, "length <= 10000"),
-        ({"request": 1, "wait_ms": 60_001}, "`int` <= 60000"),
         ({"request": 1, "time_ms": 2e16}, "`float` <="),
-        ({"request": 1, "columns": ["size"]}, "Invalid enum value 'size'"),
     ],
 )
 async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[str, Any], said: str) -> None:
-    slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("fetch", **fields)
     error = await client.message()
     assert (error["type"], error["code"]) == ("error", 1007)
     assert said in error["text"]
     assert await client.barrier() == []
-
-
-async def test_what_readers_are_told(hub: Hub) -> None:
-    journal = slow(hub)
-    one, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
-    await one.say("fetch", request=1, time_ms=1.5, prefixes=["/a", "/b"], wait_ms=5)
-    await other.say("fetch", request=2, start=7, end=9, bytes=10**12)
-    await one.barrier()
-    await other.barrier()
-    (first, _), (second, _) = journal.orders
-    assert (first.form, first.time, first.prefixes, first.wait_ms, first.bytes) == (
-        "json",
-        1500,
-        ("/a", "/b"),
-        5,
-        65536,
-    )
-    assert (second.form, second.start, second.end) == ("msgpack", 7, 9)
-    assert 2**21 < second.bytes <= FETCH_LIMIT_BYTES
 
 
 async def come_and_go(hub: Hub) -> None:
