@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -20,15 +21,6 @@ from peers.embedding import BlockingHub, Hub
 from tests.suite.imports import python_path
 
 NAME = "org.example.Door"
-
-
-async def test_three_lines() -> None:
-    async with Hub() as hub, hub.connect() as client, client.subscribe("/a") as messages:
-        await client.publish("/a", {"b": 1})
-        assert await anext(messages) == Message("/a", {"b": 1})
-        assert client.hub is not None
-        assert client.hub.name == "hub"
-        assert hub.listening == []
 
 
 async def test_lines_go_to_the_logger_of_the_program(caplog: pytest.LogCaptureFixture) -> None:
@@ -235,3 +227,16 @@ async def test_strangers_stay_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert (await anext(messages)).value == 1
         async with client.subscribe("$hub/") as messages:
             assert (await anext(messages)).topic.startswith("$hub/")
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "embedding.md"
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
+def test_document(block: str) -> None:
+    names: dict[str, Any] = {"__name__": "example"}
+    exec(compile(block, "docs/embedding.md", "exec"), names)  # noqa: S102
+    result = names["main"]()
+    if result is not None:
+        asyncio.run(result)

@@ -107,14 +107,6 @@ async def test_handles_that_make_no_sense(hub: SharingHub, reader: RawClient, na
     assert await reader.values(1) == [("/a", b"x" * 100_000)]
 
 
-@pytest.mark.parametrize(("topic", "code"), [("$hub/x", CloseCode.NOT_ALLOWED), ("/\x01", CloseCode.BAD_DATA)])
-async def test_topics_are_refused_as_ever(hub: SharingHub, reader: RawClient, topic: str, code: int) -> None:
-    publisher = await hub.sharing()
-    await publisher.publish_shared(topic, VALUES)
-    assert (await publisher.error()).code == code
-    assert await reader.ping() == []
-
-
 async def fatal(publisher: SharingClient, text: str) -> None:
     code, said = await publisher.end()
     assert code == CloseCode.PROTOCOL_ERROR
@@ -213,14 +205,6 @@ async def test_more_descriptors_than_the_user_may_have(hub: SharingHub, ring: Ri
     another.close()
 
 
-async def test_a_segment_of_somebody_else(hub: SharingHub, reader: RawClient, ring: Ring) -> None:
-    owner, other = await hub.sharing(), await hub.sharing()
-    await owner.open_segment(ring)
-    await other.send(handle_frame("/a", ring.fill(0, 1, VALUES)))
-    assert (await other.error()).code == CloseCode.NOT_ALLOWED
-    assert await reader.ping() == []
-
-
 SEGMENTS = {
     "not sealed": (lambda: unsealed(0, 4096), 4096, CloseCode.BAD_DATA, "is not sealed"),
     "sealed, but for future writing": (
@@ -254,12 +238,6 @@ async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
     await publisher.open_segment(ring)
     await publisher.hand_over(encode_segment(Segment(5, ring.size_bytes)), ring.descriptor)
     assert (await publisher.error()).code == CloseCode.TRY_AGAIN_LATER
-
-
-async def test_a_segment_without_a_descriptor(hub: SharingHub) -> None:
-    publisher = await hub.sharing()
-    await publisher.send(encode_segment(Segment(5, 4096)))
-    await fatal(publisher, "no descriptor")
 
 
 async def test_releasing_what_was_never_given(hub: SharingHub) -> None:

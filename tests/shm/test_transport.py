@@ -140,18 +140,6 @@ async def test_descriptors_come_before_their_frames(pair: Pair) -> None:
     assert not os.get_inheritable(pair.transport.descriptors[0].number)
 
 
-async def test_reading_can_be_paused(pair: Pair) -> None:
-    pair.transport.pause_reading()
-    pair.transport.pause_reading()
-    pair.far.send(b"later")
-    for _ in range(10):
-        await asyncio.sleep(0)
-    assert not pair.protocol.data
-    assert not pair.transport.is_reading()
-    pair.transport.resume_reading()
-    await eventually(lambda: pair.protocol.data == b"later")
-
-
 async def test_closing_writes_what_waits(pair: Pair) -> None:
     pair.transport.write(b"x" * 1_000_000)
     pair.transport.close()
@@ -176,11 +164,6 @@ async def test_aborting_does_not(pair: Pair) -> None:
     pair.transport.abort()
     await eventually(lambda: "lost" in pair.protocol.told)
     assert not is_open(number)
-
-
-async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
-    pair.far.shutdown(socket.SHUT_WR)
-    await eventually(lambda: pair.protocol.told == ["eof", "lost"])
 
 
 async def test_half_open() -> None:
@@ -216,16 +199,6 @@ async def test_a_protocol_that_raises(pair: Pair) -> None:
     pair.far.send(b"raise")
     await eventually(lambda: "lost" in pair.protocol.told)
     assert isinstance(told[0]["exception"], ValueError)
-
-
-async def test_its_protocol_can_be_changed(pair: Pair) -> None:
-    other = Recorder()
-    pair.transport.set_protocol(other)
-    pair.far.send(b"x")
-    await eventually(lambda: other.data == b"x")
-    pair.transport.set_protocol(pair.protocol)
-    with pytest.raises(TypeError):
-        pair.transport.set_protocol(asyncio.BaseProtocol())
 
 
 def test_who_pays_for_descriptors() -> None:
