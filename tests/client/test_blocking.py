@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
+from hub.batch import encode_value, encode_values
 from hub.errors import (
     BusyError,
     ClosedError,
@@ -25,12 +26,14 @@ from hub.settings.settings import Settings
 from peers.client import InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
 from peers.client.dial import Remote
+from peers.client.journal import Record
 from peers.client.settings import ClientSettings
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint
+from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
 from tests.hubs.settings import settings_of
-
-T = TypeVar("T")
 
 
 class HubThread:
@@ -73,14 +76,8 @@ def hubs() -> Iterator[HubThread]:
     thread.stop()
 
 
-@pytest.fixture(params=["tcp", "unix", "ws"])
-def hub(hubs: HubThread, request: pytest.FixtureRequest, tmp_path: Path) -> Hub:
-    urls = {"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock", "ws": "ws://127.0.0.1:0"}
-    return hubs.start(urls[request.param])
-
-
 @pytest.fixture
-def tcp_hub(hubs: HubThread) -> Hub:
+def hub(hubs: HubThread) -> Hub:
     return hubs.start()
 
 
@@ -106,8 +103,8 @@ def test_publish_and_subscribe(hub: Hub) -> None:
         assert client.dropped_messages == messages.lost_messages == messages.breaks == 0
 
 
-def test_many_publishers(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client, client.subscribe("/") as messages, ThreadPoolExecutor() as pool:
+def test_many_publishers(hub: Hub) -> None:
+    with connect(hub.url) as client, client.subscribe("/") as messages, ThreadPoolExecutor() as pool:
 
         def publish(thread: int) -> None:
             for number in range(2000):
@@ -119,8 +116,8 @@ def test_many_publishers(tcp_hub: Hub) -> None:
         assert [message.value for message in got if message.topic == f"/{thread}"] == list(range(2000))
 
 
-def test_many_readers(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool, client.subscribe("/a") as messages:
+def test_many_readers(hub: Hub) -> None:
+    with connect(hub.url) as client, ThreadPoolExecutor() as pool, client.subscribe("/a") as messages:
 
         def read() -> list[int]:
             numbers = []
@@ -139,16 +136,7 @@ def test_many_readers(tcp_hub: Hub) -> None:
     assert sorted(number for part in parts for number in part) == list(range(2000))
 
 
-def test_closing_sends_first(hubs: HubThread, tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as reader, reader.subscribe("/a") as messages:
-        with connect(tcp_hub.url) as client:
-            for number in range(5000):
-                client.publish("/a", number)
-        assert [messages.receive(timeout_s=60).value for _ in range(5000)] == list(range(5000))
-        assert hubs.call(lambda: len(tcp_hub.node.connections)) == 1
-
-
-def test_callbacks(tcp_hub: Hub) -> None:
+def test_callbacks(hub: Hub) -> None:
     """A function is called in the loop thread; there it may publish without waiting, and nothing else."""
     got: list[Any] = []
     done = threading.Event()
@@ -164,7 +152,7 @@ def test_callbacks(tcp_hub: Hub) -> None:
         else:
             done.set()
 
-    with connect(tcp_hub.url) as client:
+    with connect(hub.url) as client:
         subscription = client.subscribe_callback(["/question", "/answer"], function)
         client.publish("/question", None)
         assert done.wait(60)
@@ -174,8 +162,8 @@ def test_callbacks(tcp_hub: Hub) -> None:
     assert got == [("/question", False), ("/answer", False)]
 
 
-def test_refused_at_once(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client:
+def test_refused_at_once(hub: Hub) -> None:
+    with connect(hub.url) as client:
         for publish in (client.publish, client.publish_nowait):
             with pytest.raises(InvalidTopicError):
                 publish("$hub/x", 1)
@@ -206,22 +194,22 @@ def test_refused_later(hubs: HubThread) -> None:
     assert "the hub takes at most 8192" in str(rejected[0])
 
 
-def test_nothing_listens(hubs: HubThread, tcp_hub: Hub) -> None:
-    hubs.run(tcp_hub.stop())
+def test_nothing_listens(hubs: HubThread, hub: Hub) -> None:
+    hubs.run(hub.stop())
     before = threading.active_count()
     with pytest.raises(ConnectionLostError, match="is the hub running"):
-        connect(tcp_hub.url)
-    client = BlockingClient(Remote(tcp_hub.url, ClientSettings()), ClientSettings())
+        connect(hub.url)
+    client = BlockingClient(Remote(hub.url, ClientSettings()), ClientSettings())
     with pytest.raises(ConnectionLostError):
         client.open()
     client.close()
     assert threading.active_count() == before
 
 
-def test_full(hubs: HubThread, tcp_hub: Hub) -> None:
+def test_full(hubs: HubThread, hub: Hub) -> None:
     lost = threading.Event()
-    with connect(tcp_hub.url, buffer_bytes=10_000, on_disconnect=lambda _: lost.set()) as client:
-        hubs.run(tcp_hub.stop())
+    with connect(hub.url, buffer_bytes=10_000, on_disconnect=lambda _: lost.set()) as client:
+        hubs.run(hub.stop())
         assert lost.wait(60)
         with pytest.raises(BusyError, match=r"within 0\.01 s"):
             _fill(lambda: client.publish("/a", bytes(9000), timeout_s=0.01))
@@ -237,8 +225,8 @@ def _fill(publish: Callable[[], None]) -> None:
         publish()
 
 
-def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
-    client = connect(tcp_hub.url)
+def test_the_end_reaches_every_thread(hub: Hub) -> None:
+    client = connect(hub.url)
     messages = client.subscribe("/a")
     messages.open()
     with pytest.raises(UsageError, match="opened once"):
@@ -259,16 +247,6 @@ def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
     ):
         with pytest.raises(ClosedError):
             call()
-
-
-def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
-    with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool:
-        with client.subscribe("/a") as messages:
-            reader = pool.submit(list, messages)
-        assert reader.result() == []
-        with client.subscribe("/a") as again:
-            client.publish("/a", 1)
-            assert again.receive(timeout_s=60).value == 1
 
 
 def test_request_and_serve(hub: Hub) -> None:
@@ -297,10 +275,111 @@ def test_request_and_serve(hub: Hub) -> None:
         client.request("/double", 1)
 
 
-def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:
+def test_a_service_cannot_wait_for_its_own_client(hub: Hub) -> None:
     with (
-        connect(tcp_hub.url) as client,
+        connect(hub.url) as client,
         client.serve("/loop", lambda request: client.request("/other", request.value)),
         pytest.raises(RequestFailedError, match="cannot call this"),
     ):
         client.request("/loop", 1)
+
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+async def url(tmp_path: Path) -> AsyncIterator[str]:
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+def fill(client: BlockingClient, count: int) -> int:
+    for number in range(count - 1):
+        client.publish(f"/n/{number % 2}", number)
+    return client.publish_confirmed(f"/n/{(count - 1) % 2}", count - 1)
+
+
+async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: Any) -> T:
+    def run() -> T:
+        with connect(url, **options) as client:
+            return work(client)
+
+    return await asyncio.to_thread(run)
+
+
+async def test_the_journal_of_another_hub(url: str) -> None:
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {})
+    near = Daemon(loaded, "near")
+    await near.start()
+
+    def work(client: BlockingClient) -> tuple[list[int], int, list[int]]:
+        read = [record.value for record in client.read("/n/", hub="test hub", timeout_s=30)]
+        head = client.journal(hub="test hub", timeout_s=30).head
+        with client.subscribe("/n/", from_offset=7, hub="test hub") as messages:
+            return read, head, [messages.receive(timeout_s=30).value for _ in range(3)]
+
+    try:
+        await in_thread(url, lambda client: fill(client, 10))
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        found = await in_thread(near.endpoints[0].location, work)
+    finally:
+        await near.stop()
+    assert found == (list(range(10)), 10, [7, 8, 9])
+
+
+async def test_some_columns_of_the_journal_of_another_hub(url: str) -> None:
+    """What is not asked for does not come over the link; nor where the hub between names that journal as its own."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url], "journal": {"of": "test hub"}}, {})
+    near = Daemon(loaded, "near")
+    await near.start()
+
+    def work(client: BlockingClient) -> tuple[list[Record], int, int]:
+        read = list(client.read("/n/1", hub="test hub", columns=("offset", "topic"), timeout_s=30))
+        few, all_of_it = (
+            sum(len(block) for piece in client.read(columns=columns, timeout_s=30).pieces() for block in piece.blocks)
+            for columns in (("offset", "topic"), None)
+        )
+        return read, few, all_of_it
+
+    try:
+        await in_thread(url, lambda client: fill(client, 2000))
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        records, few, all_of_it = await in_thread(near.endpoints[0].location, work)
+    finally:
+        await near.stop()
+    assert records == [Record(number, 0, "/n/1", None) for number in range(1, 2000, 2)]
+    assert few < all_of_it / 3
+
+
+async def test_blocks_are_columns(url: str) -> None:
+    def work(client: BlockingClient) -> tuple[int, int]:
+        fill(client, 5000)
+        history = client.read(piece_bytes=10_000)
+        return sum(block.count for block in history.blocks(verify=True)), history.next
+
+    assert await in_thread(url, work) == (5000, 5000)
+
+
+async def test_a_reader_may_stop_early(url: str) -> None:
+    def work(client: BlockingClient) -> tuple[int, int]:
+        fill(client, 5000)
+        first = next(iter(client.read(piece_bytes=1000)))
+        assert client.read(epoch=7).epoch == 7
+        return first.offset, client.journal().head
+
+    assert await in_thread(url, work) == (0, 5000)
+
+
+async def test_committed_parts_become_records_once(url: str) -> None:
+    def work(client: BlockingClient) -> None:
+        for transaction in ("one", "two"):
+            client.stage(transaction, 0, encode_values(b"/a", [encode_value("kept")]))
+            client.stage_nowait(transaction, 1, encode_values(b"/a", [encode_value("dropped")])).result()
+            committed = client.commit(transaction, [0], query="q", batch=7)
+            assert committed.again is (transaction == "two")
+        assert [record.value for record in client.read()] == ["kept"]
+
+    await in_thread(url, work)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -11,13 +12,11 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
-from peers.client import Client, ConnectionLostError, Message, QueueWish, connect
+from peers.client import ClosedError, ConnectionLostError, Message, MessageStream, QueueWish, connect
+from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice
 from peers.wire.kinds import Kind
-from tests.client.scripted import ScriptedHub
-from tests.client.told import PAYLOAD, Told, flood
+from tests.client.scripted import PAYLOAD, ScriptedHub, Told, flood
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -57,8 +56,8 @@ def check(got: list[tuple[int, int]]) -> None:
         assert number == position + lost_before
 
 
-async def test_drop_oldest(hub: Hub) -> None:
-    told = Told()
+async def test_drop_oldest(start_hub: StartHub) -> None:
+    hub, told = await start_hub(), Told()
     got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_OLDEST))
     check(got)
     assert [number for number, _ in got[-51:]] == list(range(MANY - 50, MANY + 1))
@@ -68,9 +67,8 @@ async def test_drop_oldest(hub: Hub) -> None:
     assert sum(told.dropped.get_nowait() for _ in range(told.dropped.qsize())) == dropped
 
 
-async def test_disconnect(start_hub: StartHub, listen_url: str) -> None:
-    hub = await start_hub(listen_url)
-    told = Told()
+async def test_disconnect(start_hub: StartHub) -> None:
+    hub, told = await start_hub(), Told()
     queue = QueueWish(messages=50, bytes=None, overflow=Overflow.DISCONNECT)
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
@@ -109,31 +107,6 @@ async def test_a_full_stream_does_not_keep_requests_from_their_answers(hub: Hub)
             assert numbers == list(range(2000))
 
 
-@pytest.mark.parametrize("listen_url", ["tcp://127.0.0.1:0"])
-async def test_a_full_stream_does_not_keep_publications_from_being_confirmed(
-    start_hub: StartHub, tmp_path: Path, listen_url: str
-) -> None:
-    """Who reads a full stream may publish with a confirmation without reading on: the hub's word comes through."""
-    journal = JournalSettings(path=str(tmp_path / "journal"))
-    hub = await start_hub(listen_url, settings=Settings(journal=journal))
-    async with connect(hub.url) as publisher, connect(hub.url, name="slow") as client:  # noqa: SIM117
-        async with client.subscribe("/a", buffer_bytes=10_000):
-            await flood(publisher, "/a", range(2000))
-            await eventually(lambda: client.statistics().paused)
-            assert await client.publish_confirmed("/b", 1) > 0
-            assert client.statistics().paused
-
-
-async def test_closing_a_full_stream(client: Client, hub: Hub) -> None:
-    async with connect(hub.url) as publisher, client.subscribe("/b") as other:
-        async with client.subscribe("/a", buffer_bytes=10_000):
-            await flood(publisher, "/a", range(2000))
-            await eventually(lambda: client.statistics().paused)
-        assert client.statistics().paused is False
-        await publisher.publish("/b", "through")
-        assert (await anext(other)).value == "through"
-
-
 async def test_still_full_after_a_reconnect(hub: Hub) -> None:
     told = Told()
     async with connect(hub.url) as publisher, told.connect(hub.url) as client:
@@ -167,19 +140,6 @@ async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None
         await hub.crash()
         await told.disconnected.get()
         assert callback.breaks == 1
-
-
-async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
-    hub = await start_hub()
-    told = Told()
-    async with told.connect(hub.url, name="me") as client:
-        outlet = hub.handler("me").outlet
-        outlet.transport.write(  # type: ignore[attr-defined]
-            encode_notice(Notice("error", count=4, code=int(CloseCode.BAD_DATA), text="no such topic"))
-        )
-        error = await told.rejected.get()
-        assert str(error) == "no such topic (1007)"
-        assert client.statistics().rejected_messages == 4
 
 
 # Against a scripted hub.
@@ -286,3 +246,117 @@ async def test_confirmations() -> None:
         hub.hang_up()
         with pytest.raises(ConnectionLostError, match="may be recorded or not"):
             await later
+
+
+class NoSource:
+    def __init__(self) -> None:
+        self.held: list[bool] = []
+
+    async def open(self, sink: MessageStream, wants: Iterable[Any]) -> list[Any]:  # noqa: ARG002
+        return []
+
+    def release(self, sink: MessageStream, claims: list[Any]) -> None:
+        pass
+
+    def hold(self, sink: MessageStream) -> None:  # noqa: ARG002
+        self.held.append(True)
+
+    def let_go(self, sink: MessageStream) -> None:  # noqa: ARG002
+        self.held.append(False)
+
+
+async def opened(source: NoSource | None = None) -> MessageStream:
+    stream = MessageStream(source or NoSource(), ("/a",), lambda batch: decode_batch(batch)[0], 1000)
+    await stream.open()
+    return stream
+
+
+def batch(*values: object) -> Batch:
+    return Batch.of("/a", values)
+
+
+def values_of(messages: list[Message]) -> list[Any]:
+    return [message.value for message in messages]
+
+
+async def test_marks_stand_where_they_belong() -> None:
+    stream = await opened()
+    stream.put(batch(1, 2))
+    stream.put(batch(3))
+    stream.put_gap(5)
+    stream.put_gap(2)
+    stream.put(batch(4))
+    stream.put_break()
+    stream.put(batch(5))
+    seen = [(values_of(await stream.batch()), stream.lost_messages, stream.breaks) for _ in range(3)]
+    assert seen == [([1, 2, 3], 0, 0), ([4], 7, 0), ([5], 7, 1)]
+
+
+async def test_a_mark_alone_wakes_nobody() -> None:
+    """A reader is not woken for a loss alone; it learns of it with the next message, or at the end."""
+    stream = await opened()
+    reading = asyncio.ensure_future(stream.batch())
+    await asyncio.sleep(0)
+    stream.put_gap(3)
+    await asyncio.sleep(0)
+    assert not reading.done()
+    stream.finish(None)
+    assert await reading == []
+    assert stream.lost_messages == 3
+
+
+async def test_the_end() -> None:
+    stream = await opened()
+    stream.put(batch(1))
+    stream.finish(ConnectionLostError(1006, "gone"))
+    stream.finish(None)
+    stream.put(batch(2))
+    assert (await stream.receive()).value == 1
+    for _ in range(2):
+        with pytest.raises(ConnectionLostError, match="gone"):
+            await stream.receive()
+        with pytest.raises(ConnectionLostError):
+            await stream.batch()
+    other = await opened()
+    other.finish(None)
+    assert await other.batch() == []
+    with pytest.raises(ClosedError):
+        await other.receive()
+
+
+async def test_several_readers() -> None:
+    stream = await opened()
+    reading = [asyncio.ensure_future(stream.receive()) for _ in range(3)]
+    await asyncio.sleep(0)
+    stream.put(batch(1))
+    stream.put(batch(2))
+    await eventually(lambda: sum(task.done() for task in reading) == 2)
+    stream.finish(None)
+    results = await asyncio.gather(*reading, return_exceptions=True)
+    assert sorted(result.value for result in results if isinstance(result, Message)) == [1, 2]
+    assert [type(result) for result in results if not isinstance(result, Message)] == [ClosedError]
+
+
+async def test_cancelled_waits() -> None:
+    stream = await opened()
+    reading = asyncio.ensure_future(stream.batch())
+    await asyncio.sleep(0)
+    stream.put(batch(1))
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert reading.cancelled()
+    assert values_of(await stream.batch()) == [1]
+
+
+async def test_what_it_holds() -> None:
+    source = NoSource()
+    stream = await opened(source)
+    one, other = batch(bytes(200_000)), batch(bytes(100_000))
+    for each in (one, other, one):
+        stream.put(each)
+    assert source.held == [True]
+    assert stream.buffered_bytes == 2 * one.size_bytes + other.size_bytes
+    assert len(stream.batch_nowait()) == 2, "about 256 KiB at once"
+    assert (stream.buffered_bytes, source.held) == (one.size_bytes, [True])
+    stream.close_nowait()
+    assert (stream.buffered_bytes, source.held, stream.ended) == (0, [True, False], True)

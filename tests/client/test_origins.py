@@ -21,8 +21,7 @@ from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_notice, encode_origin
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.client.scripted import ScriptedHub
-from tests.client.told import Told
+from tests.client.scripted import ScriptedHub, Told
 
 FAR, FARTHER = b"f" * 16, b"g" * 16
 

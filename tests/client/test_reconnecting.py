@@ -15,8 +15,7 @@ from peers.transport.backoff import Backoff
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.control import encode_close
 from peers.wire.kinds import Kind
-from tests.client.scripted import ScriptedHub
-from tests.client.told import Told
+from tests.client.scripted import ScriptedHub, Told
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -56,29 +55,6 @@ async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub:
         hub = await start_hub(hub.endpoint)
         await opening
         await eventually(lambda: hub.prefixes("me") == {"/new": 1, "/kept": 1})
-
-
-async def test_requests_under_way(hub: Hub) -> None:
-    told = Told()
-    async with told.connect(hub.url, name="me") as client, client.subscribe("/held") as held:
-        opening = asyncio.ensure_future(client.subscribe("/a").open())
-        await asyncio.sleep(0)
-        closing = asyncio.ensure_future(held.close())
-        await asyncio.sleep(0)
-        await hub.crash()
-        await asyncio.gather(opening, closing)
-        await eventually(lambda: hub.prefixes("me") == {"/a": 1})
-
-
-async def test_many_prefixes_again(start_hub: StartHub, listen_url: str) -> None:
-    hub = await start_hub(listen_url, settings=settings_of(frame_bytes=8 * 1024))
-    told = Told()
-    async with told.connect(hub.url, name="me") as client:
-        streams = [client.subscribe(f"/{number:0>1000}") for number in range(30)]
-        await asyncio.gather(*(stream.open() for stream in streams))
-        await hub.crash()
-        await told.disconnected.get()
-        await eventually(lambda: client.statistics().connected and len(hub.prefixes("me")) == 30)
 
 
 async def test_refused_when_coming_back(start_hub: StartHub, hub: Hub) -> None:
@@ -182,16 +158,6 @@ async def test_a_function_that_fails(hub: Hub) -> None:
     assert [type(failure["exception"]) for failure in failures] == [ZeroDivisionError]
 
 
-async def test_closing_while_disconnected(hub: Hub) -> None:
-    told = Told()
-    client: Client = await told.connect(hub.url)
-    await hub.stop()
-    await told.disconnected.get()
-    await client.close()
-    assert client.ended
-    await client.wait_closed()
-
-
 async def test_refused_when_dialling_again() -> None:
     told = Told()
     async with ScriptedHub() as hub, told.connect(hub.url) as client:
@@ -242,11 +208,6 @@ def test_codes(code: CloseCode) -> None:
     assert type(error) is expected
     assert (error.code, error.text) == (int(code), "because")
     assert str(ending) == f"because ({int(code)})"
-
-
-def test_no_code() -> None:
-    assert Ending().code == 1006
-    assert not Ending().final
 
 
 def test_overslept() -> None:

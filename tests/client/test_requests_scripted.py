@@ -24,8 +24,7 @@ from peers.client.values import InvalidValueError, read_values
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.reasons import reason_of
-from tests.client.scripted import ScriptedHub
-from tests.client.told import quick_backoff
+from tests.client.scripted import ScriptedHub, quick_backoff
 from tests.hubs.eventually import eventually
 
 pack = msgspec.msgpack.encode
@@ -119,14 +118,6 @@ async def test_a_hub_that_forgets(scripted: ScriptedHub, monkeypatch: pytest.Mon
         assert not patient.done()
 
 
-async def test_what_comes_for_nobody(scripted: ScriptedHub) -> None:
-    async with connect(scripted.url):
-        scripted.send(Request(b"/x", 5, 0, pack(1)).encode())
-        reply = Reply.decode(await scripted.next(Kind.REPLY))
-        assert (reply.first, reply.status) == (5, Status.FAILED)
-        assert "no longer serves" in msgspec.msgpack.decode(reply.values)
-
-
 async def test_a_service_answers_in_few_frames(scripted: ScriptedHub) -> None:
     async with connect(scripted.url) as client:
         service = await served(scripted, client, "/a", "/b")
@@ -154,16 +145,6 @@ async def test_a_service_that_is_refused(scripted: ScriptedHub) -> None:
         await served(scripted, client, "/a")
 
 
-async def test_opening_is_cancelled(scripted: ScriptedHub) -> None:
-    async with connect(scripted.url) as client:
-        opening = asyncio.ensure_future(client.serve("/a", lambda _: None).open())
-        number, _ = decode_subscription(Kind.SERVE, (await scripted.next(Kind.SERVE)).body)
-        opening.cancel()
-        await scripted.next(Kind.UNSERVE)
-        scripted.send(encode_notice(Notice("confirmed", request=number)))
-        await served(scripted, client, "/a")
-
-
 async def test_a_service_that_a_later_hub_refuses(scripted: ScriptedHub) -> None:
     client = await connect(scripted.url, backoff=quick_backoff())
     await served(scripted, client, "/a")
@@ -174,17 +155,6 @@ async def test_a_service_that_a_later_hub_refuses(scripted: ScriptedHub) -> None
     with pytest.raises(RejectedError, match="no more"):
         await client.wait_closed()
     await client.close()
-
-
-async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
-    client = await connect(scripted.url, backoff=quick_backoff())
-    gone = await served(scripted, client, "/gone")
-    scripted.hang_up()
-    await eventually(lambda: not client.statistics().connected)
-    await gone.close()
-    await served(scripted, client, "/a")
-    await client.close()
-    assert scripted.connections == 2
 
 
 async def test_a_reply_for_a_lost_connection(scripted: ScriptedHub) -> None:

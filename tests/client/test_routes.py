@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
+from hub.frame import FLAG_TAGGED, HEADER, KIND_MESSAGES
 from hub.tags.envelope import tagged
 from hub.tags.rules import Rule
-from peers.client import routes as module
 from peers.client.routes import Addressed, LocalRoutes, Sink
 
 
@@ -77,15 +75,6 @@ def test_labels_names_and_prefixes() -> None:
     assert set(routes.find(key).sinks) == {by_rule, by_both}
 
 
-def test_the_same_sinks_are_the_same_route() -> None:
-    """Topics, and flags, with the same sinks share one route object, so that the scanner joins their runs."""
-    routes = LocalRoutes(UNREADABLE)
-    routes.add("/", NamedSink("all"))
-    assert routes.find(key_of("/a")) is routes.find(key_of("/b", FLAG_BATCH))
-    assert routes.find(key_of("elsewhere")) is routes.find(key_of("$hub/overflow"))
-    assert routes.find(key_of("elsewhere")).sinks == ()
-
-
 def test_unreadable_keys() -> None:
     routes = LocalRoutes(UNREADABLE)
     routes.add("", NamedSink("all"))
@@ -100,11 +89,3 @@ def test_unreadable_keys() -> None:
     for key in unread:
         assert routes.find(key).sinks == (UNREADABLE,)
         assert routes.miss(key) is routes.table[key]
-
-
-def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ROUTES_LIMIT", 10)
-    routes = LocalRoutes(UNREADABLE)
-    for number in range(95):
-        routes.find(key_of(f"/{number}"))
-        assert len(routes.table) <= 10

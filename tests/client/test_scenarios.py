@@ -17,7 +17,7 @@ from hub.settings.sections import JournalSettings, Limits, StoresSettings
 from hub.settings.settings import Settings
 from peers.client import ServiceRequest, blocking, connect
 from peers.client.values import InvalidValueError
-from tests.client.told import quick_backoff
+from tests.client.scripted import quick_backoff
 from tests.console.node import Nodes
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

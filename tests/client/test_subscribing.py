@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
+from hub.delivery import Role
 from hub.errors import (
     CloseCode,
     ClosedError,
@@ -16,18 +17,20 @@ from hub.errors import (
     InvalidNameError,
     InvalidTopicError,
     RejectedError,
+    RequestFailedError,
     UsageError,
 )
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.far_hub import FarHub
+from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.names.claim import Announced, Wish
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
-from hub.tags.envelope import Envelope
-from peers.client import Client, Message, MessageStream, connect
+from peers.client import Client, KnownName, Message, MessageStream, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking
 from peers.client.publications import target
-from tests.client.told import Told
-from tests.hub.fakes import publish
+from tests.client.scripted import Told
+from tests.hub.fakes import handler_of, publish
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -36,26 +39,6 @@ from tests.hubs.settings import settings_of
 
 async def read(messages: MessageStream, count: int) -> list[Message]:
     return [await anext(messages) for _ in range(count)]
-
-
-async def test_prefixes_in_a_list(client: Client) -> None:
-    async with client.subscribe(["/a", "/b"], "/c") as messages:
-        for topic in ("/a", "/b", "/c", "/d"):
-            client.publish_nowait(topic, None)
-        assert [message.topic for message in await read(messages, 3)] == ["/a", "/b", "/c"]
-        with pytest.raises(UsageError, match="one prefix or more"):
-            client.subscribe([])
-        with pytest.raises(InvalidTopicError, match=r"topic is a str, not bytes: b'/a'"):
-            client.publish_nowait(b"/a", 1)  # type: ignore[arg-type]
-        with pytest.raises(InvalidTopicError, match=r"prefix is a str, not int: 5"):
-            async with client.subscribe([5]):  # type: ignore[list-item]
-                pass
-
-
-async def test_a_client_says_what_it_is(hub: Hub) -> None:
-    async with connect(hub.url, name="sensor") as client:
-        assert repr(client) == f"<client 'sensor' of {hub.url}, connected>"
-    assert repr(client) == f"<client 'sensor' of {hub.url}, closed>"
 
 
 async def test_callbacks(hub: Hub) -> None:
@@ -81,19 +64,13 @@ async def test_callbacks(hub: Hub) -> None:
 
 async def test_refused_by_the_hub(start_hub: StartHub, listen_url: str) -> None:
     hub = await start_hub(listen_url, settings=settings_of(prefixes_per_client=2))
-    async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
+    async with connect(hub.url, name="me") as client, client.subscribe("/a"):
         too_many = client.subscribe("/b", "/c")
         same = client.subscribe("/c")
         results = await asyncio.gather(too_many.open(), same.open(), return_exceptions=True)
         assert [type(result) for result in results] == [RejectedError, RejectedError]
-        assert isinstance(results[0], RejectedError)
-        assert results[0].code == CloseCode.NOT_ALLOWED
-        assert "the limit for a client is 2" in results[0].text
+        assert "the limit for a client is 2" in str(results[0])
         assert hub.prefixes("me") == {"/a": 1}
-        client.publish_nowait("/a", 1)
-        assert (await anext(messages)).value == 1
-        async with client.subscribe("/c"):
-            assert hub.prefixes("me") == {"/a": 1, "/c": 1}
 
 
 async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_url: str) -> None:
@@ -217,21 +194,9 @@ async def test_a_service_that_is_never_opened(client: Client) -> None:
 NAME = "org.example.Door"
 
 
-async def test_a_sender_and_a_destination(hub: Hub) -> None:
+async def test_a_sender_or_a_destination_that_cannot_be(hub: Hub) -> None:
     told = Told()
-    async with (
-        connect(hub.url) as door,
-        await door.claim(NAME),
-        door.subscribe_name(NAME) as letters,
-        told.connect(hub.url) as reader,
-        reader.subscribe_rule(sender=NAME) as heard,
-    ):
-        await door.publish("/open", True, sender=NAME)
-        message = await anext(heard)
-        assert (message, message.sender) == (("/open", True), NAME)
-        await reader.publish("/close", "please", ["urgent"], to=NAME)
-        letter = await anext(letters)
-        assert (letter, letter.destination, letter.labels) == (("/close", "please"), NAME, ("urgent",))
+    async with connect(hub.url) as door, await door.claim(NAME), told.connect(hub.url) as reader:
         await reader.publish("/open", False, sender=NAME)
         refused = await told.rejected.get()
         assert (refused.code, refused.text) == (CloseCode.NOT_ALLOWED, f"sender '{NAME}': that name is not yours")
@@ -270,27 +235,6 @@ def test_a_topic_alone_stays_one() -> None:
     assert target(topic, ["b", "a"], "", "") is target(topic, ("b", "a"), "", "")
 
 
-async def test_the_journal_keeps_topics(start_hub: StartHub, tmp_path: Path) -> None:
-    hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
-    async with connect(hub.url) as client, await client.claim(NAME), client.subscribe_rule(["a"]) as live:
-        offsets = [
-            await client.publish_confirmed("/t", 0),
-            await client.publish_confirmed("/t", 1, labels=["a", "b"], sender=NAME),
-            await client.publish_confirmed("/u", 2, labels=["a"]),
-        ]
-        with pytest.raises(RejectedError, match="is not yours"):
-            await client.publish_confirmed("/t", 3, sender="org.example.Wall")
-        read = {record.offset: (record.topic, record.value) async for record in client.read("/")}
-        assert [read[offset] for offset in offsets] == [("/t", 0), ("/t", 1), ("/u", 2)]
-        assert [(await anext(live)).value for _ in range(2)] == [1, 2]
-        labelled = Batch.under(Envelope("/t", ("a",)).encode(), [4], FLAG_TAGGED).frames
-        await client.stage("one", 0, labelled)
-        await client.commit("one", [0])
-        assert (await anext(live)).value == 4
-        with pytest.raises(RejectedError, match="bear the name of a sender are not staged"):
-            await client.stage("two", 0, Batch.under(Envelope("/t", (), NAME).encode(), [5], FLAG_TAGGED).frames)
-
-
 async def test_labels_by_position(start_hub: StartHub, tmp_path: Path) -> None:
     hub = await start_hub(settings=Settings(journal=JournalSettings(path=str(tmp_path / "journal"))))
 
@@ -313,3 +257,72 @@ async def test_labels_by_position(start_hub: StartHub, tmp_path: Path) -> None:
         got = [await anext(heard) for _ in range(10)]
     assert [message.value for message in got] == [*range(1, 11)]
     assert {message.labels for message in got} == {("a",)}
+
+
+PLAYER = "org.example.Player"
+
+
+async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
+    told = Told()
+    async with told.connect(hub.url) as client:
+        await told.connected.get()
+        lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
+        others = handler_of(role=Role.CLIENT, name="other")
+        hub.node.core.attach(others)
+        await hub.crash()
+        for name in ("a.a", "a.b"):
+            hub.node.core.names.claim(others, Wish(name), 1)
+        await lost.wait_lost()
+        with pytest.raises(RejectedError, match=r"name a\.a is owned by client \d+ 'other'"):
+            await lost.wait_owned()
+        assert "is owned by" in lost.reason
+        await eventually(lambda: waits.reason == "queued")
+        hub.node.core.detach(others, "done")
+        await waits.wait_owned()
+
+
+async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
+    lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
+    link = FarHub(b"\x07" * 16)
+    names = hub.node.core.names
+    names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
+    assert "whose claim was earlier" in await lost.wait_lost()
+    assert "whose claim was earlier" in await waits.wait_lost()
+    with pytest.raises(RejectedError, match="whose claim was earlier"):
+        await lost.wait_owned()
+    names.hear(link, [], ["a.b"])
+    await waits.wait_owned()
+    async with await client.claim("a.c"):
+        pass
+
+
+async def test_without_a_connection(hub: Hub) -> None:
+    told = Told()
+    async with told.connect(hub.url) as client, connect(hub.url) as other:
+        await told.connected.get()
+        held = await client.claim("a.b")
+        await hub.crash()
+        await told.disconnected.get()
+        claimed = await client.claim(PLAYER)
+        assert claimed.owned
+        await eventually(lambda: held.owned)
+        await eventually(lambda: other.statistics().connected)
+        waits = await other.claim(PLAYER, queue=True)
+        waiting = asyncio.ensure_future(waits.wait_owned())
+        await asyncio.sleep(0)
+        await other.close()
+        with pytest.raises(ClosedError):
+            await waiting
+
+
+async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
+    names = hub.node.core.names
+    link = FarHub(b"\x07" * 16)
+    names.hear(link, [Announced(f"a.n{number:04}", ("x",), 1, 9) for number in range(2500)], [])
+    found = await client.names()
+    assert [each.name for each in found] == [f"a.n{number:04}" for number in range(2500)]
+    assert found[0] == KnownName("a.n0000", ("x",), 9, b"\x07" * 16)
+    assert len(await client.names("a.n1")) == 1000
+    assert await client.names("b") == []
+    with pytest.raises(RequestFailedError, match="expected null, a prefix, or a map"):
+        await client.request("$hub/names", 7)

@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 import hub
-import peers.client
 from peers.client import (
     CallbackSubscription,
     Client,
@@ -25,7 +24,6 @@ from peers.client import (
     StoreReplica,
     StoreWatch,
     Writer,
-    blocking,
 )
 from peers.client.blocking import (
     BlockingClient,
@@ -131,10 +129,6 @@ def test_twins(here: type, there: type) -> None:
         assert list(given.items()) == list(wanted.items()), f"{there.__name__}.{name}"
 
 
-def test_connect() -> None:
-    assert parameters(peers.client.connect) == parameters(blocking.connect)
-
-
 @pytest.mark.parametrize("owner", [Client, BlockingClient])
 def test_options_have_names(owner: type) -> None:
     for name, function in public(owner).items():
@@ -145,12 +139,6 @@ def test_options_have_names(owner: type) -> None:
                 if each.kind is Parameter.POSITIONAL_OR_KEYWORD and each.default is not Parameter.empty
             ]
             assert set(optional) <= {"labels", "prefix"}, name
-
-
-@pytest.mark.parametrize("owner", [here for here, _ in TWINS])
-def test_what_programs_call_is_described(owner: type) -> None:
-    for name, member in public(owner).items():
-        assert inspect.ismemberdescriptor(member) or member.__doc__ or (owner, name) in ASYNCIO_ALONE, name
 
 
 def test_documents_tell_of_all_calls() -> None:

@@ -14,12 +14,11 @@ import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.client import Client, Hello, connect
-from peers.client.token_source import Token, TokenSource, read_token
+from peers.client.token_source import Token, read_token
 from peers.connections.connection import Connection as HubConnection
 from peers.wire.control import TOKEN_LIMIT_BYTES, Notice, Renewal, decode_token, encode_close, encode_notice
 from peers.wire.kinds import Kind
-from tests.client.scripted import ScriptedHub
-from tests.client.told import Told
+from tests.client.scripted import ScriptedHub, Told
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.known_tokens import KnownTokens
@@ -136,15 +135,6 @@ async def test_what_is_no_token(scripted: ScriptedHub, token: Any) -> None:
     assert scripted.connections == 0
 
 
-async def test_a_function_that_takes_too_long() -> None:
-    async def never() -> str:
-        await asyncio.get_running_loop().create_future()
-        return SECRET
-
-    with pytest.raises(ConnectionLostError, match=r"none within 0\.01 s"):
-        await TokenSource(never, 0.01).fresh()
-
-
 # Renewal.
 
 
@@ -186,29 +176,6 @@ async def test_a_renewal_that_fails_is_told(scripted: ScriptedHub, loss: str, ca
     assert SECRET not in caplog.text
 
 
-async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
-    tokens = Tokens()
-    told = Told()
-    scripted.hello = msgspec.structs.replace(scripted.hello, until=1000.0)
-    async with told.connect(scripted.url, token=tokens.plain) as client:
-        renewal = client._exchange.renewal
-        planned = renewal._timer
-        assert planned is not None
-        assert renewal._ends_s - 251.0 <= planned.when() <= renewal._ends_s - 149.0
-        renewal._begin()
-        first = await renewed(scripted)
-        refusal = Notice("error", request=first.request, code=CloseCode.NOT_RECOGNISED, text="not recognised")
-        scripted.send(encode_notice(refusal))
-        await told.rejected.get()
-        again = renewal._timer
-        assert again is not None
-        assert again.when() < planned.when()
-        renewal._begin()
-        second = await renewed(scripted)
-        assert second.request != first.request
-        assert second.token != first.token
-
-
 # A hub that does not know the client.
 
 
@@ -232,15 +199,6 @@ async def test_a_hub_that_knows_no_token_of_a_function(scripted: ScriptedHub) ->
     with pytest.raises(RejectedError, match="4401"):
         await task
     assert scripted.connections == 2
-
-
-@pytest.mark.parametrize("code", [CloseCode.NOT_RECOGNISED, CloseCode.FORBIDDEN])
-async def test_the_end_of_a_text(scripted: ScriptedHub, code: CloseCode) -> None:
-    async with connect(scripted.url, token=SECRET) as client:
-        scripted.send(encode_close(code, "that was it"))
-        with pytest.raises(RejectedError, match=f"that was it .{int(code)}."):
-            await client.wait_closed()
-    assert scripted.connections == 1
 
 
 async def test_the_end_of_a_token_of_a_function(scripted: ScriptedHub) -> None:

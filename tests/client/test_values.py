@@ -18,10 +18,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch, Message
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, encode_frame
+from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.tags.envelope import tagged
 from peers.client.plain import is_plain, pure_is_plain
-from peers.client.values import InvalidValueError, decode_batch, decode_body, encode_value, encode_values
+from peers.client.values import InvalidValueError, decode_batch, encode_value, encode_values
 from peers.values import Count, Port, Set
 from peers.values.event import Event
 
@@ -58,13 +58,6 @@ def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
     )
     messages, bad = decode_batch(Batch(frames, max(1, len(batches))))
     assert messages == [Message(topic, value) for topic, some in batches for value in some]
-    assert bad == []
-
-
-def test_runs_of_equal_headers() -> None:
-    numbers = [*range(10), 1000, 1001, 1002, 5]
-    messages, bad = decode_batch(Batch(b"".join(single("/a", number) for number in numbers), len(numbers)))
-    assert [message.value for message in messages] == numbers
     assert bad == []
 
 
@@ -158,13 +151,6 @@ def test_values_of_zeek() -> None:
     assert [Event.of(message.value) for message in messages] == [event] * 3
 
 
-def test_extensions_that_are_no_values_of_zeek() -> None:
-    packed = several("/a", encode_value(msgspec.msgpack.Ext(4, b"?")), encode_value(msgspec.msgpack.Ext(11, b"?")))
-    messages, bad = decode_batch(Batch(packed, 2))
-    assert [message.value for message in messages] == [msgspec.msgpack.Ext(11, b"?")]
-    assert [each.messages for each in bad] == [1]
-
-
 def test_labels_and_names_come_with_the_message() -> None:
     envelope = tagged("/a", ["low", "b"], "s.s", "d.d")
     key = envelope.encode()
@@ -249,8 +235,3 @@ def test_what_is_plain(check: Callable[[object], bool], value: object) -> None:
     assert check(value) == (b"datetime" not in repr(value).encode())
     assert not check([value, {"a": {1}}])
     assert not check({Answer.ALL: value})
-
-
-def test_texts_that_look_like_times() -> None:
-    value = ["2026-11-22T03:11:43", {"T00:00:00": b"T00:00:00"}, NAIVE.replace(tzinfo=UTC)]
-    assert decode_body(Encoding.MSGPACK, encode_value(value)) == value

@@ -230,13 +230,6 @@ def test_nonsense(pair: Pair, message: bytes, code: CloseCode) -> None:
     assert pair.server.close_rcvd.code == code
 
 
-def test_text(pair: Pair) -> None:
-    pair.server.send_text(b"{}")
-    (closing,) = pair.to_client()
-    assert isinstance(closing, Closing)
-    assert closing.code == CloseCode.WRONG_KIND
-
-
 def test_signs_of_life(pair: Pair) -> None:
     pair.server.send_ping(b"x")
     assert pair.to_client() == []
@@ -306,26 +299,7 @@ def test_refused_with_http(status: int, code: CloseCode) -> None:
     assert pair.client.closed
 
 
-def test_no_http() -> None:
-    pair = Pair()
-    pair.client.open()
-    (closing,) = pair.client.receive(b"\x00\x00\x00\x05\x01\x00\x00\x00HELLO\r\n\r\n")
-    assert isinstance(closing, Closing)
-    assert closing.code == CloseCode.PROTOCOL_ERROR
-    assert "does not speak WebSocket" in closing.text
-
-
 # The journal.
-
-
-def test_the_journal_of_a_hub() -> None:
-    assert Pair().greet().journal == b""
-    pair = Pair()
-    pair.shake_hands()
-    pair.to_client(WELCOME)
-    (hello,) = pair.to_client(WELCOME | {"journal": "ab" * 16})
-    assert isinstance(hello, Hello)
-    assert hello.journal == b"\xab" * 16
 
 
 def test_fetching(pair: Pair) -> None:

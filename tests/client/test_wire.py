@@ -123,16 +123,6 @@ def test_closing(pair: Pair, by_client: bool) -> None:  # noqa: FBT001
     assert list(pair.client.receive(encode_frame(Kind.PING, b""))) == []
 
 
-def test_nonsense(pair: Pair) -> None:
-    (closing,) = pair.to_client(encode_frame(Kind.SUBSCRIBE, b""))
-    assert isinstance(closing, Closing)
-    assert (closing.code, closing.by_far_side) == (CloseCode.PROTOCOL_ERROR, False)
-    assert pair.client.closed
-    (told,) = pair.to_hub()
-    assert isinstance(told, Closing)
-    assert told.code == CloseCode.PROTOCOL_ERROR
-
-
 def test_not_a_hub() -> None:
     for answer, hint in ((b"HTTP/1.1 400 Bad Request\r\n", "try ws://"), (b"SSH-2.0-OpenSSH_9\r\n", "")):
         pair = Pair()

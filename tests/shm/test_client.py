@@ -17,7 +17,7 @@ import pytest
 from hub.errors import BlockGoneError, BusyError, GoneError, UsageError
 from peers.client import Client, InvalidValueError, ServiceRequest, connect
 from peers.shm.views import View
-from tests.client.told import quick_backoff
+from tests.client.scripted import quick_backoff
 from tests.hubs.eventually import eventually
 from tests.shm.conftest import StartHub, memfds
 from tests.shm.hubs import SharingHub, shared_settings

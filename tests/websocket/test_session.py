@@ -345,6 +345,13 @@ def test_the_hub_closes() -> None:
     assert len(talk.frames) == 1
 
 
+def test_hello_comes_before_all_but_pings_of_the_library() -> None:
+    talk = Conversation()
+    talk.say(text({"type": "ping", "request": 1}) + text({"type": "hello", "name": "late"}))
+    _, refused = talk.messages
+    assert (refused["code"], refused["text"]) == (1008, "hello is taken as the first message only")
+
+
 def test_a_shell_may_close_between_events() -> None:
     talk = Conversation()
     events = events_of(talk.session, text({"type": "subscribe", "prefixes": []}) * 3)

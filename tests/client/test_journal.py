@@ -1,25 +1,40 @@
-"""A range of a journal, by iterating: piece by piece, one asked for ahead, up to an end that may be still to come."""
+"""What a client asks of a journal, numbered and answered once; and a range of one, by iterating, piece by piece."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hub.batch import Batch
-from hub.errors import GoneError, JournalCorruptError, RejectedError, UsageError
+from hub.errors import (
+    CloseCode,
+    ClosedError,
+    GoneError,
+    HubError,
+    JournalCorruptError,
+    ProtocolError,
+    RejectedError,
+    UsageError,
+)
 from hub.journal.block import pack
 from peers.client import Client, connect
-from peers.client.journal import History, Record, time_us
+from peers.client import conversation as numbering
+from peers.client import journal as journal_module
+from peers.client.journal import History, JournalAccess, time_us
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.backoff import Backoff
-from peers.wire.records import FETCH_BYTES, Fetch, Records
+from peers.wire.control import Notice
+from peers.wire.hello import ID_BYTES, Hello
+from peers.wire.records import FETCH_BYTES, Commit, Fetch, Records, Stage
+from tests.hubs.eventually import eventually
 
 JOURNAL = b"0123456789abcdef"
 AT_US = 1_700_000_000_000_000
@@ -87,16 +102,6 @@ async def test_ranges(start: int, end: int | None, values: list[int]) -> None:
     assert starts == sorted(set(starts))
     assert all(fetch.start < (end or 10) for fetch in bench.access.asked[1:])
     assert {fetch.wait_ms for fetch in bench.access.asked} == {0}
-
-
-async def test_the_end_is_what_is_committed_when_reading_begins() -> None:
-    bench = Bench(10)
-    found = []
-    async for record in bench.history:
-        found.append(record.value)
-        bench.access.head += 5
-    assert found == list(range(10))
-    assert [fetch.end for fetch in bench.access.asked] == [None, 10, 10]
 
 
 async def test_an_end_that_is_to_come_is_waited_for() -> None:
@@ -195,17 +200,6 @@ async def test_another_journal() -> None:
         await anext(records)
 
 
-async def test_another_hub_under_the_same_name() -> None:
-    bench = Bench(100, hub="b")
-    bench.access.told = b"of another hub!!"
-    records = aiter(bench.history)
-    assert (await anext(records)).value == 0
-    bench.access.told = b"of a third hub!!"
-    with pytest.raises(RejectedError, match="the hub has another journal than before"):
-        async for _ in records:
-            pass
-
-
 # With a hub.
 
 
@@ -224,22 +218,6 @@ async def client(hub: Daemon) -> AsyncIterator[Client]:
         yield client
 
 
-async def test_reading_some_columns(client: Client) -> None:
-    for number in range(1000):
-        await client.publish(f"/n/{number % 10}", [number, "x" * 200])
-    await client.publish_confirmed("/end", None)
-    found = [record async for record in client.read("/n/3", columns=("offset", "topic"))]
-    assert found == [Record(number, 0, "/n/3", None) for number in range(3, 1000, 10)]
-    times = [record.time_us async for record in client.read(end=1000, columns=("time",))]
-    assert len(times) == 1000
-    assert 0 < min(times) <= max(times)
-    for columns, most in ((("offset", "topic"), 1000 * 4 + 2000), ((), 500), (None, None)):
-        pieces = [piece async for piece in client.read(end=1000, columns=columns).pieces()]
-        size_bytes = sum(len(block) for piece in pieces for block in piece.blocks)
-        assert size_bytes > 200_000 if most is None else size_bytes <= most
-        assert pieces[-1].next == 1000
-
-
 async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Client) -> None:
     for number in range(2000):
         await client.publish("/a", [number, "x" * 500])
@@ -252,3 +230,151 @@ async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Clie
                 connection.abort()
     assert found == list(range(2000))
     assert client.statistics().connections >= 2
+
+
+OTHER = b"fedcba9876543210"
+
+
+class FakeConnection:
+    def __init__(self) -> None:
+        self.sent: list[Fetch | Stage | Commit] = []
+        self.writes = 0
+        self.conversation = self
+
+    def say(self, verb: Fetch | Stage | Commit) -> None:
+        self.sent.append(verb)
+
+    def write_outgoing(self) -> None:
+        self.writes += 1
+
+
+class Asking:
+    def __init__(self) -> None:
+        self.waiting: list[bool] = []
+        self.access = JournalAccess(lambda: self.waiting.append(self.access.waiting))
+        self.connection = FakeConnection()
+
+    def connect(self, journal_id: bytes = JOURNAL) -> FakeConnection:
+        self.connection = FakeConnection()
+        hello = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), journal=journal_id)
+        self.access.connected(self.connection, hello)  # type: ignore[arg-type]
+        return self.connection
+
+    async def begin(self, asking: Any) -> asyncio.Task[Any]:
+        task = asyncio.ensure_future(asking)
+        await asyncio.sleep(0)
+        return task
+
+    def records(self, at: int = -1, **fields: Any) -> Records:
+        request = self.connection.sent[at].request
+        return Records(request, *[fields.get(name, 0) for name in ("start", "next", "first", "head")], blocks=[])
+
+    def error(self, code: int, text: str = "no", offset: int | None = None) -> Notice:
+        return Notice("error", request=self.connection.sent[-1].request, code=code, text=text, offset=offset)
+
+
+@pytest.fixture
+async def bench(monkeypatch: pytest.MonkeyPatch) -> Asking:
+    monkeypatch.setattr(journal_module, "_AGAIN_S", (0.0, 0.0))
+    bench = Asking()
+    bench.connect()
+    return bench
+
+
+# FETCH.
+
+
+def test_parts_share_no_number() -> None:
+    parts = [numbering.SUBSCRIPTIONS, numbering.NAMES, numbering.TOKENS, numbering.SERVICES, numbering.JOURNAL]
+    assert all(one.stop == following.start for one, following in pairwise(parts))
+    assert (parts[0].start, parts[-1].stop) == (1, 1 << 32)
+
+
+@pytest.mark.parametrize(
+    ("code", "offset", "kind"),
+    [
+        (CloseCode.GONE, 5, GoneError),
+        (CloseCode.GONE, None, RejectedError),
+        (CloseCode.JOURNAL_FAILED, None, RejectedError),
+    ],
+)
+async def test_refusals(bench: Asking, code: int, offset: int | None, kind: type[RejectedError]) -> None:
+    asking = await bench.begin(bench.access.fetch(Fetch(1)))
+    bench.access.receive(bench.error(code, "text", offset))
+    with pytest.raises(kind, match="text") as caught:
+        await asking
+    assert type(caught.value) is kind
+    assert caught.value.code == code
+    if isinstance(caught.value, GoneError):
+        assert caught.value.first == 5
+
+
+@pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY])
+async def test_what_cannot_be_answered_now_is_asked_again(bench: Asking, code: int) -> None:
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    for times in (1, 2, 3):
+        assert len(bench.connection.sent) == times
+        bench.access.receive(bench.error(code))
+        await eventually(lambda times=times: asking.done() or len(bench.connection.sent) > times)  # type: ignore[misc]
+    with pytest.raises(RejectedError) as caught:
+        await asking
+    assert caught.value.code == code
+    assert {(fetch.start, type(fetch)) for fetch in bench.connection.sent if isinstance(fetch, Fetch)} == {(7, Fetch)}
+
+
+async def test_a_fetch_of_another_journal(bench: Asking) -> None:
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    bench.access.disconnected(again=True)
+    connection = bench.connect(OTHER)
+    with pytest.raises(RejectedError, match="the hub has another journal than before") as caught:
+        await asking
+    assert caught.value.code == CloseCode.GONE
+    assert connection.sent == []
+    assert bench.access.id == OTHER
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
+    bench.access.receive(bench.records())
+    await asking
+
+
+async def test_a_fetch_of_the_journal_of_another_hub(bench: Asking) -> None:
+    asking = await bench.begin(bench.access.fetch(Fetch(1, 7, hub="b")))
+    bench.access.disconnected(again=True)
+    connection = bench.connect(OTHER)
+    (sent,) = connection.sent
+    assert (sent.start, sent.hub) == (7, "b")
+    bench.access.receive(bench.records(start=7))
+    assert (await asking).start == 7
+
+
+# STAGE and COMMIT.
+
+
+@pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE])
+async def test_a_commit_is_not_repeated(bench: Asking, code: int) -> None:
+    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
+    bench.access.receive(bench.error(code))
+    with pytest.raises(RejectedError):
+        await asking
+    assert len(bench.connection.sent) == 1
+
+
+async def test_an_answer_of_another_kind(bench: Asking) -> None:
+    asking = await bench.begin(bench.access.commit(Commit(1, "t")))
+    bench.access.receive(bench.records())
+    with pytest.raises(RejectedError, match="no answer to that"):
+        await asking
+
+
+# The end.
+
+
+@pytest.mark.parametrize("ended", [ClosedError("the client is closed"), ProtocolError(1002, "nonsense")])
+async def test_the_end(bench: Asking, ended: HubError) -> None:
+    asking = [await bench.begin(bench.access.fetch(Fetch(1))), await bench.begin(bench.access.commit(Commit(1, "t")))]
+    bench.access.finish(ended)
+    for task in asking:
+        with pytest.raises(type(ended)):
+            await task
+    with pytest.raises(type(ended)):
+        await bench.access.fetch(Fetch(1))
+    assert not bench.access.waiting

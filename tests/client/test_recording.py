@@ -1,4 +1,4 @@
-"""A consumer that the hub keeps, as programs have it: at least once, in order, over lost connections and restarts."""
+"""What programs have of a journal: consumers, at least once, and writers, once, over lost connections and restarts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
-from hub.errors import ClosedError, RejectedError, RequestFailedError, UsageError
+from hub.errors import ClosedError, InvalidTopicError, RejectedError, RequestFailedError, UsageError
 from peers.client import Client, ConsumerStream, connect
 from peers.client.blocking import connect as connect_blocking
+from peers.client.journal import Committed
+from peers.client.writer import Writer
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.transport.backoff import Backoff
+from peers.wire.records import Commit, Stage
 from tests.hubs.eventually import eventually
 
 FAST = Backoff(base_s=0.001, cap_s=0.01)
@@ -70,20 +73,6 @@ async def values(stream: ConsumerStream, count: int, *, acknowledged: bool = Tru
 
 async def fill(client: Client, *numbers: int, topic: str = "/a") -> None:
     await asyncio.gather(*(client.publish_confirmed(topic, number) for number in numbers))
-
-
-async def test_iterating_opens_the_stream(place: Place) -> None:
-    async with connect(place.url) as client:
-        await fill(client, *range(3))
-        stream = client.consume("c", "/", from_offset=0)
-        found = []
-        async for message in stream:
-            found.append(message.value)
-            await message.ack()
-            if message.value == 2:
-                await stream.close()
-        assert found == [0, 1, 2]
-        assert stream.ended
 
 
 async def test_a_new_one_begins_at_a_time(place: Place) -> None:
@@ -142,20 +131,6 @@ async def test_over_lost_connections_and_a_restart(place: Place) -> None:
         assert place.stands().held == 0
 
 
-async def test_work_that_takes_long(place: Place) -> None:
-    async with connect(place.url) as client, client.consume("c", "/a", from_offset=0) as stream:
-        await fill(client, 0)
-        message = await stream.receive()
-        consumer = place.daemon.node.journal.consumers._served["c"].consumer  # type: ignore[attr-defined]
-        before = consumer.due_s
-        await message.in_progress()
-        await eventually(lambda: consumer.due_s > before)
-        await message.ack()
-        await message.in_progress()  # it is done with, and that changes nothing
-        await eventually(lambda: place.stands().position == 1)
-    assert place.stands().counters.late_total == 0
-
-
 async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None:
     async with connect(place.url) as client:
         stream = client.consume("c", "/a")
@@ -193,17 +168,6 @@ async def test_refused(place: Place, tmp_path: Path) -> None:
     await daemon.stop(asyncio.get_running_loop().time())
 
 
-async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
-    client = await connect(place.url)
-    stream = client.consume("c", "/a")
-    await stream.open()
-    waiting = asyncio.ensure_future(stream.receive())
-    await asyncio.sleep(0)
-    await client.close()
-    with pytest.raises(ClosedError):
-        await waiting
-
-
 async def test_for_threads(place: Place) -> None:
     def work() -> list[Any]:
         with connect_blocking(place.url) as client:
@@ -232,3 +196,103 @@ async def test_for_threads(place: Place) -> None:
 
     found = await asyncio.to_thread(work)
     assert found == [(number, "/a", number, 1 if number < 4 else 2) for number in range(10)]
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
+    journal = {"path": str(tmp_path / "hub.db"), "topics": ["/a"]}
+    daemon = Daemon(load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": journal}, {}), "test hub")
+    await daemon.start()
+    yield daemon
+    await daemon.stop()
+
+
+def url_of(daemon: Daemon) -> str:
+    return daemon.endpoints[0].location
+
+
+async def recorded(client: Client) -> list[Any]:
+    return [record.value async for record in client.read()]
+
+
+async def test_offsets(daemon: Daemon) -> None:
+    async with connect(url_of(daemon)) as client:
+        writer = client.writer("w")
+        assert await writer.publish("/a", 0) == 0
+        offsets = await asyncio.gather(*(writer.publish(f"/a/{number}", number) for number in range(1, 100)))
+        assert offsets == list(range(1, 100))
+        assert await recorded(client) == list(range(100))
+
+
+async def test_connections_that_are_lost(daemon: Daemon) -> None:
+    async with connect(url_of(daemon), backoff=FAST) as client:
+        writer = client.writer("")
+        offsets: list[int | None] = []
+        for number in range(0, 60, 3):
+            publishing = [asyncio.ensure_future(writer.publish("/a", number + each)) for each in range(3)]
+            for _ in range(number):  # so that it is cut at other places each time
+                await asyncio.sleep(0)
+            for connection in list(daemon.node.connections):
+                connection.abort()
+            offsets += await asyncio.gather(*publishing)
+        assert offsets == list(range(60))
+        assert await recorded(client) == list(range(60))
+
+
+async def test_a_program_that_begins_anew(daemon: Daemon) -> None:
+    async with connect(url_of(daemon)) as client:
+        writer = client.writer("w")
+        await writer.publish("/a", 1, sequence=1)
+        await asyncio.gather(*(writer.publish("/a", number, sequence=number) for number in (2, 3, 4)))
+        again = client.writer("w")
+        numbers = range(3, 8)
+        offsets = await asyncio.gather(*(again.publish("/a", number, sequence=number) for number in numbers))
+        assert offsets == [None, 3, 4, 5, 6]
+        assert await recorded(client) == list(range(1, 8))
+
+
+async def test_what_a_writer_is_refused(daemon: Daemon) -> None:
+    async with connect(url_of(daemon)) as client:
+        writer = client.writer("w")
+        with pytest.raises(InvalidTopicError):
+            await writer.publish("$hub/x", 1)
+        with pytest.raises(UsageError):
+            client.writer("x" * 200)
+        with pytest.raises(RejectedError, match="takes"):
+            await writer.publish("/a", bytes(17 << 20))
+        assert await writer.publish("/a", 1, sequence=5) == 0
+        with pytest.raises(UsageError, match="above 5"):
+            await writer.publish("/a", 1, sequence=5)
+        with pytest.raises(RejectedError, match="not recorded here"):
+            await writer.publish("/b", 1, sequence=6)
+        assert await writer.publish("/a", 2, sequence=6) == 1
+
+
+class _Failing:
+    def __init__(self) -> None:
+        self.batches: list[int] = []
+        self._fails = True
+
+    async def stage(self, stage: Stage) -> None:
+        """Take it."""
+
+    async def commit(self, commit: Commit) -> Committed:
+        self.batches.append(commit.batch)
+        if len(self.batches) > 1 and self._fails:
+            self._fails = False
+            raise RejectedError(4012, "not recorded: the disk is full")
+        return Committed(0, 1, again=False)
+
+
+async def test_after_a_failure_each_message_is_asked_for_alone() -> None:
+    """What waited behind a failure fails, too; and what is published again may be there, so it is no batch of many."""
+    journal = _Failing()
+    access: Any = journal
+    writer = Writer(access, "w", lambda: None, lambda: False)
+    assert await writer.publish("/a", 1, sequence=1) == 0
+    results = await asyncio.gather(
+        *(writer.publish("/a", number, sequence=number) for number in (2, 3)), return_exceptions=True
+    )
+    assert [type(result) for result in results] == [RejectedError, RejectedError]
+    await asyncio.gather(*(writer.publish("/a", number, sequence=number) for number in (2, 3, 4)))
+    assert journal.batches == [1, 3, 2, 4]
