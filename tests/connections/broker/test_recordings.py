@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import ssl
 from typing import Any
 
@@ -21,6 +20,9 @@ from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
 from tests.zeek.broker.recorded import HIGH, connection, errors, framed
 
+SOME = {0, 8, 12, 16, 20, 24, 28, 32, 36, 38, 39}
+"""What the session answers to all of them is compared in `tests/zeek/broker`."""
+
 CLOSED_HERE = {12, 13}
 """Where the recorded endpoint waited for the rest of a frame that it would not have taken: the hub closes at once."""
 
@@ -34,7 +36,9 @@ async def texts(reader: RawClient, count: int) -> list[str]:
     return got
 
 
-@pytest.mark.parametrize("case", errors(), ids=lambda case: f"{case['stream']}: {case['what']}")
+@pytest.mark.parametrize(
+    "case", [case for case in errors() if case["stream"] in SOME], ids=lambda case: f"{case['stream']}: {case['what']}"
+)
 async def test_all_that_is_wrong(hub: ZeekHub, case: dict[str, Any]) -> None:
     reader = await hub.client("/a")
     far = await Endpointlike.connect(hub.zeek_endpoint)
@@ -104,15 +108,3 @@ async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
     assert await far.exactly(len(pong)) == pong
     far.close()
     await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
-
-
-async def test_every_cut(hub: ZeekHub) -> None:
-    reader = await hub.client("/test/server")
-    recorded = connection("n01-low-connects-to-high")["connector"]
-    first = next(each for each in recorded.of_type(EnvelopeType.DATA))
-    far = await Endpointlike.connect(hub.zeek_endpoint)
-    for byte in b"".join(map(framed, recorded.handshake)) + encode_envelope(first):
-        far.write(bytes((byte,)))
-        await asyncio.sleep(0)
-    assert await texts(reader, 1) == [f"recv data({first.topic.decode()}, {to_text(decode(first.payload))})"]
-    far.close()

@@ -98,6 +98,7 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> Non
             await eventually(lambda number=number: hub.node.zeek_broken_connections == number)  # type: ignore[misc]
             await eventually(lambda logs=logs: any(line["event"] == "connection closed" for line in logs))  # type: ignore[misc]
         assert b"ERROR" not in said
+        assert {line["log_level"] for line in logs if line["event"] == "connection closed"} == {"debug"}  # it was told
         lines = [line for line in logs if line["log_level"] != "debug" and "Zeek node" in line["event"]]
         (line,) = [line for line in lines if line["event"] == "a Zeek node broke the protocol"]
         assert reason in line["reason"]

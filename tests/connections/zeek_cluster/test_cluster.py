@@ -164,12 +164,12 @@ async def test_what_is_no_event_reaches_nobody(
             logs.clear()
             node.publish(*parts)
             node.publish(*HEAD, EVENT)
-            await eventually(lambda number=number: len(reader.events) == number)  # type: ignore[misc]
+            await eventually(lambda number=number: len(reader.events) >= number)  # type: ignore[misc]
+            assert payloads(reader) == [EVENT] * number, parts
             await eventually(lambda: [line for line in logs if line["event"] == "skipped what a Zeek node sent"])
             (line,) = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
             assert reason in line["reason"], parts
             assert hub.node.rejected_messages == number
-    assert payloads(reader) == [EVENT] * len(NO_EVENTS)
 
 
 async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:

@@ -161,10 +161,9 @@ async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.C
         push.close(linger=0)
 
 
-@pytest.mark.parametrize("name", ["", "&name=topichub"])
-async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, Any], name: str) -> None:
+async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, Any]) -> None:
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as one:
-        peer = broker_url(one.endpoints[1]) + name
+        peer = broker_url(one.endpoints[1]) + "&name=topichub"
         async with (
             running("hub", (peer,), zeek=zeek) as other,
             connect(one.endpoints[0].location) as near,

@@ -131,15 +131,6 @@ async def test_one_connection_breaks(cluster: Endpoint, start_zeek: StartZeek, w
     assert manager.warnings == []
 
 
-async def test_a_name_that_the_layout_does_not_have(cluster: Endpoint, start_zeek: StartZeek) -> None:
-    manager = start_zeek(cluster, "manager", layout=("manager",))
-    async with member_of(cluster) as (hub, client):
-        await eventually(lambda: manager.run().warnings and names(hub) == ["manager"])
-        await client.publish("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))
-        await eventually(lambda: manager.run().got)
-    assert manager.warnings == ["Got Cluster::hello msg from unexpected node hub"]
-
-
 async def test_what_is_odd_is_told_in_a_line(
     cluster: Endpoint, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -174,15 +174,6 @@ def test_a_topic_is_looked_up_once() -> None:
     assert table.misses == 1
 
 
-def test_an_envelope_over_the_limit_ends_it_behind_good_ones() -> None:
-    table = Table(WAYS)
-    reader, incoming = reader_of(table, 60)
-    incoming.feed(envelope() * 3 + envelope(b"/a", b"x" * 40))
-    assert [run.messages for run in runs_in(reader.next_item())] == [3]
-    with pytest.raises(ProtocolError, match="frame of 79 bytes, the limit is 60 bytes"):
-        reader.next_item()
-
-
 def test_a_stretch_is_bounded() -> None:
     table = Table(WAYS)
     reader, incoming = reader_of(table)

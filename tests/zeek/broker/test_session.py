@@ -91,19 +91,6 @@ def deciding(own_id: bytes) -> Side:
     return side
 
 
-@pytest.mark.parametrize(
-    ("own_id", "code", "text"),
-    [(LOW, 39, "redundant connection"), (HIGH, 40, "detected redundant connection at the responder")],
-    ids=["originator", "responder"],
-)
-def test_a_redundant_connection_is_refused(own_id: bytes, code: int, text: str) -> None:
-    side = deciding(own_id)
-    side.session.refuse_redundant()
-    side.drain()
-    assert side.outgoing == encode_drop_conn(own_id, code, text)
-    assert side.session.closed
-
-
 def test_a_decision_may_wait() -> None:
     side = deciding(HIGH)
     side.hear([encode_originator_syn(("/b",)), encode_originator_ack() + data()])
@@ -421,20 +408,6 @@ def test_every_message_in_every_state(state: State, tag: Tag) -> None:
         BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE, f"{tag.name.lower()} is not expected {state.value}", by_far_side=False
     )
     assert not session.has_outgoing
-
-
-def test_the_originator_decides_before_it_says_anything() -> None:
-    session = session_of(LOW, "acceptor")
-    session.feed(messages.encode_hello(HIGH))
-    assert session.next_event() == PeerKnown(HIGH, is_originator=True)
-    assert said(session) == [Message(Tag.PROBE)]
-    session.proceed()
-    assert said(session) == [Message(Tag.VERSION_SELECT, LOW), Message(Tag.ORIGINATOR_SYN, filter=("/near",))]
-
-
-def test_a_connection_to_oneself_ends() -> None:
-    hello = messages.encode_hello(LOW)
-    assert "the far side is this hub itself" in ended(session_of(LOW, "acceptor"), hello, hello).text
 
 
 @pytest.mark.parametrize("sender", [NIL, HIGH], ids=["nil", "own"])

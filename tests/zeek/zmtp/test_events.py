@@ -127,6 +127,16 @@ def test_what_the_hub_sends_of_others() -> None:
     assert EventWriter(b"hub").write(batch) == (sent * 2, 1)
 
 
+def test_events_of_nodes_are_not_passed_on_to_nodes() -> None:
+    event = Event("Demo::hello", Count(1)).encode()
+    keys = [EventHead(b"zeek.a", b"worker-1").routing_key, b"zeek.b"]
+    frames = [len(event).to_bytes(4, "big") + keys[0] + event]
+    frames.append(encode_frame(KIND_MESSAGES, event, key=keys[1], flags=BROKER_FLAGS))
+    batch = Batch(b"".join([frames[0], frames[1], frames[0]]), 3)
+    assert EventWriter(b"hub", passes_on=False).write(batch) == (message(b"zeek.b", b"hub", event), 0)
+    assert EventWriter(b"hub").write(batch)[0].count(b"worker-1") == 2
+
+
 @pytest.mark.parametrize(
     "sender", [b"", b"x" * 118, bytes(range(97, 123)) * 5, "é".encode() * 60, b"x" + "€".encode() * 84, b"xy=" * 85]
 )
