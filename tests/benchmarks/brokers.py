@@ -12,20 +12,19 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
-from typing import Protocol, Self
 
 OURS = "hub"
 BEFORE = "hub-before"
 """The hub of another checkout, beside which this one is measured."""
 FLOOR = "relay"
-"""The relay is no broker: see `brokers.relay`."""
 
 START_LIMIT_S = 15.0
 STOP_LIMIT_S = 5.0
-_LOOK_S = 0.01
 _TOLD_BYTES = 2000
 
 Ports = tuple[int, int]
@@ -33,73 +32,67 @@ Ports = tuple[int, int]
 
 
 class BrokerError(Exception):
-    """A broker cannot be started, or is not there."""
+    """A broker cannot be started."""
 
 
-class Broker(Protocol):
+@dataclass(frozen=True, slots=True)
+class Broker:
     name: str
-    install: str
-    """How it is installed; empty for what is always there."""
-    websocket: bool
-    """Whether it has WebSocket clients."""
-
-    def version(self) -> str:
-        """Return its version, empty if it is not installed."""
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        """Return how it is started, after writing what it reads into `directory`."""
+    version: Callable[[], str]
+    """Its version, empty if it is not installed."""
+    command: Callable[[Ports, Path], list[str]]
+    """How it is started, after writing what it reads into the directory."""
+    install: str = ""
+    websocket: bool = False
+    ports: int = 1
+    """How many of its ports listen."""
 
 
+@dataclass(frozen=True, slots=True)
 class RunningBroker:
-    def __init__(self, broker: Broker, cpu: int | None) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix=f"bench-{broker.name}-")
-        directory = Path(self._directory.name)
-        self._log = directory / "log"
-        self.ports: Ports = _free_ports()
-        command = broker.command(self.ports, directory)
-        if cpu is not None:
-            command = ["taskset", "-c", str(cpu), *command]  # becomes the broker: the process id is the same
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=directory
-            )
-        self.pid = self._process.pid
-        self._wait(broker)
-
-    def _wait(self, broker: Broker) -> None:
-        limit_s = time.monotonic() + START_LIMIT_S
-        waiting = list(self.ports if broker.websocket or broker.name == "zeromq" else self.ports[:1])
-        while waiting:
-            with socket.socket() as attempt:
-                if attempt.connect_ex(("127.0.0.1", waiting[0])) == 0:
-                    waiting.pop(0)
-                    continue
-            if self._process.poll() is not None or time.monotonic() > limit_s:
-                told = self.told()
-                self.stop()
-                raise BrokerError(f"{broker.name} does not listen: {told or 'it says nothing'}")
-            time.sleep(_LOOK_S)
+    ports: Ports
+    pid: int
+    log: Path
 
     def told(self) -> str:
-        return self._log.read_bytes()[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
+        return self.log.read_bytes()[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
 
-    def stop(self) -> None:
-        if self._process.poll() is None:
-            self._process.terminate()
+
+@contextmanager
+def running(broker: Broker, cpu: int | None) -> Iterator[RunningBroker]:
+    with tempfile.TemporaryDirectory(prefix=f"bench-{broker.name}-") as name:
+        directory = Path(name)
+        ports = _free_ports()
+        command = broker.command(ports, directory)
+        if cpu is not None:
+            command = ["taskset", "-c", str(cpu), *command]  # becomes the broker: the process id is the same
+        with (directory / "log").open("wb") as log:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=directory
+            )
+        try:
+            made = RunningBroker(ports, process.pid, directory / "log")
+            _wait(broker, made, process)
+            yield made
+        finally:
+            process.terminate()
             try:
-                self._process.wait(STOP_LIMIT_S)
+                process.wait(STOP_LIMIT_S)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-        self._directory.cleanup()
+                process.kill()
+                process.wait()
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+def _wait(broker: Broker, made: RunningBroker, process: subprocess.Popen[bytes]) -> None:
+    limit_s = time.monotonic() + START_LIMIT_S
+    for port in made.ports[: broker.ports]:
+        while True:
+            with socket.socket() as attempt:
+                if attempt.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            if process.poll() is not None or time.monotonic() > limit_s:
+                raise BrokerError(f"{broker.name} does not listen: {made.told() or 'it says nothing'}")
+            time.sleep(0.01)
 
 
 def _free_ports() -> Ports:
@@ -109,17 +102,12 @@ def _free_ports() -> Ports:
         return first.getsockname()[1], second.getsockname()[1]
 
 
-def first_line(*command: str) -> str:
+def _first_line(*command: str) -> str:
     """Return the first line that a command writes, empty if there is no such command."""
-    search = os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"
+    env = os.environ | {"PATH": os.environ.get("PATH", "") + ":/usr/sbin:/usr/local/sbin"}
     try:
         done = subprocess.run(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={**os.environ, "PATH": search},
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, env=env
         )
     except OSError:
         return ""
@@ -136,25 +124,27 @@ print(hub.__version__, "with", twin, "and", loop)
 """
 
 
-class Hub:
-    install = ""
-    websocket = True
+def hub(name: str = OURS, root: Path = _ROOT) -> Broker:
+    """Return the hub of a checkout."""
 
-    def __init__(self, name: str = "hub", root: Path = _ROOT) -> None:
-        self.name = name
-        self._root = root
-
-    def version(self) -> str:
+    def version() -> str:
         probe = subprocess.run(
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=self._root
+            [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=root
         ).stdout.strip()
-        commit = first_line("git", "-C", str(self._root), "describe", "--always", "--dirty")
-        return f"{probe}, {commit}"
+        return f"{probe}, {_first_line('git', '-C', str(root), 'describe', '--always', '--dirty')}"
 
-    def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        start = f"import sys; sys.path.insert(0, {str(self._root)!r}); from peers.cli import main; main()"
+    def command(ports: Ports, _: Path) -> list[str]:
+        start = f"import sys; sys.path.insert(0, {str(root)!r}); from peers.cli import main; main()"
         listen = [f"--listen={scheme}://127.0.0.1:{port}" for scheme, port in zip(("tcp", "ws"), ports, strict=True)]
         return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]
+
+    return Broker(name, version, command, websocket=True, ports=2)
+
+
+def _configured(directory: Path, text: str, ports: Ports) -> str:
+    file = directory / "broker.conf"
+    file.write_text(text % ports)
+    return str(file)
 
 
 _MOSQUITTO = """
@@ -166,61 +156,15 @@ log_type none
 sys_interval 0
 max_queued_messages 0
 set_tcp_nodelay true
-listener {port} 127.0.0.1
-listener {websocket_port} 127.0.0.1
+listener %d 127.0.0.1
+listener %d 127.0.0.1
 protocol websockets
 """
-
-
-class Mosquitto:
-    name = "mosquitto"
-    install = "apt-get install --no-install-recommends mosquitto"
-    websocket = True
-
-    def version(self) -> str:
-        line = first_line("mosquitto", "-h")
-        return line.removeprefix("mosquitto version ") if line.startswith("mosquitto version") else ""
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        file = directory / "mosquitto.conf"
-        file.write_text(_MOSQUITTO.format(port=ports[0], websocket_port=ports[1]))
-        return ["mosquitto", "-c", str(file)]
-
-
 _NATS = """
-listen: "127.0.0.1:{port}"
-websocket {{ listen: "127.0.0.1:{websocket_port}", no_tls: true, compression: false }}
+listen: "127.0.0.1:%d"
+websocket { listen: "127.0.0.1:%d", no_tls: true, compression: false }
 """
-
-
-class Nats:
-    name = "nats"
-    install = "apt-get install --no-install-recommends nats-server"
-    websocket = True
-
-    def version(self) -> str:
-        return first_line("nats-server", "--version").removeprefix("nats-server: ")
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        file = directory / "nats.conf"
-        file.write_text(_NATS.format(port=ports[0], websocket_port=ports[1]))
-        return ["nats-server", "-c", str(file)]
-
-
-class Redis:
-    name = "redis"
-    install = "apt-get install --no-install-recommends redis-server"
-    websocket = False
-
-    def version(self) -> str:
-        words = first_line("redis-server", "--version").split()
-        return next((word.removeprefix("v=") for word in words if word.startswith("v=")), "")
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        options = ["--save", "", "--client-output-buffer-limit", "pubsub 0 0 0", "--dir", str(directory)]
-        return ["redis-server", "--bind", "127.0.0.1", "--port", str(ports[0]), *options]
-
-
+_REDIS = ["redis-server", "--bind", "127.0.0.1", "--client-output-buffer-limit"]
 _RELAY = """
 import socket, sys
 listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=16)
@@ -237,20 +181,6 @@ source, target = ends[b"P"], ends[b"S"]
 while size := source.recv_into(buffer):
     target.sendall(buffer[:size])
 """
-
-
-class Relay:
-    name = "relay"
-    install = ""
-    websocket = False
-
-    def version(self) -> str:
-        return f"Python {sys.version.partition(' ')[0]}, recv and send"
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        return [sys.executable, "-c", _RELAY, str(ports[0])]
-
-
 _PROXY = """
 import sys, zmq
 context = zmq.Context(io_threads=1)
@@ -264,19 +194,52 @@ frontend.bind(f"tcp://127.0.0.1:{sys.argv[1]}")
 backend.bind(f"tcp://127.0.0.1:{sys.argv[2]}")
 zmq.proxy(frontend, backend)
 """
-_VERSION = "import zmq; print(f'libzmq {zmq.zmq_version()}, pyzmq {zmq.__version__}')"
+_ZMQ_VERSION = "import zmq; print(f'libzmq {zmq.zmq_version()}, pyzmq {zmq.__version__}')"
+_APT = "apt-get install --no-install-recommends "
 
-
-class Zeromq:
-    name = "zeromq"
-    install = "pip install pyzmq"
-    websocket = False
-
-    def version(self) -> str:
-        return first_line(sys.executable, "-c", _VERSION) if find_spec("zmq") else ""
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        return [sys.executable, "-c", _PROXY, str(ports[0]), str(ports[1])]
-
-
-BROKERS: tuple[Broker, ...] = (Hub(), Nats(), Zeromq(), Redis(), Mosquitto(), Relay())
+BROKERS = (
+    hub(),
+    Broker(
+        "nats",
+        lambda: _first_line("nats-server", "--version").removeprefix("nats-server: "),
+        lambda ports, directory: ["nats-server", "-c", _configured(directory, _NATS, ports)],
+        _APT + "nats-server",
+        websocket=True,
+        ports=2,
+    ),
+    Broker(
+        "zeromq",
+        lambda: _first_line(sys.executable, "-c", _ZMQ_VERSION) if find_spec("zmq") else "",
+        lambda ports, _: [sys.executable, "-c", _PROXY, *map(str, ports)],
+        "pip install pyzmq",
+        ports=2,
+    ),
+    Broker(
+        "redis",
+        lambda: _first_line("redis-server", "--version").partition(" v=")[2].partition(" ")[0],
+        lambda ports, directory: [
+            *_REDIS,
+            "pubsub 0 0 0",
+            "--save",
+            "",
+            "--dir",
+            str(directory),
+            "--port",
+            str(ports[0]),
+        ],
+        _APT + "redis-server",
+    ),
+    Broker(
+        "mosquitto",
+        lambda: _first_line("mosquitto", "-h").partition("mosquitto version ")[2],
+        lambda ports, directory: ["mosquitto", "-c", _configured(directory, _MOSQUITTO, ports)],
+        _APT + "mosquitto",
+        websocket=True,
+        ports=2,
+    ),
+    Broker(
+        FLOOR,
+        lambda: f"Python {sys.version.partition(' ')[0]}, recv and send",
+        lambda ports, _: [sys.executable, "-c", _RELAY, str(ports[0])],
+    ),
+)

@@ -20,63 +20,33 @@ import socket
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from peers.bench.worker import raise_descriptor_limit
-from tests.benchmarks.brokers import (
-    BEFORE,
-    BROKERS,
-    FLOOR,
-    OURS,
-    Broker,
-    BrokerError,
-    Hub,
-    RunningBroker,
-)
-from tests.benchmarks.report import Run, Summary, markdown, tell_faults, write_json
-from tests.benchmarks.workloads import Workload, selected
+from tests.benchmarks.brokers import BEFORE, BROKERS, FLOOR, OURS, Broker, BrokerError, hub, running
+from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
 
 
-@dataclass(frozen=True, slots=True)
-class Contestant:
-    name: str
-    broker: Broker
-
-    @property
-    def dialect(self) -> str:
-        return OURS if self.name == BEFORE else self.name
-
-    @property
-    def ours(self) -> bool:
-        return self.broker.name in (OURS, BEFORE)
-
-
-def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestant]:
-    taking_part: list[Contestant] = []
-    for broker in brokers:
-        if workload.websocket and not broker.websocket:
-            continue
-        if broker.name == FLOOR and not _one_to_one(workload):
-            continue
-        taking_part.append(Contestant(broker.name, broker))
-        if broker.name == OURS and workload.batches:
-            taking_part.append(Contestant("hub-batch", broker))
-        if broker.name == OURS and workload.websocket and workload.kind == "flood":
-            taking_part.append(Contestant("hub-json", broker))
-    return taking_part
-
-
-def _one_to_one(workload: Workload) -> bool:
+def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[tuple[str, Broker]]:
+    """Return who takes part, by name; the hub twice where batches are compared, too."""
     crowd = max(workload.publishers, workload.subscribers, workload.topics) > 1 or workload.bystanders
-    return not crowd and workload.kind != "memory"
+    taking_part = []
+    for broker in brokers:
+        if (workload.websocket and not broker.websocket) or (broker.name == FLOOR and crowd):
+            continue
+        taking_part.append((broker.name, broker))
+        if broker.name == OURS and workload.batches:
+            taking_part.append(("hub-batch", broker))
+    return taking_part
 
 
 _CLONE_NEWNET = 0x4000_0000
@@ -87,8 +57,6 @@ _UP = 0x1 | 0x40
 """The flags IFF_UP and IFF_RUNNING."""
 
 _CONTROL = Path("/proc/sys/net/ipv4/tcp_congestion_control")
-_WANTED = ("cubic", "reno")
-"""The first one that the kernel takes as a default; without loss they are the same."""
 
 
 def enter_own_network() -> str:
@@ -97,7 +65,7 @@ def enter_own_network() -> str:
     if own:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
             fcntl.ioctl(control, _SET_FLAGS, struct.pack("16sh14x", b"lo", _UP))
-        for wanted in _WANTED:
+        for wanted in ("cubic", "reno"):  # the first one that the kernel takes; without loss they are the same
             with suppress(OSError):
                 _CONTROL.write_text(wanted)
                 break
@@ -106,38 +74,36 @@ def enter_own_network() -> str:
 
 
 def surroundings(brokers: Sequence[Broker], network: str) -> dict[str, str]:
-    about = {
+    processor = _value("/proc/cpuinfo", "model name", ":") or platform.machine()
+    memory_gib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "machine": f"{_processor()}, {os.cpu_count()} CPUs, {_memory_gib():.0f} GiB",
-        "system": f"{_distribution()}, Linux {platform.release()}",
+        "machine": f"{processor}, {os.cpu_count()} CPUs, {memory_gib:.0f} GiB",
+        "system": f"{_value('/etc/os-release', 'PRETTY_NAME', '=')}, Linux {platform.release()}",
         "network": network,
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-    }
-    return about | {broker.name: broker.version() for broker in brokers}
+    } | {broker.name: broker.version() for broker in brokers}
 
 
-def _processor() -> str:
-    return _value(Path("/proc/cpuinfo"), "model name", ":") or platform.machine()
-
-
-def _distribution() -> str:
-    return _value(Path("/etc/os-release"), "PRETTY_NAME", "=").strip('"') or platform.system()
-
-
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-
-
-def _value(file: Path, name: str, separator: str) -> str:
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return ""
-    for line in lines:
-        key, _, value = line.partition(separator)
-        if key.strip() == name:
-            return value.strip()
+def _value(file: str, name: str, separator: str) -> str:
+    with suppress(OSError):
+        for line in Path(file).read_text().splitlines():
+            key, _, value = line.partition(separator)
+            if key.strip() == name:
+                return value.strip().strip('"')
     return ""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    workload: str
+    contestant: str
+    repeat: int
+    figures: dict[str, float] = field(default_factory=dict)
+    wrong: str = ""
+    """What was seen, if messages were lost, repeated, exchanged or damaged."""
+    failed: str = ""
+    """Why it did not come to an end, if it did not."""
 
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -145,64 +111,130 @@ _LIMIT_S = 120.0
 """How long one run may take, beside what it was asked to last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Placement:
-    server: int | None
-    generator: int | None
-
-
-def placement() -> Placement:
-    """Put the server on the first CPU and the generator on the second one, if there are two."""
+def measure(workload: Workload, name: str, broker: Broker, repeat: int, duration_s: float) -> Run:
     cpus = sorted(os.sched_getaffinity(0))
-    return Placement(cpus[0], cpus[1]) if len(cpus) > 1 else Placement(None, None)
-
-
-def measure(
-    workload: Workload,
-    contestant: Contestant,
-    repeat: int,
-    duration_s: float,
-    place: Placement,
-) -> Run:
-    result: dict[str, Any]
+    apart = len(cpus) > 1
     try:
-        with RunningBroker(contestant.broker, place.server) as broker:
-            result = _generate(workload, contestant, broker, duration_s, place)
-            if "figures" not in result:
-                told = broker.told()
-                result = {kind: f"{text}; the broker says: {told}" if told else text for kind, text in result.items()}
+        with running(broker, cpus[0] if apart else None) as started:
+            order = {
+                "workload": workload.name,
+                "dialect": OURS if name == BEFORE else name,
+                "ports": started.ports,
+                "pid": started.pid,
+                "duration_s": duration_s,
+                "cpu": cpus[1] if apart else None,
+            }
+            result = _generate(order, _LIMIT_S + duration_s)
+            if "figures" not in result and (told := started.told()):
+                result = {kind: f"{text}; the broker says: {told}" for kind, text in result.items()}
     except BrokerError as error:
         result = {"failed": str(error)}
-    return Run(workload.name, contestant.name, repeat, **result)
+    return Run(workload.name, name, repeat, **result)
 
 
-def _generate(
-    workload: Workload, contestant: Contestant, broker: RunningBroker, duration_s: float, place: Placement
-) -> dict[str, Any]:
-    order = {
-        "workload": workload.name,
-        "dialect": contestant.dialect,
-        "ports": broker.ports,
-        "pid": broker.pid,
-        "duration_s": duration_s,
-        "cpu": place.generator,
-    }
+def _generate(order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.benchmarks.generate"]
+    text = json.dumps(order)
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "tests.benchmarks.generate"],
-            input=json.dumps(order),
-            capture_output=True,
-            text=True,
-            check=False,
-            cwd=_ROOT,
-            timeout=_LIMIT_S + duration_s,
+            command, input=text, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=limit_s
         )
     except subprocess.TimeoutExpired:
-        return {"failed": f"no end after {_LIMIT_S + duration_s:.0f} s"}
+        return {"failed": f"no end after {limit_s:.0f} s"}
     if done.returncode:
         return {"failed": f"the load generator ended with {done.returncode}: {done.stderr.strip()[-500:]}"}
     result: dict[str, Any] = json.loads(done.stdout)
     return result
+
+
+_QUIET_LOAD = 0.1
+"""If others use more CPU than this, in cores, the figures are not worth much."""
+
+_TABLES = {
+    "cpu_us": "µs of server CPU a delivered message",
+    "p50_us": "latency p50, µs",
+    "p99_us": "latency p99, µs",
+    "connection_bytes": "memory of a connection, bytes",
+    "subscription_bytes": "memory of a subscription, bytes",
+}
+
+
+class Summary:
+    """Of all runs median and spread of every figure, and our goals."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self.faults = [run for run in runs if run.wrong or run.failed]
+        names = {run.workload for run in runs}
+        self._workloads = [workload for workload in WORKLOADS if workload.name in names]
+
+    def values(self, workload: str, contestant: str, figure: str) -> list[float]:
+        runs = [run for run in self.runs if (run.workload, run.contestant) == (workload, contestant)]
+        return [run.figures[figure] for run in runs if figure in run.figures]
+
+    def best_peer(self, workload: str, figure: str) -> str:
+        """Return the name of the best broker that is not ours; empty if there is none."""
+        names = {run.contestant for run in self.runs} - {FLOOR, OURS, BEFORE, "hub-batch"}
+        peers = {name: median(values) for name in names if (values := self.values(workload, name, figure))}
+        return min(peers, key=peers.__getitem__, default="")
+
+    def goals(self) -> Iterator[dict[str, Any]]:
+        """Yield where we stand, goal by goal; goals whose peers did not run are left out."""
+        for workload in self._workloads:
+            for contestant, goals in ((OURS, workload.goals), ("hub-batch", workload.batch_goals)):
+                for goal in goals:
+                    where = goal.workload or workload.name
+                    peer = self.best_peer(where, goal.figure) if goal.peer == BEST else goal.peer
+                    mine = self.values(workload.name, contestant, goal.figure)
+                    if mine and (theirs := self.values(where, peer, goal.figure)):
+                        ratio = median(mine) / median(theirs) if median(theirs) else float("inf")
+                        yield {
+                            "workload": workload.title + (" (batches)" if contestant != OURS else ""),
+                            "figure": goal.figure.removesuffix("_us"),
+                            "at most": f"≤ {goal.ratio:g} of {peer} {goal.workload}".rstrip(),
+                            "ratio": round(ratio, 3),
+                            "": "" if ratio <= goal.ratio else "**missed**",
+                        }
+
+    def disturbance(self) -> float:
+        """Return the median CPU, in cores, that other processes used while something was measured."""
+        return median([run.figures["others_load"] for run in self.runs if "others_load" in run.figures] or [0.0])
+
+    def markdown(self, about: dict[str, str]) -> str:
+        """Return the tables of docs/performance.md: medians with their spread, ratios to the best peer, goals."""
+        parts = [self._table(figure, heading) for figure, heading in _TABLES.items()]
+        if goals := list(self.goals()):
+            parts.append(_rows([list(goals[0]), ["---"] * 5, *([str(cell) for cell in one.values()] for one in goals)]))
+        parts.append("".join(f"* {name}: {text}\n" for name, text in about.items()))
+        return "\n".join(part for part in parts if part)
+
+    def _table(self, figure: str, heading: str) -> str:
+        runs = [run for run in self.runs if figure in run.figures]
+        names = list(dict.fromkeys(run.contestant for run in runs))
+        rows = [[heading, *names, "hub ÷ best peer"], ["---"] * (len(names) + 2)]
+        for workload in self._workloads:
+            if not any(run.workload == workload.name for run in runs):
+                continue
+            cells = [workload.title]
+            for name in names:
+                values = self.values(workload.name, name, figure)
+                middle, least, most = (_shown(of(values)) if values else "" for of in (median, min, max))
+                shown = f"**{middle}**" if name.startswith(OURS) else middle
+                cells.append(f"{shown} ({least} to {most})" if values else "")
+            mine = self.values(workload.name, OURS, figure)
+            best = self.values(workload.name, self.best_peer(workload.name, figure), figure)
+            rows.append([*cells, f"{median(mine) / median(best):.2f}" if mine and best else ""])
+        return _rows(rows) if runs else ""
+
+
+def _shown(value: float) -> str:
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3f}" if value < 10 else f"{value:.1f}"
+
+
+def _rows(rows: Sequence[Sequence[str]]) -> str:
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in rows)
 
 
 EXIT_FAULT = 1
@@ -230,11 +262,10 @@ def _arguments() -> argparse.Namespace:
         given.chosen = selected(_names(given.workloads))
     except ValueError as error:
         parser.error(str(error))
-    unknown = set(_names(given.only)) - {broker.name for broker in BROKERS}
-    if unknown:
-        parser.error(
-            f"--only: no broker {', '.join(sorted(unknown))}; there are {', '.join(broker.name for broker in BROKERS)}"
-        )
+    given.only = _names(given.only) or [broker.name for broker in BROKERS]
+    if unknown := set(given.only) - {broker.name for broker in BROKERS}:
+        there = ", ".join(broker.name for broker in BROKERS)
+        parser.error(f"--only: no broker {', '.join(sorted(unknown))}; there are {there}")
     return given
 
 
@@ -242,50 +273,57 @@ def _names(text: str) -> list[str]:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def _plan(
-    workloads: Sequence[Workload], brokers: Sequence[Broker], repeats: int
-) -> list[tuple[Workload, Contestant, int]]:
-    return [
-        (workload, contestant, repeat)
-        for repeat in range(1, repeats + 1)
-        for workload in workloads
-        for contestant in contestants(workload, brokers)
-    ]
+def _tell_faults(summary: Summary, console: Console) -> None:
+    if (disturbance := summary.disturbance()) > _QUIET_LOAD:
+        console.print(
+            f"[yellow]The machine was not quiet: others used {disturbance:.2f} CPUs meanwhile. "
+            "CPU figures are too high, latencies and rates are worth nothing.[/]"
+        )
+    for run in summary.faults:
+        what = "LOST OR OUT OF ORDER" if run.wrong else "FAILED"
+        text = f"{run.workload}, {run.contestant}, repeat {run.repeat}: {run.wrong or run.failed}"
+        console.print(f"[bold red]{what}[/] {text}", highlight=False)
 
 
 def main() -> int:
     given = _arguments()
     console = Console(stderr=True)
-    only = _names(given.only)
-    wanted = [broker for broker in BROKERS if not only or broker.name in only]
-    brokers = [broker for broker in wanted if broker.version()]
-    for broker in wanted:
-        if broker not in brokers:
-            console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
+    brokers = []
+    for broker in BROKERS:
+        if broker.name in given.only:
+            if broker.version():
+                brokers.append(broker)
+            else:
+                console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
     if given.before:
-        brokers.insert(1, Hub(BEFORE, given.before.resolve()))
+        brokers.insert(1, hub(BEFORE, given.before.resolve()))
     network = enter_own_network()
     raise_descriptor_limit()
-    place = placement()
-    if place.server is None:
+    if len(os.sched_getaffinity(0)) == 1:
         console.print("[yellow]There is one CPU only: brokers and load share it, and the figures with it.[/]")
+    plan = [
+        (workload, name, broker, repeat)
+        for repeat in range(1, given.repeat + 1)
+        for workload in given.chosen
+        for name, broker in contestants(workload, brokers)
+    ]
     runs: list[Run] = []
-    plan = _plan(given.chosen, brokers, given.repeat)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, TimeRemainingColumn(), console=console, refresh_per_second=2) as progress:
         task = progress.add_task("", total=len(plan))
-        for workload, contestant, repeat in plan:
-            progress.update(task, description=f"{workload.name}  {contestant.name}".ljust(28))
-            runs.append(measure(workload, contestant, repeat, _DURATION_S[workload.kind] * given.scale, place))
+        for workload, name, broker, repeat in plan:
+            progress.update(task, description=f"{workload.name}  {name}".ljust(28))
+            runs.append(measure(workload, name, broker, repeat, _DURATION_S[workload.kind] * given.scale))
             progress.advance(task)
     summary = Summary(runs)
     about = surroundings(brokers, network)
-    tables = markdown(summary, about)
+    tables = summary.markdown(about)
     print(tables)  # noqa: T201 -- a program
-    tell_faults(summary, console)
+    _tell_faults(summary, console)
     if given.json:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": _DURATION_S}
-        write_json(summary, about, settings, given.json)
+        every = {"others_load": summary.disturbance(), "goals": list(summary.goals()), "runs": list(map(asdict, runs))}
+        given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
     if given.markdown:
         given.markdown.write_text(tables)
     return EXIT_FAULT if summary.faults else 0

@@ -1,69 +1,240 @@
-"""The dialects of all brokers, written by hand: nothing of the project's own code is used here."""
+"""How clients of each broker spell what they send and get, by hand: no code of the hub is used here.
+
+The generator knows topics as components and interests as topics or prefixes; a dialect makes of them what people who
+use that broker would write. It talks only while connections are set up (blocking); then the generator takes the socket.
+"""
 
 from __future__ import annotations
 
-import json
+import base64
 import os
+import socket
 from collections.abc import Sequence
 from struct import Struct
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import msgpack
 
-from tests.benchmarks.channels import Channel, Interest, Role, Topic, WebSocketChannel
-from tests.benchmarks.streams import WRITE_BYTES, WrongBytesError
+WRITE_BYTES = 64 * 1024
+"""What a publisher writes at once at full speed, bytes, which is the write buffer of a client library."""
+
+SETUP_LIMIT_S = 20.0
+"""A broker that is silent for so long during set-up is taken for broken."""
+
+_STEP_BYTES = 64 * 1024
+_U16, _U32, _U64 = Struct(">H"), Struct(">I"), Struct(">Q")
+
+
+class WrongBytesError(Exception):
+    """A message was lost, came twice, in the wrong order, or damaged."""
+
+
+def websocket_frame(data: bytes | bytearray | memoryview, start: int = 0) -> tuple[memoryview, int] | None:
+    """Return the content of the frame at `start` (empty: of no message) and where the next begins, if it is whole."""
+    left = len(data) - start
+    if left < 2:
+        return None
+    opcode, length = data[start] & 0x0F, data[start + 1]
+    head = {126: 4, 127: 10}.get(length, 2)
+    if left < head:
+        return None
+    if head > 2:
+        length = int.from_bytes(data[start + 2 : start + head], "big")
+    end = start + head + length
+    if end > len(data):
+        return None
+    content = memoryview(data)[start + head : end]
+    if opcode == 8:
+        raise ConnectionError(f"the broker closed: {bytes(content)!r}")
+    return content if opcode < 8 else content[:0], end
+
+
+def _masked(payload: bytes) -> bytes:
+    size = len(payload)
+    length = (
+        bytes((0x80 | size,))
+        if size < 126
+        else b"\xfe" + _U16.pack(size)
+        if size < 65536
+        else b"\xff" + _U64.pack(size)
+    )
+    return b"\x82" + length + bytes(4) + payload
+
+
+class Channel:
+    """A connection while it is set up; through a WebSocket, what is sent and received is the content of frames."""
+
+    def __init__(self, port: int, path: str = "", subprotocol: str = "") -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=SETUP_LIMIT_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._raw = bytearray()
+        self._unread = self._raw
+        if path:
+            key = base64.b64encode(os.urandom(16)).decode()
+            head = (
+                f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+                f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
+            )
+            self.socket.sendall(
+                f"{head}Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n".replace(
+                    "Sec-WebSocket-Protocol: \r\n", ""
+                ).encode()
+            )
+            if not self.receive_to(b"\r\n\r\n").startswith(b"HTTP/1.1 101"):
+                raise ConnectionError("no WebSocket")
+            self._unread = bytearray()
+
+    def send(self, data: bytes) -> None:
+        self.socket.sendall(data if self._unread is self._raw else _masked(data))
+
+    def _read(self) -> None:
+        data = self.socket.recv(_STEP_BYTES)
+        if not data:
+            raise ConnectionError(f"the broker closed the connection; unread: {bytes(self._raw[:200])!r}")
+        self._raw += data
+
+    def receive_message(self) -> bytes:
+        """Receive one WebSocket message."""
+        while True:
+            while (found := websocket_frame(bytes(self._raw))) is None:
+                self._read()
+            del self._raw[: found[1]]
+            if found[0]:
+                return bytes(found[0])
+
+    def _fill(self) -> None:
+        if self._unread is self._raw:
+            self._read()
+        else:
+            self._unread += self.receive_message()
+
+    def receive(self, size_bytes: int) -> bytes:
+        while len(self._unread) < size_bytes:
+            self._fill()
+        data = bytes(self._unread[:size_bytes])
+        del self._unread[:size_bytes]
+        return data
+
+    def receive_to(self, end: bytes) -> bytes:
+        while (place := self._unread.find(end)) < 0:
+            self._fill()
+        return self.receive(place + len(end))
+
+    def release(self, *, listening: bool) -> socket.socket:
+        if listening and (self._unread or self._raw):
+            raise ConnectionError(f"not expected before the first message: {bytes(self._raw[:200])!r}")
+        self.socket.setblocking(False)
+        return self.socket
+
+
+Role = Literal["publisher", "subscriber"]
+Topic = tuple[str, ...]
+"""The components of a topic."""
+
+
+class Interest(NamedTuple):
+    topic: Topic
+    below: bool = False
+    """Whether it is all topics with further components below this one, not this one itself."""
+
+
+class Dialect:
+    """What one broker's clients say.
+
+    Args:
+        port: Where publishers connect to, and subscribers for whom there is no other.
+        websocket_port: Where subscribers connect to by WebSocket, if they do.
+    """
+
+    unit_messages = 1
+    """How many messages one frame has; more than 1 only for a protocol that has batches."""
+
+    def __init__(self, port: int, websocket_port: int = 0) -> None:
+        self._port = port
+        self.websocket_port = websocket_port
+
+    def _dial(self, role: Role, path: str = "/", subprotocol: str = "") -> Channel:
+        if role == "subscriber" and self.websocket_port:
+            return Channel(self.websocket_port, path, subprotocol)
+        return Channel(self._port)
+
+    def connect(self, role: Role) -> Channel:
+        """Open a connection and shake hands."""
+        raise NotImplementedError
+
+    def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
+        """Subscribe, and return when the broker has done so."""
+        raise NotImplementedError
+
+    def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
+        """Return what a publisher sends; `payloads` are `unit_messages` many."""
+        raise NotImplementedError
+
+    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
+        """Return what a subscriber then gets (through a WebSocket: of message content, see `content`)."""
+        return self.publication(topic, payloads)
+
+    def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
+        """Return how long what stands at the start of `data` is, which may stand between messages.
+
+        0: more must come to know; -1: it may not stand there.
+        """
+        return -1
+
+    def content(self, message: memoryview) -> memoryview:
+        """Return of one WebSocket message what `delivery` wrote for the messages in it."""
+        return message
+
 
 _HEADER = Struct(">IBBH")
-_COUNT = Struct(">I")
 _HELLO, _MESSAGES, _SUBSCRIBE, _PING, _NOTICE = 1, 2, 3, 7, 9
-_BATCH = 1
 
 QUEUE_WISH = {"messages": 200_000}
 """Room for the window of any workload, as every client may ask for. The other brokers are configured to that end."""
 
 
-def topic_name(topic: Topic) -> str:
-    return "/" + "/".join(topic)
+def _hub_name(topic: Topic, *, below: bool = False) -> str:
+    return "/" + "/".join(topic) + ("/" if below else "")
 
 
-def prefix(interest: Interest) -> str:
-    return topic_name(interest.topic) + ("/" if interest.below else "")
-
-
-def packed(payload: bytes) -> bytes:
-    data: bytes = msgpack.packb(payload)
+def _pack(value: object) -> bytes:
+    data: bytes = msgpack.packb(value)
     return data
 
 
-class HubDialect:
-    def __init__(self, port: int, batched_bytes: int = 0) -> None:
-        self._port = port
-        self.unit_messages = WRITE_BYTES // len(packed(bytes(batched_bytes))) if batched_bytes else 1
+def _frame(kind: int, body: bytes, key: bytes = b"", flags: int = 0) -> bytes:
+    return _HEADER.pack(len(body), kind, flags, len(key)) + key + body
+
+
+class HubDialect(Dialect):
+    def __init__(self, port: int, websocket_port: int = 0, batched_bytes: int = 0) -> None:
+        super().__init__(port, websocket_port)
+        self.unit_messages = WRITE_BYTES // len(_pack(bytes(batched_bytes))) if batched_bytes else 1
 
     def connect(self, role: Role) -> Channel:
-        channel = Channel(self._port)
+        channel = self._dial(role)
         hello = {"protocol": 1, "role": "client", "name": f"bench {role}", "software": "bench", "queue": QUEUE_WISH}
-        channel.send(_frame(_HELLO, msgpack.packb(hello)))
-        kind, body = _receive_frame(channel)
-        if kind != _HELLO:
-            raise ConnectionError(f"HELLO expected: kind {kind}, {body!r}")
+        channel.send(_frame(_HELLO, _pack(hello)))
+        self._expect(channel, _HELLO)
         return channel
 
+    def _expect(self, channel: Channel, expected: int) -> Any:
+        length, kind, _, key_length = _HEADER.unpack(channel.receive(_HEADER.size))
+        body = msgpack.unpackb(channel.receive(key_length + length)[key_length:])
+        if kind != expected:
+            raise ConnectionError(f"kind {expected} expected: kind {kind}, {body!r}")
+        return body
+
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        channel.send(_frame(_SUBSCRIBE, msgpack.packb([1, [prefix(interest) for interest in interests]])))
-        kind, body = _receive_frame(channel)
-        if kind != _NOTICE or msgpack.unpackb(body).get("kind") != "confirmed":
-            raise ConnectionError(f"not subscribed: kind {kind}, {body!r}")
+        channel.send(_frame(_SUBSCRIBE, _pack([1, [_hub_name(one.topic, below=one.below) for one in interests]])))
+        if (notice := self._expect(channel, _NOTICE)).get("kind") != "confirmed":
+            raise ConnectionError(f"not subscribed: {notice!r}")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        key = topic_name(topic).encode()
-        body = b"".join(packed(payload) for payload in payloads)
-        if self.unit_messages == 1:
-            return _frame(_MESSAGES, body, key)
-        return _frame(_MESSAGES, _COUNT.pack(len(payloads)) + body, key, _BATCH)
-
-    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        return self.publication(topic, payloads)
+        body = b"".join(_pack(payload) for payload in payloads)
+        if self.unit_messages > 1:
+            return _frame(_MESSAGES, _U32.pack(len(payloads)) + body, _hub_name(topic).encode(), flags=1)
+        return _frame(_MESSAGES, body, _hub_name(topic).encode())
 
     def control_bytes(self, data: bytes) -> int:
         if len(data) < _HEADER.size:
@@ -71,177 +242,87 @@ class HubDialect:
         length, kind, _, key_length = _HEADER.unpack_from(data)
         return _HEADER.size + length + key_length if kind == _PING else -1
 
-    def content(self, message: memoryview) -> memoryview | bytes:
-        return message
-
-
-def _frame(kind: int, body: bytes, key: bytes = b"", flags: int = 0) -> bytes:
-    return _HEADER.pack(len(body), kind, flags, len(key)) + key + body
-
-
-def _receive_frame(channel: Channel) -> tuple[int, bytes]:
-    length, kind, _, key_length = _HEADER.unpack(channel.receive(_HEADER.size))
-    return kind, channel.receive(key_length + length)[key_length:]
-
-
-_FIXARRAY = 0x90
-_FIXARRAY_END = 0xA0
-_ARRAY16 = 0xDC
-_ARRAY32 = 0xDD
-_PATH = "/v1/hub"
-
 
 class HubWebSocketDialect(HubDialect):
     """Publishers over TCP, subscribers over WebSocket with msgpack."""
 
-    def __init__(self, port: int, websocket_port: int) -> None:
-        super().__init__(port)
-        self._websocket_port = websocket_port
-        self._head = b""
-        self._value_bytes = 0
+    _head = b""
+    _value_bytes = 0
 
     def connect(self, role: Role) -> Channel:
         if role == "publisher":
             return super().connect(role)
-        channel = self._open()
-        self._expect(channel, "welcome")
-        channel.send(self._pack({"type": "hello", "name": f"bench {role}", "queue": QUEUE_WISH}))
-        self._expect(channel, "welcome")
+        channel = self._dial(role, "/v1/hub", "hub.v1.msgpack")
+        self._expect_word(channel, "welcome")
+        channel.send(_pack({"type": "hello", "name": f"bench {role}", "queue": QUEUE_WISH}))
+        self._expect_word(channel, "welcome")
         return channel
 
-    def _open(self) -> WebSocketChannel:
-        return WebSocketChannel(self._websocket_port, _PATH, "hub.v1.msgpack")
-
-    def _pack(self, message: dict[str, Any]) -> bytes:
-        data: bytes = msgpack.packb(message)
-        return data
-
-    def _unpack(self, message: bytes) -> dict[str, Any]:
-        data: dict[str, Any] = msgpack.unpackb(message)
-        return data
-
-    def _expect(self, channel: Channel, kind: str) -> None:
-        assert isinstance(channel, WebSocketChannel)  # this dialect opened it
-        message = self._unpack(channel.receive_message())
-        if message.get("type") != kind:
-            raise ConnectionError(f"{kind} expected: {message}")
+    def _expect_word(self, channel: Channel, word: str) -> None:
+        if (message := msgpack.unpackb(channel.receive_message())).get("type") != word:
+            raise ConnectionError(f"{word} expected: {message}")
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        prefixes = [prefix(interest) for interest in interests]
-        channel.send(self._pack({"type": "subscribe", "prefixes": prefixes, "request": 1}))
-        self._expect(channel, "confirmed")
+        prefixes = [_hub_name(one.topic, below=one.below) for one in interests]
+        channel.send(_pack({"type": "subscribe", "prefixes": prefixes, "request": 1}))
+        self._expect_word(channel, "confirmed")
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        value = packed(payloads[0])
-        name: bytes = msgpack.packb(topic_name(topic))
-        self._head = b"\x83\xa4type\xa8messages\xa5topic" + name + b"\xa6values"
+        value = _pack(payloads[0])
+        self._head = b"\x83\xa4type\xa8messages\xa5topic" + _pack(_hub_name(topic)) + b"\xa6values"
         self._value_bytes = len(value)
         return value
 
-    def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        return -1
-
-    def content(self, message: memoryview) -> memoryview | bytes:
+    def content(self, message: memoryview) -> memoryview:
         size = len(self._head)
-        if bytes(message[:size]) != self._head:
+        count_bytes = {0xDC: 2, 0xDD: 4}.get(message[size], 0)
+        values = message[size + 1 + count_bytes :]
+        count = (
+            int.from_bytes(message[size + 1 : size + 1 + count_bytes], "big") if count_bytes else message[size] - 0x90
+        )
+        if bytes(message[:size]) != self._head or len(values) != count * self._value_bytes:
             raise WrongBytesError(f"{bytes(message[:80])!r} is no message of this topic")
-        mark = message[size]
-        if _FIXARRAY <= mark < _FIXARRAY_END:
-            count, start = mark - _FIXARRAY, size + 1
-        elif mark == _ARRAY16:
-            start = size + 3
-            count = int.from_bytes(message[size + 1 : start], "big")
-        elif mark == _ARRAY32:
-            start = size + 5
-            count = int.from_bytes(message[size + 1 : start], "big")
-        else:
-            raise WrongBytesError(f"{bytes(message[:80])!r} holds no array of values")
-        values = message[start:]
-        if len(values) != count * self._value_bytes:
-            raise WrongBytesError(f"a message says it holds {count} values and has {len(values)} bytes of them")
         return values
 
 
-class HubJsonDialect(HubWebSocketDialect):
-    def _open(self) -> WebSocketChannel:
-        return WebSocketChannel(self._websocket_port, _PATH, "hub.v1.json", opcode=1)
-
-    def _pack(self, message: dict[str, Any]) -> bytes:
-        return json.dumps(message).encode()
-
-    def _unpack(self, message: bytes) -> dict[str, Any]:
-        data: dict[str, Any] = json.loads(message)
-        return data
-
-    def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        return super().publication(topic, [payload.decode() for payload in payloads])  # type: ignore[misc]
-
-    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        name = json.dumps(topic_name(topic))
-        self._head = f'{{"type":"messages","topic":{name},"values":['.encode()
-        return json.dumps(payloads[0].decode()).encode() + b","
-
-    def content(self, message: memoryview) -> memoryview | bytes:
-        if bytes(message[: len(self._head)]) != self._head or bytes(message[-2:]) != b"]}":
-            raise WrongBytesError(f"{bytes(message[:80])!r} is no message of this topic")
-        return bytes(message[len(self._head) : -2]) + b","
-
-
-_U16 = Struct(">H")
-_MQTT_CONNECT, _CONNACK, _PUBLISH, _MQTT_SUBSCRIBE, _SUBACK = 0x10, 0x20, 0x30, 0x82, 0x90
-_CLEAN_SESSION = 0x02
-_REFUSED = 0x80
-_FILTERS_AT_ONCE = 100
-
-
-class MqttDialect:
-    unit_messages = 1
-
-    def __init__(self, port: int, websocket_port: int = 0) -> None:
-        self._port = port
-        self._websocket_port = websocket_port
+class MqttDialect(Dialect):
+    _filters_at_once = 100
 
     def connect(self, role: Role) -> Channel:
-        if role == "subscriber" and self._websocket_port:
-            channel: Channel = WebSocketChannel(self._websocket_port, "/mqtt", "mqtt")
-        else:
-            channel = Channel(self._port)
-        name = _text(f"bench-{os.urandom(6).hex()}")
-        channel.send(_packet(_MQTT_CONNECT, _text("MQTT") + bytes((4, _CLEAN_SESSION, 0, 0)) + name))
-        kind, body = _receive_packet(channel)
-        if kind != _CONNACK or body[1]:
-            raise ConnectionError(f"not connected: {kind:#x} {body!r}")
+        channel = self._dial(role, "/mqtt", "mqtt")
+        channel.send(_packet(0x10, _text("MQTT") + bytes((4, 2, 0, 0)) + _text(f"bench-{os.urandom(6).hex()}")))
+        self._expect(channel, 0x20)
         return channel
 
+    def _expect(self, channel: Channel, expected: int) -> None:
+        """Receive a packet of this kind whose return codes are none of a refusal (0x80; of CONNACK: not 0)."""
+        kind = channel.receive(1)[0]
+        length = shift = 0
+        while True:
+            part = channel.receive(1)[0]
+            length |= (part & 0x7F) << shift
+            shift += 7
+            if part < 0x80:
+                break
+        body = channel.receive(length)
+        if kind != expected or any(
+            code == 0x80 or (kind == 0x20 and code) for code in body[1 if kind == 0x20 else 2 :]
+        ):
+            raise ConnectionError(f"{expected:#x} expected: {kind:#x} {body!r}")
+
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        for start in range(0, len(interests), _FILTERS_AT_ONCE):
-            part = interests[start : start + _FILTERS_AT_ONCE]
-            filters = b"".join(_text(_mqtt_name(one.topic) + ("/#" if one.below else "")) + b"\0" for one in part)
-            channel.send(_packet(_MQTT_SUBSCRIBE, _U16.pack(1) + filters))
-            kind, body = _receive_packet(channel)
-            if kind != _SUBACK or any(code == _REFUSED for code in body[2:]):
-                raise ConnectionError(f"not subscribed: {kind:#x} {body!r}")
+        for start in range(0, len(interests), self._filters_at_once):
+            part = interests[start : start + self._filters_at_once]
+            filters = b"".join(_text("/".join(one.topic) + ("/#" if one.below else "")) + b"\0" for one in part)
+            channel.send(_packet(0x82, _U16.pack(1) + filters))
+            self._expect(channel, 0x90)
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        return _packet(_PUBLISH, _text(_mqtt_name(topic)) + b"".join(payloads))
-
-    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        return self.publication(topic, payloads)
-
-    def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        return -1
-
-    def content(self, message: memoryview) -> memoryview | bytes:
-        return message
-
-
-def _mqtt_name(topic: Topic) -> str:
-    return "/".join(topic)
+        return _packet(0x30, _text("/".join(topic)) + b"".join(payloads))
 
 
 def _text(text: str) -> bytes:
-    data = text.encode()
-    return _U16.pack(len(data)) + data
+    return _U16.pack(len(text)) + text.encode()
 
 
 def _packet(kind: int, body: bytes) -> bytes:
@@ -249,57 +330,34 @@ def _packet(kind: int, body: bytes) -> bytes:
     while left > 0x7F:
         length.append(left & 0x7F | 0x80)
         left >>= 7
-    length.append(left)
-    return bytes((kind,)) + length + body
+    return bytes((kind, *length, left)) + body
 
 
-def _receive_packet(channel: Channel) -> tuple[int, bytes]:
-    kind = channel.receive(1)[0]
-    length = shift = 0
-    while True:
-        part = channel.receive(1)[0]
-        length |= (part & 0x7F) << shift
-        shift += 7
-        if part < 0x80:
-            return kind, channel.receive(length)
-
-
-_NATS_CONNECT = b'CONNECT {"verbose":false,"pedantic":false,"lang":"bench","version":"1","protocol":1}\r\n'
-_FIRST_ID = 1000
-"""Ids begin here, so that all of a connection are equally long."""
-
-_CONTROL = (b"PING\r\n", b"PONG\r\n", b"INFO ")
-
-
-class NatsDialect:
-    unit_messages = 1
-
-    def __init__(self, port: int, websocket_port: int = 0) -> None:
-        self._port = port
-        self._websocket_port = websocket_port
+class NatsDialect(Dialect):
+    _control = (b"PING\r\n", b"PONG\r\n", b"INFO ")
+    _first_id = 1000
+    """Ids begin here, so that all of a connection are equally long."""
 
     def connect(self, role: Role) -> Channel:
-        if role == "subscriber" and self._websocket_port:
-            channel: Channel = WebSocketChannel(self._websocket_port, "/")
-        else:
-            channel = Channel(self._port)
+        channel = self._dial(role)
         channel.receive_to(b"\r\n")
-        channel.send(_NATS_CONNECT)
+        channel.send(b'CONNECT {"verbose":false,"pedantic":false,"lang":"bench","version":"1","protocol":1}\r\n')
         self._wait(channel)
         return channel
 
     def _wait(self, channel: Channel) -> None:
         channel.send(b"PING\r\n")
         while (line := channel.receive_to(b"\r\n")) != b"PONG\r\n":
-            if not line.startswith(_CONTROL):
+            if not line.startswith(self._control):
                 raise ConnectionError(f"PONG expected: {line!r}")
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        lines = [
-            b"SUB %b %d\r\n" % (_subject(interest.topic) + (b".>" if interest.below else b""), _FIRST_ID + place)
-            for place, interest in enumerate(interests)
-        ]
-        channel.send(b"".join(lines))
+        channel.send(
+            b"".join(
+                b"SUB %b %d\r\n" % (_subject(one.topic) + (b".>" if one.below else b""), self._first_id + place)
+                for place, one in enumerate(interests)
+            )
+        )
         self._wait(channel)
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
@@ -308,32 +366,21 @@ class NatsDialect:
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
         (payload,) = payloads
-        return b"MSG %b %d %d\r\n%b\r\n" % (_subject(topic), _FIRST_ID + place, len(payload), payload)
+        return b"MSG %b %d %d\r\n%b\r\n" % (_subject(topic), self._first_id + place, len(payload), payload)
 
     def control_bytes(self, data: bytes) -> int:
-        for control in _CONTROL:
-            if data.startswith(control):
-                return data.find(b"\r\n") + 2 if b"\r\n" in data else 0
-            if control.startswith(data):
-                return 0
-        return -1
-
-    def content(self, message: memoryview) -> memoryview | bytes:
-        return message
+        if not any(data.startswith(word) or word.startswith(data) for word in self._control):
+            return -1
+        return data.find(b"\r\n") + 2 if b"\r\n" in data else 0
 
 
 def _subject(topic: Topic) -> bytes:
     return ".".join(topic).encode()
 
 
-class RedisDialect:
-    unit_messages = 1
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-
+class RedisDialect(Dialect):
     def connect(self, role: Role) -> Channel:
-        channel = Channel(self._port)
+        channel = self._dial(role)
         channel.send(_array(b"PING"))
         if channel.receive_to(b"\r\n") != b"+PONG\r\n":
             raise ConnectionError("PONG expected")
@@ -342,9 +389,8 @@ class RedisDialect:
         return channel
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        exact = [_redis_name(interest) for interest in interests if not interest.below]
-        patterns = [_redis_name(interest) for interest in interests if interest.below]
-        for command, names in ((b"SUBSCRIBE", exact), (b"PSUBSCRIBE", patterns)):
+        for command, below in ((b"SUBSCRIBE", False), (b"PSUBSCRIBE", True)):
+            names = [_redis_name(one) for one in interests if one.below is below]
             if names:
                 channel.send(_array(command, *names))
             for name in names:
@@ -352,26 +398,15 @@ class RedisDialect:
                 channel.receive_to(b"\r\n")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        return _array(b"PUBLISH", _channel(topic), *payloads)
+        return _array(b"PUBLISH", "/".join(topic).encode(), *payloads)
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        if interest.below:
-            return _array(b"pmessage", _redis_name(interest), _channel(topic), *payloads)
-        return _array(b"message", _channel(topic), *payloads)
-
-    def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        return -1
-
-    def content(self, message: memoryview) -> memoryview | bytes:
-        return message
-
-
-def _channel(topic: Topic) -> bytes:
-    return "/".join(topic).encode()
+        head = [b"pmessage", _redis_name(interest)] if interest.below else [b"message"]
+        return _array(*head, "/".join(topic).encode(), *payloads)
 
 
 def _redis_name(interest: Interest) -> bytes:
-    return _channel(interest.topic) + (b"/*" if interest.below else b"")
+    return "/".join(interest.topic).encode() + (b"/*" if interest.below else b"")
 
 
 def _array(*parts: bytes) -> bytes:
@@ -380,7 +415,7 @@ def _array(*parts: bytes) -> bytes:
 
 class RelayDialect(HubDialect):
     def connect(self, role: Role) -> Channel:
-        channel = Channel(self._port)
+        channel = self._dial(role)
         channel.send(b"P" if role == "publisher" else b"S")
         channel.receive(1)
         return channel
@@ -389,69 +424,62 @@ class RelayDialect(HubDialect):
         """There is nothing to choose from."""
 
 
-_GREETING = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
-_U32 = Struct(">I")
-_U64 = Struct(">Q")
-_LONG = 0x02
-_COMMAND = 0x04
-_SHORT_LIMIT_BYTES = 255
+class ZeromqDialect(Dialect):
+    """ZMTP to a proxy of XSUB and XPUB; a publisher beside it sees when a subscription has passed through."""
 
-
-class ZeromqDialect:
-    unit_messages = 1
+    _greeting = b"\xff" + bytes(8) + b"\x7f\x03\x00" + b"NULL".ljust(20, b"\0") + b"\0" + bytes(31)
 
     def __init__(self, port: int, subscriber_port: int) -> None:
-        self._port = port
+        super().__init__(port)
         self._subscriber_port = subscriber_port
-        self._witness = self._open(port, b"PUB")
+        self._witness = self.connect("publisher")
 
     def connect(self, role: Role) -> Channel:
-        if role == "publisher":
-            return self._open(self._port, b"PUB")
-        return self._open(self._subscriber_port, b"SUB")
-
-    def _open(self, port: int, kind: bytes) -> Channel:
-        channel = Channel(port)
-        channel.send(_GREETING)
-        channel.receive(len(_GREETING))
-        channel.send(_zmtp_frame(b"\x05READY\x0bSocket-Type" + _U32.pack(len(kind)) + kind, _COMMAND))
-        flags, _ = _receive_zmtp(channel)
-        if not flags & _COMMAND:
-            raise ConnectionError("READY expected")
+        publishes = role == "publisher"
+        channel = Channel(self._port if publishes else self._subscriber_port)
+        channel.send(self._greeting)
+        channel.receive(len(self._greeting))
+        channel.send(_zmtp(b"\x05READY\x0bSocket-Type\0\0\0\x03" + (b"PUB" if publishes else b"SUB"), flags=4))
+        self._receive(channel, 4)
         return channel
 
+    def _receive(self, channel: Channel, expected: int) -> bytes:
+        flags = channel.receive(1)[0]
+        length = _U64.unpack(channel.receive(8))[0] if flags & 2 else channel.receive(1)[0]
+        body = channel.receive(length)
+        if flags & ~2 != expected:
+            raise ConnectionError(f"flags {expected} expected: {flags} {body!r}")
+        return body
+
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        prefixes = [_zeromq_name(one.topic) + (b"/" if one.below else b"\0") for one in interests]
-        channel.send(b"".join(_zmtp_frame(b"\x01" + prefix) for prefix in prefixes))
+        prefixes = [b"\x01" + "/".join(one.topic).encode() + (b"/" if one.below else b"\0") for one in interests]
+        channel.send(b"".join(map(_zmtp, prefixes)))
         for prefix in prefixes:
-            flags, body = _receive_zmtp(self._witness)
-            if flags or body != b"\x01" + prefix:
-                raise ConnectionError(f"the proxy passed {body!r} on, not {prefix!r}")
+            if (passed := self._receive(self._witness, 0)) != prefix:
+                raise ConnectionError(f"the proxy passed {passed!r} on, not {prefix!r}")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        return _zmtp_frame(_zeromq_name(topic) + b"\0" + b"".join(payloads))
-
-    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        return self.publication(topic, payloads)
-
-    def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        return -1
-
-    def content(self, message: memoryview) -> memoryview | bytes:
-        return message
+        return _zmtp("/".join(topic).encode() + b"\0" + b"".join(payloads))
 
 
-def _zeromq_name(topic: Topic) -> bytes:
-    return "/".join(topic).encode()
-
-
-def _zmtp_frame(body: bytes, flags: int = 0) -> bytes:
-    if len(body) <= _SHORT_LIMIT_BYTES:
+def _zmtp(body: bytes, flags: int = 0) -> bytes:
+    if len(body) < 256:
         return bytes((flags, len(body))) + body
-    return bytes((flags | _LONG,)) + _U64.pack(len(body)) + body
+    return bytes((flags | 2,)) + _U64.pack(len(body)) + body
 
 
-def _receive_zmtp(channel: Channel) -> tuple[int, bytes]:
-    flags = channel.receive(1)[0]
-    length = _U64.unpack(channel.receive(8))[0] if flags & _LONG else channel.receive(1)[0]
-    return flags & ~_LONG, channel.receive(length)
+def dialect_of(name: str, ports: Sequence[int], size_bytes: int, *, websocket: bool) -> Dialect:
+    port, second = ports
+    if name == "hub" and websocket:
+        return HubWebSocketDialect(port, second)
+    if name == "hub-batch":
+        return HubDialect(port, batched_bytes=size_bytes)
+    if name == "zeromq":
+        return ZeromqDialect(port, second)
+    made: dict[str, type[Dialect]] = {
+        "hub": HubDialect,
+        "nats": NatsDialect,
+        "mosquitto": MqttDialect,
+        "redis": RedisDialect,
+    }
+    return made.get(name, RelayDialect)(port, second if websocket else 0)

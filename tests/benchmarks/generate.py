@@ -3,10 +3,16 @@
 ```
 < {"workload": "fan-out", "dialect": "nats", "ports": [4222, 0], "pid": 71, "duration_s": 1.5, "cpu": 1}
 > {"figures": {"cpu_us": 0.07, ...}}          or  {"wrong": "..."}  or  {"failed": "..."}
+
+unit      the bytes of one message (for batches: of one frame), all of a stream equally long
+payload   sequence number, 8 hexadecimal digits │ publisher, 4 │ filler ...
+stream    unit 0, unit 1 ... unit P-1, and from the start again
 ```
 
-`compare.py` starts it, one for each run. At full speed (`Flood`) one process publishes and receives, so that the lag is
-bounded exactly. One by one (`pace`) each message is due at a time of its own and latency counts from when it was *due*.
+At full speed (`flood`) one process publishes and receives, so that the lag is bounded exactly; paced, each message is
+due at a time of its own and latency counts from when it was *due*. What is read is compared, with `memcmp`, to what
+must come. Numbers repeat after P messages; the window of a run is smaller than P, so no loss, repetition or exchange
+within it can pass for the right thing.
 """
 
 from __future__ import annotations
@@ -19,84 +25,258 @@ import socket
 import sys
 import time
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 from peers.bench.worker import BenchError, Usage, forget_peak, raise_descriptor_limit, read_usage
-from tests.benchmarks.channels import Channel, Dialect, Interest
 from tests.benchmarks.dialects import (
-    HubDialect,
-    HubJsonDialect,
-    HubWebSocketDialect,
-    MqttDialect,
-    NatsDialect,
-    RedisDialect,
-    RelayDialect,
-    ZeromqDialect,
-)
-from tests.benchmarks.streams import (
-    InterleavedReceiver,
-    PlainReceiver,
-    Receiver,
-    Stream,
-    Traffic,
-    WebSocketReceiver,
+    WRITE_BYTES,
+    Dialect,
+    Interest,
+    Topic,
     WrongBytesError,
+    dialect_of,
+    websocket_frame,
 )
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
-_STEP_BYTES = 64 * 1024
+READ_BYTES = 256 * 1024
+"""The most that is read at once, bytes."""
+
+_NUMBER_DIGITS, _PUBLISHER_DIGITS = 8, 4
+_CONTROL_LIMIT_BYTES = 64 * 1024
+"""What may come at any time (pings, notices) is smaller than this."""
 
 
+def payload(number: int, publisher: int, size_bytes: int) -> bytes:
+    """Return a payload; ASCII, so that it is also a text for protocols that want one."""
+    return (b"%08x%04x" % (number, publisher)).ljust(size_bytes, b".")
+
+
+class Stream:
+    """What a connection sends, or must receive of one publisher, written out beforehand."""
+
+    def __init__(self, units: Sequence[bytes], unit_messages: int = 1) -> None:
+        self.unit_bytes = len(units[0])
+        if any(len(unit) != self.unit_bytes for unit in units):
+            raise ValueError("the units of a stream must be equally long")
+        self.unit_messages = unit_messages
+        period = b"".join(units)
+        self.period_bytes = len(period)
+        behind_bytes = 2 * READ_BYTES  # a read, and what was kept of the one before
+        self._repeated = (period * (1 - -behind_bytes // self.period_bytes))[: self.period_bytes + behind_bytes]
+
+    def chunks(self, multiple_units: int, most_bytes: int = WRITE_BYTES) -> list[memoryview]:
+        """Cut the period into what is written at once: whole units, up to `most_bytes`."""
+        multiple_bytes = multiple_units * self.unit_bytes
+        step = max(most_bytes // multiple_bytes, 1) * multiple_bytes
+        whole = memoryview(self._repeated)[: self.period_bytes]
+        return [whole[start : start + step] for start in range(0, self.period_bytes, step)]
+
+    def matches(self, data: memoryview | bytes, position: int) -> bool:
+        """Return whether `data`, up to `READ_BYTES` of it, is what stands at `position`."""
+        return self._repeated.startswith(data, position % self.period_bytes)
+
+    def cut_out(self, position: int, size_bytes: int) -> bytes:
+        start = position % self.period_bytes
+        return self._repeated[start : start + size_bytes]
+
+    def messages(self, position: int) -> int:
+        return position // self.unit_bytes * self.unit_messages
+
+
+class Receiver:
+    """One connection that receives the streams of one or more publishers, and compares every byte."""
+
+    def __init__(self, connection: socket.socket, streams: Sequence[Stream], dialect: Dialect, place: int) -> None:
+        self.socket = connection
+        self._streams = streams
+        self._dialect = dialect
+        self._publisher_at = place + _NUMBER_DIGITS
+        """Where a unit names its publisher."""
+        self._publishers = {b"%04x" % number: number for number in range(len(streams))}
+        self._positions = [0] * len(streams)
+        self._buffer = memoryview(bytearray(READ_BYTES))
+        self._part = b""  # of a WebSocket frame
+        self._held = b""  # what is not the beginning of the next unit, or of which publisher's next is not known yet
+
+    def messages(self, publisher: int) -> int:
+        return self._streams[publisher].messages(self._positions[publisher])
+
+    def receive(self) -> None:
+        """Read once, without waiting."""
+        size = self.socket.recv_into(self._buffer)
+        if not size:
+            raise ConnectionError("the broker closed a subscriber's connection")
+        data = self._buffer[:size]
+        if not self._dialect.websocket_port:
+            self.feed(data)
+            return
+        if self._part:
+            data = memoryview(self._part + data)
+        at = 0
+        while (found := websocket_frame(data, at)) is not None:
+            content, at = found
+            if content:
+                self.feed(self._dialect.content(content))
+        self._part = bytes(data[at:])
+
+    def feed(self, data: memoryview | bytes) -> None:
+        only = self._streams[0]
+        if not self._held and len(self._streams) == 1 and only.matches(data, self._positions[0]):
+            self._positions[0] += len(data)
+            return
+        if len(self._streams) == 1 and not self._held:
+            back = self._positions[0] % only.unit_bytes
+            self._positions[0] -= back
+            self._held = only.cut_out(self._positions[0], back)
+        data = self._held + bytes(data)
+        self._held = data[self._take_units(data) :]
+        if len(self._streams) == 1 and only.matches(self._held, self._positions[0]):
+            self._positions[0] += len(self._held)
+            self._held = b""
+
+    def _take_units(self, data: bytes) -> int:
+        """Compare unit by unit, whose ever it is; return where an incomplete one begins."""
+        view = memoryview(data)
+        size, at, name_at = self._streams[0].unit_bytes, 0, self._publisher_at
+        publishers, streams, positions = self._publishers, self._streams, self._positions
+        while len(data) - at >= size:
+            name = data[at + name_at : at + name_at + _PUBLISHER_DIGITS]
+            publisher = publishers.get(name, 0)
+            if streams[publisher].matches(view[at : at + size], positions[publisher]):
+                positions[publisher] += size
+                at += size
+            elif (control := self._control_bytes(data[at:])) and at + control <= len(data):
+                at += control
+            else:
+                return at
+        # A fault must not wait for more bytes, and what stands between messages may be shorter than one.
+        while (rest := data[at:]) and not any(
+            stream.matches(rest, position) for stream, position in zip(streams, positions, strict=True)
+        ):
+            control = self._control_bytes(rest)
+            if not control or control > len(rest):
+                break
+            at += control
+        return at
+
+    def _control_bytes(self, data: bytes) -> int:
+        """Return the size of what may stand between messages; 0 if it is not complete yet."""
+        control = self._dialect.control_bytes(data)
+        if control < 0 or (control == 0 and len(data) > _CONTROL_LIMIT_BYTES):
+            counts = sum(self.messages(publisher) for publisher in range(len(self._streams)))
+            raise WrongBytesError(f"behind {counts:,} messages: {data[:80]!r} is not the next of any publisher")
+        return control
+
+
+_WINDOW_BYTES = 512 * 1024
+_PERIOD_LEAST_UNITS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Traffic:
+    workload: Workload
+    dialect: Dialect
+
+    def published(self, publisher: int) -> Stream:
+        units = [self._publication(publisher, number) for number in range(self._period_units())]
+        return Stream(units, self.dialect.unit_messages)
+
+    def receiver(self, number: int) -> Receiver:
+        """Connect and subscribe one subscriber."""
+        workload, dialect = self.workload, self.dialect
+        share = number % workload.shares
+        channel = dialect.connect("subscriber")
+        dialect.subscribe(channel, self._interests(share))
+        connection = channel.release(listening=True)
+        units = [self._delivered(publisher, share) for publisher in range(workload.publishers)]
+        streams = [Stream(one, dialect.unit_messages) for one in units]
+        return Receiver(connection, streams, dialect, units[0][0].index(self._payloads(0, share)[0]))
+
+    def publisher(self, number: int) -> Publisher:
+        stream = self.published(number)
+        most = 1 if self.workload.rate else self.workload.chunk_messages
+        chunks = stream.chunks(self.workload.shares, stream.unit_bytes * most if most else WRITE_BYTES)
+        window = max(self.workload.window_messages or stream.messages(_WINDOW_BYTES), stream.messages(len(chunks[0])))
+        return Publisher(self.dialect.connect("publisher").release(listening=False), stream, chunks, window)
+
+    def _delivered(self, publisher: int, share: int) -> list[bytes]:
+        workload, units = self.workload, []
+        for number in range(share, self._period_units(), workload.shares):
+            topic = self._topic(number)
+            place = number % workload.prefixes // workload.shares if workload.prefixes else 0
+            interest = Interest(topic[:2], below=bool(workload.prefixes))
+            units.append(self.dialect.delivery(topic, self._payloads(publisher, number), interest, place))
+        return units
+
+    def _interests(self, share: int) -> list[Interest]:
+        workload = self.workload
+        if not workload.prefixes:
+            return [Interest(self._topic(0))]
+        numbers = range(share, workload.prefixes, workload.shares)
+        return [Interest(self._topic(number)[:2], below=True) for number in numbers]
+
+    def _topic(self, number: int) -> Topic:
+        prefixes = self.workload.prefixes
+        if not prefixes:
+            return ("bench", "stream")
+        return ("bench", f"{number % prefixes:04}", f"{number % self.workload.topics // prefixes:04}")
+
+    def _payloads(self, publisher: int, unit: int) -> list[bytes]:
+        count = self.dialect.unit_messages
+        return [payload(unit * count + each, publisher, self.workload.size_bytes) for each in range(count)]
+
+    def _publication(self, publisher: int, unit: int) -> bytes:
+        return self.dialect.publication(self._topic(unit), self._payloads(publisher, unit))
+
+    def _period_units(self) -> int:
+        """Return two windows, or more: a whole number of rounds through topics and shares."""
+        workload = self.workload
+        windows = workload.window_messages // self.dialect.unit_messages
+        windows = max(windows, _WINDOW_BYTES // len(self._publication(0, 0)))
+        multiple = max(workload.topics, workload.shares)
+        return -(-max(2 * windows, _PERIOD_LEAST_UNITS) // multiple) * multiple
+
+
+@dataclass(slots=True)
 class Publisher:
-    """One connection that publishes.
+    connection: socket.socket
+    """It does not block."""
+    stream: Stream
+    chunks: list[memoryview]
+    window: int
+    """How many messages it may be ahead of the slowest of those that get its messages; at least one chunk."""
+    begun_messages: int = 0
+    left: memoryview | bytes = b""
+    """What is left of the chunk that is being written."""
+    writable: bool = True
+    _chunk: int = 0
 
-    Args:
-        connection: Not blocking.
-        stream: Cut into chunks.
-        window_messages: How far it may be ahead of the slowest of those that get its messages; at least one chunk.
-    """
-
-    __slots__ = ("_chunk", "_left", "_stream", "_window", "begun_messages", "connection", "writable")
-
-    def __init__(self, connection: socket.socket, stream: Stream, window_messages: int) -> None:
-        self.connection = connection
-        self._stream = stream
-        self._window = max(window_messages, stream.messages(len(stream.chunks[0])))
-        self._chunk = 0
-        self._left = memoryview(b"")
-        self.begun_messages = 0
-        self.writable = True
-
-    @property
-    def unfinished(self) -> bool:
-        return bool(self._left)
-
-    def may_begin(self, received_messages: int) -> bool:
-        chunk = self._stream.chunks[self._chunk]
-        return self.begun_messages + self._stream.messages(len(chunk)) - received_messages <= self._window
-
-    def begin(self) -> None:
-        self._left = self._stream.chunks[self._chunk]
-        self._chunk = (self._chunk + 1) % len(self._stream.chunks)
-        self.begun_messages += self._stream.messages(len(self._left))
+    def begin(self, received_messages: int) -> bool:
+        """Begin the next chunk if the window allows it."""
+        chunk = self.chunks[self._chunk]
+        begun = self.begun_messages + self.stream.messages(len(chunk))
+        if begun - received_messages > self.window:
+            return False
+        self.left, self.begun_messages = chunk, begun
+        self._chunk = (self._chunk + 1) % len(self.chunks)
+        return True
 
     def send(self) -> None:
-        try:
-            self._left = self._left[self.connection.send(self._left) :]
-        except BlockingIOError:
-            self.writable = False
-        else:
-            self.writable = not self._left
-
-    def discard_incoming(self) -> None:
+        self.writable = False
         with suppress(BlockingIOError):
-            if not self.connection.recv(_STEP_BYTES):
-                raise ConnectionError("the broker closed a publisher's connection")
+            self.left = self.left[self.connection.send(self.left) :]
+            self.writable = not self.left
+
+
+def _discard(connection: socket.socket) -> None:
+    with suppress(BlockingIOError):
+        if not connection.recv(WRITE_BYTES):
+            raise ConnectionError("the broker closed a connection")
 
 
 SILENCE_LIMIT_S = 10.0
@@ -104,12 +284,6 @@ SILENCE_LIMIT_S = 10.0
 
 _STRAY_S = 0.02
 """For so long after the last message, more than was published may come, which is an error."""
-
-
-class Flow(NamedTuple):
-    published: int
-    delivered: int
-    wall_s: float
 
 
 class Flood:
@@ -121,17 +295,17 @@ class Flood:
         shares: 1, or so many receivers that each gets every so manieth message, in turn.
     """
 
-    def __init__(self, publishers: Sequence[Publisher], receivers: Sequence[Receiver], shares: int = 1) -> None:
+    def __init__(self, publishers: Sequence[Publisher], receivers: Sequence[Receiver], shares: int) -> None:
         self._publishers = publishers
         self._receivers = {receiver.socket.fileno(): receiver for receiver in receivers}
         self._by_descriptor = {publisher.connection.fileno(): publisher for publisher in publishers}
         self._shares = shares
-        self._only = receivers[0] if len(receivers) == 1 else None
         self._poll = select.epoll()
         for descriptor in (*self._receivers, *self._by_descriptor):
             self._poll.register(descriptor, select.EPOLLIN)
 
-    def run(self, duration_s: float) -> Flow:
+    def run(self, duration_s: float) -> tuple[int, float]:
+        """Publish for this long, and wait for all of it; return how many messages came, in how many seconds."""
         begun = sum(publisher.begun_messages for publisher in self._publishers)
         start_s = now_s = heard_s = time.perf_counter()
         while True:
@@ -140,25 +314,28 @@ class Flood:
             if not publishing and self._complete():
                 break
             events = self._poll.poll(0 if busy else 1.0)
+            self._take(events)
             now_s = time.perf_counter()
-            if self._take(events) or busy:
+            if events or busy:
                 heard_s = now_s
             elif now_s - heard_s > SILENCE_LIMIT_S:
-                raise WrongBytesError(f"silence for {SILENCE_LIMIT_S:.0f} s: {self._missing()}")
+                raise WrongBytesError(f"silence for {SILENCE_LIMIT_S:.0f} s: not all messages have come")
         wall_s = time.perf_counter() - start_s
-        self._refuse_strays()
+        received = self._totals()
+        self._take(self._poll.poll(_STRAY_S))
+        if self._totals() != received:
+            raise WrongBytesError("more messages came than were published")
         published = sum(publisher.begun_messages for publisher in self._publishers) - begun
-        return Flow(published, published * len(self._receivers) // self._shares, wall_s)
+        return published * len(self._receivers) // self._shares, wall_s
 
     def _publish(self, *, publishing: bool) -> bool:
         """Let every publisher write once, if it may; return whether one could write on at once."""
         busy = False
         for number, publisher in enumerate(self._publishers):
-            if not publisher.unfinished:
-                if not publishing or not publisher.may_begin(self._received(number)):
+            if publisher.left:
+                if not publisher.writable:
                     continue
-                publisher.begin()
-            elif not publisher.writable:
+            elif not publishing or not publisher.begin(self._received(number)):
                 continue
             publisher.send()
             if publisher.writable:
@@ -167,11 +344,9 @@ class Flood:
                 self._poll.modify(publisher.connection, select.EPOLLIN | select.EPOLLOUT)
         return busy
 
-    def _take(self, events: list[tuple[int, int]]) -> bool:
-        receivers = self._receivers
+    def _take(self, events: list[tuple[int, int]]) -> None:
         for descriptor, event in events:
-            receiver = receivers.get(descriptor)
-            if receiver is not None:
+            if (receiver := self._receivers.get(descriptor)) is not None:
                 receiver.receive()
                 continue
             publisher = self._by_descriptor[descriptor]
@@ -179,158 +354,68 @@ class Flood:
                 publisher.writable = True
                 self._poll.modify(descriptor, select.EPOLLIN)
             if event & ~select.EPOLLOUT:
-                publisher.discard_incoming()
-        return bool(events)
+                _discard(publisher.connection)
 
     def _received(self, publisher: int) -> int:
-        if self._only is not None:
-            return self._only.messages(publisher)
         return min(receiver.messages(publisher) for receiver in self._receivers.values()) * self._shares
 
     def _complete(self) -> bool:
         return all(
-            not publisher.unfinished and self._received(number) >= publisher.begun_messages
+            not publisher.left and self._received(number) >= publisher.begun_messages
             for number, publisher in enumerate(self._publishers)
         )
-
-    def _missing(self) -> str:
-        for number, publisher in enumerate(self._publishers):
-            for receiver in self._receivers.values():
-                missing = publisher.begun_messages // self._shares - receiver.messages(number)
-                if missing > 0:
-                    return f"{missing:,} of {publisher.begun_messages:,} messages of a publisher have not come"
-        return "a publisher cannot write"
-
-    def _refuse_strays(self) -> None:
-        received = self._totals()
-        self._take(self._poll.poll(_STRAY_S))
-        if self._totals() != received:
-            raise WrongBytesError("more messages came than were published")
 
     def _totals(self) -> list[int]:
         publishers = range(len(self._publishers))
         return [receiver.messages(number) for receiver in self._receivers.values() for number in publishers]
 
 
-SILENCE_LIMIT_NS = 10_000_000_000
-
-
-class Pace(NamedTuple):
-    delivered: int
-    wall_s: float
-    latencies_ns: list[int]
-    """The times from when a message was due until it was read, sorted."""
-    late_ns: list[int]
-    """The times from when it was due until it was about to be sent, sorted: the generator's own part."""
-
-
 def pace(
-    connection: socket.socket,
-    stream: Stream,
-    receiver: Receiver,
-    messages: int,
-    interval_ns: int,
-    *,
-    bystanders: Mapping[int, socket.socket],
-) -> Pace:
+    publisher: Publisher, receiver: Receiver, messages: int, interval_ns: int, bystanders: Mapping[int, socket.socket]
+) -> tuple[float, list[int], list[int]]:
+    """Send each message when it is due.
+
+    Returns:
+        How many seconds it took; each message's time from when it was due until it was read, and until it was about to
+        be sent (the generator's own part), both sorted, in nanoseconds.
+    """
     poll = select.epoll()
     awaited = receiver.socket.fileno()
-    others = {connection.fileno(): connection, **bystanders}
+    others = {publisher.connection.fileno(): publisher.connection, **bystanders}
     for descriptor in (awaited, *others):
         poll.register(descriptor, select.EPOLLIN)
-    clock = time.perf_counter_ns
-    wait, send, receive = poll.poll, connection.send, receiver.receive
-    chunks = stream.chunks
-    period = len(chunks)
-    first = receiver.messages(0)
-    due_ns = array("q", bytes(8 * messages))
-    late_ns = array("q", bytes(8 * messages))
-    latencies_ns = array("q", bytes(8 * messages))
+    clock, wait, send, receive = time.perf_counter_ns, poll.poll, publisher.connection.send, receiver.receive
+    chunks, period, first = publisher.chunks, len(publisher.chunks), receiver.messages(0)
+    due_ns, late_ns, latencies_ns = (array("q", bytes(8 * messages)) for _ in range(3))
     sent = got = 0
     start_ns = heard_ns = clock()
     next_ns = start_ns + interval_ns
-    try:
-        while got < messages:
-            now_ns = clock()
-            if sent < messages and now_ns >= next_ns:
-                chunk = chunks[(first + sent) % period]
-                due_ns[sent] = next_ns
-                late_ns[sent] = now_ns - next_ns
-                if send(chunk) != len(chunk):
-                    raise ConnectionError("the broker does not read: a single message could not be written")
-                sent += 1
-                next_ns += interval_ns
-            for descriptor, _ in wait(0):
-                if descriptor != awaited:
-                    _discard(others[descriptor])
-                    continue
-                receive()
-                now_ns = heard_ns = clock()
-                come = receiver.messages(0) - first
-                if come > sent:
-                    raise WrongBytesError("more messages came than were published")
-                while got < come:
-                    latencies_ns[got] = now_ns - due_ns[got]
-                    got += 1
-            if now_ns - heard_ns > SILENCE_LIMIT_NS:
-                raise WrongBytesError(f"silence: {sent - got:,} of {sent:,} messages have not come")
-    finally:
-        poll.close()
-    wall_s = (clock() - start_ns) / 1e9
-    return Pace(messages, wall_s, sorted(latencies_ns), sorted(late_ns))
-
-
-def _discard(connection: socket.socket) -> None:
-    with suppress(BlockingIOError):
-        if connection.recv(65536):
-            return
-        raise ConnectionError("the broker closed a connection")
-
-
-_AT_ONCE = 128
-
-T = TypeVar("T")
-
-
-def open_receivers(workload: Workload, dialect: Dialect) -> list[Receiver]:
-    traffic = Traffic(workload, dialect)
-    streams = [
-        [traffic.delivered(publisher, share) for publisher in range(workload.publishers)]
-        for share in range(workload.shares)
-    ]
-
-    def open_one(number: int) -> Receiver:
-        share = number % workload.shares
-        channel = dialect.connect("subscriber")
-        dialect.subscribe(channel, traffic.interests(share))
-        connection = channel.release(listening=True)
-        if workload.publishers > 1:
-            return InterleavedReceiver(connection, streams[share], dialect)
-        if workload.websocket:
-            return WebSocketReceiver(connection, streams[share][0], dialect)
-        return PlainReceiver(connection, streams[share][0], dialect)
-
-    return _open_all(workload, open_one, workload.subscribers)
-
-
-def open_bystanders(workload: Workload, dialect: Dialect) -> dict[int, socket.socket]:
-    def open_one(number: int) -> socket.socket:
-        channel = dialect.connect("subscriber")
-        dialect.subscribe(channel, [Interest(("idle", f"{number:05}"))])
-        return channel.release(listening=True)
-
-    return {one.fileno(): one for one in _open_all(workload, open_one, workload.bystanders)}
-
-
-def open_channels(workload: Workload, dialect: Dialect) -> list[Channel]:
-    return _open_all(workload, lambda _: dialect.connect("subscriber"), workload.subscribers)
-
-
-def _open_all(workload: Workload, open_one: Callable[[int], T], count: int) -> list[T]:
-    if not workload.websocket:
-        return [open_one(number) for number in range(count)]
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(open_one, range(count)))
+    while got < messages:
+        now_ns = clock()
+        if sent < messages and now_ns >= next_ns:
+            chunk = chunks[(first + sent) % period]
+            due_ns[sent] = next_ns
+            late_ns[sent] = now_ns - next_ns
+            if send(chunk) != len(chunk):
+                raise ConnectionError("the broker does not read: a single message could not be written")
+            sent += 1
+            next_ns += interval_ns
+        for descriptor, _ in wait(0):
+            if descriptor != awaited:
+                _discard(others[descriptor])
+                continue
+            receive()
+            now_ns = heard_ns = clock()
+            come = receiver.messages(0) - first
+            if come > sent:
+                raise WrongBytesError("more messages came than were published")
+            while got < come:
+                latencies_ns[got] = now_ns - due_ns[got]
+                got += 1
+        if now_ns - heard_ns > SILENCE_LIMIT_S * 1e9:
+            raise WrongBytesError(f"silence: {sent - got:,} of {sent:,} messages have not come")
+    poll.close()
+    return (clock() - start_ns) / 1e9, sorted(latencies_ns), sorted(late_ns)
 
 
 Figures = dict[str, float]
@@ -346,135 +431,91 @@ _SETTLE_S = 0.3
 """A garbage collector may finish for so long before memory is read."""
 
 
-class _Moment(NamedTuple):
-    server: Usage
-    own_ns: int
-    machine_ns: int
+class _Account:
+    """The CPU that is used from its making on."""
 
-    @classmethod
-    def now(cls, pid: int) -> _Moment:
-        usage = read_usage(pid)
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._server = read_usage(pid)
         forget_peak(pid)
-        return cls(usage, time.process_time_ns(), _machine_ns())
+        self._own_ns, self._machine_ns = time.process_time_ns(), _machine_ns()
+
+    def figures(self, delivered: int, wall_s: float) -> Figures:
+        server: Usage = read_usage(self._pid)
+        cpu_ns = server.cpu_ns - self._server.cpu_ns
+        own_ns = time.process_time_ns() - self._own_ns
+        others_ns = max(_machine_ns() - self._machine_ns - cpu_ns - own_ns, 0)
+        return {
+            "cpu_us": cpu_ns / delivered / 1e3,
+            "messages_per_s": delivered / wall_s,
+            "delivered": delivered,
+            "server_load": cpu_ns / wall_s / 1e9,
+            "generator_load": own_ns / wall_s / 1e9,
+            "others_load": others_ns / wall_s / 1e9,
+            "peak_bytes": server.peak_bytes,
+            "wall_s": wall_s,
+        }
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    workload: Workload
-    dialect: Dialect
-    pid: int
-    """The broker's process."""
-    duration_s: float
-    """How long is published, not counting the warm-up."""
+def _machine_ns() -> int:
+    """Return how long the machine's CPUs were not idle (user, nice, system, interrupts, stolen), in steps of a tick."""
+    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
+    return (sum(fields[:3]) + sum(fields[5:8])) * _TICK_NS
 
 
-def carry_out(job: Job) -> Figures:
-    match job.workload.kind:
-        case "flood":
-            return _flood(job)
-        case "paced":
-            return _pace(job)
-        case "memory":
-            return _memory(job)
-
-
-def _flood(job: Job) -> Figures:
-    workload, dialect = job.workload, job.dialect
-    traffic = Traffic(workload, dialect)
-    sent = [traffic.published(publisher) for publisher in range(workload.publishers)]
-    receivers = open_receivers(workload, dialect)
-    window = traffic.window_messages(sent[0])
-    publishers = [Publisher(dialect.connect("publisher").release(listening=False), stream, window) for stream in sent]
+def _flood(traffic: Traffic, pid: int, duration_s: float) -> Figures:
+    workload = traffic.workload
+    receivers = [traffic.receiver(number) for number in range(workload.subscribers)]
+    publishers = [traffic.publisher(number) for number in range(workload.publishers)]
     flood = Flood(publishers, receivers, workload.shares)
     flood.run(_WARM_UP_S)
-    before = _Moment.now(job.pid)
-    flow = flood.run(job.duration_s)
-    return _figures(before, _Moment.now(job.pid), flow.delivered, flow.wall_s)
+    account = _Account(pid)
+    return account.figures(*flood.run(duration_s))
 
 
-def _pace(job: Job) -> Figures:
-    workload, dialect = job.workload, job.dialect
-    stream = Traffic(workload, dialect).published(0)
-    (receiver,) = open_receivers(workload, dialect)
-    bystanders = open_bystanders(workload, dialect)
-    publisher = dialect.connect("publisher").release(listening=False)
+def _pace(traffic: Traffic, pid: int, duration_s: float) -> Figures:
+    workload, dialect = traffic.workload, traffic.dialect
+    receiver = traffic.receiver(0)
+    bystanders: dict[int, socket.socket] = {}
+    for number in range(workload.bystanders):
+        channel = dialect.connect("subscriber")
+        dialect.subscribe(channel, [Interest(("idle", f"{number:05}"))])
+        connection = channel.release(listening=True)
+        bystanders[connection.fileno()] = connection
+    publisher = traffic.publisher(0)
     interval_ns = 1_000_000_000 // workload.rate
-    pace(publisher, stream, receiver, int(workload.rate * _WARM_UP_S), interval_ns, bystanders=bystanders)
-    before = _Moment.now(job.pid)
-    paced = pace(publisher, stream, receiver, int(workload.rate * job.duration_s), interval_ns, bystanders=bystanders)
-    figures = _figures(before, _Moment.now(job.pid), paced.delivered, paced.wall_s)
-    figures["p50_us"] = _quantile_us(paced.latencies_ns, 0.5)
-    figures["p99_us"] = _quantile_us(paced.latencies_ns, 0.99)
-    figures["late_p99_us"] = _quantile_us(paced.late_ns, 0.99)
-    return figures
-
-
-def _figures(before: _Moment, after: _Moment, delivered: int, wall_s: float) -> Figures:
-    cpu_ns = after.server.cpu_ns - before.server.cpu_ns
-    own_ns = after.own_ns - before.own_ns
-    others_ns = max(after.machine_ns - before.machine_ns - cpu_ns - own_ns, 0)
-    return {
-        "cpu_us": cpu_ns / delivered / 1e3,
-        "messages_per_s": delivered / wall_s,
-        "delivered": delivered,
-        "server_load": cpu_ns / wall_s / 1e9,
-        "generator_cpu_us": own_ns / delivered / 1e3,
-        "generator_load": own_ns / wall_s / 1e9,
-        "others_load": others_ns / wall_s / 1e9,
-        "peak_bytes": after.server.peak_bytes,
-        "wall_s": wall_s,
+    pace(publisher, receiver, int(workload.rate * _WARM_UP_S), interval_ns, bystanders)
+    account = _Account(pid)
+    messages = int(workload.rate * duration_s)
+    wall_s, latencies_ns, late_ns = pace(publisher, receiver, messages, interval_ns, bystanders)
+    return account.figures(messages, wall_s) | {
+        "p50_us": latencies_ns[messages // 2] / 1e3,
+        "p99_us": latencies_ns[messages * 99 // 100] / 1e3,
+        "late_p99_us": late_ns[messages * 99 // 100] / 1e3,
     }
 
 
-def _memory(job: Job) -> Figures:
-    workload, dialect = job.workload, job.dialect
+def _memory(traffic: Traffic, pid: int, duration_s: float) -> Figures:  # noqa: ARG001
+    workload, dialect = traffic.workload, traffic.dialect
     first = dialect.connect("subscriber")  # what the first one costs is not what each costs
     dialect.subscribe(first, [Interest(("idle", "first"))])
-    before_bytes = _settled_bytes(job.pid)
-    channels = open_channels(workload, dialect)
-    connected_bytes = _settled_bytes(job.pid)
+    before_bytes = _settled_bytes(pid)
+    channels = [dialect.connect("subscriber") for _ in range(workload.subscribers)]
+    connected_bytes = _settled_bytes(pid)
     figures: Figures = {"connection_bytes": (connected_bytes - before_bytes) / workload.subscribers}
     if workload.prefixes:
         each = workload.prefixes // _SUBSCRIBERS_OF_PREFIXES
         for place, channel in enumerate(channels[:_SUBSCRIBERS_OF_PREFIXES]):
             numbers = range(place * each, (place + 1) * each)
             dialect.subscribe(channel, [Interest(("sensor", f"{number:06}"), below=True) for number in numbers])
-        subscribed_bytes = _settled_bytes(job.pid)
-        figures["subscription_bytes"] = (subscribed_bytes - connected_bytes) / workload.prefixes
-    figures["peak_bytes"] = read_usage(job.pid).peak_bytes
+        figures["subscription_bytes"] = (_settled_bytes(pid) - connected_bytes) / workload.prefixes
+    figures["peak_bytes"] = read_usage(pid).peak_bytes
     return figures
-
-
-def _machine_ns() -> int:
-    """Return how long the machine's CPUs were not idle (user, nice, system, interrupts, stolen), in steps of a tick."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:]]
-    user, nice, system, _, _, interrupt, soft_interrupt, stolen = fields[:8]
-    return (user + nice + system + interrupt + soft_interrupt + stolen) * _TICK_NS
 
 
 def _settled_bytes(pid: int) -> int:
     time.sleep(_SETTLE_S)
     return read_usage(pid).memory_bytes
-
-
-def _quantile_us(ordered_ns: list[int], part: float) -> float:
-    return ordered_ns[min(int(len(ordered_ns) * part), len(ordered_ns) - 1)] / 1e3
-
-
-def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
-    port, second = ports
-    through = second if workload.websocket else 0
-    makers: dict[str, Callable[[], Dialect]] = {
-        "hub": lambda: HubWebSocketDialect(port, second) if workload.websocket else HubDialect(port),
-        "hub-batch": lambda: HubDialect(port, workload.size_bytes),
-        "hub-json": lambda: HubJsonDialect(port, second),
-        "nats": lambda: NatsDialect(port, through),
-        "mosquitto": lambda: MqttDialect(port, through),
-        "redis": lambda: RedisDialect(port),
-        "relay": lambda: RelayDialect(port),
-        "zeromq": lambda: ZeromqDialect(port, second),
-    }
-    return makers[name]()
 
 
 def main() -> None:
@@ -483,12 +524,12 @@ def main() -> None:
         os.sched_setaffinity(0, {order["cpu"]})
     raise_descriptor_limit()
     workload = next(one for one in WORKLOADS if one.name == order["workload"])
-    spoken = dialect(order["dialect"], order["ports"], workload)
-    job = Job(workload, spoken, order["pid"], order["duration_s"])
     gc.disable()  # nothing here makes cycles; a collection would be in the latencies
     result: dict[str, Any]
     try:
-        result = {"figures": carry_out(job)}
+        spoken = dialect_of(order["dialect"], order["ports"], workload.size_bytes, websocket=workload.websocket)
+        measure = {"flood": _flood, "paced": _pace, "memory": _memory}[workload.kind]
+        result = {"figures": measure(Traffic(workload, spoken), order["pid"], order["duration_s"])}
     except WrongBytesError as error:
         result = {"wrong": str(error)}
     except (BenchError, OSError) as error:

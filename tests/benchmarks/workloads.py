@@ -88,12 +88,7 @@ _BATCHED = (Goal("cpu_us", 0.05),)
 
 WORKLOADS: tuple[Workload, ...] = (
     Workload(
-        "16-bytes",
-        "1 → 1, 16 bytes",
-        size_bytes=16,
-        batches=True,
-        goals=(Goal("cpu_us", 0.5),),
-        batch_goals=_BATCHED,
+        "16-bytes", "1 → 1, 16 bytes", size_bytes=16, batches=True, goals=(Goal("cpu_us", 0.5),), batch_goals=_BATCHED
     ),
     Workload("100-bytes", "1 → 1, 100 bytes", batches=True, goals=(Goal("cpu_us", 0.5),), batch_goals=_BATCHED),
     Workload("4096-bytes", "1 → 1, 4096 bytes", size_bytes=4096, batches=True, goals=(Goal("cpu_us", 1.0),)),

@@ -22,8 +22,7 @@ from peers.bench.worker import BenchError, raise_descriptor_limit
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.goals.figure import Figure, Scope, figures_report
 from tests.benchmarks.goals.journal import beside_history, confirmed, confirmed_frames, history, live, written
-from tests.benchmarks.goals.memory import connections, stalled_queues, subscriptions
-from tests.benchmarks.goals.stalled import stalled
+from tests.benchmarks.goals.memory import connections, stalled, stalled_queues, subscriptions
 from tests.benchmarks.goals.streams import batches, churn, fan_out, idle, streams
 
 GOALS: dict[str, Callable[[Scope], list[Figure]]] = {

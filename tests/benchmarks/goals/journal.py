@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import msgspec
 
@@ -20,10 +16,11 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, enco
 from peers.bench.line import dial
 from peers.bench.measurement import Measurement
 from peers.bench.messages import Layout
-from peers.bench.running_hub import RunningHub, child_environment
+from peers.bench.running_hub import RunningHub
 from peers.bench.stage import Plan, Stage
 from peers.client import Client, connect
 from peers.wire.hello import QueueWish
+from tests.benchmarks.goals.companions import companion
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
 _SIZE_BYTES = 100
@@ -155,11 +152,11 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
             for number in range(scope.repeat):
                 for reading in (False, True) if number % 2 == 0 else (True, False):
                     watch = scope.tell(f"{name}{'' if reading else ': alone'}")
-                    with _reader(hub.url("tcp"), reading=reading) as passes:
+                    with companion("history", hub.url("tcp"), reading) as done:
                         run = stage.measure(rate=stream.rate, watch=watch)
                     flaws += faults([run])
                     (busy if reading else quiet).append(run.latency.p99_us if run.latency is not None else 0.0)
-                    read += [f"{one * plan.messages / run.elapsed_s:,.0f}" for one in passes]
+                    read += [f"{passes * plan.messages / run.elapsed_s:,.0f}" for passes in done.values()]
     ratios = [with_it / without for without, with_it in zip(quiet, busy, strict=True)]
     alone, beside = (", ".join(f"{one:,.0f}" for one in some) for some in (quiet, busy))
     remark = f"p99, µs: {alone} alone, {beside} beside; read, messages/s: {', '.join(read)}"
@@ -248,21 +245,3 @@ async def _read_stream(url: str, messages: int) -> float:
         while left > 0:
             left -= len(await stream.batch())
     return messages / (time.perf_counter() - began_s)
-
-
-@contextmanager
-def _reader(url: str, *, reading: bool) -> Iterator[list[int]]:
-    """Have a process read the journal, again and again; in the end the list holds how often."""
-    passes: list[int] = []
-    if not reading:
-        yield passes
-        return
-    command = [sys.executable, "-m", "tests.benchmarks.goals.history_reader", url]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
-    try:
-        assert process.stdout is not None
-        process.stdout.readline()  # it has begun
-        yield passes
-    finally:
-        said, _ = process.communicate()
-        passes.append(int(said or 0))

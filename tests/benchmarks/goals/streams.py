@@ -9,9 +9,8 @@ from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage, Watch
 from peers.wire.hello import QueueWish
-from tests.benchmarks.goals import churner
+from tests.benchmarks.goals.companions import companion
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
-from tests.benchmarks.goals.peer_hubs import peer_hubs
 
 
 class Bystanders:
@@ -130,7 +129,7 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
             for idle_ones in (False, True) if number % 2 == 0 else (True, False):
                 watch = bystanders.watched(scope.tell(f"{name}{'' if idle_ones else ': without'}"))
                 bystanders.populate(subscribers if idle_ones else 0)
-                with peer_hubs(stage.hub.url("tcp"), peers if idle_ones else 0):
+                with companion("hubs", stage.hub.url("tcp"), peers if idle_ones else 0):
                     stage.hub.wait_quiet(bystanders.answer)
                     run = stage.measure(max(1, round(rate * _IDLE_SECONDS * scope.scale)), rate, watch=watch)
                 (beside if idle_ones else alone).append(run)
@@ -155,13 +154,14 @@ def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]
                 if not churning:
                     quiet.append(stage.measure(watch=watch))
                     continue
-                with churner.churning(stage.hub.url("tcp"), pairs_per_s) as churned:
+                with companion("churn", stage.hub.url("tcp"), pairs_per_s) as churned:
                     busy.append(stage.measure(watch=watch))
-                wanted = 2 * pairs_per_s * churned.elapsed_s
-                if churned.confirmed != churned.requests:
-                    flaws.append(f"{churned.requests:,} requests were made, {churned.confirmed:,} confirmed")
-                if churned.requests < 0.9 * wanted - 200:
-                    flaws.append(f"{TOO_SLOW}: {churned.requests:,} requests were made, {wanted:,.0f} wanted")
+                requests, confirmed = churned["requests"], churned["confirmed"]
+                wanted = 2 * pairs_per_s * churned["elapsed_s"]
+                if confirmed != requests:
+                    flaws.append(f"{requests:,} requests were made, {confirmed:,} confirmed")
+                if requests < 0.9 * wanted - 200:
+                    flaws.append(f"{TOO_SLOW}: {requests:,} requests were made, {wanted:,.0f} wanted")
     pairs = list(zip(quiet, busy, strict=True))
     rates = [100 * (1 - with_it.delivered_per_s / without.delivered_per_s) for without, with_it in pairs]
     shares = [

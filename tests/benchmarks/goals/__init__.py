@@ -1,1 +1,0 @@
-"""The goals of the project for its hub: `python -m tests.benchmarks.goals` measures them and says which are reached."""
