@@ -127,7 +127,7 @@ def _command() -> Callable[[], int | None]:
     from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
 
     try:
-        command, bound, _ = app.parse_args()
+        command, bound, _ = app.parse_args(sys.argv[1:])
     except CycloptsError as error:
         from peers.cli.misuse import told  # noqa: PLC0415 -- only where something is wrong
 

@@ -210,7 +210,8 @@ def _is_within(path: str, journal: str) -> bool:
     try:
         if Path(path).resolve().parent.samefile(journal):
             return True
-        return any(os.path.samestat(os.stat(path), each.stat()) for each in os.scandir(journal))  # noqa: PTH116
+        with os.scandir(journal) as files:
+            return any(os.path.samestat(os.stat(path), each.stat()) for each in files)  # noqa: PTH116
     except OSError:  # one of them does not exist
         return False
 

@@ -1,11 +1,13 @@
-"""What the tests of the command line share: one real hub."""
+"""What the tests of the command line share: one real hub, and journals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.cli.journals import AT_US, commit, fill, opened
 from tests.cli.programs import RunningHub, run_hub
 
 
@@ -13,3 +15,17 @@ from tests.cli.programs import RunningHub, run_hub
 def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     with run_hub(tmp_path_factory.mktemp("hub")) as hub:
         yield hub
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "journal"
+
+
+@pytest.fixture
+def full(path: Path) -> Path:
+    store = opened(path)
+    fill(store, 5)
+    commit(store, ("/end", "last"), at_us=AT_US + 60_000_000)
+    store.close()
+    return path

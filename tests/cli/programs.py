@@ -1,27 +1,38 @@
-"""The real programs, each a process of its own: a hub, and the commands that talk to it.
+"""The real programs: a hub, and the commands that talk to it.
 
-All are forked from a process that has imported what they need (`tests.forked.program`). Where a test is about the
-interpreter, imports, or the way a process ends, it starts `HUB` itself.
+A command that runs to its end does so in the process of the tests (`hub`); what is stopped, piped or on a terminal is
+forked from a process that has imported what it needs (`tests.forked.program`). Where a test is about the interpreter,
+imports, or the way a process ends, it starts `HUB` itself.
 """
 
 from __future__ import annotations
 
 import asyncio
 import fcntl
+import gc
+import io
+import logging
 import os
 import re
 import shlex
 import struct
 import subprocess
+import sys
+import tempfile
 import termios
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+import pytest
+
+from peers.cli import main
 from peers.client import connect
 from tests.forked import servers
+from tests.forked.awaited import AwaitedProgram
 from tests.forked.program import HUB, MODULE, Program, run
 from tests.forked.servers import LAUNCHER, PROJECT
 
@@ -36,8 +47,10 @@ __all__ = [
     "on_terminal",
     "plain",
     "run_hub",
+    "run_in",
     "screen",
     "start",
+    "started",
     "wait_subscribed",
 ]
 
@@ -75,15 +88,7 @@ def run_hub(folder: Path, *flags: str) -> Iterator[RunningHub]:
     listen = [part for url in ("tcp://127.0.0.1:0", unix, "ws://127.0.0.1:0") for part in ("--listen", url)]
     with (
         (folder / "hub.log").open("ab") as log,
-        Program(
-            "run",
-            *listen,
-            *flags,
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        ) as process,
+        Program("run", *listen, *flags, env=environment(), stdout=subprocess.PIPE, stderr=log, text=True) as process,
     ):
         try:
             assert process.stdout is not None
@@ -100,22 +105,60 @@ def run_hub(folder: Path, *flags: str) -> Iterator[RunningHub]:
 
 
 def hub(
-    *arguments: str, url: str = "", stdin: bytes | None = b"", **variables: str
+    *arguments: str, url: str = "", stdin: bytes = b"", folder: Path = PROJECT, **variables: str
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run one command to its end."""
+    """Run one command to its end: in this process, or in one of its own where a loop runs or another thread asks."""
     if url:
         variables["HUB_URL"] = url
-    return run(*arguments, stdin=stdin, timeout_s=PATIENCE_S, env=environment(**variables))
+    env = environment(**variables)
+    if threading.current_thread() is not threading.main_thread() or asyncio._get_running_loop() is not None:
+        return run(*arguments, stdin=stdin, timeout_s=PATIENCE_S, env=env, cwd=folder)
+    log = logging.getLogger("peers.client")
+    before = log.propagate, list(log.handlers)
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        patch.setattr(sys, "argv", ["hub", *arguments])
+        stack.callback(gc.enable)
+        patch.setattr(gc, "freeze", lambda: None)  # what the tests have made is garbage in the end
+        patch.chdir(folder)
+        for name in list(os.environ):
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        files = [stack.enter_context(tempfile.TemporaryFile()) for _ in range(3)]
+        files[0].write(stdin)
+        files[0].seek(0)
+        for name, file in zip(("stdin", "stdout", "stderr"), files, strict=True):
+            errors = "backslashreplace" if name == "stderr" else "strict"
+            stream = io.TextIOWrapper(file, "utf-8", errors=errors, write_through=name == "stderr")
+            patch.setattr(sys, name, stack.enter_context(stream))
+        code = 0
+        try:
+            main()
+        except SystemExit as ended:
+            code = ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        log.propagate, log.handlers[:] = before
+        said = [os.pread(file.fileno(), os.fstat(file.fileno()).st_size, 0) for file in files[1:]]
+    return subprocess.CompletedProcess(arguments, code, *said)
+
+
+def run_in(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    done = hub(*arguments, folder=folder, **variables)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
 def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -> subprocess.Popen[bytes]:
     return Program(
-        *arguments,
-        env=environment(HUB_URL=url),
-        stdin=subprocess.PIPE,
-        stdout=stdout,
-        stderr=subprocess.PIPE,
+        *arguments, env=environment(HUB_URL=url), stdin=subprocess.PIPE, stdout=stdout, stderr=subprocess.PIPE
     )
+
+
+async def started(*arguments: str) -> AwaitedProgram:
+    """Start one command beside a loop."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return await AwaitedProgram.start(*arguments, **pipes, limit=1 << 24, env=environment())
 
 
 def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subprocess.Popen[bytes], int]:

@@ -1,4 +1,4 @@
-"""`hub check` against hubs and what is none."""
+"""`hub check` against hubs and what is none; `hub check-config`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from hub.settings.keys import KEYS
 from peers.cli.check import Health, check
 from tests.cli.programs import RunningHub, hub
 
@@ -123,3 +124,18 @@ def test_a_bad_url_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
         2,
         "critical: 'localhost': a URL starts with tcp://, tls://, unix://, ws://, wss:// or zeek://\n",
     )
+
+
+def test_each_setting_is_an_object(tmp_path: Path) -> None:
+    file = tmp_path / "hub.toml"
+    file.write_text("[queue]\nmessages = 17\n")
+    done = hub("check-config", "--config", str(file), "--queue-bytes", "1MiB", "--json")
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = {one["setting"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert found.keys() == KEYS.keys()
+    assert (found["queue.messages"]["value"], found["queue.messages"]["unit"]) == (17, "messages")
+    assert str(file) in found["queue.messages"]["from"]
+    assert found["queue.bytes"]["value"] == 1 << 20
+    assert found["limits.routes"]["from"] == "default"
+    file.write_text("[queue]\nmessages = 0\n")
+    assert hub("check-config", "--config", str(file), "--json").returncode == 1

@@ -13,7 +13,7 @@ import pytest
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from tests.cli.programs import HUB, PATIENCE_S, environment
+from tests.cli.programs import PATIENCE_S, started
 
 
 @pytest.fixture
@@ -30,19 +30,10 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
 
 async def run(url: str, *arguments: str) -> tuple[int, list[bytes], bytes]:
     """Run a command to its end; return its exit code, its lines, and what it complains of."""
-    process = await asyncio.create_subprocess_exec(
-        *HUB,
-        *arguments,
-        "--url",
-        url,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        env=environment(),
-    )
+    process = await started(*arguments, "--url", url)
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.splitlines(), err
+    return await process.wait(), out.splitlines(), err
 
 
 async def test_goes_on_where_it_was(url: str) -> None:

@@ -1,10 +1,13 @@
-"""How messages become lines of output, and when that ends."""
+"""How messages are shown, events of Zeek among them, and what a command says beside them."""
 
 from __future__ import annotations
 
 import json
+import logging
 import math
+from collections.abc import Iterator
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any
 
 import msgspec
@@ -14,13 +17,19 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hub.batch import Message
+from hub.errors import RejectedError, UsageError
 from hub.journal.message import RecordedMessage
+from hub.overflow import Overflow
 from hub.tags.envelope import TaggedMessage, tagged
 from peers.cli.display import JsonFormat, PrettyFormat
+from peers.cli.notices import Notices
 from peers.cli.texts import cut, escaped
-from peers.cli.zeek_values import event_fields
-from peers.values import Port
+from peers.cli.url import HubFlags
+from peers.cli.zeek_values import event_fields, event_of, shown_event
+from peers.client import BadMessage
+from peers.values import Count, Enum, Port, Table, Timestamp
 from peers.values.event import Event
+from peers.wire.hello import Hello, QueueWish
 
 AT = datetime(2018, 3, 24, 17, 15, 20, 600725, tzinfo=UTC)
 EXTENSION = msgspec.msgpack.Ext(5, b"x")
@@ -141,3 +150,146 @@ def test_labels_and_names_are_shown() -> None:
     assert line == {"topic": "/a", "value": 1, "labels": ["b", "low"], "sender": "s.s", "to": "d.d"}
     shown = PrettyFormat().render([message, Message("/a", 2)], datetime(2024, 1, 1, tzinfo=UTC), None).decode()
     assert [text.partition(" ")[2] for text in shown.splitlines()] == ["/a [b, low] from s.s to d.d 1", "/a 2"]
+
+
+EVENT_AT = datetime(2026, 1, 2, 3, 4, 5, 678_000, tzinfo=UTC)
+
+
+def test_arguments() -> None:
+    written = """[3, -3, 1.5, true, null, "x", [1], {"a": 2}, {"@data-type": "port", "data": "53/udp"},
+                  {"@data-type": "enum-value", "data": "Notice::LOG"}, {"@data-type": "integer", "data": 3}]"""
+    event = event_of("Demo::all", written)
+    assert event == Event(
+        "Demo::all",
+        Count(3),
+        -3,
+        1.5,
+        True,
+        None,
+        "x",
+        (Count(1),),
+        Table([("a", Count(2))]),
+        Port(53, "udp"),
+        Enum("Notice::LOG"),
+        3,
+    )
+    assert event_of("Demo::none", None) == Event("Demo::none")
+
+
+@pytest.mark.parametrize(
+    ("written", "cause"),
+    [
+        ("[1", "--zeek-event x: the arguments are no JSON"),
+        ('{"a": 1}', "the arguments are a JSON array"),
+        ('[1, {"@data-type": "port", "data": 53}]', "argument 2 contained invalid data"),
+        ('[{"@data-type": "count", "data": -1}]', "argument 1 contained invalid data"),
+    ],
+)
+def test_bad_arguments(written: str, cause: str) -> None:
+    with pytest.raises(UsageError, match=cause):
+        event_of("x", written)
+
+
+def test_shown() -> None:
+    event = Event("Notice::new", "text", ip_address("192.0.2.7"), timestamp=EVENT_AT)
+    messages = [
+        Message("/zeek/a", event.value),
+        Message("/zeek/b", (Count(1), Port(53, "udp"))),
+        Message("/c", {"k": 1}),
+        Message("/d", "\x1b[2J"),
+    ]
+    assert PrettyFormat(show=shown_event).render(messages, EVENT_AT, None).decode() == (
+        "03:04:05.678 /zeek/a Notice::new(text, 192.0.2.7)\n"
+        "03:04:05.678 /zeek/b (1, 53/udp)\n"
+        '03:04:05.678 /c {"k":1}\n'
+        '03:04:05.678 /d "\\u001b[2J"\n'
+    )
+    lines = JsonFormat(fields=event_fields).render(messages[:3]).splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {
+            "topic": "/zeek/a",
+            "event": "Notice::new",
+            "args": ["text", "192.0.2.7"],
+            "timestamp": "2026-01-02T03:04:05.678Z",
+        },
+        {"topic": "/zeek/b", "value": [1, "53/udp"]},
+        {"topic": "/c", "value": {"k": 1}},
+    ]
+
+
+def test_an_event_cannot_steer_the_terminal() -> None:
+    event = Event("a\x1b[2J", "\u202e")
+    line = PrettyFormat(show=shown_event).render([Message("/a", event.value)], EVENT_AT, None).decode()
+    assert line == "03:04:05.678 /a a\\u001b[2J(\\u202e)\n"
+
+
+def test_values_of_zeek_without_the_flag() -> None:
+    value = (Count(3), Timestamp.of(EVENT_AT), Enum("A::B"), ip_address("::1"), Table([(Count(1), None)]))
+    shown = '[3,"2026-01-02T03:04:05.678Z","A::B","::1",{"1":null}]'
+    assert JsonFormat().render([Message("/a", value)]).decode() == f'{{"topic":"/a","value":{shown}}}\n'
+    assert PrettyFormat().render([Message("/a", value)], EVENT_AT, None).decode().endswith(f"/a {shown}\n")
+
+
+HELLO = Hello(protocol=1, role="hub", id=bytes(16), name="h\x1b[2J", queue=QueueWish(overflow=Overflow.DROP_NEWEST))
+
+
+@pytest.fixture(autouse=True)
+def _restored_logger() -> Iterator[None]:
+    """Give the client's logger back as it was: a command silences it for its whole process."""
+    log = logging.getLogger("peers.client")
+    before = log.propagate, list(log.handlers)
+    yield
+    log.propagate, log.handlers[:] = before
+
+
+async def test_losses_are_told_with_the_policy_and_summed_up(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices("sub")
+    options = notices.options(HubFlags(name="me"))
+    options["on_connect"](HELLO)
+    for count in (10, 7):
+        options["on_dropped"](count)
+    notices.finish()
+    assert capsys.readouterr().err == (
+        "hub sub: 17 messages lost by drop-newest; read faster, or ask for a larger queue\n"
+    )
+
+
+async def test_a_total_follows_when_losses_were_told_before(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices("sub")
+    dropped = notices.options(HubFlags(name="me"))["on_dropped"]
+    dropped(10)
+    notices._tell_dropped()
+    dropped(7)
+    notices.finish()
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(" lost")[0] for line in said] == [
+        "hub sub: 10 messages",
+        "hub sub: 7 messages",
+        "hub sub: 17 messages",
+    ]
+
+
+async def test_lost_and_new_connections_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    options = Notices("sub").options(HubFlags(name="me"))
+    options["on_connect"](HELLO)
+    assert not capsys.readouterr().err
+    options["on_disconnect"]("going away (1001)")
+    options["on_connect"](HELLO)
+    assert capsys.readouterr().err == (
+        "hub sub: connection lost, trying again: going away (1001)\nhub sub: connected again to hub h\\u001b[2J\n"
+    )
+
+
+async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    notices = Notices("sub")
+    notices.options(HubFlags(name="me"))["on_bad_message"](BadMessage("/a", b"\xc1", 3, "not msgpack"))
+    notices.finish()
+    assert capsys.readouterr().err == "hub sub: 3 messages not shown: no msgpack\n"
+
+
+async def test_the_first_refusal_is_remembered() -> None:
+    notices = Notices("pub")
+    rejected = notices.options(HubFlags(name="me"))["on_rejected"]
+    rejected(RejectedError(1008, "not allowed"))
+    rejected(RejectedError(1009, "too big"))
+    assert notices.rejection == "not allowed (1008)"

@@ -95,7 +95,7 @@ def test_what_is_not_answered(running_hub: RunningHub) -> None:
         "",
         "hub: org.example.Nobody: nobody has this name\n",
     )
-    with serving(running_hub, "/cli/slow", "--exec", "sleep 60"):
+    with serving(running_hub, "/cli/slow", "--exec", "exec sleep 60"):
         code, out, complaint = ask(running_hub, "/cli/slow", "1", "--timeout", "0.05")
         assert (code, out) == (1, "")
         assert "in time" in complaint

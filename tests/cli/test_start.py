@@ -81,12 +81,9 @@ def within(modules: set[str], names: tuple[str, ...]) -> list[str]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("pub", "/start", '{"a": 1}'),
         ("pub", "/start", "words"),
         ("pub", "/start"),
         ("sub", "/start", "--timeout", "0.01"),
-        ("who",),
-        ("names",),
         ("request", "$hub/names", "null"),
     ],
 )

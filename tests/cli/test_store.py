@@ -14,15 +14,7 @@ import pytest
 from peers.client.blocking import connect
 from peers.client.values import encode_value
 from peers.values import Count, Set
-from tests.cli.programs import (
-    PATIENCE_S,
-    PROJECT,
-    RunningHub,
-    environment_of_shell,
-    hub,
-    run_hub,
-    start,
-)
+from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, environment_of_shell, hub, run_hub, start
 
 
 @pytest.fixture(scope="module")

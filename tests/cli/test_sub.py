@@ -1,18 +1,28 @@
-"""`hub sub` against a real hub."""
+"""`hub sub` against a real hub: the stream, and what was before it, from a journal or from stores."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import re
+import shutil
 import signal
 import subprocess
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from peers.client import connect
+from hub.errors import UsageError
+from hub.settings.sections import StoresSettings
+from hub.settings.settings import Settings
+from peers.cli.flag_values import moment
+from peers.cli.sub import Source, last_first, sources_of
+from peers.client import Client, connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
 from tests.cli.programs import (
     PATIENCE_S,
     RunningHub,
@@ -22,8 +32,15 @@ from tests.cli.programs import (
     run_hub,
     screen,
     start,
+    started,
     wait_subscribed,
 )
+from tests.forked.awaited import AwaitedProgram
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub, start_hub, uncaught  # noqa: F401 -- fixtures
+from tests.hubs.hub import LOOPBACK, Hub
+from tests.hubs.known_tokens import KnownTokens
+from tests.journal.files import crashed, lose_power, segments
 
 
 def publish(url: str, *messages: tuple[str, Any]) -> None:
@@ -41,11 +58,8 @@ def subscribed(running_hub: RunningHub, name: str, *arguments: str, url: str = "
     return process
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "unix", "ws"])
-def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub, scheme: str) -> None:
-    process = subscribed(
-        running_hub, f"json {scheme}", "/sub/a/", "/sub/b", "/sub/b/", "--limit", "3", url=getattr(running_hub, scheme)
-    )
+def test_messages_are_json_lines_on_a_pipe(running_hub: RunningHub) -> None:
+    process = subscribed(running_hub, "json", "/sub/a/", "/sub/b", "/sub/b/", "--limit", "3", url=running_hub.ws)
     publish(
         running_hub.tcp, ("/sub/a/1", {"n": 1}), ("/sub/c", 0), ("/sub/b/2", b"\x00"), ("/sub/a/3", "x"), ("/sub/b", 4)
     )
@@ -128,17 +142,6 @@ def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
     assert again.startswith("hub sub: connected again to hub ")
 
 
-def test_a_reader_that_has_gone_is_noticed_with_the_first_write(running_hub: RunningHub) -> None:
-    process = subscribed(running_hub, "piped to true", "/sub/once")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdout.close()
-    publish(running_hub.tcp, ("/sub/once", 1))
-    with process:
-        assert process.stderr.read() == b""
-        assert process.wait(PATIENCE_S) == 1
-
-
 def test_zeek_events(running_hub: RunningHub) -> None:
     process = subscribed(running_hub, "zeek", "/sub/zeek", "--zeek", "--format", "pretty", "--limit", "1")
     assert process.stdout is not None
@@ -173,3 +176,282 @@ def test_a_rule_has_one_prefix_and_no_history(running_hub: RunningHub) -> None:
         result = hub("sub", *arguments, "--rule", "a", url=running_hub.unix)
         assert result.returncode != 0
         assert b"--rule and --sender take one prefix at most" in result.stderr
+
+
+@pytest.fixture
+async def journal_url(tmp_path: Path) -> AsyncIterator[str]:
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+@pytest.fixture
+async def client(journal_url: str) -> AsyncIterator[Client]:
+    async with connect(journal_url) as connected:
+        yield connected
+
+
+async def sub(journal_url: str, *arguments: str) -> AwaitedProgram:
+    return await started("sub", *arguments, "--url", journal_url)
+
+
+async def shown(process: AwaitedProgram, told: bytes = b"") -> list[dict[str, Any]]:
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert err == told
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def values(process: AwaitedProgram) -> list[object]:
+    return [line["value"] for line in await shown(process)]
+
+
+async def test_from_an_offset(journal_url: str, client: Client) -> None:
+    for number in range(3):
+        await client.publish_confirmed("/a", number)
+    process = await sub(journal_url, "/a", "--from-offset", "1", "--limit", "3")
+    assert process.stdout is not None
+    first = await process.stdout.readline()
+    await client.publish_confirmed("/a", 3)
+    assert [json.loads(first)["value"], *await values(process)] == [1, 2, 3]
+
+
+async def test_recorded(journal_url: str, client: Client) -> None:
+    await client.publish_confirmed("/a", 0)
+    process = await sub(journal_url, "/a", "--recorded", "--from-offset", "0", "--limit", "2")
+    assert process.stdout is not None
+    first = json.loads(await process.stdout.readline())
+    await client.publish_confirmed("/a", 1)
+    async with asyncio.timeout(PATIENCE_S):
+        second = json.loads(await process.stdout.readline())
+        assert await process.wait() == 0
+    assert [(line["offset"], line["value"]) for line in (first, second)] == [(0, 0), (1, 1)]
+    assert all(line["time"].endswith("Z") for line in (first, second))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("--from-offset", "7"), 1, b"hub: offset 7 is behind the end of the journal, which is 0 (4011)\n"),
+        (("--epoch", "7"), 2, b"hub: --epoch: give 0 or more, and --from-offset, to which it belongs\n"),
+        (("--from-offset", "-1"), 2, b"hub: --from-offset: give 0 or more, and not --from-time as well\n"),
+    ],
+)
+async def test_places_that_are_not_there(journal_url: str, arguments: tuple[str, ...], code: int, says: bytes) -> None:
+    process = await sub(journal_url, "/a", *arguments)
+    async with asyncio.timeout(PATIENCE_S):
+        out, err = await process.communicate()
+    assert (process.returncode, out, err) == (code, b"", says)
+
+
+async def test_history_shows_where_and_when_each_message_was_recorded(journal_url: str, client: Client) -> None:
+    """So that whoever has worked on a line knows where to go on; what comes later has both, too."""
+    before = datetime.now(UTC)
+    for number in range(2):
+        await client.publish_confirmed("/a", number)
+    process = await sub(journal_url, "/a", "--from-offset", "0")
+    assert process.stdout is not None
+    lines = [json.loads(await process.stdout.readline()) for _ in range(2)]
+    assert [line["offset"] for line in lines] == [0, 1]
+    assert all(before <= datetime.fromisoformat(line["time"]) <= datetime.now(UTC) for line in lines)
+    await client.publish("/a", "later")
+    later = json.loads(await process.stdout.readline())
+    assert (later["offset"], later["value"]) == (2, "later")
+    process.send_signal(signal.SIGTERM)
+    await process.communicate()
+    again = await sub(journal_url, "/a", "--from-time", lines[1]["time"].removesuffix("Z"), "--limit", "1")
+    assert await values(again) == [1]
+
+
+async def test_a_power_loss(tmp_path: Path) -> None:
+    journal, lost = tmp_path / "journal", tmp_path / "lost"
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(journal)}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    journal_url = daemon.endpoints[0].location
+    async with connect(journal_url) as client:
+        for number in range(3):
+            await client.publish_confirmed("/a", number)
+        written_bytes = segments(journal)[-1].stat().st_size
+        for number in range(3, 10):
+            await client.publish_confirmed("/a", number)
+    seen = await shown(await sub(journal_url, "/a", "--from-offset", "0", "--limit", "10"))
+    epoch = seen[-1]["epoch"]
+    lose_power(crashed(journal, lost), written_bytes)
+    await daemon.stop()
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    journal_url = daemon.endpoints[0].location
+    async with connect(journal_url) as client:
+        for number in range(100, 120):
+            await client.publish_confirmed("/a", number)
+    position = ("--from-offset", str(seen[-1]["offset"] + 1))
+    told = b"hub sub: records 3 to 9 are lost; what comes next are others, from 3 on\n"
+    found = await shown(await sub(journal_url, "/a", *position, "--epoch", str(epoch), "--limit", "20"), told)
+    assert [(line["offset"], line["value"]) for line in found] == [(offset, 97 + offset) for offset in range(3, 23)]
+    assert found[-1]["epoch"] > epoch
+    plain = await shown(await sub(journal_url, "/a", *position, "--limit", "13"))
+    assert [line["offset"] for line in plain] == list(range(10, 23))
+    await daemon.stop()
+
+
+async def test_pretty_history_shows_the_recorded_time(journal_url: str, client: Client) -> None:
+    await client.publish_confirmed("/a", "x")
+    (record,) = [record async for record in client.read("/a", start=0)]
+    process = await sub(journal_url, "/a", "--from-offset", "0", "--limit", "1", "--format", "pretty")
+    out, _ = await process.communicate()
+    assert out.decode() == f'0 {moment(record.time_us)} /a "x"\n'
+
+
+async def test_of_another_hub(journal_url: str, client: Client) -> None:
+    near = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "peers": [journal_url]}, {}), "near")
+    await near.start()
+    try:
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        there = near.endpoints[0].location
+        await client.publish_confirmed("/a", 0)
+        process = await sub(there, "/a", "--from-offset", "0", "--of", "test hub", "--limit", "2")
+        assert process.stdout is not None
+        first = json.loads(await process.stdout.readline())
+        await client.publish_confirmed("/a", 1)
+        assert [first["value"], first["offset"], *await values(process)] == [0, 0, 1]
+        process = await sub(there, "/a", "--from-offset", "0", "--of", "nobody")
+        _, told = await process.communicate()
+        assert process.returncode == 1
+        assert told.decode().count("\n") == 1
+        assert "no hub of the mesh has the name or the id 'nobody'" in told.decode()
+    finally:
+        await near.stop()
+
+
+async def test_of_nothing(journal_url: str) -> None:
+    process = await sub(journal_url, "--of", "somebody")
+    _, told = await process.communicate()
+    assert process.returncode == 2
+    assert b"--of: give --from-offset, --from-time or --recorded" in told
+
+
+STORES = {"open": ["last=:memory:", "other=:memory:"], "feeds": ["last=/status/", "other=/other/a"]}
+
+
+@pytest.fixture
+def default_url() -> str:
+    return LOOPBACK
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    daemon = Daemon(load({"listen": [LOOPBACK], "stores": STORES}, {}), "east")
+    await daemon.start()
+    yield daemon.endpoints[0].location
+    await daemon.stop()
+
+
+@pytest.fixture
+async def storing(url: str) -> AsyncIterator[Client]:
+    async with connect(url) as connected:
+        yield connected
+
+
+async def _fed(client: Client, store: str, *keys: str) -> None:
+    """Wait until a store has some keys: what feeds it is no request, and has no answer."""
+    async with client.store(store).watch() as changes:
+        left = set(keys)
+        while left:
+            left.discard((await anext(changes)).key)
+
+
+async def test_the_last_messages_come_first_and_then_the_stream(url: str, storing: Client) -> None:
+    for topic in ("/status/b", "/status/a", "/status/b"):
+        storing.publish_nowait(topic, "old")
+        storing.publish_nowait(topic, "new")
+        await storing.drain()
+    storing.publish_nowait("/other/a/x", 1)
+    storing.publish_nowait("/other/b", "of no store")
+    await storing.store("last").put(7, "put by somebody")
+    await _fed(storing, "last", "/status/a", "/status/b")
+    await _fed(storing, "other", "/other/a/x")
+    process = await started("sub", "/status/", "/other/a/", "--last", "--limit", "6", "--url", url)
+    assert process.stdout is not None
+    async with asyncio.timeout(PATIENCE_S):
+        shown = [json.loads(await process.stdout.readline()) for _ in range(3)]
+        for value in range(3):
+            storing.publish_nowait("/status/a", value)
+        out, err = await process.communicate()
+    assert {(message["topic"], message["value"]) for message in shown} == {
+        ("/status/a", "new"),
+        ("/status/b", "new"),
+        ("/other/a/x", 1),
+    }
+    assert [json.loads(line) for line in out.splitlines()] == [
+        {"topic": "/status/a", "value": each} for each in range(3)
+    ]
+    assert (process.returncode, err) == (0, b"")
+
+
+async def test_what_has_come_meanwhile_is_shown_once(storing: Client) -> None:
+    storing.publish_nowait("/status/a", "before")
+    storing.publish_nowait("/status/b", "before")
+    await _fed(storing, "last", "/status/a", "/status/b")
+    async with storing.subscribe("/status/") as stream:
+        for value in range(3):
+            storing.publish_nowait("/status/a", value)
+        storing.publish_nowait("/status/c", "first")
+        await _fed(storing, "last", "/status/c")
+        messages = await last_first(storing, [Source("last", "/status/")], stream)
+        storing.publish_nowait("/status/b", "after")
+        shown: list[tuple[str, object]] = []
+        while ("/status/b", "after") not in shown:
+            shown += [tuple(message) for message in await messages.batch()]  # type: ignore[misc]
+    assert shown == [
+        ("/status/b", "before"),
+        *(("/status/a", value) for value in range(3)),
+        ("/status/c", "first"),
+        ("/status/b", "after"),
+    ]
+
+
+async def test_many_topics_come_in_the_order_of_their_last_messages(storing: Client) -> None:
+    for number in range(2_500):
+        storing.publish_nowait(f"/status/{number}", number)
+    storing.publish_nowait("/status/0", "again")
+    storing.publish_nowait("/status/end", None)
+    await _fed(storing, "last", "/status/end")
+    async with storing.subscribe("/status/") as stream:
+        messages = await last_first(storing, await sources_of(storing, ["/status/"]), stream)
+        shown = [message for _ in range(3) for message in await messages.batch()]
+    assert [message.topic for message in shown] == [
+        *(f"/status/{number}" for number in range(1, 2_500)),
+        "/status/0",
+        "/status/end",
+    ]
+    assert shown[-2].value == "again"
+
+
+@pytest.mark.parametrize("prefix", ["/stat", "/other/", "/status"])
+async def test_no_store_is_fed_by_the_prefix(url: str, prefix: str) -> None:
+    result = await asyncio.to_thread(hub, "sub", "/status/x", prefix, "--last", url=url)
+    assert result.returncode == 1
+    assert result.stderr.decode() == (
+        f"hub: --last: no store of hub east is fed by all that begins with {prefix} (fed are: last by /status/, other "
+        f"by /other/a); `hub run --store last=:memory: --store-from last={prefix}` has one\n"
+    )
+
+
+async def test_what_does_not_go_together(url: str) -> None:
+    for flags in (["--rule", "a"], ["--sender", "org.example.A"], ["--from-offset", "0"], ["--recorded"]):
+        result = await asyncio.to_thread(hub, "sub", "/status/", "--last", *flags, url=url)
+        assert (result.returncode, b"--last: not with" in result.stderr) == (2, True)
+
+
+async def test_who_may_not_ask_for_the_stores_is_told(start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
+    stores = StoresSettings(open=tuple(STORES["open"]), feeds=tuple(STORES["feeds"]))
+    running: Hub = await start_hub(settings=Settings(stores=stores))
+    users = KnownTokens(running)
+    async with connect(running.url, token=users.token("alice")) as client:
+        with pytest.raises(UsageError, match="takes `request` of \\$hub/stores"):
+            await sources_of(client, ["/status/"])

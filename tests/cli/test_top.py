@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import signal
-import subprocess
 from typing import Any
 
 import msgspec
@@ -14,16 +13,7 @@ from rich.console import Console
 
 from hub.errors import ProtocolError
 from hub.statistics import HandlerStatistics
-from peers.cli.top import (
-    Activity,
-    Assembly,
-    HandlerCounters,
-    Snapshot,
-    Sort,
-    activities,
-    handler_table,
-    total,
-)
+from peers.cli.top import Activity, Assembly, HandlerCounters, Snapshot, Sort, activities, handler_table, total
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 
 
@@ -230,9 +220,3 @@ def test_it_is_drawn_in_place_until_ctrl_c(running_hub: RunningHub) -> None:
     assert "\x1b[?1049h" in shown
     assert "\x1b[?1049l" in shown
     assert "Traceback" not in plain(shown)
-
-
-def test_too_short_an_interval_is_refused(running_hub: RunningHub) -> None:
-    result: subprocess.CompletedProcess[bytes] = hub("top", "--interval", "0.1", url=running_hub.tcp)
-    assert result.returncode == 2
-    assert b"once a second" in result.stderr

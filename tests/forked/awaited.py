@@ -75,8 +75,8 @@ class AwaitedProgram:
                 os.close(descriptor)
         return self._program.wait()
 
-    async def communicate(self) -> tuple[bytes | None, bytes | None]:
-        said = [None if stream is None else await stream.read() for stream in (self.stdout, self.stderr)]
+    async def communicate(self) -> tuple[bytes, bytes]:
+        said = [b"" if stream is None else await stream.read() for stream in (self.stdout, self.stderr)]
         await self.wait()
         return said[0], said[1]
 

@@ -35,7 +35,7 @@ _LONG = (
     "tests/journal/tier/",
     "tests/mesh_simulation/",
     "tests/fuzz/",
-    "tests/cli/journal/",
+    "tests/cli/test_tier.py",
     "tests/shm/",
     "tests/bench/",
     "tests/benchmarks/",

@@ -1,4 +1,4 @@
-"""`hub journal export`: ranges, forms of values, and how it ends."""
+"""`hub journal export`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,7 @@ import pytest
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.journal.store import Retention
 from peers.values.conversion import json_of
-from tests.cli.journal.journals import (
-    AT_US,
-    commit,
-    complaint,
-    fill,
-    lines,
-    opened,
-    run,
-)
+from tests.cli.journals import AT_US, commit, complaint, fill, lines, opened, run
 from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment, hub, on_terminal, plain, screen
 
 

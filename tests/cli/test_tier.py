@@ -1,4 +1,4 @@
-"""`hub journal tier`: what a tier holds, how far it is, and what is damaged in it."""
+"""`hub journal` and `hub journal tier` with a tier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from peers.cli.journal_tier import journals
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
-from tests.cli.journal.journals import cells, complaint, lines, run
+from tests.cli.journals import cells, complaint, lines, run
 from tests.cli.programs import hub
 from tests.journal.files import AT_US, flip, hurt_block, segments
 from tests.journal.tier.made import fill_untidily

@@ -1,4 +1,4 @@
-"""Reading lines: files, gzip, standard input."""
+"""What commands read, line by line, and what they write."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.cli import lines as module
+from peers.cli import lines as lines_module
 from peers.cli.lines import Inflater, Input, InputError, LineSplitter
+from peers.cli.output import Output
 
 CHUNKS = st.lists(st.binary(max_size=8))
 
@@ -45,7 +46,7 @@ def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
 
 
 def test_a_line_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LINE_LIMIT_BYTES", 10)
+    monkeypatch.setattr(lines_module, "LINE_LIMIT_BYTES", 10)
     splitter = LineSplitter()
     splitter.feed(b"12345\n1234567890")
     with pytest.raises(InputError, match="a line is longer"):
@@ -123,4 +124,64 @@ async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
         os.write(writer, b"o\nthree\n")
         assert await anext(lines) == [b"two", b"three"]
         await lines.aclose()  # type: ignore[attr-defined]
+    os.close(writer)
+
+
+async def test_everything_is_written_in_order() -> None:
+    reader, writer = os.pipe()
+    output = Output(writer)
+    for number in range(1000):
+        await output.write(b"%d\n" % number)
+    await output.write(b"")
+    await output.flush()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as file:
+        assert file.read() == b"".join(b"%d\n" % number for number in range(1000))
+
+
+async def test_a_stalled_reader_does_not_stall_the_loop() -> None:
+    reader, writer = os.pipe()
+    output = Output(writer)
+    text = b"x" * 1_000_000  # more than a pipe holds
+    await output.write(text)
+    second = asyncio.ensure_future(output.write(text))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    assert not second.done()
+    received = 0
+    while received < 2 * len(text):
+        received += len(await asyncio.to_thread(os.read, reader, 1 << 16))
+    await second
+    await output.flush()
+    assert received == 2 * len(text)
+    os.close(reader)
+    os.close(writer)
+
+
+async def test_a_reader_that_has_gone_is_told() -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    output = Output(writer)
+    await output.write(b"x")
+    with pytest.raises(BrokenPipeError):
+        await output.write(b"y")
+    os.close(writer)
+
+
+async def test_a_wait_that_is_cancelled_loses_nothing_of_what_was_given() -> None:
+    reader, writer = os.pipe()
+    output = Output(writer)
+    await output.write(b"x" * 1_000_000)
+    waiting = asyncio.ensure_future(output.flush())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    received = 0
+    while received < 1_000_000:
+        received += len(await asyncio.to_thread(os.read, reader, 1 << 16))
+    await output.write(b"more")
+    await output.flush()
+    assert os.read(reader, 10) == b"more"
+    os.close(reader)
     os.close(writer)
