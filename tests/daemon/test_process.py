@@ -1,12 +1,22 @@
-"""The hub as a process: what it announces, how signals end and reload it, and how it fails to start."""
+"""The hub as a process: what it announces, how it ends, reloads or fails to start, what a service manager is told."""
 
 from __future__ import annotations
 
 import asyncio
+import configparser
 import contextlib
+import fcntl
+import json
+import os
+import shutil
 import signal
 import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,12 +24,17 @@ from hub import twins
 from hub.batch import decode_values
 from hub.errors import CloseCode
 from hub.frame import encode_frame
+from peers.cli.commands import app
+from peers.daemon.service_manager import ServiceManager
+from peers.transport.endpoints import Endpoint
 from peers.wire.control import decode_close
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect, StartProcess
-from tests.daemon.hub_process import ROOT
+from tests.daemon.hub_process import ROOT, HubProcess
+from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
+from tests.hubs.raw_http import RawHttp
 
 TCP = ("--listen", "tcp://127.0.0.1:0")
 ROOMY = ("--queue-messages", "1000000", "--queue-max-messages", "1000000")
@@ -63,24 +78,6 @@ async def test_a_signal_ends_it(start_process: StartProcess, connect: Connect, n
     assert code == 0
     assert '"level":"error"' not in log.replace(" ", "")
     assert "Traceback" not in log
-
-
-async def test_a_signal_under_load(start_process: StartProcess, connect: Connect) -> None:
-    hub = await (await start_process(*TCP, *ROOMY)).wait_up()
-    slow = await connect(hub.endpoints[0], "/flood", receive_bytes=4096)
-    publisher = await connect(hub.endpoints[0])
-    total = 0
-    for _ in range(20):
-        await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
-        await publisher.ping()
-        total += 500
-    hub.signal(signal.SIGTERM)
-    assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
-    publisher.close()
-    assert await slow.numbers_and_gaps(total) == list(range(total))
-    assert await slow.end() == (CloseCode.GOING_AWAY, "the hub stops")
-    slow.close()
-    assert (await hub.wait_ended())[0] == 0
 
 
 async def test_a_signal_while_publishers_go_on(start_process: StartProcess, connect: Connect) -> None:
@@ -191,8 +188,8 @@ async def test_a_hangup_reloads(start_process: StartProcess, connect: Connect, t
 # Failing to start.
 
 
-async def failure(start_process: StartProcess, *arguments: str, **variables: str) -> str:
-    code, text = await (await start_process(*arguments, **variables)).wait_ended()
+async def failure(start_process: StartProcess, *arguments: str) -> str:
+    code, text = await (await start_process(*arguments)).wait_ended()
     assert code == 1
     assert text.startswith("hub: ")
     assert text.count("\n") == 1
@@ -212,8 +209,6 @@ async def test_a_config_that_cannot_be_used(start_process: StartProcess, tmp_pat
     assert "queue.mesages: unknown key in [queue]; did you mean queue.messages?" in await failure(
         start_process, "--config", str(config)
     )
-    assert "environment HUB_QUEUE_MESAGES: unknown variable" in await failure(start_process, HUB_QUEUE_MESAGES="1")
-    assert "there is no such file" in await failure(start_process, "--config", str(tmp_path / "none.toml"))
 
 
 async def test_a_socket_of_a_hub_that_was_killed(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
@@ -263,3 +258,313 @@ async def test_bad_input_does_not_reach_the_log_as_it_is(start_process: StartPro
     client.close()
     assert (await hub.wait_logged("connection closed"))["reason"] == "unknown kind 99 (1002)"
     assert not [line for line in hub.log if line["event"] == "forged"]
+
+
+SMALL = ("--log-queue-bytes", "4KiB")
+QUIET = ("--listen", "tcp://127.0.0.1:0", *SMALL)
+
+PIPE_BYTES = 4096  # The smallest pipe that there is: it is full after some lines
+
+MISSING = "log lines dropped: nobody read them"
+
+REFUSED = 70  # So many refused connections are more lines than fit into such a pipe, and such a queue
+
+
+class Pipe:
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        os.set_blocking(self.reader, False)
+        self._read = b""
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.lines()]
+
+    def lines(self) -> list[dict[str, Any]]:
+        with contextlib.suppress(BlockingIOError):
+            while read := os.read(self.reader, 1 << 16):
+                self._read += read
+        return [json.loads(line) for line in self._read.split(b"\n")[:-1]]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    pipe = Pipe()
+    yield pipe
+    for descriptor in (pipe.reader, pipe.writer):
+        os.close(descriptor)
+
+
+async def be_refused(endpoint: Endpoint) -> None:
+    stranger = await RawClient.connect(endpoint)
+    await stranger.send(b"nobody speaks so" * 4)
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        while True:
+            await stranger.read()
+    stranger.close()
+
+
+async def counted_lines(endpoint: Endpoint, why: str) -> float:
+    client = await RawHttp.connect(endpoint)
+    body = (await client.ask("GET", "/metrics")).body.decode()
+    client.close()
+    (line,) = [line for line in body.splitlines() if line.startswith(f"hub_log_{why}_lines_total ")]
+    return float(line.split()[1])
+
+
+async def until_heard(publisher: RawClient, subscriber: RawClient) -> None:
+    heard = asyncio.create_task(subscriber.values(1))
+    while not heard.done():
+        await publisher.publish("/quiet", "first")
+        await asyncio.wait([heard], timeout=0.1)
+    await publisher.publish("/quiet", "last")
+    value = (await heard)[0][1]
+    while value != "last":
+        [(_, value)] = await subscriber.values(1)
+
+
+async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> None:
+    endpoint = hub.endpoints[0]
+    subscriber = await connect(endpoint, "/quiet")
+    publisher = await connect(endpoint)
+    await until_heard(publisher, subscriber)
+    for number in range(REFUSED):
+        await be_refused(endpoint)
+        await publisher.publish("/quiet", number)
+        assert await subscriber.values(1) == [("/quiet", number)]
+
+
+async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
+    hub = await (await start_process(*QUIET, "--listen", "ws://127.0.0.1:0", stderr=pipe.writer)).wait_up(2)
+    await exchange_while_strangers_come(hub, connect)
+    while not (dropped := await counted_lines(hub.endpoints[1], "dropped")):
+        await be_refused(hub.endpoints[0])
+    await eventually(lambda: MISSING in pipe.events())
+    place = pipe.events().index(MISSING)
+    assert "connection closed" in pipe.events()[:place]
+    told = pipe.lines()[place]
+    assert told["level"] == "warning"
+    assert told["lines"] >= dropped
+    while "connection closed" not in pipe.events()[place:]:  # a storm is cut off: not each of them is logged
+        await be_refused(hub.endpoints[0])
+
+
+async def test_nobody_takes_what_it_announces(
+    start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
+) -> None:
+    os.write(pipe.writer, bytes(PIPE_BYTES))
+    path = tmp_path / "socket"
+    flags = ("--listen", f"unix://{path}", *SMALL)
+    hub = await start_process(*flags, stdout=pipe.writer, stderr=pipe.writer)
+    endpoint = Endpoint.parse(f"unix://{path}")
+    await eventually(path.exists)
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):  # it is there a moment before somebody listens
+            _, writer = await asyncio.open_unix_connection(path)
+            break
+    writer.close()
+    await writer.wait_closed()
+    hub.endpoints.append(endpoint)
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_workers_serve_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
+    hub = await (await start_process(*QUIET, "--workers", "2", stderr=pipe.writer)).wait_up()
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+PROGRAM = """
+import sys
+import peers.daemon.daemon
+from peers.values.conversion import json_of, json_of_broker
+before = set(sys.modules)
+json_of(bytes.fromhex("c70901") + bytes(9))
+assert json_of_broker(bytes.fromhex("02") + bytes(8)) == b"0"
+print(sorted(set(sys.modules) - before))
+"""
+
+
+def test_conversions_import_nothing() -> None:
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False)
+    assert (ended.stdout.strip(), ended.stderr) == ("[]", "")
+
+
+EXAMPLE = ROOT / "examples" / "systemd"
+LISTEN = ("--listen", "tcp://127.0.0.1:0")
+
+
+class Manager:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self.socket.bind("\0" + address[1:] if address.startswith("@") else address)
+        self.socket.setblocking(False)
+
+    async def told(self) -> str:
+        return (await asyncio.get_running_loop().run_in_executor(None, self._receive)).decode()
+
+    def _receive(self) -> bytes:
+        waiting = self.socket.dup()
+        with waiting:
+            waiting.settimeout(60)
+            return waiting.recv(4096)
+
+    def told_so_far(self) -> list[str]:
+        found = []
+        while True:
+            try:
+                found.append(self.socket.recv(4096).decode())
+            except BlockingIOError:
+                return found
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
+    made = Manager(str(tmp_path / "notify") if request.param == "path" else f"@topichub-{os.getpid()}-{id(request)}")
+    yield made
+    made.socket.close()
+
+
+Tell = Callable[..., ServiceManager]
+
+
+@pytest.fixture
+async def tell() -> AsyncIterator[Tell]:
+    made: list[ServiceManager] = []
+
+    def tell(**variables: str) -> ServiceManager:
+        made.append(ServiceManager.taken_from(variables))
+        assert not variables.keys() & {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}
+        made[-1].begin()
+        return made[-1]
+
+    yield tell
+    for one in made:
+        one.end()
+
+
+async def test_what_is_said(manager: Manager, tell: Tell) -> None:
+    told = tell(NOTIFY_SOCKET=manager.address, OTHER="1")
+    told.ready()
+    before_us = time.monotonic_ns() // 1000
+    told.reloading()
+    after_us = time.monotonic_ns() // 1000
+    told.ready()
+    told.stopping()
+    up, reload, again, stop = manager.told_so_far()
+    assert (up, again, stop) == ("READY=1", "READY=1", "STOPPING=1")
+    state, at = reload.splitlines()
+    assert state == "RELOADING=1"
+    assert before_us <= int(at.removeprefix("MONOTONIC_USEC=")) <= after_us
+
+
+async def test_signs_of_life(manager: Manager, tell: Tell) -> None:
+    told = tell(NOTIFY_SOCKET=manager.address, WATCHDOG_USEC="2000", WATCHDOG_PID=str(os.getpid()))
+    for _ in range(3):
+        assert await manager.told() == "WATCHDOG=1"
+    told.end()
+    manager.told_so_far()
+    told.ready()
+    assert manager.told_so_far() == []
+
+
+async def test_a_hub_that_is_not_well_gives_no_sign(manager: Manager) -> None:
+    told = ServiceManager.taken_from({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000"})
+    seen: list[bool] = []
+
+    def is_well() -> bool:
+        seen.append(len(seen) >= 3)
+        if seen[-1]:
+            told.reloading()  # so that a sign before would be seen before
+        return seen[-1]
+
+    told.begin(is_well)
+    assert (await manager.told()).startswith("RELOADING=1")
+    assert await manager.told() == "WATCHDOG=1"
+    told.end()
+
+
+async def test_a_socket_that_is_full(manager: Manager, tell: Tell) -> None:
+    told = tell(NOTIFY_SOCKET=manager.address)
+    for _ in range(10_000):
+        told.ready()
+    told.stopping()
+    found: list[str] = []
+
+    def has_stopped() -> bool:
+        found.extend(manager.told_so_far())
+        return "STOPPING=1" in found
+
+    await eventually(has_stopped)
+    assert found[-1] == "STOPPING=1"
+    assert set(found[:-1]) == {"READY=1"}
+    assert len(found) < 10_000
+
+
+async def state_of(manager: Manager) -> str:
+    while (told := await manager.told()) == "WATCHDOG=1":
+        pass
+    return told.splitlines()[0]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+async def test_a_managed_hub(start_process: StartProcess, connect: Connect, tmp_path: Path, workers: int) -> None:
+    manager = Manager(str(tmp_path / "notify"))
+    variables = {"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "20000"}
+    journal = ("--journal", str(tmp_path / "journal"))
+    process = await start_process(*LISTEN, *journal, "--workers", str(workers), **variables)
+    assert await state_of(manager) == "READY=1"
+    hub = await process.wait_up()
+    await connect(hub.endpoints[0])
+    while await manager.told() != "WATCHDOG=1":
+        pass
+    hub.signal(signal.SIGHUP)
+    assert await state_of(manager) == "RELOADING=1"
+    assert await state_of(manager) == "READY=1"
+    hub.signal(signal.SIGTERM)
+    assert await state_of(manager) == "STOPPING=1"
+    code, _ = await hub.wait_ended()
+    assert code == 0
+    assert set(manager.told_so_far()) <= {"WATCHDOG=1"}
+    manager.socket.close()
+
+
+async def test_a_hub_that_cannot_start_is_never_ready(start_process: StartProcess, tmp_path: Path) -> None:
+    manager = Manager(str(tmp_path / "notify"))
+    process = await start_process("--listen", "unix:///nonexistent/hub.sock", NOTIFY_SOCKET=manager.address)
+    code, _ = await process.wait_ended()
+    assert code == 1
+    assert manager.told_so_far() == []
+    manager.socket.close()
+
+
+def unit() -> configparser.SectionProxy:
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str  # type: ignore[assignment,method-assign]
+    parser.read(EXAMPLE / "topichub.service")
+    return parser["Service"]
+
+
+def test_the_unit() -> None:
+    service = unit()
+    program, *words = service["ExecStart"].split()
+    assert program.endswith("/bin/hub")
+    app.parse_args(words, print_error=False, exit_on_error=False)
+    assert service["Type"] == "notify"
+    assert service["KillMode"] == "mixed"
+    assert int(service["WatchdogSec"]) > 0
+    assert service["ExecReload"] == "/bin/kill -HUP $MAINPID"
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_the_unit(tmp_path: Path) -> None:
+    file = tmp_path / "topichub.service"
+    text = (EXAMPLE / "topichub.service").read_text()
+    file.write_text(text.replace("/opt/topichub/bin/hub", shutil.which("true") or "/bin/true"))
+    done = subprocess.run(["systemd-analyze", "verify", str(file)], capture_output=True, text=True, check=False)
+    about = [line for line in done.stderr.splitlines() if "topichub.service" in line]
+    assert about == []

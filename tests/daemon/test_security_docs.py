@@ -7,22 +7,18 @@ import os
 import re
 import shlex
 import shutil
-import sys
-import time
 from pathlib import Path
 
 import pytest
 from cyclopts import CycloptsError
 
-from hub.errors import PeerError
 from peers.cli.commands import app
 from peers.client import connect
-from peers.users.tokens import AdminToken
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import ROOT, HubProcess
+from tests.forked import servers
+from tests.forked.program import MODULE
 from tests.hubs.eventually import eventually
-from tests.suite.imports import python_path
-from tests.users.keys import jwk, jwks, token
 
 TEXT = (ROOT / "docs" / "security.md").read_text()
 
@@ -30,10 +26,8 @@ PARTS = {
     heading: part for heading, _, part in (one.partition("\n") for one in re.split(r"^## ", TEXT, flags=re.MULTILINE))
 }
 
-LAPTOP = PARTS["A laptop"]
 CONTAINER = PARTS["A container"]
 SITES = PARTS["Two sites with certificates"]
-BROWSERS = PARTS["Browsers with JWTs of your own login"]
 
 
 def blocks(part: str, kind: str = "sh") -> list[str]:
@@ -50,14 +44,14 @@ async def start(start_process: StartProcess, line: str, *more: str, port: int = 
 
 
 async def shell(line: str, **variables: str) -> tuple[int, str]:
-    words = [sys.executable, "-m", "peers.cli"]
+    words = [servers.LAUNCHER, "-m", MODULE]
     process = await asyncio.create_subprocess_exec(
         "bash",
         "-euc",
         f'hub() {{ {shlex.join(words)} "$@"; }}\n{line}',
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | python_path() | variables,
+        env=os.environ | servers.of_commands().variables | variables,
     )
     said, _ = await process.communicate()
     return await process.wait(), said.decode()
@@ -88,13 +82,6 @@ def test_the_image_listens_as_the_page_says() -> None:
     assert f"$(cat {home}/.local/state/topichub/admin-token)" in CONTAINER
 
 
-async def test_a_laptop(start_process: StartProcess, tmp_path: Path) -> None:
-    _, run, publish = (line.replace("unix:///tmp/", f"unix://{tmp_path}/") for line in commands(LAPTOP))
-    await (await start(start_process, run)).wait_up()
-    assert await shell(publish) == (0, "")
-    assert not (tmp_path / "state").exists()
-
-
 async def test_a_container(start_process: StartProcess) -> None:
     (run,) = re.findall(r"`(hub run --listen tcp://0[^`]*)`", CONTAINER)
     hub = await (await start(start_process, run)).wait_up(2)
@@ -113,30 +100,6 @@ async def test_a_container(start_process: StartProcess) -> None:
     assert "not recognised" in said
     assert await shell(f"export {admin.strip().partition(' ')[2].strip()}; {publish}") == (0, "")
     assert await shell(f"hub check ws://127.0.0.1:{hub.endpoints[1].port} --quiet") == (0, "")
-
-
-async def test_tokens_for_others(start_process: StartProcess, tmp_path: Path) -> None:
-    new, run = commands(blocks_behind(CONTAINER, "Tokens for others"))
-    code, said = await shell(new)
-    assert code == 0
-    (sensor,) = re.findall(r"hub_\S+", said)
-    hub = await (await start(start_process, run)).wait_up(2)
-    url = f"tcp://127.0.0.1:{hub.endpoints[0].port}"
-    admin = AdminToken(f"{tmp_path}/admin-token").secret()
-    async with connect(url, token=sensor) as client, connect(url, token=admin) as other:
-        async with other.subscribe("/a", "$hub/statistics") as messages:
-            await client.publish("/a", 1)
-            assert (await anext(messages)).topic == "/a"
-        with pytest.raises(PeerError, match=r"\$hub/"):
-            async with client.subscribe("$hub/statistics"):
-                pass
-    with pytest.raises(PeerError, match="not recognised"):
-        async with connect(url):
-            pass
-
-
-def blocks_behind(part: str, words: str) -> str:
-    return part[part.index(words) :]
 
 
 async def certificates() -> None:
@@ -178,25 +141,3 @@ async def test_two_sites(start_process: StartProcess, tmp_path: Path) -> None:
         await eventually(lambda: ("/control/stop", 4) in got)
         reading.cancel()
     assert {topic for topic, _ in got} == {"/zeek/dns", "/private", "/control/stop"}
-
-
-async def test_browsers_with_a_jwt(start_process: StartProcess, tmp_path: Path) -> None:
-    await certificates()
-    jwks(tmp_path / "jwks.json", jwk("ES256"))
-    (line,) = commands(BROWSERS)
-    hub = await (await start(start_process, line)).wait_up()
-    url = f"wss://localhost:{hub.endpoints[0].port}"
-    claims = {
-        "iss": "https://login.example.org/",
-        "aud": "hub",
-        "sub": "alice",
-        "exp": time.time() + 600,
-        "roles": ["member"],
-    }
-    async with connect(url, ca="ca.pem", token=token(claims, "ES256")) as client, client.subscribe("/a") as messages:
-        await client.publish("/a", 1)
-        assert (await anext(messages)).value == 1
-    for wrong in ({"aud": "mail"}, {"iss": "https://evil.example.org/"}, {"exp": time.time() - 600}):
-        with pytest.raises(PeerError, match="not recognised"):
-            async with connect(url, ca="ca.pem", token=token(claims | wrong, "ES256")):
-                pass

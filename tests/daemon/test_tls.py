@@ -1,31 +1,36 @@
-"""A hub behind `tls://` and `wss://`: its clients and links, certificates that change, and all that can be wrong."""
+"""A hub behind `tls://` and `wss://`: clients, links, users, certificates that change or are odd, and mistakes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import datetime as dt
 import os
 import shutil
 import ssl
-import sys
-import urllib.request
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtensionOID, NameOID
 
 import peers.client.blocking
-from hub.errors import ConnectionLostError
+from hub.errors import CloseCode, ConnectionLostError, RejectedError
 from peers.client import connect
+from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.node.metrics import exposition
 from peers.transport.tls import TlsError, client_context
+from peers.users.access import Failures
 from tests.daemon.conftest import StartDaemon, StartProcess
+from tests.forked.program import run
 from tests.hubs.authority import Authority, Files
 from tests.hubs.eventually import eventually
-from tests.suite.imports import python_path
 
 BOTH = ["tls", "wss"]
 
@@ -85,31 +90,9 @@ async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files:
         assert (await anext(messages)).value == 1
 
 
-async def test_a_page(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
-    port = (await start(start_daemon, hub_files, "wss")).endpoints[0].port
-    context = ssl.create_default_context(cafile=authority.ca)
-
-    def fetch(path: str) -> bytes:
-        with urllib.request.urlopen(f"https://127.0.0.1:{port}{path}", context=context, timeout=60) as answer:
-            body: bytes = answer.read()
-            return body
-
-    assert b"<html" in await asyncio.to_thread(fetch, "/")
-    assert b"hub_tls_failures_total 0.0" in await asyncio.to_thread(fetch, "/metrics")
-
-
 async def command(*arguments: str) -> tuple[int, str]:
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "peers.cli",
-        *arguments,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | python_path(),
-    )
-    said, _ = await process.communicate()
-    return await process.wait(), said.decode()
+    done = await asyncio.to_thread(run, *arguments, stdin=b"", timeout_s=60, env=dict(os.environ))
+    return done.returncode, (done.stdout + done.stderr).decode()
 
 
 async def test_the_command_line(
@@ -135,38 +118,22 @@ async def test_the_command_line(
 # Who is let in.
 
 
-async def test_clients_that_must_have_a_certificate(
-    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
+@pytest.mark.parametrize("clients", ["required", "asked"])
+async def test_certificates_of_clients(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files, clients: str
 ) -> None:
-    hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="required")
+    hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients=clients)
     url = hub.endpoints[0].location
     own, foreign = authority.issue("client.example"), stranger.issue("client.example")
     assert await say_and_hear(url, ca=authority.ca, **own._asdict()) == "over TLS"
     with pytest.raises(ConnectionLostError):
-        await say_and_hear(url, ca=authority.ca)
-    with pytest.raises(ConnectionLostError):
         await say_and_hear(url, ca=authority.ca, **foreign._asdict())
-    await eventually(lambda: hub.node.tls_failures == 2)
-
-
-async def test_clients_that_may_have_a_certificate(
-    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
-) -> None:
-    hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="asked")
-    url = hub.endpoints[0].location
-    assert await say_and_hear(url, ca=authority.ca) == "over TLS"
-    assert await say_and_hear(url, ca=authority.ca, **authority.issue("client.example")._asdict()) == "over TLS"
+    if clients == "asked":
+        assert await say_and_hear(url, ca=authority.ca) == "over TLS"
+        return
     with pytest.raises(ConnectionLostError):
-        await say_and_hear(url, ca=authority.ca, **stranger.issue("client.example")._asdict())
-
-
-async def test_strangers_at_listeners_with_tls(
-    start_daemon: StartDaemon, authority: Authority, hub_files: Files
-) -> None:
-    for clients, is_open in [("any", True), ("asked", True), ("required", False)]:
-        tls = {**hub_files._asdict(), "ca": authority.ca, "clients": clients}
-        hub = await start_daemon("tls://0.0.0.0:0", "wss://0.0.0.0:0", tls=tls)
-        assert hub.node.access.is_open is not is_open
+        await say_and_hear(url, ca=authority.ca)
+    await eventually(lambda: hub.node.tls_failures == 2)
 
 
 @pytest.mark.parametrize("scheme", BOTH)
@@ -185,26 +152,11 @@ async def test_hubs_that_a_client_does_not_trust(
         with pytest.raises(ConnectionLostError, match=told):
             await say_and_hear(hub.endpoints[0].location, ca=authority.ca)
         await eventually(lambda hub=hub: hub.node.tls_failures == 1)  # type: ignore[misc]
-
-
-async def test_the_system_does_not_know_the_authority(start_daemon: StartDaemon, hub_files: Files) -> None:
-    hub = await start(start_daemon, hub_files, "tls")
     with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
-        await say_and_hear(hub.endpoints[0].location)
+        await say_and_hear(hub.endpoints[0].location)  # the system does not know the authority
 
 
 # Silence, and certificates that change.
-
-
-async def test_a_silent_handshake(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
-    # Long enough for the one who speaks, on a busy machine, too.
-    hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshake_s": 3.0})
-    silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(20)]
-    assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
-    for reader, writer in silent:
-        assert await reader.read() == b""
-        writer.close()
-    await eventually(lambda: hub.node.tls_failures == 20)
 
 
 async def test_a_far_side_that_wants_to_shake_hands_again(
@@ -373,15 +325,6 @@ async def test_a_peer_whose_certificate_is_revoked(
 # What is missing or broken.
 
 
-@pytest.fixture
-def locked_key(hub_files: Files, tmp_path: Path) -> str:
-    key = serialization.load_pem_private_key(Path(hub_files.key).read_bytes(), None)
-    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    locked = tmp_path / "locked.key"
-    locked.write_bytes(key.private_bytes(pem, pkcs8, serialization.BestAvailableEncryption(b"phrase")))
-    return str(locked)
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
@@ -430,3 +373,254 @@ async def test_files_are_read_for_each_connection(
         await eventually(lambda: len(made) == 2)
         await client.publish("/a", 1)
     assert len(made) == 2
+
+
+POLICY = """
+[users]
+alice = ["member"]
+
+[certificates]
+"DNS:alice.example.org" = "alice"
+"""
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Files:
+    return authority.issue("alice.example.org")
+
+
+@pytest.fixture(scope="module")
+def eve(authority: Authority) -> Files:
+    return authority.issue("eve.example.org")
+
+
+PLACES = pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
+
+
+async def start_certified(start: StartDaemon, files: Files, ca: str, folder: Path, policy: str) -> Daemon:
+    (folder / "policy.toml").write_text(policy)
+    tls = {"certificate": files.certificate, "key": files.key, "ca": ca, "clients": "asked"}
+    listen = ("tls://127.0.0.1:0", "wss://127.0.0.1:0", f"unix://{folder}/hub.sock")
+    return await start(*listen, tls=tls, access={"policy": str(folder / "policy.toml")})
+
+
+@pytest.fixture
+async def hub(start_daemon: StartDaemon, authority: Authority, tmp_path: Path) -> Daemon:
+    files = authority.issue("localhost", "127.0.0.1")
+    return await start_certified(start_daemon, files, authority.ca, tmp_path, POLICY)
+
+
+@PLACES
+async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
+    url = hub.endpoints[place].location
+    async with (
+        connect(url, ca=authority.ca, certificate=alice.certificate, key=alice.key, name="me") as client,
+        client.subscribe("/a") as messages,
+    ):
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        (handler,) = [one for one in hub.node.core.handlers.values() if one.name == "me"]
+        assert handler.rights is not None
+        assert handler.rights.user.name == "alice"
+        (connection,) = hub.node.connections
+        assert isinstance(connection, Connection)
+        assert connection.how == "certificate"
+        assert client.hub is not None
+        assert client.hub.until is not None
+        assert client.hub.until > 0
+
+
+@PLACES
+async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
+    url = hub.endpoints[place].location
+    ends: asyncio.Queue[str] = asyncio.Queue()
+    async with (
+        connect(
+            url, ca=authority.ca, certificate=alice.certificate, key=alice.key, on_disconnect=ends.put_nowait
+        ) as client,
+        client.subscribe("/a") as messages,
+    ):
+        (connection,) = hub.node.connections
+        assert isinstance(connection, Connection)
+        assert connection.identity is not None
+        connection.identity = connection.identity._replace(until_s=0.0)
+        connection.look_in(0.0)
+        assert "(4401)" in await ends.get()
+        await eventually(lambda: client.statistics().connected)
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        assert client.statistics().connections == 2
+
+
+@PLACES
+@pytest.mark.parametrize("shown", ["nothing", "a token", "another certificate", "a token beside the certificate"])
+async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
+    hub: Daemon, authority: Authority, alice: Files, eve: Files, place: int, shown: str
+) -> None:
+    files = {"another certificate": eve, "a token beside the certificate": alice}.get(shown, Files("", ""))
+    token = "hub_c2VjcmV0" if "token" in shown else ""
+    url = hub.endpoints[place].location
+    with pytest.raises(RejectedError, match="not recognised") as refused:
+        await connect(url, ca=authority.ca, certificate=files.certificate, key=files.key, token=token)
+    assert refused.value.code == CloseCode.NOT_RECOGNISED
+    assert "c2VjcmV0" not in str(refused.value)
+
+
+async def test_the_hubs_own_account(hub: Daemon) -> None:
+    url = hub.endpoints[2].location
+    async with connect(url, name="me"):
+        (connection,) = hub.node.connections
+        assert isinstance(connection, Connection)
+        assert connection.how == "local"
+    with pytest.raises(RejectedError, match="not recognised"):
+        await connect(url, token="hub_c2VjcmV0")
+
+
+ODD_POLICY = r"""
+[users]
+alice = ["member"]
+admin = ["admin"]
+comma = ["member"]
+whole = ["member"]
+umlaut = ["member"]
+
+[certificates]
+"CN=alice" = "alice"
+"DNS:alice.example.org" = "alice"
+"email:alice@example.org" = "alice"
+"CN=admin,O=Example" = "admin"
+"CN=admin" = "admin"
+"CN=a\\2C b\\3D c" = "comma"
+"CN=whole,O=Example" = "whole"
+"CN=müller" = "umlaut"
+"""
+
+
+class Issuer:
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._number = folder, 0
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "careless")])
+        self.ca = str(folder / "careless.pem")
+        built = self._build(self._name, self._key).add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        Path(self.ca).write_bytes(built.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+
+    def _build(self, subject: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+        now = dt.datetime.now(dt.UTC)
+        day = dt.timedelta(days=1)
+        builder = x509.CertificateBuilder(subject_name=subject, issuer_name=self._name, public_key=key.public_key())
+        builder = builder.serial_number(x509.random_serial_number())
+        return builder.not_valid_before(now - day).not_valid_after(now + day)
+
+    def issue(self, subject: list[tuple[x509.ObjectIdentifier, str]], names: bytes = b"") -> Files:
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(oid, value, _validate=False) for oid, value in subject]
+        builder = self._build(x509.Name(attributes), key)
+        if names:
+            builder = builder.add_extension(
+                x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, names), critical=False
+            )
+        self._number += 1
+        stem = self._folder / f"odd{self._number}"
+        files = Files(f"{stem}.pem", f"{stem}.key")
+        Path(files.certificate).write_bytes(builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM))
+        Path(files.key).write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+        return files
+
+
+def alternative(tag: int, *names: bytes) -> bytes:
+    entries = b"".join(bytes([tag]) + length(name) + name for name in names)
+    return b"\x30" + length(entries) + entries
+
+
+def length(content: bytes) -> bytes:
+    if len(content) < 128:
+        return bytes([len(content)])
+    size = (len(content).bit_length() + 7) // 8
+    return bytes([0x80 | size]) + len(content).to_bytes(size, "big")
+
+
+CN, ORGANISATION = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME
+
+
+class Odd(NamedTuple):
+    subject: list[tuple[x509.ObjectIdentifier, str]]
+    names: bytes = b""
+    user: str = ""
+
+
+CASES = {
+    "as it should be": Odd([(CN, "alice")], user="alice"),
+    "NUL": Odd([(CN, "alice\0.evil")]),
+    "newline": Odd([(CN, "alice\n")]),
+    "a line of a log": Odd([(CN, 'x"}\n{"event": "recognised", "user": "admin"}')]),
+    "very long": Odd([(CN, "alice" * 2000)]),
+    "non-ASCII": Odd([(CN, "müller")], user="umlaut"),
+    "a whole subject in another": Odd([(ORGANISATION, "Example,CN=admin")]),
+    "comma and equals": Odd([(CN, "a, b= c")], user="comma"),
+    "the whole subject": Odd([(ORGANISATION, "Example"), (CN, "whole")], user="whole"),
+    "two users": Odd([(CN, "alice"), (CN, "müller")]),
+    "no name": Odd([]),
+    "host": Odd([(CN, "x")], alternative(0x82, b"ALICE.example.org"), "alice"),
+    "host with NUL": Odd([(CN, "x")], alternative(0x82, b"alice.example.org\0.evil")),
+    "host that is no text": Odd([(CN, "x")], alternative(0x82, b"\xff\xfe.example.org")),
+    "one that is, beside one that is no text": Odd([(CN, "alice")], alternative(0x82, b"\xff", b"alice.example.org")),
+    "an address of seven bytes": Odd([(CN, "x")], alternative(0x87, b"1234567")),
+    "thousands of hosts": Odd([(CN, "x")], alternative(0x82, *(b"h%d.example.org" % n for n in range(3000)))),
+}
+
+
+class AtOnce(Failures):
+    def note(self, address: str, now_s: float) -> float:
+        super().note(address, now_s)
+        return 0.0
+
+
+@pytest.fixture(scope="module")
+def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
+    return Issuer(tmp_path_factory.mktemp("issuer"))
+
+
+@pytest.fixture
+async def careful(start_daemon: StartDaemon, issuer: Issuer, authority: Authority, tmp_path: Path) -> Daemon:
+    return await start_certified(
+        start_daemon, authority.issue("localhost", "127.0.0.1"), issuer.ca, tmp_path, ODD_POLICY
+    )
+
+
+@pytest.mark.filterwarnings("ignore:Attribute's length")  # of whoever makes such certificates
+async def test_whose_it_is(careful: Daemon, issuer: Issuer, authority: Authority) -> None:
+    """Exactly the user's whose name it has, or nobody's; all of these are told the same, and logged in one line."""
+    ca, url = authority.ca, careful.endpoints[0].location
+    logged: list[str] = []
+    careful.node.access.on_refused = lambda _, reason, text: logged.append(f"{reason.value}: {text}")
+    careful.node.access.failures = AtOnce()
+    users: dict[str, str] = {}
+    told: set[tuple[int, str]] = set()
+
+    async def show(name: str, files: Files) -> None:
+        try:
+            async with connect(url, ca=ca, certificate=files.certificate, key=files.key, name=name, reconnect=False):
+                (handler,) = [one for one in careful.node.core.handlers.values() if one.name == name]
+                assert handler.rights is not None
+                users[name] = handler.rights.user.name
+        except RejectedError as error:
+            users[name] = ""
+            told.add((error.code, error.text))
+
+    await asyncio.gather(*(show(name, issuer.issue(odd.subject, odd.names)) for name, odd in CASES.items()))
+    assert users == {name: odd.user for name, odd in CASES.items()}
+    assert [(code, text.partition(": ")[2]) for code, text in told] == [
+        (CloseCode.NOT_RECOGNISED, "not recognised: show a certificate or a token that this hub knows")
+    ]
+    assert len(logged) == sum(not user for user in users.values())
+    assert all(line.isprintable() and line.isascii() and len(line) < 300 for line in logged)
+    start = "certificate: a certificate that is not in [certificates]: "
+    for shown in (
+        r"'CN=alice\\00.evil'",
+        r"'CN=alice\n'",
+        r"'O=Example\\2CCN=admin'",
+        "it says no name that can be read",
+    ):
+        assert start + shown in logged
+    assert careful.node.failed_connections == 0

@@ -1,0 +1,320 @@
+"""Safe by default: where strangers could come in, nobody does unless let in; and no token is ever written."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode, NotRecognisedError, PeerError
+from hub.settings.sections import TlsSettings, ZeekSettings
+from hub.settings.settings import Settings
+from peers.client import connect
+from peers.daemon.sources import guarded, load, reaches_strangers
+from peers.transport.endpoints import Endpoint
+from peers.users.tokens import AdminToken, TokenFile
+from peers.wire.control import Renewal, decode_close, encode_token
+from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
+from tests.daemon.conftest import StartDaemon, StartProcess
+from tests.daemon.hub_process import HubProcess
+from tests.hubs.mesh_peer import hub_hello
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_websocket import RawWebSocket, request, text, upgrade
+from tests.users import keys
+from tests.users.keys import jwk, jwks
+
+LOCAL = ["tcp://127.0.0.1:0", "ws://localhost:0", "tcp://[::1]:0", "unix:///tmp/hub.sock", "zeek://127.0.0.1:0"]
+OPEN = ["tcp://0.0.0.0:0", "ws://[::]:0", "tls://192.0.2.1:0", "wss://hub.example.org:0", "zeek+tcp://0.0.0.0:0"]
+
+
+@pytest.mark.parametrize("url", [*LOCAL, *OPEN])
+def test_who_reaches_a_listener(url: str) -> None:
+    assert reaches_strangers(Endpoint.parse(url), Settings()) is (url in OPEN)
+
+
+def test_listeners_that_take_only_whom_an_authority_vouches_for() -> None:
+    vouched = Settings(tls=TlsSettings(clients="required"), zeek=ZeekSettings(ca="ca.pem", curve_key="hub.key"))
+    for url in (
+        "tls://0.0.0.0:0",
+        "wss://0.0.0.0:0",
+        "zeek://0.0.0.0:0",
+        "zeek+zmq://0.0.0.0:0",
+        "zeek+log://0.0.0.0:0",
+    ):
+        assert not reaches_strangers(Endpoint.parse(url), vouched)
+    assert reaches_strangers(Endpoint.parse("ws://0.0.0.0:0"), vouched)
+
+
+@pytest.mark.parametrize("url", LOCAL)
+def test_this_machine_needs_no_set_up(url: str, tmp_path: Path) -> None:
+    loaded = load({"listen": [url]}, {})
+    assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "access", [{"anonymous": "reader"}, {"policy": "policy.toml"}, {"tokens": "tokens"}, {"jwt_keys": "keys"}]
+)
+def test_what_somebody_has_said_holds(access: dict[str, str], tmp_path: Path) -> None:
+    loaded = load({"listen": ["tcp://0.0.0.0:0"], "access": access}, {})
+    assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
+
+
+@pytest.mark.parametrize("url", OPEN)
+def test_a_token_is_made_at_the_first_start(url: str, tmp_path: Path) -> None:
+    loaded = load({"listen": ["tcp://127.0.0.1:0", url]}, {})
+    for is_first in (True, False, False):
+        found, is_new = guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)})
+        assert is_new is is_first
+        assert found.settings.access.admin_token == f"{tmp_path}/topichub/admin-token"
+    assert (found.listen, found.peers, found.origins) == (loaded.listen, loaded.peers, loaded.origins)
+
+
+def test_a_place_for_it(tmp_path: Path) -> None:
+    place = str(tmp_path / "here")
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "access": {"admin_token": place}}, {})
+    assert guarded(loaded, {}) == (loaded, True)
+    assert guarded(loaded, {}) == (loaded, False)
+
+
+async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
+    daemon = await start_daemon("tcp://0.0.0.0:0")
+    assert daemon.has_new_admin
+    assert not daemon.node.access.is_open
+    flags: dict[str, Any] = {"listen": ["tcp://0.0.0.0:0"]}
+    assert daemon.take_over(daemon.prepare(load(flags, {}))) == ([], [])
+    assert not daemon.node.access.is_open
+    daemon.take_over(daemon.prepare(load({"listen": ["tcp://127.0.0.1:0"]}, {})))  # a restart would be needed for that
+    assert not daemon.node.access.is_open
+    daemon.take_over(daemon.prepare(load(flags | {"access": {"anonymous": "reader"}}, {})))
+    assert daemon.node.access.anonymous == "reader"
+    assert daemon.node.settings.access.admin_token == ""
+
+
+async def test_the_first_start_shows_a_link(start_process: StartProcess) -> None:
+    listen = ["--listen", "tcp://0.0.0.0:0", "--listen", "ws://0.0.0.0:0"]
+    hub = await (await start_process(*listen)).wait_up(2)
+    token = AdminToken(f"{os.environ['XDG_STATE_HOME']}/topichub/admin-token").secret()
+    page, _, fragment = hub.page.partition("#")
+    assert page == f"http://127.0.0.1:{hub.endpoints[1].port}/"
+    assert fragment == f"token={token}"
+    again = await (await start_process(*listen)).wait_up(2)
+    assert "#" not in again.page
+    assert not [line for line in (*hub.log, *again.log) if token in str(line)]
+
+
+async def test_strangers_stay_out(start_daemon: StartDaemon) -> None:
+    """By whatever door they come; the admin gets in by each, and everybody sees the page, which asks for the token."""
+    daemon = await start_daemon("tcp://0.0.0.0:0", "ws://0.0.0.0:0")
+    ports = [endpoint.port for endpoint in daemon.endpoints]
+    urls = [f"tcp://127.0.0.1:{ports[0]}", f"ws://127.0.0.1:{ports[1]}"]
+    token = AdminToken(daemon.node.settings.access.admin_token).secret()
+    for url in urls:
+        for wrong in ("", token[:-1]):
+            with pytest.raises(PeerError):
+                async with connect(url, token=wrong) as client:
+                    await client.publish("/a", 1)
+        async with connect(url, token=token) as client, client.subscribe("/a") as messages:
+            await client.publish("/a", url)
+            assert (await anext(messages)).value == url
+
+    def status(path: str, **headers: str) -> int:
+        asked = urllib.request.Request(f"http://127.0.0.1:{ports[1]}{path}", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=60) as answer:  # noqa: S310 -- loopback
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code
+
+    bearer = {"Authorization": f"Bearer {token}"}
+    found = [await asyncio.to_thread(status, path) for path in ("/", "/hub.js", "/healthz", "/metrics")]
+    assert found == [200, 200, 200, 401]
+    assert await asyncio.to_thread(status, "/metrics", **bearer) == 200
+    assert await asyncio.to_thread(status, "/metrics", Authorization="Bearer hub_x") == 401
+    assert await asyncio.to_thread(status, f"/metrics?token={token}") == 401
+    assert await asyncio.to_thread(status, "/metrics", Host="evil.example.org", **bearer) == 421
+    assert await asyncio.to_thread(status, "/", Host="evil.example.org") == 421
+
+
+POLICY = """
+[roles.sensor]
+publish = ["/zeek"]
+subscribe = { allow = ["/control"], deny = ["/control/secret"] }
+
+[users]
+alice = ["sensor"]
+dora = ["reader"]
+
+[certificates]
+"CN=alice" = "alice"
+
+[unix]
+4242 = "alice"
+"""
+
+NOT_RELOADED = "settings not reloaded, the old ones stay"
+
+
+class Site:
+    def __init__(self, folder: Path) -> None:
+        self.policy, self.keys, self.tokens = folder / "policy.toml", folder / "jwks.json", folder / "tokens"
+        self.policy.write_text(POLICY)
+        jwks(self.keys, jwk("HS256"), jwk("ES256"))
+        self.keys.write_text(json.dumps(json.loads(self.keys.read_text()), indent=1))
+        self.token, self.entry = TokenFile(str(self.tokens)).add("alice", datetime.now(UTC))
+        claims = {"iss": "i", "aud": "hub", "sub": "dora", "exp": time.time() + 3600}
+        self.jwt = keys.token(claims)
+        (folder / "hub.toml").write_text(
+            'listen = ["tcp://127.0.0.1:0"]\n[log]\nformat = "json"\n[access]\npolicy = "policy.toml"\n'
+            'tokens = "tokens"\njwt_keys = "jwks.json"\njwt_issuer = "i"\njwt_audience = "hub"\n'
+        )
+
+    def broken(self) -> Iterator[tuple[Path, str, str]]:
+        for file in (self.policy, self.tokens, self.keys):
+            whole = file.read_text()
+            lines = whole.splitlines()
+            for number, line in enumerate(lines):
+                if line.strip() and not line.startswith("#"):
+                    yield (
+                        file,
+                        "\n".join([*lines[:number], line.rstrip(",")[:-1] + "\x7f", *lines[number + 1 :]]),
+                        whole,
+                    )
+
+
+@pytest.fixture
+def site(nowhere: None, tmp_path: Path) -> Site:  # noqa: ARG001 -- it changes the working directory
+    return Site(tmp_path)
+
+
+async def is_let_in(hub: HubProcess, shown: str) -> bool:
+    client = await RawClient.connect(hub.endpoints[0])
+    try:
+        await client.send(Hello(protocol=1, role="client", token=shown).encode())
+        answer = await client.frame()
+        if answer.kind == Kind.CLOSE:
+            assert decode_close(answer.body) == (CloseCode.NOT_RECOGNISED, NotRecognisedError().text)
+        return answer.kind == Kind.HELLO
+    finally:
+        client.close()
+
+
+async def test_a_broken_file_changes_nothing(site: Site, start_process: StartProcess) -> None:
+    hub = await (await start_process()).wait_up()
+    for file, broken, whole in site.broken():
+        file.write_text(broken)
+        hub.signal(signal.SIGHUP)
+        line = await hub.wait_logged(NOT_RELOADED)
+        assert line["reason"].startswith(f"{file.name}: "), line
+        assert line["reason"].isprintable()
+        file.write_text(whole)
+        assert await is_let_in(hub, site.token)
+        assert await is_let_in(hub, site.jwt)
+    hub.signal(signal.SIGHUP)
+    await hub.wait_logged("settings reloaded")
+    assert await is_let_in(hub, site.token)
+    assert not any(site.token in str(line) or site.jwt in str(line) for line in hub.log)
+
+
+async def test_files_are_read_again(site: Site, start_process: StartProcess) -> None:
+    hub = await (await start_process()).wait_up()
+    tokens = TokenFile(str(site.tokens))
+    tokens.revoke(site.entry.id)
+    fresh, _ = tokens.add("alice", datetime.now(UTC))
+    jwks(site.keys, jwk("ES256"))
+    assert await is_let_in(hub, site.token)
+    for shown in ("", fresh, site.token[:-1], site.jwt[:-4]):
+        assert not await is_let_in(hub, shown)
+        line = await hub.wait_logged("not recognised")
+        assert not shown or shown not in str(line)
+    hub.signal(signal.SIGHUP)
+    await hub.wait_logged("settings reloaded")
+    assert not await is_let_in(hub, site.token)
+    assert not await is_let_in(hub, site.jwt)
+    assert await is_let_in(hub, fresh)
+
+
+UNKNOWN = "hub_" + "c2VjcmV0" * 5
+
+WORDS = ("Bearer", "bearer", "Basic")
+
+
+def pieces(token: str) -> Iterator[str]:
+    for part in (token, token[8:30]):
+        yield part
+        yield part.encode().hex()
+
+
+@pytest.fixture
+def token(tmp_path: Path) -> str:
+    secret, _ = TokenFile(str(tmp_path / "tokens")).add("alice", datetime.now(UTC), roles=("member",))
+    return secret
+
+
+@pytest.mark.slow
+async def test_no_token_is_written(start_process: StartProcess, tmp_path: Path, token: str) -> None:
+    hub = await start_process(
+        "--listen",
+        "tcp://127.0.0.1:0",
+        "--listen",
+        "ws://127.0.0.1:0",
+        "--access-tokens",
+        str(tmp_path / "tokens"),
+        HUB_LOG_LEVEL="debug",
+        HUB_LOG_FORMAT="json",
+    )
+    await hub.wait_up(2)
+    tcp, ws = hub.endpoints
+    for shown in (token, UNKNOWN):
+        lines = [f"Authorization: {word} {shown}" for word in WORDS]
+        lines += [f"Authorization: Bearer {shown}\0", f"authorization:{shown}", f"X-Token: {shown}"]
+        for line in lines:
+            for stream in (
+                upgrade("hub.v1.json", line),
+                upgrade("hub.v1.json", line, path="/v1/messages/json"),
+                request("/metrics", "GET", line),
+                request(f"/metrics?token={shown}", "GET", line),
+                upgrade("hub.v1.json") + text({"type": "hello", "token": shown}) + text({"type": "token", "token": 7}),
+                upgrade("hub.v1.json") + text({"type": "hello", "token": [shown]}) + b"\xff" * 20,
+                b"GET / HTTP/1.1\r\n" + line.encode() + b"\r\n" + b"\xff\r\n\r\n",
+            ):
+                web = await RawWebSocket.connect(ws)
+                await web.send(stream)
+                await web.turn()
+                web.close()
+        for stream in (
+            Hello(protocol=1, role="client", token=shown).encode() + encode_token(Renewal(1, UNKNOWN)),
+            hub_hello(token=shown),
+            encode_token(Renewal(1, shown)),
+            Hello(protocol=1, role="client", token=shown).encode()[:-1] + b"\xff",
+            b"\x00\x00\x00\x40" + shown.encode() + bytes(100),
+        ):
+            client = await RawClient.connect(tcp)
+            await client.send(stream)
+            client.close()
+        for endpoint in (tcp, ws):
+            try:
+                async with connect(endpoint.location, token=shown, name="me"):
+                    assert shown == token
+            except PeerError:
+                assert shown == UNKNOWN
+    hub.signal(signal.SIGTERM)
+    code, log = await asyncio.wait_for(hub.wait_ended(), 60)
+    assert code == 0
+    assert log.count("not recognised") > 10
+    assert "client connected" in log
+    for shown in (token, UNKNOWN):
+        for piece in pieces(shown):
+            assert piece not in log

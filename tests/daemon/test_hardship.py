@@ -1,0 +1,304 @@
+"""A hub that is killed again and again, that many begin to talk to, one without `/proc`; and where garbage goes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import shutil
+import signal
+import subprocess
+import sys
+import weakref
+from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import chain, repeat
+from pathlib import Path
+
+import pytest
+from websockets.frames import Opcode
+
+from hub.errors import HubError
+from hub.frame import KIND_MESSAGES, encode_frame
+from hub.policy.language import read_policy
+from hub.policy.policy import Policy
+from peers.client import connect
+from peers.daemon import reloading as module
+from peers.daemon.memory import CLOSED_LEAST, GarbageWatch, undisturbed
+from peers.daemon.reloading import Remains
+from peers.transport.endpoints import Endpoint
+from peers.wire.hello import Hello
+from tests.daemon.conftest import StartProcess
+from tests.daemon.hub_process import HubProcess
+from tests.garbage import set_aside
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_websocket import RawWebSocket, frame, request, text, upgrade
+
+LIVES = 4
+
+
+async def _count(url: str, key: str, counts: dict[str, int]) -> None:
+    with contextlib.suppress(HubError):
+        async with connect(url) as client:
+            store = client.store("s")
+            while True:
+                counts[key] = await store.increment(key)
+
+
+async def test_kills_under_load(start_process: StartProcess, tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    counts: dict[str, int] = {}
+    for _ in range(LIVES):
+        hub = await (await start_process("--listen", "tcp://127.0.0.1:0", "--store", f"s={path}")).wait_up()
+        url = hub.endpoints[0].location
+        async with connect(url) as client:
+            for key, confirmed in counts.items():
+                found = await client.store("s").get(key)
+                assert found in (confirmed, confirmed + 1)
+                counts[key] = found
+        began = dict(counts)
+        tasks = [asyncio.create_task(_count(url, f"counter-{number}", counts)) for number in range(8)]
+        await eventually(lambda: len(counts) == 8 and all(counts[key] >= began.get(key, 0) + 20 for key in counts))  # noqa: B023 -- called here
+        await hub.kill()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert min(counts.values()) >= 20 * LIVES
+
+
+MIB = 1 << 20
+BUDGET_MIB = 256
+MOST_MIB = 400  # The budget, what one read of each connection may be beyond it, and what malloc makes of both
+
+CONNECTIONS = 200
+EACH_BYTES = 8 * MIB
+PIECE = bytes(60_000)
+
+HELLO = text({"type": "hello", "name": "unfinished"})
+
+
+def one_frame() -> Iterator[bytes]:
+    yield upgrade() + HELLO
+    yield frame(Opcode.TEXT, bytes(16 * MIB - 1))[:14]
+    yield from repeat(PIECE)
+
+
+def fragments() -> Iterator[bytes]:
+    yield upgrade() + HELLO
+    yield frame(Opcode.TEXT, PIECE, fin=False)
+    yield from repeat(frame(Opcode.CONT, PIECE, fin=False))
+
+
+def body() -> Iterator[bytes]:
+    length = f"Content-Length: {16 * MIB - 1}"
+    return chain([request("/v1/publish/a", "POST", "Content-Type: application/json", length)], repeat(PIECE))
+
+
+def own_frame() -> Iterator[bytes]:
+    whole = encode_frame(KIND_MESSAGES, bytes(16 * MIB - 1), key=b"/a")
+    return chain([Hello(1, "client").encode() + whole[:1000]], repeat(PIECE))
+
+
+async def begin(endpoint: Endpoint, pieces: Iterator[bytes]) -> asyncio.StreamWriter:
+    _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    sent_bytes = 0
+    with contextlib.suppress(ConnectionError):
+        while sent_bytes < EACH_BYTES:
+            piece = next(pieces)
+            writer.write(piece)
+            await writer.drain()
+            sent_bytes += len(piece)
+    return writer
+
+
+def most_mib(pid: int) -> int:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) // 1024
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("unfinished", [one_frame, fragments, body, own_frame])
+async def test_what_is_not_finished_fills_the_budget_at_most(
+    start_process: StartProcess, unfinished: Callable[[], Iterator[bytes]]
+) -> None:
+    """The connections that bring too much are closed, and a quiet publisher and its reader notice nothing."""
+    listen = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0")
+    hub = await start_process(*listen, "--limits-memory-bytes", f"{BUDGET_MIB}MiB")
+    tcp, web = (await hub.wait_up(2)).endpoints
+    publisher, reader = [await RawWebSocket.connect(web) for _ in range(2)]
+    for client in (publisher, reader):
+        await client.shake_hands()
+        await client.say("hello", name="quiet")
+    await reader.say("subscribe", prefixes=["/quiet"])
+    for client in (publisher, reader):
+        await client.barrier()
+    endpoint = tcp if unfinished is own_frame else web
+    crowd = asyncio.gather(*(begin(endpoint, unfinished()) for _ in range(CONNECTIONS)))
+    published = 0
+    while not crowd.done():
+        await publisher.publish("/quiet", published)
+        assert await reader.messages(1) == [("/quiet", published)]
+        published += 1
+    assert BUDGET_MIB * 0.9 < most_mib(hub.pid) < MOST_MIB
+    for client in (publisher, reader):
+        assert await client.barrier() == []
+        client.close()
+    for writer in await crowd:
+        writer.transport.abort()
+
+
+HIDDEN = ("sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
+"""Runs a command that sees an empty `/proc`, in a mount namespace of its own."""
+
+
+@pytest.fixture
+def hidden() -> tuple[str, ...]:
+    if shutil.which("unshare") is None:
+        pytest.skip("unshare is missing")
+    for privileges in ((), ("--map-root-user",)):
+        wrap = ("unshare", "--mount", *privileges, *HIDDEN)
+        if subprocess.run([*wrap, "true"], capture_output=True, check=False).returncode == 0:
+            return wrap
+    pytest.skip("this process may not hide /proc")
+
+
+@pytest.fixture
+async def hub(hidden: tuple[str, ...], tmp_path: Path) -> AsyncIterator[HubProcess]:
+    folder = str(tmp_path)
+    flags = ("--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{folder}/hub.sock", "--journal", f"{folder}/journal")
+    process = await HubProcess.start((*flags, "--store", f"a={folder}/a.db"), {}, before=hidden)
+    yield await process.wait_up(2)
+    await process.kill()
+
+
+async def test_a_hub_without_proc(hub: HubProcess) -> None:
+    tcp, unix = (endpoint.location for endpoint in hub.endpoints)
+    async with (
+        connect(unix) as publisher,
+        connect(tcp) as reader,
+        reader.subscribe("/a", "$hub/statistics") as messages,
+    ):
+        await publisher.publish_confirmed("/a", 1)
+        seen = [await anext(messages) for _ in range(4)]
+        assert [one.value for one in seen if one.topic == "/a"] == [1]
+        (told, *_) = [one.value for one in seen if one.topic == "$hub/statistics"]
+        assert 0 < told["memory_bytes"] < told["memory_limit_bytes"]
+        store = publisher.store("a")
+        await store.put("key", 7)
+        assert await store.get("key") == 7
+    hub.signal(signal.SIGTERM)
+    code, log = await hub.wait_ended()
+    assert code == 0
+    assert "bug" not in log
+
+
+def large() -> Policy:
+    paths = [f"/a{number % 10}/b{number % 100}/c{number}" for number in range(2_000)]
+    role = {"publish": [*paths, "/status/{user}/x"], "subscribe": {"allow": ["*"], "deny": paths}}
+    return read_policy({"roles": {"r": role}}, "policy")
+
+
+def test_each_piece_frees_little() -> None:
+    policy = large()
+    pieces = list(policy.pieces())
+    pieces.reverse()
+    assert len(pieces) > 4_000
+    del policy
+    most = 0
+    while pieces:
+        before = sys.getallocatedblocks()
+        pieces.pop()
+        most = max(most, before - sys.getallocatedblocks())
+    assert most < 100
+
+
+async def test_it_waits_until_nobody_holds_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LOOK_S", 0.001)
+    policy = large()
+    gone = weakref.ref(policy)
+    remains = Remains(policy)
+    remains.collect()
+    count = len(remains._pieces)
+    letting_go = asyncio.create_task(remains.let_go())
+    for _ in range(10):
+        await asyncio.sleep(0.001)
+    assert len(remains._pieces) == count > 4_000
+    del policy
+    await letting_go
+    assert not remains._pieces
+    assert gone() is None
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def thawed() -> Iterator[None]:
+    yield
+    gc.unfreeze()
+    set_aside()
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_survives_a_second_is_not_walked_over_again() -> None:
+    watch = GarbageWatch()
+    alive = [[number] for number in range(100_000)]
+    assert len(gc.get_objects()) > 100_000
+    watch.tick(10, 0)
+    assert len(gc.get_objects()) < 1_000
+    assert len(alive) == 100_000
+
+
+@pytest.mark.usefixtures("thawed")
+def test_cycles_of_closed_connections_go_when_many_were_closed() -> None:
+    for open_connections, closed, short, is_collected in (
+        (10, CLOSED_LEAST, False, False),
+        (10, CLOSED_LEAST + 1, False, True),
+        (4 * CLOSED_LEAST, 2 * CLOSED_LEAST, False, False),
+        (4 * CLOSED_LEAST, 2 * CLOSED_LEAST + 1, False, True),
+        (9_000, 1, True, True),
+        (9_000, 0, True, False),
+    ):
+        watch = GarbageWatch()
+        cycle = Cycle()
+        seen = weakref.ref(cycle)
+        watch.tick(open_connections, 0)
+        del cycle
+        watch.tick(open_connections, closed, is_memory_short=short)
+        assert (seen() is None) is is_collected
+
+
+@pytest.mark.usefixtures("thawed")
+def test_young_garbage_is_not_frozen() -> None:
+    watch = GarbageWatch()
+    cycle = Cycle()
+    seen = weakref.ref(cycle)
+    del cycle
+    watch.tick(0, 0)
+    assert seen() is None
+
+
+@pytest.mark.usefixtures("thawed")
+def test_nothing_is_collected_while_something_large_is_made() -> None:
+    watch = GarbageWatch()
+    collections = [each["collections"] for each in gc.get_stats()]
+    with undisturbed():
+        alive = [[number] for number in range(100_000)]
+        watch.tick(10, 0)
+        assert [each["collections"] for each in gc.get_stats()] == collections
+    assert len(gc.get_objects()) < 1_000
+    assert gc.isenabled()
+    assert len(alive) == 100_000
+
+
+@pytest.mark.usefixtures("thawed")
+def test_what_is_made_at_the_same_time_is_not_disturbed_by_who_is_ready_first() -> None:
+    first, second = undisturbed(), undisturbed()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    with contextlib.suppress(ValueError):
+        second.__exit__(ValueError, ValueError(), None)
+    assert gc.isenabled()
