@@ -1,4 +1,4 @@
-"""Pairs of numbers: plans, the requester, what follows from what was counted."""
+"""Pairs of numbers, and arrays of them: plans, the requester, what follows from what was counted."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from hub.errors import ConnectionLostError, NoResponderError
+from hub.errors import ConnectionLostError, NoResponderError, RequestFailedError
 from hub.request_frame import Status
+from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, requests_in, results_for, write_results
 from peers.bench.report import Environment, Report
 from peers.bench.worker import BenchError
 from peers.bench.y import OPERATIONS, Ask, Asked, Mode, Run, YPlan, ask_pairs, y_report
+from peers.shm.ring import Block
 
 Change = Callable[[int, Any], Any]
 """Gets how many answers there were before, and the right one; returns the one to give, None for none, or raises."""
@@ -202,3 +205,95 @@ def test_a_hub_whose_process_is_not_known() -> None:
         ["hub's", "CPU", "ns/pair"]
     ]
     assert "--hub-pid tells it" in found.remarks[0]
+
+
+REQUESTER = 0x0123456789ABCDEF
+
+
+def array_results(topic: str, body: bytes) -> bytes:
+    requests = requests_in(body)
+    results = results_for(requests)
+    write_results(Operation[topic.rpartition("/")[2].upper()], requests, results)
+    return results.tobytes()
+
+
+class ArrayAsker(Asker):
+    def __init__(self, change: Change = lambda _, answer: answer) -> None:
+        super().__init__(change, array_results)
+        self.allocated = 0
+
+    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
+        return await super().request(
+            topic, bytes(value.memory if isinstance(value, Block) else value), timeout_s=timeout_s
+        )
+
+    async def allocate(self, size_bytes: int) -> Block:
+        self.allocated += 1
+        return Block.alone(size_bytes)
+
+
+async def asked_arrays(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False) -> Asked:
+    setup = ArraySetup("", "/y", shared, 500, batches)
+    return await Batches(asker, setup, REQUESTER).ask(Ask(pairs, 0, batches))
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_every_pair_of_arrays_is_asked_once(shared: bool) -> None:  # noqa: FBT001 -- a parameter
+    asker = ArrayAsker()
+    found = await asked_arrays(asker, shared=shared)
+    assert asker.allocated == (40 if shared else 0)
+    assert (found.pairs, found.wrong, found.failed, found.lost) == (10_000, 0, 0, 0)
+    assert len(asker.asked) == 40
+    assert asker.most_open == 8
+    bodies = [requests_in(body) for _, body in asker.asked]
+    headers = np.concatenate([body[:, 0] for body in bodies])
+    assert np.array_equal(np.sort(headers >> np.uint64(32)), np.arange(10_000))
+    assert all((body[:, 1] == REQUESTER).all() for body in bodies)
+    kinds = {
+        topic: {int(word) for word in requests_in(body)[:, 0] & np.uint64(0xFF0000)} for topic, body in asker.asked
+    }
+    assert kinds == {"/y/add": {0x010000}, "/y/multiply": {0x020000}}
+
+
+async def test_the_last_batch_may_be_smaller() -> None:
+    assert (await asked_arrays(ArrayAsker(), 1_234)).pairs == 1_234
+
+
+async def test_every_wrong_result_is_counted() -> None:
+    def change(number: int, array_results: bytes) -> bytes:
+        if number == 5:
+            return array_results[:-1] + bytes([array_results[-1] ^ 0x80])
+        return array_results
+
+    found = await asked_arrays(ArrayAsker(change))
+    assert (found.wrong, found.failed, found.lost) == (1, 0, 0)
+
+
+async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
+    sizes: list[int] = []
+
+    def change(number: int, array_results: bytes) -> bytes:
+        if number in {3, 4, 5}:
+            sizes.append(len(array_results) // RESULT_BYTES)
+        if number == 3:
+            raise RequestFailedError(Status.FAILED, "out of paper")
+        if number == 4:
+            return array_results[:-1]
+        return array_results[:-RESULT_BYTES] if number == 5 else array_results
+
+    found = await asked_arrays(ArrayAsker(change), batches=1)
+    assert found.failed == sizes[0] + sizes[1]
+    assert found.wrong == sizes[2]
+    assert found.reasons[0] == "out of paper"
+    assert "are no records of 24" in found.reasons[1]
+
+
+async def test_operations_and_operands_are_random() -> None:
+    asker = ArrayAsker()
+    await asked_arrays(asker)
+    bodies = {operation: b"".join(body for topic, body in asker.asked if operation.name.lower() in topic)
+              for operation in Operation}  # fmt: skip
+    shares = [len(requests_in(body)) / 10_000 for body in bodies.values()]
+    assert all(0.4 < share < 0.6 for share in shares)
+    operands = np.concatenate([requests_in(body)[:, 2:].ravel() for body in bodies.values()])
+    assert len(np.unique(operands)) == 20_000

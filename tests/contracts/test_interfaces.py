@@ -46,10 +46,7 @@ def _flags(command: App, name: str) -> Iterator[str]:
             yield from (f"{name} {flag}" for flag in argument.names if flag.startswith("--"))
 
 
-PACKAGES = {
-    "client.txt": [peers.client, blocking],
-    "embedding.txt": [peers.embedding],
-}
+PACKAGES = {"client.txt": [peers.client, blocking], "embedding.txt": [peers.embedding]}
 
 BESIDE: dict[Any, list[type]] = {peers.client: [History]}
 """Classes that programs are given by a call, and need no name for."""

@@ -1,12 +1,18 @@
-"""Which worker gets which tests, and in what order; what becomes of those of a lost worker stands in test_runs."""
+"""Which worker gets which tests, and in what order; what is seen of processes and of garbage while they run."""
 
 from __future__ import annotations
 
+import gc
+import os
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from tests.suite import scheduling
+from tests.suite.leftovers import below
 from tests.suite.scheduling import ScopeScheduling
 
 PROJECT = Path(__file__).parents[2]
@@ -67,3 +73,20 @@ def test_what_takes_long_begins_first() -> None:
 
 def test_what_is_named_exists() -> None:
     assert [path for path in scheduling._LONG if not (PROJECT / path).exists()] == []
+
+
+def test_a_process_is_seen_from_its_start_to_its_end() -> None:
+    for number in range(5):
+        test = f"number {number}"
+        with subprocess.Popen(["sleep", "60"], env=os.environ | {"PYTEST_CURRENT_TEST": test}) as process:
+            seen = {one.pid: one for one in below(os.getpid())}
+            process.kill()
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            assert process.pid not in {one.pid for one in below(os.getpid())}
+        assert (seen[process.pid].command, seen[process.pid].test) == ("sleep 60", test)
+
+
+def test_the_garbage_collector_does_not_walk_over_it(request: pytest.FixtureRequest) -> None:
+    walked = {id(one) for one in gc.get_objects()}
+    assert not {id(one) for one in request.session.items} & walked
+    assert request.node in request.session.items
