@@ -19,17 +19,12 @@ def no_descriptor_left() -> Iterator[None]:
     os.close(free)
     resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
     try:
-        with_none_left()
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            assert error.errno == errno.EMFILE  # noqa: PT017 -- the other way out fails, too
+        else:
+            raise AssertionError("a descriptor is left")
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-def with_none_left() -> None:
-    """Fail unless it is so."""
-    try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        assert error.errno == errno.EMFILE  # noqa: PT017 -- the other way out fails, too
-        return
-    raise AssertionError("a descriptor is left")

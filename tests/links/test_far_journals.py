@@ -283,18 +283,6 @@ async def test_the_hub_is_lost_while_it_is_waited_for(chain: Chain) -> None:
         assert (messages.breaks, messages.lost_messages) == (0, 0)
 
 
-async def test_nobody_waits_for_it_any_more(chain: Chain) -> None:
-    hubs = await chain(2)
-    await record(hubs[1], 0)
-    async with connect(hubs[0].url) as client:
-        async with client.subscribe("/n", from_offset=1, hub="hub-1") as messages:
-            await eventually(lambda: messages.live)
-            await eventually(lambda: hubs[0].node.far_journals.pending)
-        await record(hubs[1], 1)  # the answer that comes now is nobody's
-        await eventually(lambda: not hubs[0].node.far_journals.pending)
-        await eventually(lambda: not hubs[0].node.core.requests.statistics().pending)
-
-
 @pytest.mark.parametrize("goes", ["stream", "client"])
 async def test_a_reader_that_has_gone_leaves_its_place_with_the_hubs(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, goes: str
@@ -784,9 +772,9 @@ async def test_events_that_are_not_recorded_there(start_pair: StartPair) -> None
 async def test_streams_that_are_equally_far_ask_once(start_pair: StartPair) -> None:
     near, far, endpoint = await start_pair()
     await record(far, 0, topic="/a")
-    clients = [await follow(near, "prefix=/a", endpoint=endpoint) for _ in range(50)]
+    clients = [await follow(near, "prefix=/a", endpoint=endpoint) for _ in range(20)]
     before = near.node.far_journals.asked_total
     await record(near, 1, topic="/a")
     for client in clients:
         assert await events(client, 1) == [(1, 1)]
-    assert near.node.far_journals.asked_total - before < 25
+    assert near.node.far_journals.asked_total - before < 10

@@ -307,14 +307,3 @@ async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPa
     assert [hub.node.core.mesh.epoch for hub in hubs] == epochs
     assert [list(hub.node.core.mesh.links) for hub in hubs] == links
     assert warnings(logs) == []
-
-
-async def test_a_hub_that_wakes_up_after_a_day(pair: QuietPair) -> None:
-    hub = pair.near
-    with capture_logs() as logs:
-        for _ in range(3):
-            hub.later(_DAY_S)
-            await pair.exchange()
-    assert warnings(logs) == []
-    await eventually(lambda: hub.node.core.mesh.is_settled)
-    assert pair.far.node.id in hub.node.core.mesh.graph.reached

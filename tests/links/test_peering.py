@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 
-import pytest
-
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.frame import encode_frame
@@ -166,24 +164,7 @@ async def test_a_second_link_is_refused(north: Hub) -> None:
     assert len(north.node.links) == 2
 
 
-async def test_a_link_may_come_back(north: Hub) -> None:
-    for _ in range(3):
-        peer = await raw_link(north)
-        peer.reset()
-        await eventually(lambda: not is_linked(north, "peer"))
-        assert len(north.node.links) == 0
-    peer = await raw_link(north)
-    await peer.send(encode_frame(Kind.CLOSE, b"\x03\xe8"))
-    await eventually(lambda: not is_linked(north, "peer"))
-    await raw_link(north)
-
-
-@pytest.mark.parametrize("first", ["low dials first", "high dials first", "both at once"])
-async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub, first: str) -> None:
-    if first == "low dials first":
-        await link(north, south)
-    if first == "high dials first":
-        await link(south, north)
+async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub) -> None:
     diallers = [north.dial(south), south.dial(north)]
     reader = await south.client("/a")
     await eventually(lambda: any(dialler.last_reason.endswith("(4009)") for dialler in diallers))

@@ -53,6 +53,10 @@ def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
     return found
 
 
+def holds(families: dict[str, Metric], **figures: float) -> None:
+    assert {sample: value(families, sample) for sample in figures} == figures
+
+
 def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
     handler = Handler(FakeOutlet(), role=role, limits=QueueLimits(**queue))
     node.core.attach(handler)
@@ -81,11 +85,9 @@ async def test_messages(node: Node) -> None:
         node.core.flush()
     node.rejected_messages = 7
     families = scrape(node)
-    assert value(families, "hub_messages_published_total") == 10
-    assert value(families, "hub_messages_delivered_total") == 10
+    holds(families, hub_messages_published_total=10, hub_messages_delivered_total=10)
     assert value(families, "hub_messages_dropped_total", overflow="drop-newest") == 8
-    assert value(families, "hub_messages_rejected_total") == 7
-    assert value(families, "hub_queued_messages") == 2
+    holds(families, hub_messages_rejected_total=7, hub_queued_messages=2)
     assert value(families, "hub_queued_bytes") > 0
     assert value(families, "hub_handlers_paused") == 1
     assert value(families, "hub_delivered_bytes_total") > 0
@@ -145,10 +147,8 @@ async def test_connections(node: Node) -> None:
     assert value(families, "hub_connections") == 2
     node.received_bytes_before = 100
     assert value(scrape(node), "hub_received_bytes_total") == 142
-    assert value(families, "hub_connections_accepted_total") == 2
-    assert value(families, "hub_connections_refused_total") == 1
-    assert value(families, "hub_connections_newcomers") == 1
-    assert value(families, "hub_connections_newcomers_limit") == 1024
+    holds(families, hub_connections_accepted_total=2, hub_connections_refused_total=1, hub_connections_newcomers=1)
+    holds(families, hub_connections_newcomers_limit=1024)
     assert value(families, "hub_connections_evicted_total") == value(families, "hub_connections_shed_total") == 0
     node.ready = True
     assert value(scrape(node), "hub_ready") == 1
@@ -161,9 +161,7 @@ async def test_the_route_cache(node: Node) -> None:
     publish(node.core, "/a", 2)
     publish(node.core, "/b", 3)
     families = scrape(node)
-    assert value(families, "hub_route_misses_total") == 2
-    assert value(families, "hub_routes") == 2
-    assert value(families, "hub_routes_limit") == Settings().limits.routes
+    holds(families, hub_route_misses_total=2, hub_routes=2, hub_routes_limit=Settings().limits.routes)
 
 
 async def test_stores(node: Node) -> None:
@@ -194,12 +192,8 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
     node.core.flush()
     await journal.settle()
     families = scrape(node)
-    assert value(families, "hub_journal_ready") == 1
-    assert value(families, "hub_journal_recorded_total") == 3
-    assert value(families, "hub_journal_confirm_seconds_count") == 1
-    assert value(families, "hub_journal_committed_offset") == 3
-    assert value(families, "hub_journal_lost_total") == 0
-    assert value(families, "hub_journal_waiting_bytes") == 0
+    holds(families, hub_journal_ready=1, hub_journal_recorded_total=3, hub_journal_confirm_seconds_count=1)
+    holds(families, hub_journal_committed_offset=3, hub_journal_lost_total=0, hub_journal_waiting_bytes=0)
     assert value(families, "hub_journal_bytes") > 0
     for outcome in ("committed", "repeated", "dropped"):
         assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
@@ -215,8 +209,7 @@ async def test_messages_lost_with_links(node: Node) -> None:
     families = scrape(node)
     assert value(families, "hub_links_lost_messages_total", known="exactly") == 3 + 3
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
-    assert value(families, "hub_links_doubtful_messages") == 11
-    assert value(families, "hub_links_missed_messages_total") == 2
+    holds(families, hub_links_doubtful_messages=11, hub_links_missed_messages_total=2)
 
 
 async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
@@ -259,18 +252,13 @@ async def test_the_mesh(node: Node) -> None:
     mesh.traffic.refuse(links[1], Origin(far, 1), 2)
     mesh.traffic.unreached_messages += 6
     families = scrape(node)
-    assert value(families, "hub_mesh_hubs") == 2
-    assert value(families, "hub_mesh_hubs_limit") == 4096
-    assert value(families, "hub_mesh_links") == 2
-    assert value(families, "hub_mesh_prefixes") == 2
-    assert value(families, "hub_mesh_prefixes_left_out_total") == 0
-    assert value(families, "hub_mesh_epoch") == mesh.epoch > 1
+    holds(families, hub_mesh_hubs=2, hub_mesh_hubs_limit=4096, hub_mesh_links=2, hub_mesh_prefixes=2)
+    holds(families, hub_mesh_prefixes_left_out_total=0, hub_mesh_epoch=mesh.epoch)
+    assert mesh.epoch > 1
     assert value(families, "hub_mesh_announcements_total", outcome="taken") == 1
     assert value(families, "hub_mesh_announcements_total", outcome="refused") == 1
-    assert value(families, "hub_mesh_overtaken_messages_total") == 3
-    assert value(families, "hub_mesh_repeated_messages_total") == 2
-    assert value(families, "hub_mesh_unreached_messages_total") == 6
-    assert value(families, "hub_mesh_clashes_total") == 1
+    holds(families, hub_mesh_overtaken_messages_total=3, hub_mesh_repeated_messages_total=2)
+    holds(families, hub_mesh_unreached_messages_total=6, hub_mesh_clashes_total=1)
 
 
 async def test_users(node: Node) -> None:
@@ -322,9 +310,7 @@ async def test_what_users_may_not_do(node: Node) -> None:
     families = scrape(node)
     assert value(families, "hub_users_forgotten_total") == 3
     assert [value(families, "hub_policy_tests_total", outcome=one) for one in ("refused", "allowed")] == [2, 0]
-    assert value(families, "hub_users_denied_total") == 4
-    assert value(families, "hub_drained_clients_total") == 2
-    assert value(families, "hub_draining") == 0
+    holds(families, hub_users_denied_total=4, hub_drained_clients_total=2, hub_draining=0)
     node.draining = True
     assert value(scrape(node), "hub_draining") == 1
 

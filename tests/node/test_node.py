@@ -391,60 +391,50 @@ def test_what_is_resident_is_known_without_a_descriptor() -> None:
         assert resident_bytes() > MIB
 
 
-async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
-    monkeypatch.setattr(module, "give_back", lambda: asked.append(None))
-    resident = 100 * MIB
-    memory = Memory(1 << 40, lambda: resident)
-    watch = MemoryWatch(memory)
-    watch.tick()
-    queues = memory.account("queues")
-    queues.charge(200 * MIB)
-    resident = 300 * MIB
-    watch.tick()
-    assert not asked
-    queues.charge(-200 * MIB)
+class Watched:
+    """A hub's memory, of which the test says how much is resident, and who gives it back."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.resident = 100 * MIB
+        self.asked: list[int] = []
+        self.ticks = 0
+        monkeypatch.setattr(module, "give_back", lambda: self.asked.append(self.ticks))
+        memory = Memory(1 << 40, lambda: self.resident)
+        self.queues, self._watch = memory.account("queues"), MemoryWatch(memory)
+
+    async def tick(self, freed: int = 0) -> None:
+        self._watch.tick()
+        self.queues.charge(-freed)
+        if self._watch._giving_back is not None:
+            await self._watch._giving_back
+            await asyncio.sleep(0)
+        self.ticks += 1
+
+
+@pytest.fixture
+async def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+    return Watched(monkeypatch)
+
+
+@pytest.mark.parametrize(("resident", "freed_meanwhile", "asked"), [(300, 0, [2]), (350, 100, [1, 2])])
+async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(
+    watched: Watched, resident: int, freed_meanwhile: int, asked: list[int]
+) -> None:
+    await watched.tick()
+    watched.queues.charge(200 * MIB)
+    watched.resident = resident * MIB
+    await watched.tick(freed_meanwhile * MIB)
+    watched.queues.charge(0 if freed_meanwhile else -200 * MIB)
     for _ in range(3):
-        watch.tick()
-        await asyncio.sleep(0)
-        if watch._giving_back is not None:
-            await watch._giving_back
-            await asyncio.sleep(0)
-    assert len(asked) == 1
+        await watched.tick()
+    assert watched.asked == asked
 
 
-async def test_malloc_is_asked_again_for_what_it_could_not_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-    tick = 0
-    monkeypatch.setattr(module, "give_back", lambda: asked.append(tick))
-    resident = 100 * MIB
-    watch = MemoryWatch(Memory(1 << 40, lambda: resident))
+async def test_malloc_is_asked_again_for_what_it_could_not_give_back(watched: Watched) -> None:
     for tick in range(100):
-        resident = 300 * MIB if 0 < tick < 90 else 100 * MIB
-        watch.tick()
-        if watch._giving_back is not None:
-            await watch._giving_back
-            await asyncio.sleep(0)
-    assert asked == [1, 11, 31, 71]
-
-
-async def test_what_is_freed_while_malloc_is_asked_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[None] = []
-    resident = 100 * MIB
-    memory = Memory(1 << 40, lambda: resident)
-    queues = memory.account("queues")
-    monkeypatch.setattr(module, "give_back", lambda: asked.append(None))
-    watch = MemoryWatch(memory)
-    watch.tick()
-    queues.charge(200 * MIB)
-    resident = 350 * MIB
-    for freed in (100 * MIB, 0, 0):
-        watch.tick()
-        queues.charge(-freed)
-        if watch._giving_back is not None:
-            await watch._giving_back
-            await asyncio.sleep(0)
-    assert len(asked) == 2
+        watched.resident = 300 * MIB if 0 < tick < 90 else 100 * MIB
+        await watched.tick()
+    assert watched.asked == [1, 11, 31, 71]
 
 
 # Of many events of one kind, one a minute is logged.

@@ -351,23 +351,14 @@ def test_audited_events() -> None:
 DRAWS = random.Random(1)  # noqa: S311 -- spread, not secrecy
 
 
-def test_all_are_started_at_once() -> None:
-    supervision = Supervision(3)
-    assert supervision.next_s() == -math.inf
-    assert supervision.due(0.0) == [1, 2, 3]
-    assert supervision.due(0.0) == []
-    assert (len(supervision), supervision.started, supervision.up) == (3, 3, 0)
-    for number in (1, 2, 3):
-        supervision.serves(number, 1.0)
-    assert supervision.up == 3
-    assert supervision.next_s() == math.inf
-
-
 def test_who_ends_is_started_again_after_a_while() -> None:
     supervision = Supervision(2, DRAWS)
-    supervision.due(0.0)
+    assert supervision.next_s() == -math.inf
+    assert (supervision.due(0.0), supervision.due(0.0)) == ([1, 2], [])
+    assert (len(supervision), supervision.started, supervision.up) == (2, 2, 0)
     supervision.serves(1, 0.0)
     supervision.serves(2, 0.0)
+    assert (supervision.up, supervision.next_s()) == (2, math.inf)
     wait_s = supervision.end(2, 10.0)
     assert 0 < wait_s <= 0.1
     assert (supervision.up, supervision.ended) == (1, 1)
