@@ -123,16 +123,6 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
     assert backoff._bound_s <= 0.0002
 
 
-async def test_who_stops_dialling_hangs_up(start_hub: StartHub) -> None:
-    near, far = await start_hub(name="near"), await start_hub(name="far")
-    dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
-    task = asyncio.ensure_future(dialler.run())
-    await eventually(lambda: len(far.node.links) == len(near.node.links) == 1)
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
-    await eventually(lambda: not len(far.node.links) and not near.node.connections)
-
-
 async def test_a_link_drains(start_hub: StartHub) -> None:
     near, far = await start_hub(name="near"), await start_hub(name="far")
     reader = await far.client("/a")

@@ -142,30 +142,6 @@ def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext)
     assert near.read() == b"at once" * 20_000
 
 
-def test_the_far_side_ends(context: ssl.SSLContext) -> None:
-    far = FarEnd()
-    near = shaken(context, far)
-    near.feed(far.say(b"last") + far.end() + b"what is no TLS")
-    assert near.read() == b"last"
-    assert near.has_ended
-    assert near.read() == b""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_this_side_ends(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
-    far = FarEnd(version)
-    near = shaken(context, far)
-    said = far.say(b"one")
-    near.end()
-    near.feed(said + far.say(b"two"))
-    assert near.read() == b"onetwo"
-    far.hear(near.outgoing())
-    assert far.understand() == b""
-    assert far.object.pending() == 0
-    near.end()
-    assert not near.has_ended
-
-
 @given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
 def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
     near, far = TlsSession(context), FarEnd()

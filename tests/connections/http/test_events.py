@@ -16,7 +16,6 @@ from hub.settings.settings import Settings
 from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Looks
 from peers.daemon.reviewing import review
 from peers.users.tokens import Tokens
-from peers.wire.control import Notice, encode_notice
 from tests.connections.http.conftest import StartRecording
 from tests.garbage import leaves_nothing
 from tests.hubs.eventually import eventually, settle
@@ -372,27 +371,6 @@ async def test_records_without_a_form(start_recording: StartRecording) -> None:
     client = await follow(hub, "prefix=/a&from=0")
     found = [await client.event() for _ in range(3)]
     assert [(event.name, event.id) for event in found] == [("message", 0), ("dropped", None), ("message", 2)]
-
-
-async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
-    hub = await start_recording()
-    await record(hub, "/a", *range(5))
-    assert hub.journal is not None
-    fetch = hub.journal._readers.fetch
-    orders = []
-
-    def gone_at_first(order: bytes, deliver: object, _: object) -> None:
-        orders.append(order)
-        if len(orders) == 1:
-            deliver(encode_notice(Notice("error", request=1, code=CloseCode.GONE, text="deleted", offset=3)))  # type: ignore[operator]
-        else:
-            fetch(order, deliver)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(hub.journal._pieces, "_read", gone_at_first)
-    client = await follow(hub, "prefix=/a&from=1")
-    gone = await client.event()
-    assert (gone.name, gone.value) == ("gone", {"from": 1, "to": 3})
-    assert await numbered(client, 2) == [(3, 3), (4, 4)]
 
 
 async def test_a_reader_that_is_busy_is_asked_again(
