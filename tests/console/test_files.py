@@ -212,7 +212,7 @@ INTERFACES = {
 ELSEWHERE = {"Bound", "ClusterNode", "Loss", "Rule", "Tier"}
 """What these hubs have none of: users (and rules for them), a cluster of Zeek, losses, a tier."""
 
-PLAIN = {"string": str, "number": (int, float), "boolean": bool}
+PLAIN: dict[str, Any] = {"string": str, "number": (int, float), "boolean": bool}
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 
@@ -74,7 +74,7 @@ def _share(made: Path) -> None:
         spark = open_session(settings, log)
         _use(spark, Path(folder))
         spark.stop()
-        gateway = pyspark.SparkContext._gateway
+        gateway: Any = pyspark.SparkContext._gateway
         gateway.shutdown()
         gateway.proc.stdin.close()
         gateway.proc.wait()

@@ -164,7 +164,7 @@ def test_what_is_no_time_stands_in_the_rest(run: Run, hub: HubWithJournal, path:
     ]
     rests = [None if rest is None else json.loads(rest) for (rest,) in table.project("_rest").fetchall()]
     assert rests[:2] == [None, {"at": seconds, "until": float(seconds), "all": [seconds]}]
-    body = msgpack.unpackb(base64.b64decode(rests[2]["$msgpack"]), timestamp=3)
+    body = msgpack.unpackb(base64.b64decode((rests[2] or {})["$msgpack"]), timestamp=3)
     assert (body["until"], body["odd"]) == ("20180324", msgpack.ExtType(77, b"x"))
     hub.fill([("/a", {"at": seconds})])
     run(schema="at TIMESTAMP", event_time="")
