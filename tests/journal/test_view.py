@@ -12,7 +12,7 @@ from hub.journal.segment import Write
 from peers.journal import segment as segment_module
 from peers.journal import view as view_module
 from peers.journal.store import Retention
-from peers.journal.view import Extent, View
+from peers.journal.view import LARGE_FACTOR, Extent, View
 from tests.journal.files import (
     AT_US,
     block_rows,
@@ -186,6 +186,27 @@ def test_what_was_deleted(path: Path, view: View) -> None:
 
 
 # How much.
+
+
+def test_a_large_block_is_cut(tmp_path: Path) -> None:
+    """An answer is not much more than was asked for, and all of them together are everything, or all that is wanted."""
+    journal = opened(tmp_path / "large")
+    fill(journal, 3, padding=3)
+    fill(journal, 16, padding=100)
+    view = View(str(tmp_path / "large"))
+    for prefix, wanted in (("", list(range(19))), ("/t/1", list(range(1, 19, 3)))):
+        for limit in (1, 100, 300, 1000):
+            found: list[int] = []
+            start = 0
+            while start < journal.next:
+                piece = view.fetch(start, None, (prefix,), limit)
+                found += offsets(piece.blocks)
+                size = sum(map(len, piece.blocks))
+                assert size <= (LARGE_FACTOR + 1) * max(limit, 100) or len(records(piece.blocks)) == 1
+                assert piece.next > start
+                start = piece.next
+            assert found == wanted
+    view.close()
 
 
 def test_a_large_record_comes_alone(tmp_path: Path) -> None:

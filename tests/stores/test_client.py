@@ -89,6 +89,7 @@ async def test_entries(store: Store) -> None:
     assert (await store.increment("c", Count(2)), await store.increment("t", Timespan(5))) == (Count(2), Timespan(5))
     with pytest.raises(RequestFailedError, match="of type count"):
         await store.append("c", "text")
+    assert (await store.insert("table", "k", 2), await store.remove("table", "k")) == (Table({"k": 2}), Table())
     await store.push("v", None)
     assert (await store.index("v", 0), await store.index("v", 2, "none")) == (None, "none")
 

@@ -137,6 +137,11 @@ async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
     assert events == ["the journal is not copied to its tier", "the journal is copied to its tier again"]
 
 
+async def test_nothing_was_started(bench: Bench) -> None:
+    await bench.tiering.stop()
+    assert bench.tiering.statistics().restarts_total == 0
+
+
 async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that could not be started; neither at once, nor behind the end, with which the last one is gone."""
 

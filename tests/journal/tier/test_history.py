@@ -194,13 +194,15 @@ def test_what_the_tier_has_no_more(kept: Kept, history: History) -> None:
         with pytest.raises(GoneError) as caught:
             read(anew, lost.first)
         assert caught.value.first == lost.next
-    kept.copy(TierRetention(1, 0))
-    left = files_of(place_at(kept.tier), id_of(kept.path)).first or 0
-    assert left > 40
-    for start in (39, 2):
-        with pytest.raises(GoneError) as caught:
-            read(history, start)
-        assert caught.value.first == min(left, kept.here)
+    with closing(History(str(kept.path), kept.tier)) as late:
+        assert read(late, 0, 5) == kept.records[:5]
+        kept.copy(TierRetention(1, 0))
+        left = files_of(place_at(kept.tier), id_of(kept.path)).first or 0
+        assert left > 40
+        for start in (39, 2):
+            with pytest.raises(GoneError) as caught:
+                read(late, start)
+            assert caught.value.first == min(left, kept.here)
 
 
 def test_a_tier_that_is_away(kept: Kept, tmp_path: Path) -> None:
