@@ -7,15 +7,24 @@ Each target gets its sound inputs, those that are kept in `corpus`, and some tha
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fuzz.hub_targets import close_recording_hub
 from tests.fuzz.target import INPUT_LIMIT_BYTES, Mutator, Target, kept
 from tests.fuzz.targets import TARGETS
 
 SEED = os.environ.get("FUZZ_SEED", "")
 each = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in TARGETS])
+
+
+@pytest.fixture(scope="module", autouse=True)
+def closed_hubs() -> Iterator[None]:
+    """End the hub whose journal is read by processes of its own."""
+    yield
+    close_recording_hub()
 
 
 @each

@@ -327,7 +327,7 @@ def source() -> Handler:
     return Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits())
 
 
-def topic_rates_counters(seed: int = 1) -> TopicRates:
+def sampled(seed: int = 1) -> TopicRates:
     return TopicRates(draw=Random(seed).random)  # noqa: S311 -- a test
 
 
@@ -348,7 +348,7 @@ parts = st.lists(st.tuples(st.sampled_from(["/a", "/b", "/b/c", "/ü"]), st.inte
 
 @given(st.lists(parts, max_size=9))
 def test_few_messages_are_counted_exactly(reads: list[list[tuple[str, int]]]) -> None:
-    counted, handler, expected = topic_rates_counters(), source(), Counter[str]()
+    counted, handler, expected = sampled(), source(), Counter[str]()
     for read in reads:
         publish(counted, handler, *read)
         for topic, count in read:
@@ -357,7 +357,7 @@ def test_few_messages_are_counted_exactly(reads: list[list[tuple[str, int]]]) ->
 
 
 def test_rates() -> None:
-    counted, handler = topic_rates_counters(), source()
+    counted, handler = sampled(), source()
     for second in range(8):
         counted.tick(second, [handler])
         publish(counted, handler, ("/a", 4))
@@ -371,7 +371,7 @@ def test_rates() -> None:
 
 @pytest.mark.parametrize("big", [1, 50])
 def test_many_messages_are_estimated(big: int) -> None:
-    counted, handler, published = topic_rates_counters(), source(), Counter[str]()
+    counted, handler, published = sampled(), source(), Counter[str]()
     turns = Random(2)  # noqa: S311 -- a test
     counted.tick(0, [handler])
     for second in range(1, 13):
@@ -389,7 +389,7 @@ def test_many_messages_are_estimated(big: int) -> None:
 
 
 def test_a_flood_that_is_over_hides_nothing() -> None:
-    counted, flood, quiet = topic_rates_counters(), source(), source()
+    counted, flood, quiet = sampled(), source(), source()
     for _ in range(5_000):
         publish(counted, flood, ("/flood", 1))
     publish(counted, quiet, ("/quiet", 1))
@@ -403,7 +403,7 @@ def test_a_flood_that_is_over_hides_nothing() -> None:
 
 
 def test_what_another_process_passes_on_is_counted_there() -> None:
-    counted, inner = topic_rates_counters(), source()
+    counted, inner = sampled(), source()
     inner.is_inner = True
     for _ in range(3):
         publish(counted, inner, ("/a", 1))
@@ -431,7 +431,7 @@ def test_the_quietest_topics_lose_their_counters() -> None:
 
 def test_labels_do_not_make_topics(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topic_rates, "KEYS_BYTES", 1_000)
-    counted, handler = topic_rates_counters(), source()
+    counted, handler = sampled(), source()
     for number in range(20):
         key, flags = key_of("/door", (f"room={number}",))
         handler.published_messages += 1

@@ -205,19 +205,19 @@ def test_many_labels_that_are_all_the_same_but_one() -> None:
 NAMES = ("s.s", "t.t")
 TOPICS = ("/", "/a", "/a/b", "/b")
 PREFIXES = ("", "/a", "/a/", "/b")
-tagged_routing_label_sets = st.sets(st.sampled_from("abcd"), max_size=4)
+few_labels = st.sets(st.sampled_from("abcd"), max_size=4)
 
-tagged_routing_rules = st.builds(
+few_rules = st.builds(
     lambda labels, prefix, sender: Rule(tuple(sorted(labels)), prefix, sender),
-    tagged_routing_label_sets,
+    few_labels,
     st.sampled_from(PREFIXES),
     st.sampled_from(("", "", *NAMES)),
 ).filter(lambda one: one.labels or one.sender)
 
-tagged_routing_envelopes = st.builds(
+few_envelopes = st.builds(
     tagged,
     st.sampled_from(TOPICS),
-    tagged_routing_label_sets,
+    few_labels,
     st.sampled_from(("", "", *NAMES)),
     st.sampled_from(("", "", "", *NAMES)),
 )
@@ -260,7 +260,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
             self.prefixes[number].remove(prefix)
             self.turn.core.unsubscribe(self.members[number][0], [prefix])
 
-    @rule(number=st.integers(0, 4), some=st.lists(tagged_routing_rules, max_size=4))
+    @rule(number=st.integers(0, 4), some=st.lists(few_rules, max_size=4))
     def subscribe_rules(self, number: int, some: list[Rule]) -> None:
         self.turn.core.subscribe_rules(self.members[number][0], some)
         self.rules[number] += some
@@ -297,7 +297,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
         self.prefixes[number], self.rules[number], self.due[number] = [], [], []
         self.owners = {name: owner for name, owner in self.owners.items() if owner != number}
 
-    @rule(number=st.integers(0, 3), some=st.lists(tagged_routing_envelopes, min_size=1, max_size=8))
+    @rule(number=st.integers(0, 3), some=st.lists(few_envelopes, min_size=1, max_size=8))
     def publish(self, number: int, some: list[Envelope]) -> None:
         frames = []
         refused_early = 0

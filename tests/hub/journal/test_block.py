@@ -149,20 +149,18 @@ def test_no_damage_does_harm(twin: SimpleNamespace, block: bytes, changes: list[
     assert outcome(twin.select, damaged, 0, 100, wanted) == outcome(PURE.select, damaged, 0, 100, wanted)
 
 
-FRAMES_OF_BLOCK = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
+MIXED_FRAMES = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames
 BROKER = encode_frame(KIND_MESSAGES, b"\3abc", key=b"/z", flags=BROKER_FLAGS)
-(PLAIN_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK)], 7)
-(ENCODED_OF_BLOCK,) = pack([(1_000, FRAMES_OF_BLOCK), (1_001, BROKER)], 7)
-SPARSE_OF_BLOCK = select(ENCODED_OF_BLOCK, 0, 100, b"\1\0\1")
+(MIXED,) = pack([(1_000, MIXED_FRAMES)], 7)
+(MIXED_ENCODED,) = pack([(1_000, MIXED_FRAMES), (1_001, BROKER)], 7)
+MIXED_SPARSE = select(MIXED_ENCODED, 0, 100, b"\1\0\1")
 
-blocks = pytest.mark.parametrize(
-    "block", [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK], ids=["plain", "encoded", "sparse"]
-)
+blocks = pytest.mark.parametrize("block", [MIXED, MIXED_ENCODED, MIXED_SPARSE], ids=["plain", "encoded", "sparse"])
 
 
 def test_shows_its_columns() -> None:
-    block = Block.parse(ENCODED_OF_BLOCK)
-    assert (block.data, block.count, block.first, block.next) == (ENCODED_OF_BLOCK, 4, 7, 11)
+    block = Block.parse(MIXED_ENCODED)
+    assert (block.data, block.count, block.first, block.next) == (MIXED_ENCODED, 4, 7, 11)
     assert block.offsets is None
     assert list(block.times) == [1_000, 1_000, 1_000, 1_001]
     assert list(block.topic_nos) == [0, 0, 1, 2]
@@ -171,21 +169,21 @@ def test_shows_its_columns() -> None:
     assert block.encodings is not None
     assert list(block.encodings) == [0, 0, 0, 1]
     assert bytes(block.values) == b"\1\xa3two\xc0\3abc"
-    assert repr(block) == f"<Block of 4 records from 7 on, {len(ENCODED_OF_BLOCK)} bytes>"
+    assert repr(block) == f"<Block of 4 records from 7 on, {len(MIXED_ENCODED)} bytes>"
 
 
 def test_shows_its_records() -> None:
-    assert list(Block.parse(ENCODED_OF_BLOCK).records()) == [
+    assert list(Block.parse(MIXED_ENCODED).records()) == [
         Record(7, 1_000, "/a", 0, b"\1"),
         Record(8, 1_000, "/a", 0, b"\xa3two"),
         Record(9, 1_000, "/ä", 0, b"\xc0"),
         Record(10, 1_001, "/z", 1, b"\3abc"),
     ]
-    assert Block.parse(PLAIN_OF_BLOCK).encodings is None
+    assert Block.parse(MIXED).encodings is None
 
 
 def test_shows_the_offsets_of_a_sparse_block() -> None:
-    block = Block.parse(SPARSE_OF_BLOCK)
+    block = Block.parse(MIXED_SPARSE)
     assert block.offsets is not None
     assert list(block.offsets) == [7, 8, 10]
     assert (block.first, block.next) == (7, 11)
@@ -220,8 +218,8 @@ def test_finds_any_missing_end(block: bytes) -> None:
 
 def test_trusts_a_checksum_that_was_verified() -> None:
     """Whoever has looked at it need not pay for it twice; the columns are looked at all the same."""
-    damaged = PLAIN_OF_BLOCK[:4] + bytes(4) + PLAIN_OF_BLOCK[8:]
-    assert list(Block.parse(damaged, verify=False).records()) == list(Block.parse(PLAIN_OF_BLOCK).records())
+    damaged = MIXED[:4] + bytes(4) + MIXED[8:]
+    assert list(Block.parse(damaged, verify=False).records()) == list(Block.parse(MIXED).records())
     with pytest.raises(JournalCorruptError, match="damaged"):
         Block.parse(damaged)
 
@@ -230,23 +228,23 @@ def test_says_that_a_block_is_damaged() -> None:
     with pytest.raises(JournalCorruptError, match="HJB1"):
         select(b"x" * 40, 0, 1)
     with pytest.raises(JournalCorruptError, match="begins at 7"):
-        merge([PLAIN_OF_BLOCK, PLAIN_OF_BLOCK])
+        merge([MIXED, MIXED])
     with pytest.raises(JournalCorruptError, match="shorter than a header"):
-        to_frames(PLAIN_OF_BLOCK[:39])
+        to_frames(MIXED[:39])
 
 
 def test_keeps_its_functions_apart_from_its_bytes() -> None:
-    small = pack([(1_000, FRAMES_OF_BLOCK)], 7, limit_records=1)
-    assert merge(small) == PLAIN_OF_BLOCK
-    assert select(PLAIN_OF_BLOCK, 8, 9) == small[1]
-    assert to_frames(PLAIN_OF_BLOCK) == [(FRAMES_OF_BLOCK, 3)]
+    small = pack([(1_000, MIXED_FRAMES)], 7, limit_records=1)
+    assert merge(small) == MIXED
+    assert select(MIXED, 8, 9) == small[1]
+    assert to_frames(MIXED) == [(MIXED_FRAMES, 3)]
 
 
-BLOCKS = [PLAIN_OF_BLOCK, ENCODED_OF_BLOCK, SPARSE_OF_BLOCK]
+MIXED_BLOCKS = [MIXED, MIXED_ENCODED, MIXED_SPARSE]
 some_columns = st.sets(st.sampled_from(COLUMNS))
 
 
-@given(st.sampled_from(BLOCKS), some_columns)
+@given(st.sampled_from(MIXED_BLOCKS), some_columns)
 def test_what_was_asked_for(block: bytes, columns: set[Column]) -> None:
     """Is in it as in the block; of all else there is nothing, but as many records."""
     whole = list(Block.parse(block).records())
@@ -264,7 +262,7 @@ def test_what_was_asked_for(block: bytes, columns: set[Column]) -> None:
     ]
 
 
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("block", MIXED_BLOCKS)
 def test_all_columns_are_the_block(block: bytes) -> None:
     assert excerpt_of(block, COLUMNS) is block
     assert whole_of(block) is block
@@ -280,7 +278,7 @@ def test_its_size() -> None:
     assert len(excerpt_of(select(block, 0, 1000, None), ("value",))) > 100 * 1000
 
 
-@given(st.sampled_from(BLOCKS), some_columns, st.data())
+@given(st.sampled_from(MIXED_BLOCKS), some_columns, st.data())
 def test_damage_is_found(block: bytes, columns: set[Column], data: st.DataObject) -> None:
     excerpt = excerpt_of(block, columns - {"value"})
     place = data.draw(st.integers(0, len(excerpt) - 1))

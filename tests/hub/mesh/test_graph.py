@@ -104,12 +104,12 @@ def test_the_change_leads_from_one_to_the_other(before: Links, now: Links) -> No
     assert links_of({A, B, C}, links) == now
 
 
-HUBS_OF_TREE = [bytes([number]) * 16 for number in range(1, 9)]
+EIGHT = [bytes([number]) * 16 for number in range(1, 9)]
 
 
 @st.composite
 def graphs(draw: st.DrawFn) -> dict[bytes, dict[bytes, int]]:
-    pairs = [(a, b) for a in HUBS_OF_TREE for b in HUBS_OF_TREE if a < b]
+    pairs = [(a, b) for a in EIGHT for b in EIGHT if a < b]
     links: dict[bytes, dict[bytes, int]] = {}
     for a, b in draw(st.lists(st.sampled_from(pairs), unique=True)):
         cost = draw(st.integers(1, 3))
@@ -133,7 +133,7 @@ def distances(origin: bytes, links: dict[bytes, dict[bytes, int]]) -> dict[bytes
 def test_a_tree_is_shortest_and_the_same_in_whatever_order_links_are_known(
     links: dict[bytes, dict[bytes, int]], random: Random
 ) -> None:
-    origin = HUBS_OF_TREE[0]
+    origin = EIGHT[0]
     shuffled = {hub: dict(random.sample(list(others.items()), len(others))) for hub, others in links.items()}
     items = list(shuffled.items())
     random.shuffle(items)
@@ -150,21 +150,21 @@ def test_a_tree_is_shortest_and_the_same_in_whatever_order_links_are_known(
 
 @given(graphs())
 def test_what_the_origin_sends_on_reaches_every_hub_once(links: dict[bytes, dict[bytes, int]]) -> None:
-    origin = HUBS_OF_TREE[0]
+    origin = EIGHT[0]
     tree = parents(origin, links)
     reached = [origin]
     for hub in reached:
-        assert len(reached) <= len(HUBS_OF_TREE)
+        assert len(reached) <= len(EIGHT)
         reached += sorted(set(onward(hub, tree).values()))
     assert sorted(reached) == sorted(tree)
 
 
 @given(graphs())
 def test_onward_leads_beneath_a_hub_and_nowhere_else(links: dict[bytes, dict[bytes, int]]) -> None:
-    tree = parents(HUBS_OF_TREE[0], links)
-    for hub in HUBS_OF_TREE:
+    tree = parents(EIGHT[0], links)
+    for hub in EIGHT:
         beneath = onward(hub, tree)
-        for other in HUBS_OF_TREE:
+        for other in EIGHT:
             way = [other]
             while way[-1] in tree and tree[way[-1]] != way[-1]:
                 way.append(tree[way[-1]])
@@ -172,60 +172,55 @@ def test_onward_leads_beneath_a_hub_and_nowhere_else(links: dict[bytes, dict[byt
             assert beneath.get(other) == expected
 
 
-A_OF_UPSTREAM = b"a" * 16
+ORIGIN = b"a" * 16
 
 
 def test_what_was_overtaken_by_several_epochs_is_lost() -> None:
     upstreams = Upstreams[str]()
     for link, epoch in (("one", 1), ("two", 2), ("two", 3), ("one", 5), ("two", 6)):
-        assert upstreams.accepts(link, A_OF_UPSTREAM, epoch)
-    lost = [
-        (link, epoch)
-        for epoch in range(1, 7)
-        for link in ("one", "two")
-        if upstreams.is_lost(link, A_OF_UPSTREAM, epoch)
-    ]
+        assert upstreams.accepts(link, ORIGIN, epoch)
+    lost = [(link, epoch) for epoch in range(1, 7) for link in ("one", "two") if upstreams.is_lost(link, ORIGIN, epoch)]
     assert lost == [("one", 1), ("two", 2), ("two", 3), ("one", 5)]
     upstreams.leave("two")
-    assert upstreams.is_lost("one", A_OF_UPSTREAM, 1)
-    assert not upstreams.is_lost("two", A_OF_UPSTREAM, 3)
+    assert upstreams.is_lost("one", ORIGIN, 1)
+    assert not upstreams.is_lost("two", ORIGIN, 3)
     for epoch in range(7, 17):
-        assert upstreams.accepts("one", A_OF_UPSTREAM, epoch)
-    assert not upstreams.is_lost("one", A_OF_UPSTREAM, 1)
-    assert upstreams.is_lost("one", A_OF_UPSTREAM, 8)
+        assert upstreams.accepts("one", ORIGIN, epoch)
+    assert not upstreams.is_lost("one", ORIGIN, 1)
+    assert upstreams.is_lost("one", ORIGIN, 8)
 
 
 def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
     upstreams: Upstreams[str] = Upstreams()
-    assert upstreams.accepts("one", A_OF_UPSTREAM, 1)
+    assert upstreams.accepts("one", ORIGIN, 1)
     upstreams.leave("one")
-    assert not upstreams.accepts("two", A_OF_UPSTREAM, 1)
-    assert upstreams.accepts("two", A_OF_UPSTREAM, 2)
-    assert not upstreams.is_lost("one", A_OF_UPSTREAM, 1)
+    assert not upstreams.accepts("two", ORIGIN, 1)
+    assert upstreams.accepts("two", ORIGIN, 2)
+    assert not upstreams.is_lost("one", ORIGIN, 1)
 
 
 def test_another_link_to_the_same_hub_goes_on_where_the_first_one_ended() -> None:
     upstreams = Upstreams[str]()
     for link, far in (("one", b"far"), ("again", b"far"), ("other", b"else")):
         upstreams.come(link, far)
-    assert upstreams.accepts("one", A_OF_UPSTREAM, 1)
-    assert not upstreams.accepts("again", A_OF_UPSTREAM, 1)
+    assert upstreams.accepts("one", ORIGIN, 1)
+    assert not upstreams.accepts("again", ORIGIN, 1)
     upstreams.leave("one")
-    assert not upstreams.accepts("other", A_OF_UPSTREAM, 1)
+    assert not upstreams.accepts("other", ORIGIN, 1)
     turnover = upstreams.turnover
-    assert upstreams.accepts("again", A_OF_UPSTREAM, 1)
+    assert upstreams.accepts("again", ORIGIN, 1)
     assert upstreams.turnover > turnover
-    assert upstreams.accepts("again", A_OF_UPSTREAM, 1)
-    assert not upstreams.accepts("other", A_OF_UPSTREAM, 1)
+    assert upstreams.accepts("again", ORIGIN, 1)
+    assert not upstreams.accepts("other", ORIGIN, 1)
     assert upstreams.moves("again") == 0
 
 
 def test_origins_are_apart() -> None:
     upstreams: Upstreams[str] = Upstreams()
-    assert upstreams.accepts("one", A_OF_UPSTREAM, 5)
+    assert upstreams.accepts("one", ORIGIN, 5)
     assert upstreams.accepts("two", b"b" * 16, 1)
-    upstreams.forget(A_OF_UPSTREAM)
-    assert upstreams.accepts("two", A_OF_UPSTREAM, 1)
+    upstreams.forget(ORIGIN)
+    assert upstreams.accepts("two", ORIGIN, 1)
 
 
 def test_moves_from_one_way_to_another_are_counted() -> None:
@@ -233,42 +228,42 @@ def test_moves_from_one_way_to_another_are_counted() -> None:
     for link in ("one", "two"):
         upstreams.come(link, link.encode())
     for epoch, link in enumerate(("one", "one", "two", "one"), 1):
-        assert upstreams.accepts(link, A_OF_UPSTREAM, epoch)
+        assert upstreams.accepts(link, ORIGIN, epoch)
     assert (upstreams.moves("one"), upstreams.moves("two")) == (1, 1)
     upstreams.leave("one")
     assert upstreams.moves("one") == 0
     upstreams.come("one again", b"one")
-    assert upstreams.accepts("one again", A_OF_UPSTREAM, 5)
+    assert upstreams.accepts("one again", ORIGIN, 5)
     assert upstreams.moves("one again") == 0
-    assert upstreams.accepts("two", A_OF_UPSTREAM, 6)
+    assert upstreams.accepts("two", ORIGIN, 6)
     assert upstreams.moves("two") == 2
 
 
 def test_an_origin_that_is_linked_is_believed_over_others() -> None:
     upstreams = Upstreams[str]()
-    for link, far in (("own", A_OF_UPSTREAM), ("liar", b"far")):
+    for link, far in (("own", ORIGIN), ("liar", b"far")):
         upstreams.come(link, far)
-    assert not upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
-    assert upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
-    assert not upstreams.accepts("liar", A_OF_UPSTREAM, FAR_EPOCH + 1, "own")
-    assert upstreams.accepts("liar", A_OF_UPSTREAM, 6, "own")
-    assert not upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
-    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 5)) == Origin(A_OF_UPSTREAM, 6)
-    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 6)) is None
-    assert upstreams.accepts("own", A_OF_UPSTREAM, 7, "own")
-    assert upstreams.ahead(Origin(A_OF_UPSTREAM, 5)) is None
+    assert not upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", ORIGIN, 5, "own")
+    assert not upstreams.accepts("liar", ORIGIN, FAR_EPOCH + 1, "own")
+    assert upstreams.accepts("liar", ORIGIN, 6, "own")
+    assert not upstreams.accepts("own", ORIGIN, 5, "own")
+    assert upstreams.ahead(Origin(ORIGIN, 5)) == Origin(ORIGIN, 6)
+    assert upstreams.ahead(Origin(ORIGIN, 6)) is None
+    assert upstreams.accepts("own", ORIGIN, 7, "own")
+    assert upstreams.ahead(Origin(ORIGIN, 5)) is None
 
 
 def test_what_others_said_before_an_origin_was_linked_is_forgotten() -> None:
     upstreams = Upstreams[str]()
     upstreams.come("liar", b"far")
-    assert upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT)
-    upstreams.come("own", A_OF_UPSTREAM)
-    assert not upstreams.accepts("liar", A_OF_UPSTREAM, 5, "own")
-    assert upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
-    assert not upstreams.accepts("liar", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
-    assert upstreams.accepts("own", A_OF_UPSTREAM, EPOCH_LIMIT, "own")
-    assert not upstreams.accepts("own", A_OF_UPSTREAM, 5, "own")
+    assert upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT)
+    upstreams.come("own", ORIGIN)
+    assert not upstreams.accepts("liar", ORIGIN, 5, "own")
+    assert upstreams.accepts("own", ORIGIN, 5, "own")
+    assert not upstreams.accepts("liar", ORIGIN, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", ORIGIN, EPOCH_LIMIT, "own")
+    assert not upstreams.accepts("own", ORIGIN, 5, "own")
 
 
 def test_a_burst_then_one_a_second() -> None:

@@ -153,13 +153,13 @@ def test_mistakes(text: str, place: str, told: str) -> None:
     assert "\n" not in str(refused.value)
 
 
-def limits_read(text: str) -> QuotaLimits:
+def read_limits(text: str) -> QuotaLimits:
     return read_policy(tomllib.loads("[roles.sensor]\n" + text), "policy.toml").limits
 
 
 def test_limits() -> None:
-    assert limits_read("") == QuotaLimits()
-    assert limits_read("""
+    assert read_limits("") == QuotaLimits()
+    assert read_limits("""
         [limits.roles.sensor]
         connections = 2
         prefixes = 0
@@ -180,7 +180,7 @@ def test_limits() -> None:
 
 def test_every_resource_has_a_key() -> None:
     keys = "\n".join(f"{resource.value} = 3" for resource in Resource)
-    assert limits_read(f"[limits.users.alice]\n{keys}").users["alice"].most == dict.fromkeys(Resource, 3)
+    assert read_limits(f"[limits.users.alice]\n{keys}").users["alice"].most == dict.fromkeys(Resource, 3)
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_every_resource_has_a_key() -> None:
         ("[limits.users.a]\nmessages_per_s = inf", "limits.users.a.messages_per_s", "inf given"),
     ],
 )
-def test_mistakes_of_limits(text: str, place: str, told: str) -> None:
+def test_mistakes_in_limits(text: str, place: str, told: str) -> None:
     tree = {"roles": {"sensor": {}}, **tomllib.loads(text)}
     with pytest.raises(ConfigError) as error:
         read_policy(tree, "policy.toml")
@@ -299,7 +299,7 @@ def test_odd_certificates() -> None:
         ("not UTF-8", [r"CN=\ff"]),
     ],
 )
-def test_mistakes_of_certificate_name(told: str, texts: list[str]) -> None:
+def test_mistakes_in_names_of_certificates(told: str, texts: list[str]) -> None:
     for text in texts:
         with pytest.raises(InvalidNameError) as refused:
             parse_certificate_name(text)

@@ -169,7 +169,7 @@ def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:
     assert len(reader.take()) == 3
 
 
-POLICY_OF_SEEING = """
+SEEING = """
 [roles.analyst]
 subscribe = { allow = ["/zeek", "/mail/{user}"], deny = ["/zeek/secret"] }
 
@@ -212,7 +212,7 @@ dave = ["owner"]
     ],
 )
 def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
-    hall = Hall(POLICY_OF_SEEING)
+    hall = Hall(SEEING)
     alice = hall.join("alice")
     with pytest.raises(RejectedError) as refused:
         hall.core.subscribe(alice.handler, ["/zeek/dns/", prefix])
@@ -221,7 +221,7 @@ def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
 
 
 def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
-    hall = Hall(POLICY_OF_SEEING)
+    hall = Hall(SEEING)
     bob, carol, free = hall.join("bob", ""), hall.join("carol", "", narrows=True), hall.join(None, "")
     hall.core.names.claim(free.handler, Wish("a.b"), 1)
     hall.core.names.release(free.handler, "a.b")
@@ -236,7 +236,7 @@ def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
 
 
 def test_labels_are_no_way_around() -> None:
-    hall = Hall(POLICY_OF_SEEING)
+    hall = Hall(SEEING)
     alice, source = hall.join("alice"), hall.join(None)
     for rule in (Rule(("red",)), Rule(("red",), "/zeek"), Rule((), "", "a.b"), Rule(("red",), "/zeek/secret")):
         with pytest.raises(RejectedError, match="not granted"):
@@ -255,7 +255,7 @@ def test_labels_are_no_way_around() -> None:
 
 
 def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
-    hall = Hall(POLICY_OF_SEEING)
+    hall = Hall(SEEING)
     dave, alice, source = hall.join("dave"), hall.join("alice", "/zeek/a"), hall.join(None)
     hall.core.names.claim(dave.handler, Wish("dave.inbox"), 1)
     source.send((tagged("/x", destination="dave.inbox"), 1), (tagged("/zeek/a", destination="dave.inbox"), 2))
@@ -264,7 +264,7 @@ def test_the_owner_of_a_name_gets_what_is_for_him() -> None:
 
 
 def test_what_is_for_a_name_at_a_peer() -> None:
-    hall = Hall(POLICY_OF_SEEING)
+    hall = Hall(SEEING)
     interests = [Announced("far.name", (), 1, 1)]
     east, source = hall.join("east", role=Role.LINK, interests=interests), hall.join(None)
     source.send((tagged("/control/x", destination="far.name"), 1), (tagged("/x", destination="far.name"), 2))
@@ -272,7 +272,7 @@ def test_what_is_for_a_name_at_a_peer() -> None:
     assert source.refused == [("take '/x': not granted to user 'east'", 1)]
 
 
-POLICY_OF_ASKING = """
+ASKING = """
 [roles.user]
 request = { allow = ["/search", "$hub/names", "org.example.Printer"], deny = ["/search/admin"] }
 
@@ -319,7 +319,7 @@ def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int =
     ],
 )
 def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
     hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
     text = f"request {target!r}: not granted to user 'alice'"
@@ -334,7 +334,7 @@ def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
 
 
 def test_the_hub_itself_is_asked_by_grant() -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
     assert ask(hall.join("bob"), "$hub/names", {})[0][1] == Status.NOT_ALLOWED
     assert ask(hall.join(None), "$hub/names", {})[0][1] == Status.OK
@@ -349,7 +349,7 @@ def test_targets_that_are_no_text() -> None:
 
 
 def test_what_may_be_asked_is_remembered_within_bounds() -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     alice = hall.join("alice")
     for number in range(DECIDED_LIMIT + 10):
         ask(alice, f"/search/{number}", first=number)
@@ -375,7 +375,7 @@ def test_what_may_be_asked_is_remembered_within_bounds() -> None:
     ],
 )
 def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None:  # noqa: FBT001 -- a case
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     link, service = hall.join("east", role=Role.LINK), serving(hall, None, "/")
     for name in ("org.example.Printer", "org.example.Other"):
         hall.core.names.claim(service.handler, Wish(name), 1)
@@ -388,7 +388,7 @@ def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None: 
 
 
 def test_who_leaves_while_what_it_serves_is_checked() -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     bob = hall.join("bob")
     steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
     next(steps)
@@ -398,7 +398,7 @@ def test_who_leaves_while_what_it_serves_is_checked() -> None:
 
 
 def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     bob = hall.join("bob")
     steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
     next(steps)
@@ -415,7 +415,7 @@ def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
     "name", ["org.other", "org.examples.A", "org.example.Root", "org.example.Root.x", "com.example"]
 )
 def test_names_that_are_not_granted(name: str) -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     bob, owner = hall.join("bob"), hall.join(None)
     text = f"claim {name!r}: not granted to user 'bob'"
     for number, wish in enumerate((Wish(name), Wish(name, queue=True))):
@@ -429,7 +429,7 @@ def test_names_that_are_not_granted(name: str) -> None:
 
 
 def test_names_that_a_hub_of_the_mesh_announces() -> None:
-    hall = Hall(POLICY_OF_ASKING)
+    hall = Hall(ASKING)
     link = hall.join("east", role=Role.LINK)
     core, east, beyond = hall.core, b"east" * 4, b"west" * 4
     core.link(link.handler, east, lambda: None)
