@@ -151,7 +151,7 @@ def frame_of(topic: str | Envelope, value: Any) -> bytes:
     return Batch.of(topic, [value]).frames
 
 
-def bring(core: Core, source: Handler, frames: Iterable[bytes]) -> list[tuple[str, int]]:
+def bring(core: Core, source: Handler, frames: Iterable[bytes], *, singly: bool = True) -> list[tuple[str, int]]:
     """Publish frames of one read; return what the scanner refuses, and how many messages that are."""
     data, position = b"".join(frames), 0
     refused: list[tuple[str, int]] = []
@@ -167,7 +167,7 @@ def bring(core: Core, source: Handler, frames: Iterable[bytes]) -> list[tuple[st
                 position += HEADER_BYTES + len(frame.key) + len(frame.body)
             continue
         stretch = Stretch(data, position, runs)
-        if len(runs[0]) == 1:
+        if singly and len(runs[0]) == 1:
             run = stretch.run(0)
             core.publish(source, run.route, run)
         else:
@@ -221,7 +221,7 @@ class Turn:
         publish(self.core, topic, *values, source=source)
 
     def read(self, source: Handler, messages: Sequence[tuple[str | Envelope, Any]]) -> None:
-        refused = bring(self.core, source, [frame_of(topic, value) for topic, value in messages])
+        refused = bring(self.core, source, [frame_of(topic, value) for topic, value in messages], singly=False)
         assert not refused
 
 

@@ -13,14 +13,15 @@ from hub.delivery import Role
 from hub.errors import ClosedError, InvalidTopicError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, RouteLimits
+from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
 from hub.memory import Memory
 from hub.mesh.announcement import Announcement
+from hub.names.claim import Wish
 from hub.overflow import Overflow, QueueLimits
 from hub.prefixes import Asked
 from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
-from tests.hub.fakes import FakeOutlet, FarSide, Turn, handler_of
+from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
 from tests.hub.requests.party import FakePoster
 
 # Messages.
@@ -536,3 +537,26 @@ def test_what_counts_is_asked_for() -> None:
     asked.discard(later, "/c")
     assert "/c" in far.known
     assert asked.minimal == ("/a/b", "/always")
+
+
+def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
+    turn = Turn(CoreLimits(HandlerLimits(3000, 3000, 3000), names=NameLimits(per_client=3000)))
+    outlet = FakePoster()
+    client = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
+    core = turn.core
+    core.attach(client)
+    core.subscribe(client, [f"/{number}/" for number in range(3000)])
+    core.subscribe_rules(client, [Rule(("a", f"b{number}")) for number in range(3000)])
+    at_once(core.requests.serving(client, [f"/{number}/" for number in range(3000)]))
+    for number in range(3000):
+        core.names.claim(client, Wish(f"a.n{number}"), 1)
+    core.flush()
+    woken = turn.wakes
+    core.detach(client, "lost")
+    while turn.wakes > woken:
+        assert turn.wakes == woken + 1
+        woken = turn.wakes
+        core.flush()
+    routing = core.statistics().routing
+    assert (routing.subscriptions, routing.rules, core.requests.statistics().services) == (0, 0, 0)
+    assert core.names.statistics().names == 0

@@ -177,3 +177,18 @@ def test_tables_of_msgpack_are_those_of_python(name: str) -> None:
     assert found is not None
     table = [-1 if number == "255" else int(number) for number in re.findall(r"\d+", found[1])]
     assert table == getattr(packing, f"_{name}")[0xC0:0xE0]
+
+
+NONE: Runs = ([], [], [])
+
+
+@both
+def test_leaves_what_is_no_hit(twin: ModuleType) -> None:
+    frame = encode_frame(KIND_MESSAGES, b"x" * 10, key=b"/a")
+    table = {key_of(frame): object(), key_of(batch(b"/a", 1, b"x")): object()}
+    assert twin.find_runs(frame, 0, {}, 100) == NONE
+    assert twin.find_runs(frame, 0, table, 9) == NONE
+    for bad in (batch(b"/a", 0, b"x"), batch(b"/a", 2, b"x"), batch(b"/a", 2**32 - 1, b"x" * 20), batch(b"/a", 1, b"")):
+        assert twin.find_runs(bad, 0, table, 100) == NONE
+    assert twin.find_runs(b"", 0, table, 100) == NONE
+    assert twin.find_runs(frame[:7], 0, table, 100) == NONE

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.overflow import Overflow, QueueLimits
-from hub.settings.config import DEFAULT, ConfigError, merge
+from hub.settings.config import DEFAULT, ConfigError, merge, told
 from hub.settings.keys import KEYS, Key, Kind, value_at
 from hub.settings.settings import Settings
 from hub.sizes import parse_size
@@ -153,6 +153,7 @@ NO_SECONDS = (float("nan"), float("inf"), -1.0, "5", True)
     ("layer", "key", "reason"),
     [
         ({"queue": 5}, "queue", "expected a table [queue]"),
+        ({"name": 5}, "name", KEYS["name"].expected),
         ({"listen": {"tcp": 1}}, "listen", "expected a list of one or more URLs"),
         ({"journal": {"tier": "/mnt/tier"}}, "journal.tier", "set journal.path"),
         ({"queue": {"bytes": "1GB"}}, "queue.bytes", "queue_max.bytes = 268435456 (default)"),
@@ -265,3 +266,12 @@ def test_not_sizes(text: str) -> None:
 @given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
 def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
     assert parse_size(f"{number}{unit[0]}") == number * unit[1]
+
+
+def test_what_is_shown() -> None:
+    layer = {"peers": ["tcp://ada:secret@127.0.0.1:7400"], "stores": {"open": ["a=:memory:"]}}
+    shown = {row["setting"]: row for row in told(*merge([("hub.toml", layer)]))}
+    assert list(shown) == list(KEYS)
+    assert "secret" not in str(shown["peers"]["value"])
+    assert (shown["stores.open"]["value"], shown["stores.open"]["from"]) == (["a=:memory:"], "hub.toml")
+    assert (shown["queue.messages"]["unit"], shown["queue.messages"]["from"]) == ("messages", DEFAULT)

@@ -536,3 +536,36 @@ def test_limits(role: Role, most: int | None) -> None:
         take(one, handler, {"0": 7}, *wanted[:most])
     assert caught.value.code == CloseCode.NOT_ALLOWED
     assert one.refused_total == most
+
+
+def test_replies_that_wait_are_charged() -> None:
+    hub = Hub(alice=SetLimits({QUEUED: 5000}))
+    alice, _ = hub.join("alice", stalled=True)
+    reply = Reply(7, Status.OK, b"." * 2000)
+    assert alice.post(reply)
+    assert alice.post(reply)
+    taken = hub.held("alice")
+    assert 4000 < taken < 5000
+    assert not alice.post(reply)
+    assert alice.post(reply, keep=True)
+    assert hub.held("alice") == taken // 2 * 3
+    alice.resume()
+    assert hub.held("alice") == 0
+
+
+def test_names() -> None:
+    hub = Hub(alice=SetLimits({Resource.NAMES: 2}))
+    first, _ = hub.join("alice")
+    second, _ = hub.join("alice")
+    names = hub.core.names
+    names.claim(first, Wish("org.a"), 1)
+    names.claim(second, Wish("org.a", queue=True), 2)
+    names.claim(second, Wish("org.a", queue=True), 3)
+    with pytest.raises(RejectedError, match=r"user alice has 2 names, 1 more are too many"):
+        names.claim(first, Wish("org.b"), 4)
+    hub.leave(first)
+    assert hub.held("alice", Resource.NAMES) == 1
+    names.claim(second, Wish("org.b"), 5)
+    names.release(second, "org.a")
+    names.release(second, "org.b")
+    assert hub.held("alice", Resource.NAMES) == 0

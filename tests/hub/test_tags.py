@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from itertools import combinations
 
 import pytest
 from hypothesis import given
@@ -431,3 +432,14 @@ def test_a_sender_is_who_it_says() -> None:
     turn.core.authority.check(owner, route, batch)
     with pytest.raises(RejectedError, match="is not yours"):
         turn.core.authority.check(other, route, batch)
+
+
+def test_all_pairs() -> None:
+    index: RuleIndex[int] = RuleIndex()
+    names = [f"{number:02}" for number in range(40)]
+    pairs = list(combinations(names, 2))
+    for value, pair in enumerate(pairs, 1):
+        index.add(Rule(pair), value)
+    for value, pair in enumerate(pairs, 1):
+        assert list(index.find("/t", pair)) == [value]
+    assert len(index.find("/t", tuple(names[:8]))) == 8 * 7 // 2

@@ -126,6 +126,7 @@ def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
                 yield decode_prefix(one)
 
     assert decode_prefixes([*raw, b"/" * 1024, b"/" * 1025, b"/a\nb"]) == list(taken())
+    assert decode_prefixes([]) == []
 
 
 @pytest.mark.parametrize(

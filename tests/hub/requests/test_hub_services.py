@@ -48,6 +48,13 @@ def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]
     assert not room.requests.statistics().pending
 
 
+def test_what_the_hub_does_not_serve() -> None:
+    room, requester, told = doubling()
+    room.ask(requester, request("$hub/treble", 5, 2))
+    text = "the hub itself serves nothing under this topic"
+    assert answers(told.take()) == [(5, Status.NO_RESPONDER, text)]
+
+
 def test_values_that_are_none() -> None:
     room, requester, told = doubling()
     room.ask(requester, request("$hub/double", 5, 1)._replace(values=b"\xc1"))

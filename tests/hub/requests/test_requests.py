@@ -265,3 +265,38 @@ def test_an_unknown_status_of_a_peer(room: Room, requester: Handler) -> None:
     assert "status 99" in room.answer(link, Reply(own, 99, b"\xc0"))
     assert room.requests.statistics().pending == 1
     assert not room.answer(link, Reply(own, Status.RESPONDER_GONE, b"\xc0"))
+
+
+def test_a_service_that_does_not_read(room: Room) -> None:
+    service, _ = room.join("/", messages=2)
+    requester, told = room.join()
+    service.pause()
+    room.ask(requester, request("/a", 1, 1, 2))
+    room.ask(requester, request("/a", 3, 3))
+    ((one, status, _),) = answers(told.take())
+    assert (one, status) == (3, Status.OVERFLOW)
+    assert room.requests.statistics().pending == 2
+
+
+def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    (one, one_told), (other, other_told) = room.join(), room.join()
+    room.ask(one, request("/a", 1, "a"))
+    room.ask(other, request("/a", 2, "b"))
+    assert "told apart" in room.answer(service[0], Reply(0, Status.OK, (2).to_bytes(4) + b"\xc1\xc1", 1))
+    assert [status for _, status, _ in answers(one_told.take() + other_told.take())] == [Status.FAILED] * 2
+    assert not room.requests.statistics().pending
+
+
+def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
+    requester, told = room.join()
+    room.ask(requester, request("/a", 100, *range(10)))
+    for first, values in ((7, "hij"), (0, "a"), (4, "ef")):
+        assert not room.answer(service[0], reply(first, *values))
+    assert answers(told.take()) == [(100 + "abcdefghij".index(one), 0, one) for one in "hijaef"]
+    assert "pending already" in room.ask(requester, request("/a", 101, "again"))
+    assert "pending already" in room.ask(requester, request("/a", 104, *range(3)))
+    assert not room.ask(requester, request("/a", 104, *range(2)))
+    assert not room.ask(requester, request("/a", 107, *range(20)))
+    assert room.requests.statistics().pending == 4 + 2 + 20
+    assert "too late" in room.answer(service[0], reply(0, *"abcdefghij"))
+    assert [one for one, _, _ in answers(told.take())] == [101, 102, 103, 106]

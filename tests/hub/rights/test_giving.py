@@ -307,3 +307,12 @@ def test_rules_are_taken_away(hall: Hall) -> None:
     assert alice.take() == [1]
     give(alice, "none")
     assert list(hall.core.rules.of(alice.handler)) == []
+
+
+def test_a_peer_hub_with_other_rights(hall: Hall) -> None:
+    link, source = hall.join("alice", "", role=Role.LINK, roles=["all"]), hall.join(None)
+    source.send(("/b", 0))
+    assert link.take() == [0]
+    give(link, "some")
+    source.send(("/a", 1), ("/b", 2))
+    assert link.take() == [1]
