@@ -138,11 +138,11 @@ async def test_what_a_link_in_the_middle_may_bring_and_take(start_hub: StartHub)
     readers = {number: await hubs[number].client("/", name="reader") for number in (0, 3)}
     await eventually(lambda: all(one.wanted_by(other) for one, other in (hubs[::3], hubs[::-3])))
     await settled(hubs)
-    for number, far in ((0, 3), (3, 0)):
+    for number, other in ((0, 3), (3, 0)):
         publisher = await hubs[number].client()
         for topic in ("/brought/", "/taken/", "/other/", "/both/"):
             await publisher.send(numbered(f"{topic}{number}", range(10)))
-        found = {topic for topic, _ in await readers[far].values(20)}
+        found = {topic for topic, _ in await readers[other].values(20)}
         assert found == {f"/both/{number}", f"/taken/{number}" if number else f"/brought/{number}"}
         assert len(await readers[number].values(40)) == 40
     assert guarded.node.audit.refused_total == 20

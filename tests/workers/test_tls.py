@@ -133,7 +133,7 @@ async def test_reloads(site: Site, spread: SpreadClients, tmp_path: Path) -> Non
         await site.hub.wait_logged("settings reloaded")
     (new,) = await site.shown(tls, wss)
     assert new != old
-    await heard(*both, "/a")
+    await heard(both[0], both[1], "/a")
     (tmp_path / "hub.pem").write_text("no certificate")
     with pytest.raises(RequestError, match=r"hub\.pem"):
         await both[0].request("$hub/reload", None)
