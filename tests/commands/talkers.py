@@ -192,7 +192,7 @@ class FrameTalker(Talk):
         if make is not None:
             made: bytes = make(request, **fields)
             return made
-        body = {
+        body: dict[str, Callable[..., Any]] = {
             "token": lambda token: (request, token),
             "rule": lambda rules: (request, list(map(_rule, rules))),
             "claim": lambda name, labels=(), queue=False: (request, name, labels, queue),
@@ -393,7 +393,7 @@ class HttpTalker(Talk):
     async def _next(self) -> Message:
         event = await self._stream.event()
         kind = {"message": "messages", "closed": "close"}.get(event.name, event.name)
-        told = {"type": kind} | event.value
+        told: Message = {"type": kind} | event.value
         if kind == "messages":
             told["values"] = [told.pop("value")]
             told.pop("time_ms", None)

@@ -170,7 +170,7 @@ async def test_the_hub_stops_while_a_client_does_not_read(place: Place) -> None:
     client, handler = await stalled(place)
     total = await flooded(place, handler)
     for connection in list(place.node.connections):
-        connection.drain()  # type: ignore[attr-defined]
+        connection.drain()
     assert await client.numbers_and_gaps(total) == list(range(total))
     assert await client.end() == (CloseCode.GOING_AWAY, "the hub stops")
 
@@ -185,7 +185,7 @@ async def test_queued_messages_share_no_memory_with_forms(place: Place) -> None:
     assert handler._waiting is not None
     queue = handler._waiting._queue
     assert queue is not None
-    make = place.hub.connections[0].session.codec.form
+    make = place.hub.connections[0].session.codec.form  # type: ignore[attr-defined]
     held = [batch.form(make).held_bytes for batch in queue._items if not isinstance(batch, int)]
     assert len(held) > 100
     assert sum(held) <= 8 * 1024 * 1024

@@ -105,7 +105,7 @@ async def test_the_hub_stops(place: Place) -> None:
     await silent.barrier()
     place.node.draining = True
     for connection in list(place.node.connections):
-        connection.drain()  # type: ignore[attr-defined]
+        connection.drain()
     heard = [await client.hear() for _ in range(2)]
     assert [one["type"] for one in heard] == ["messages", "close"]
     assert await silent.end() == (heard[1]["code"], heard[1]["text"]) == (CloseCode.GOING_AWAY, "the hub stops")

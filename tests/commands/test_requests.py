@@ -266,7 +266,8 @@ async def test_lists(place: Place) -> None:
     ]
     for value, names in asked:
         assert [one["name"] for one in (await client.ask("request", topic="$hub/names", value=value))["value"]] == names
-    for nonsense in (7, [], {"prefix": 7}, {"name": "a.a"}):
+    nonsenses: list[Any] = [7, [], {"prefix": 7}, {"name": "a.a"}]
+    for nonsense in nonsenses:
         answer = await client.ask("request", topic="$hub/names", value=nonsense)
         assert answer["status"] == Status.FAILED
         assert answer["text"].startswith("expected null, a prefix, or a map")
