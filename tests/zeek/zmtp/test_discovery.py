@@ -183,7 +183,7 @@ class Net:
         self.ways.setdefault((source, to, "says" if what == "hear" else "tells"), []).append((what, arg))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.data())
 def test_simulated_clusters(data: st.DataObject) -> None:
     names = ["a", "b", "c", "d"][: data.draw(st.integers(2, 4))]
