@@ -90,11 +90,6 @@ class JournalRequests:
         self._fetches = {}
         self._confirmations = deque()
 
-    @property
-    def pending(self) -> int:
-        """Number of unanswered fetches and confirmations."""
-        return len(self._fetches) + len(self._confirmations)
-
     def close(self) -> None:
         """Cancel everything, as the client has gone."""
         for fetch in self._fetches.values():

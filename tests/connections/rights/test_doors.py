@@ -25,7 +25,7 @@ from peers.wire.kinds import Kind
 from tests.commands.talkers import talker
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked
 from tests.connections.broker.scripted import HIGH, ZeekHub
-from tests.connections.rights.conftest import Guarded, recognise
+from tests.connections.rights.conftest import POLICY, Guarded, recognise
 from tests.connections.tcp.asking import asking
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.policy.tricks import ALLOWED, BRINGABLE, DENIED
@@ -182,6 +182,13 @@ async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) ->
 TEXT = (
     "subscribe '': not granted as a whole to user 'alice'; granted beneath: '/status/alice/', '/zeek/', 'zeek/event/'"
 )
+
+
+async def test_what_is_taken_away_from_a_program_for_zeek_ends_it(guarded: Guarded) -> None:
+    zeek = await ZeekClient.subscribed(guarded.hub, "/zeek/dns", lines=("X-Application-Name: alice",))
+    guarded.core.authority.give_rights(guarded.hub.handler("alice"), POLICY.rights("bob"))
+    _, payload = await zeek.raw.frame()
+    assert int.from_bytes(payload[:2]) == CloseCode.NOT_ALLOWED
 
 
 async def test_a_program_for_zeek_is_refused(guarded: Guarded) -> None:
