@@ -229,6 +229,15 @@ async def test_what_is_no_rule_or_label(client: Client) -> None:
     assert await client.request("$hub/names", None) == []
 
 
+async def test_more_rules_than_a_frame_holds_come_back(start_hub: StartHub) -> None:
+    hub, told = await start_hub(settings=settings_of(rules_per_client=2000)), Told()
+    async with told.connect(hub.url) as client:
+        await asyncio.gather(*(client.subscribe_rule([str(number)]).open() for number in range(1001)))
+        await hub.crash()
+        await eventually(lambda: len(hub.node.core.rules) == 1001)
+        assert told.rejected.empty()
+
+
 def test_a_topic_alone_stays_one() -> None:
     topic = "/some/topic"
     assert target(topic, (), "", "") is topic
