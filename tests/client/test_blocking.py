@@ -23,7 +23,7 @@ from hub.errors import (
     UsageError,
 )
 from hub.settings.settings import Settings
-from peers.client import InvalidValueError, Message, ServiceRequest
+from peers.client import BadMessage, InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
 from peers.client.dial import Remote
 from peers.client.journal import Record
@@ -383,3 +383,15 @@ async def test_committed_parts_become_records_once(url: str) -> None:
         assert [record.value for record in client.read()] == ["kept"]
 
     await in_thread(url, work)
+
+
+async def test_bad_values_are_told_and_left_out(url: str) -> None:
+    bad: list[BadMessage] = []
+
+    def work(client: BlockingClient) -> list[Any]:
+        client.stage("t", 0, encode_values(b"/bad", [b"\xc1"]) + encode_values(b"/good", [encode_value("good")]))
+        client.commit("t", [0])
+        return [record.value for record in client.read()]
+
+    assert await in_thread(url, work, on_bad_message=bad.append) == ["good"]
+    assert [message.topic for message in bad] == ["/bad"]

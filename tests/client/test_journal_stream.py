@@ -242,7 +242,7 @@ async def _numbered(messages: MessageStream, count: int) -> list[tuple[int, int]
 
 async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: RecordingHub) -> None:
     async with connect(hub.url) as client:
-        await Publishing(client).some(20_000)
+        await Publishing(client).some(5_000)
     async with (
         connect(hub.url, backoff=quick_backoff()) as reader,
         reader.subscribe("/n/", from_offset=0, buffer_bytes=10) as messages,
@@ -251,7 +251,7 @@ async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: 
         await start_recording(hub.endpoint, file="another")
         reading = Reading(messages)
         with pytest.raises(RejectedError, match="another journal") as caught:
-            await reading.until(19_999)
+            await reading.until(4_999)
         assert caught.value.code == CloseCode.GONE
         assert reading.next > 0
 
@@ -382,7 +382,7 @@ async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
 
 async def test_closing(hub: RecordingHub) -> None:
     async with connect(hub.url, name="reader") as client:
-        await Publishing(client).some(20_000)
+        await Publishing(client).some(5_000)
         for buffer_bytes in (1, 1_000_000):
             stream = client.subscribe("/n/", from_offset=0, buffer_bytes=buffer_bytes)
             await stream.open()
@@ -423,3 +423,18 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
     found = messages_of(block)
     assert found == [("/a", 1), ("/a", 3)]
     assert places_of(found) == [(0, 100), (2, 100)]
+
+
+async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hub.errors import InternalError
+    from peers.client import journal_stream
+
+    def fail(_: bytes) -> list[tuple[bytes, int]]:
+        raise ZeroDivisionError
+
+    async with connect(hub.url) as client:
+        await client.publish_confirmed("/n", 1)
+        monkeypatch.setattr(journal_stream, "recorded_batches", fail)
+        async with client.subscribe("/n", from_offset=0) as messages:
+            with pytest.raises(InternalError, match="ZeroDivisionError"):
+                await anext(messages)

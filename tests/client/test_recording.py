@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from hub.errors import ClosedError, InvalidTopicError, RejectedError, RequestFailedError, UsageError
+from hub.errors import (
+    ClosedError,
+    ConnectionLostError,
+    InvalidTopicError,
+    RejectedError,
+    RequestFailedError,
+    UsageError,
+)
 from peers.client import Client, ConsumerStream, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.client.journal import Committed
@@ -296,3 +303,35 @@ async def test_after_a_failure_each_message_is_asked_for_alone() -> None:
     assert [type(result) for result in results] == [RejectedError, RejectedError]
     await asyncio.gather(*(writer.publish("/a", number, sequence=number) for number in (2, 3, 4)))
     assert journal.batches == [1, 3, 2, 4]
+
+
+async def test_a_client_that_ends() -> None:
+    class _Gone:
+        async def stage(self, _: Stage) -> None:
+            raise ConnectionLostError(1006, "lost")
+
+    access: Any = _Gone()
+    writer = Writer(access, "w", lambda: None, lambda: True)
+    with pytest.raises(ConnectionLostError):
+        await writer.publish("/a", 1)
+
+
+async def test_a_writer_for_threads(daemon: Daemon) -> None:
+    def work() -> list[Any]:
+        with connect_blocking(url_of(daemon)) as client:
+            writer = client.writer("w")
+            assert writer.name == "w"
+            return [writer.publish("/a", number, sequence=number, timeout_s=10) for number in (1, 2, 3)]
+
+    assert await asyncio.to_thread(work) == [0, 1, 2]
+
+
+async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
+    client = await connect(place.url)
+    stream = client.consume("c", "/a")
+    await stream.open()
+    waiting = asyncio.ensure_future(stream.receive())
+    await asyncio.sleep(0)
+    await client.close()
+    with pytest.raises(ClosedError):
+        await waiting

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 
 from hub.errors import ConnectionLostError
@@ -254,3 +255,22 @@ async def test_without_a_connection_time_is_kept(start_hub: StartHub) -> None:
         assert client.statistics().pending_requests == 1
     with pytest.raises(ClosedError):
         await patient
+
+
+async def test_packed_values(client: Client, server: Client) -> None:
+    packed = msgspec.msgpack.encode([1, 2])
+    async with server.serve("/a", double):
+        assert await client.request_packed_nowait("/a", packed) == [1, 2, 1, 2]
+        assert await client.request_packed("/a", packed) == [1, 2, 1, 2]
+
+
+async def test_cancelling(client: Client, server: Client) -> None:
+    async with server.serve("/a", double):
+        futures = [client.request_nowait("/a", number) for number in range(4)]
+        futures[1].cancel()
+        await asyncio.wait(futures)
+        assert [future.cancelled() for future in futures] == [False, True, False, False]
+        assert [futures[n].result() for n in (0, 2, 3)] == [0, 4, 6]
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await client.request("/a", 1)

@@ -291,3 +291,32 @@ def test_as_a_dictionary_would(frames: list[int], replies: list[tuple[int, int]]
         assert (pending.requests, pending.late) == (len(futures) - len(expected), late)
 
     asyncio.run(run())
+
+
+async def test_what_comes_for_nobody(scripted: ScriptedHub) -> None:
+    async with connect(scripted.url):
+        scripted.send(Request(b"/x", 5, 0, pack(1)).encode())
+        reply = Reply.decode(await scripted.next(Kind.REPLY))
+        assert (reply.first, reply.status) == (5, Status.FAILED)
+        assert "no longer serves" in msgspec.msgpack.decode(reply.values)
+
+
+async def test_opening_is_cancelled(scripted: ScriptedHub) -> None:
+    async with connect(scripted.url) as client:
+        opening = asyncio.ensure_future(client.serve("/a", lambda _: None).open())
+        number, _ = decode_subscription(Kind.SERVE, (await scripted.next(Kind.SERVE)).body)
+        opening.cancel()
+        await scripted.next(Kind.UNSERVE)
+        scripted.send(encode_notice(Notice("confirmed", request=number)))
+        await served(scripted, client, "/a")
+
+
+async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
+    client = await connect(scripted.url, backoff=quick_backoff())
+    gone = await served(scripted, client, "/gone")
+    scripted.hang_up()
+    await eventually(lambda: not client.statistics().connected)
+    await gone.close()
+    await served(scripted, client, "/a")
+    await client.close()
+    assert scripted.connections == 2

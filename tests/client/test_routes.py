@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.frame import FLAG_TAGGED, HEADER, KIND_MESSAGES
 from hub.tags.envelope import tagged
 from hub.tags.rules import Rule
+from peers.client import routes as module
 from peers.client.routes import Addressed, LocalRoutes, Sink
 
 
@@ -89,3 +91,11 @@ def test_unreadable_keys() -> None:
     for key in unread:
         assert routes.find(key).sinks == (UNREADABLE,)
         assert routes.miss(key) is routes.table[key]
+
+
+def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_ROUTES_LIMIT", 10)
+    routes = LocalRoutes(UNREADABLE)
+    for number in range(95):
+        routes.find(key_of(f"/{number}"))
+        assert len(routes.table) <= 10

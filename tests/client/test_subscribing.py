@@ -335,3 +335,63 @@ async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
     assert await client.names("b") == []
     with pytest.raises(RequestFailedError, match="expected null, a prefix, or a map"):
         await client.request("$hub/names", 7)
+
+
+async def test_labels_may_change(client: Client) -> None:
+    async with client.subscribe("$hub/names/") as messages:
+        claimed = await client.claim(PLAYER, ["a"])
+        await claimed.relabel(["c", "b"])
+        assert claimed.labels == ("b", "c")
+        heard = [await anext(messages) for _ in range(2)]
+        assert [(each.topic, each.value["labels"]) for each in heard] == [
+            ("$hub/names/appeared", ["a"]),
+            ("$hub/names/appeared", ["b", "c"]),
+        ]
+        with pytest.raises(InvalidNameError):
+            await claimed.relabel([""])
+        await claimed.release()
+        with pytest.raises(ClosedError):
+            await claimed.relabel(["d"])
+
+
+async def test_a_claim_that_is_cancelled(client: Client, hub: Hub) -> None:
+    async with connect(hub.url) as other:
+        claiming = asyncio.ensure_future(client.claim(PLAYER))
+        await asyncio.sleep(0)
+        claiming.cancel()
+        await asyncio.wait([claiming])
+        assert claiming.cancelled()
+        assert await client.names() == []
+        async with await other.claim(PLAYER) as claimed:
+            assert claimed.owned
+
+
+async def test_the_blocking_client(hub: Hub) -> None:
+    def use() -> None:
+        with connect_blocking(hub.url) as one, connect_blocking(hub.url) as two:
+            with one.claim(PLAYER, ["a"]) as owned, two.claim(PLAYER, queue=True) as waits:
+                assert (owned.name, owned.owned, waits.owned, waits.reason) == (PLAYER, True, False, "queued")
+                owned.relabel(["b"])
+                assert [each.labels for each in two.names("org.")] == [("b",)]
+                with pytest.raises(TimeoutError):
+                    waits.wait_owned(timeout_s=0.001)
+                owned.release()
+                waits.wait_owned(timeout_s=30)
+                assert waits.owned
+            assert waits.wait_lost(timeout_s=30) == "it was released"
+
+    await asyncio.to_thread(use)
+
+
+async def test_prefixes_in_a_list(client: Client) -> None:
+    async with client.subscribe(["/a", "/b"], "/c") as messages:
+        for topic in ("/a", "/b", "/c", "/d"):
+            client.publish_nowait(topic, None)
+        assert [message.topic for message in await read(messages, 3)] == ["/a", "/b", "/c"]
+        with pytest.raises(UsageError, match="one prefix or more"):
+            client.subscribe([])
+        with pytest.raises(InvalidTopicError, match=r"topic is a str, not bytes: b'/a'"):
+            client.publish_nowait(b"/a", 1)  # type: ignore[arg-type]
+        with pytest.raises(InvalidTopicError, match=r"prefix is a str, not int: 5"):
+            async with client.subscribe([5]):  # type: ignore[list-item]
+                pass

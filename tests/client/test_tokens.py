@@ -14,7 +14,7 @@ import pytest
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.client import Client, Hello, connect
-from peers.client.token_source import Token, read_token
+from peers.client.token_source import Token, TokenSource, read_token
 from peers.connections.connection import Connection as HubConnection
 from peers.wire.control import TOKEN_LIMIT_BYTES, Notice, Renewal, decode_token, encode_close, encode_notice
 from peers.wire.kinds import Kind
@@ -272,3 +272,35 @@ def test_no_token(tmp_path: Path, content: bytes) -> None:
 def test_no_file(path: str) -> None:
     with pytest.raises(UsageError, match="cannot be read: "):
         read_token(path)
+
+
+async def test_a_function_that_takes_too_long() -> None:
+    async def never() -> str:
+        await asyncio.get_running_loop().create_future()
+        return SECRET
+
+    with pytest.raises(ConnectionLostError, match=r"none within 0\.01 s"):
+        await TokenSource(never, 0.01).fresh()
+
+
+async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
+    tokens = Tokens()
+    told = Told()
+    scripted.hello = msgspec.structs.replace(scripted.hello, until=1000.0)
+    async with told.connect(scripted.url, token=tokens.plain) as client:
+        renewal = client._exchange.renewal
+        planned = renewal._timer
+        assert planned is not None
+        assert renewal._ends_s - 251.0 <= planned.when() <= renewal._ends_s - 149.0
+        renewal._begin()
+        first = await renewed(scripted)
+        refusal = Notice("error", request=first.request, code=CloseCode.NOT_RECOGNISED, text="not recognised")
+        scripted.send(encode_notice(refusal))
+        await told.rejected.get()
+        again = renewal._timer
+        assert again is not None
+        assert again.when() < planned.when()
+        renewal._begin()
+        second = await renewed(scripted)
+        assert second.request != first.request
+        assert second.token != first.token

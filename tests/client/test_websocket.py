@@ -397,3 +397,10 @@ def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -
 def test_a_request_that_the_hub_cannot_read(pair: Pair) -> None:
     (refusal,) = pair.to_client({"type": "error", "request": 7, "about": "request", "code": 1009, "text": "too much"})
     assert refusal == Refusal(7, "too much")
+
+
+def test_text(pair: Pair) -> None:
+    pair.server.send_text(b"{}")
+    (closing,) = pair.to_client()
+    assert isinstance(closing, Closing)
+    assert closing.code == CloseCode.WRONG_KIND

@@ -238,3 +238,18 @@ def test_the_user_pays_for_descriptors_too() -> None:
     found.clear()
     assert (usage.held, hub.open) == (0, 0)
     assert clients[0].has_room
+
+
+async def test_the_end_of_the_stream_closes(pair: Pair) -> None:
+    pair.far.shutdown(socket.SHUT_WR)
+    await eventually(lambda: pair.protocol.told == ["eof", "lost"])
+
+
+async def test_its_protocol_can_be_changed(pair: Pair) -> None:
+    other = Recorder()
+    pair.transport.set_protocol(other)
+    pair.far.send(b"x")
+    await eventually(lambda: other.data == b"x")
+    pair.transport.set_protocol(pair.protocol)
+    with pytest.raises(TypeError):
+        pair.transport.set_protocol(asyncio.BaseProtocol())
