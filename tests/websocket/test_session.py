@@ -418,3 +418,9 @@ def test_a_session_that_is_over_holds_nothing(end: str) -> None:
     assert session.held_bytes == 0
     assert list(events_of(session, bytes(100_000))) == []
     assert session.held_bytes == 0
+
+
+def test_a_text_message_is_no_msgpack() -> None:
+    talk = Conversation("hub.v1.msgpack")
+    talk.say(frame(Opcode.TEXT, b"{}"))
+    assert talk.closed_with[0] == CloseCode.WRONG_KIND
