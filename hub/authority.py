@@ -18,21 +18,21 @@ from collections.abc import Callable, Container, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import Frame, encode_frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.labels.subscriptions import RuleSubscriptions
+from hub.messages.batch import Batch
+from hub.messages.frame import Frame, encode_frame
+from hub.messages.stretch import Stretch
 from hub.names.names import Names
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted
-from hub.prefixes import PrefixSubscriptions
 from hub.quotas.quotas import NO_LIMITS, Quotas
 from hub.requests.requests import Requests
-from hub.routes import Route, Routes, changes_refused
-from hub.stretch import Stretch
-from hub.tags.subscriptions import RuleSubscriptions
+from hub.routing.routes import Route, Routes, changes_refused
+from hub.routing.subscriptions import PrefixSubscriptions
+from hub.scheduling.turn import Turn
 from hub.topics import printable
-from hub.turn import Turn
 
 _JUDGED_PER_STEP = 8  # Things that are judged in one step of the turn: 2 µs each
 

@@ -18,41 +18,40 @@ from itertools import chain
 from operator import attrgetter, methodcaller
 
 from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publish
-from hub.batch import Batch
-from hub.delivery import Role, receivers
 from hub.errors import ClosedError, RejectedError
-from hub.events import Event, OwnEvents, joined, left, mesh_changed, name_event
-from hub.far_hub import FarHub
-from hub.far_hubs import FarHubs
-from hub.handler import Handler
-from hub.holdings import Allowance
-from hub.leaves import Leaves
-from hub.limits import LINK_COST, CoreLimits
-from hub.losses import Drops
-from hub.memory import Memory
+from hub.handlers.counters import CoreStatistics, Counters, RoutingStatistics
+from hub.handlers.delivery import Role, receivers
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.handlers.holdings import Allowance
+from hub.handlers.waiting import WaitingMemory
+from hub.labels.rules import Rule, RuleIndex, characters
+from hub.labels.subscriptions import RuleSubscriptions
+from hub.limits import LINK_COST, CoreLimits, QueueLimits
+from hub.links.far_hubs import FarHubs
+from hub.links.leaves import Leaves
+from hub.links.mesh_links import MeshLinks
 from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
 from hub.mesh.traffic import Traffic
-from hub.mesh_links import MeshLinks
-from hub.multimap import PrefixMultimap
+from hub.messages.batch import Batch
+from hub.messages.origin import Origin
+from hub.messages.stretch import Stretch
 from hub.names.names import Names, Register
-from hub.origin import Origin
-from hub.overflow import QueueLimits
 from hub.policy.grants import User
-from hub.prefixes import Asked, OnFilter, PrefixSubscriptions
+from hub.prefixes.multimap import PrefixMultimap
 from hub.quotas.quotas import Quotas, Share
 from hub.quotas.resource import Resource
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
-from hub.routes import Route, Routes
-from hub.statistics import CoreStatistics, Counters, RoutingStatistics
-from hub.stretch import Stretch
-from hub.tags.rules import Rule, RuleIndex, characters
-from hub.tags.subscriptions import RuleSubscriptions
-from hub.topic_rates import TopicRates
+from hub.routing.routes import Route, Routes
+from hub.routing.subscriptions import Asked, OnFilter, PrefixSubscriptions
+from hub.scheduling.memory import Memory
+from hub.scheduling.turn import Turn, Writers, WritesLater
+from hub.statistics.events import Event, OwnEvents, joined, left, mesh_changed, name_event
+from hub.statistics.losses import Drops
+from hub.statistics.topic_rates import TopicRates
 from hub.topics import RESERVED
-from hub.turn import Turn, Writers, WritesLater
-from hub.waiting import WaitingMemory
 
 _STEPS_PER_DEPARTURE = 5  # What it costs to give back all that one far side had, beside its prefixes: about 50 µs
 
@@ -343,7 +342,7 @@ class Core:
             raise ClosedError("the handler is not attached to this hub")
 
     def subscribe_rules(self, handler: Handler, rules: Iterable[Rule]) -> None:
-        """Subscribe `handler` to each checked rule (`hub.tags.rules.check_rule`), all or none; counted, as prefixes.
+        """Subscribe `handler` to each checked rule (`hub.labels.rules.check_rule`), all or none; counted, as prefixes.
 
         Raises:
             ClosedError: The handler is not attached.

@@ -152,7 +152,7 @@ class RequestError(PeerError):
     """A request was answered, and not with a value.
 
     Attributes:
-        status: What has become of it, `hub.request_frame.Status`.
+        status: What has become of it, `hub.messages.request_frame.Status`.
     """
 
     def __init__(self, status: int, text: str) -> None:

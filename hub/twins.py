@@ -10,7 +10,13 @@ import sys
 from importlib.util import find_spec
 
 # A test compares this with the sources
-TWINS = ("hub._runs", "hub.journal._packing", "hub.requests._block", "peers.client._plain", "peers.zeek.zmtp._zmtp")
+TWINS = (
+    "hub.messages._runs",
+    "hub.journal._packing",
+    "hub.requests._block",
+    "peers.client._plain",
+    "peers.zeek.zmtp._zmtp",
+)
 
 
 def missing() -> tuple[str, ...]:

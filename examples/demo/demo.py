@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from peers.client import Client, HubError, QueueWish, connect
 
 SENSORS = 20

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from hub.consumers.terms import Terms
-from hub.frame import Encoding
 from hub.journal.block import Record
+from hub.messages.frame import Encoding
 
 
 class Progress(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ from zlib import crc32
 from hub.journal.layout import Layout
 
 cdef enum:
-    # These are the numbers of `hub.frame` and of the pure twins; a test compares them.
+    # These are the numbers of `hub.messages.frame` and of the pure twins; a test compares them.
     HEADER_BYTES = 40           # of a block
     CHECKED_FROM = 8
     SPARSE = 1

@@ -39,7 +39,7 @@ class Record(NamedTuple):
     """Time at which the hub took the message, µs since 1970 UTC."""
     topic: str
     encoding: int
-    """`hub.frame.Encoding` of the body."""
+    """`hub.messages.frame.Encoding` of the body."""
     body: bytes
 
 

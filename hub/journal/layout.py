@@ -14,7 +14,7 @@
     topic_nos  i32[count]       index into the dictionary
     value_ends i32[count + 1]   value i is values[value_ends[i]:value_ends[i + 1]]
     topic_ends i32[topics + 1]  the same for the dictionary
-    encodings  u8[count]        ENCODINGS only: `hub.frame.Encoding`
+    encodings  u8[count]        ENCODINGS only: `hub.messages.frame.Encoding`
     text       u8[topic_bytes]  of the dictionary, UTF-8
     values     u8[value_bytes]
 ```

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hub.batch import Message
+from hub.messages.batch import Message
 
 
 class RecordedMessage(Message):

@@ -18,19 +18,6 @@ from itertools import pairwise
 from operator import gt
 from zlib import crc32
 
-from hub.batch import encode_values, value_ends
-from hub.frame import (
-    BATCH_COUNT,
-    BATCH_LIMIT_MESSAGES,
-    FLAG_BATCH,
-    FLAG_TAGGED,
-    HEADER,
-    HEADER_BYTES,
-    KIND_MESSAGES,
-    Encoding,
-    Frame,
-    encode_frame,
-)
 from hub.journal.layout import (
     CHECKED_FROM,
     OFFSET_LIMIT,
@@ -44,6 +31,19 @@ from hub.journal.layout import (
     columns_of,
     read_layout,
     write_block,
+)
+from hub.messages.batch import encode_values, value_ends
+from hub.messages.frame import (
+    BATCH_COUNT,
+    BATCH_LIMIT_MESSAGES,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    encode_frame,
 )
 
 # Values of msgpack

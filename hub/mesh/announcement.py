@@ -26,9 +26,9 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from hub.labels.rules import Rule
+from hub.messages.origin import Origin
 from hub.names.claim import Announced
-from hub.origin import Origin
-from hub.tags.rules import Rule
 
 SEQ_LIMIT = 2**32 - 1
 """The highest number of an announcement: one a second for 136 years."""
@@ -44,7 +44,7 @@ class Served(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A leaf is peered with a hub; other hubs may have it as well (`hub.leaves`)."""
+    """A leaf is peered with a hub; other hubs may have it as well (`hub.links.leaves`)."""
 
     endpoint: bytes
     """Its id, 16 bytes."""
@@ -63,7 +63,7 @@ def is_topic(interest: Interest) -> bool:
 
 
 class Interests(NamedTuple):
-    """How the interests of a hub have changed; a `hub.filter.Change` is one of prefixes alone."""
+    """How the interests of a hub have changed; a `hub.prefixes.filter.Change` is one of prefixes alone."""
 
     added: tuple[Interest, ...] = ()
     removed: tuple[Interest, ...] = ()

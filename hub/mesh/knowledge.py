@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
 from hub.limits import MeshLimits
 from hub.mesh.announcement import (
     EVERYTHING,
@@ -33,6 +32,7 @@ from hub.mesh.announcement import (
 )
 from hub.mesh.graph import Graph
 from hub.mesh.outgoing import Outgoing, Pace
+from hub.prefixes.filter import Change
 
 L = TypeVar("L")
 

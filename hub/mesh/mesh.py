@@ -20,14 +20,14 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
 from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Record, Told, Wanted
 from hub.mesh.graph import Graph, GraphChange
 from hub.mesh.knowledge import OUTBID_LIMIT, Knowledge, OwnNews, Reach, contradicts
 from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import FAR_EPOCH
-from hub.origin import EPOCH_LIMIT, Origin
+from hub.messages.origin import EPOCH_LIMIT, Origin
+from hub.prefixes.filter import Change
 
 L = TypeVar("L")
 

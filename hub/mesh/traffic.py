@@ -18,7 +18,7 @@ from typing import Generic, TypeVar
 from hub.mesh.graph import Graph
 from hub.mesh.knowledge import Knowledge
 from hub.mesh.upstream import Upstreams
-from hub.origin import Origin
+from hub.messages.origin import Origin
 
 L = TypeVar("L")
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-from hub.origin import EPOCH_LIMIT, Origin
+from hub.messages.origin import EPOCH_LIMIT, Origin
 
 L = TypeVar("L")
 

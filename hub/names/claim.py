@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # a client that speaks of names needs no core
-    from hub.far_hub import FarHub
-    from hub.handler import Handler
+    from hub.handlers.far_hub import FarHub
+    from hub.handlers.handler import Handler
 
 
 # The latest time of a claim that is taken; it leaves room above it, so that a later time still fits into 64 bits

@@ -21,16 +21,16 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
-from hub.far_hub import FarHub
-from hub.handler import Handler
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
 from hub.limits import NameLimits
-from hub.memory import Account, Memory
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
 from hub.names.grammar import check_labels, check_name
 from hub.policy.policy import Action
 from hub.policy.refusal import check_granted
 from hub.quotas.resource import Resource
-from hub.turn import Turn
+from hub.scheduling.memory import Account, Memory
+from hub.scheduling.turn import Turn
 
 _STEPS_PER_NAME = 2  # Taking a name out takes as long as two prefixes, about 20 µs, as peer hubs and subscribers get it
 

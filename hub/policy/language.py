@@ -16,7 +16,7 @@ from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.config import ConfigError
 from hub.settings.keys import closest
-from hub.sizes import parse_size
+from hub.settings.sizes import parse_size
 from hub.topics import printable
 
 _TABLES = ("roles", "users", "certificates", "unix", "limits")

@@ -1,1 +1,1 @@
-"""Requests and their one answer each. Their frames are in `hub.request_frame`."""
+"""Requests and their one answer each. Their frames are in `hub.messages.request_frame`."""

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from hub.batch import decode_values, encode_value
 from hub.errors import CloseCode, HubError, RejectedError, RequestError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
-from hub.handler import Handler
-from hub.request_frame import FLAG_NAMED, Request, Status, as_bytes
+from hub.handlers.handler import Handler
+from hub.messages.batch import decode_values, encode_value
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
+from hub.messages.request_frame import FLAG_NAMED, Request, Status, as_bytes
 from hub.topics import RESERVED
 
 

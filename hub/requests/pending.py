@@ -25,12 +25,12 @@ from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
-from hub.batch import value_ends
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.batch import value_ends
+from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.messages.request_frame import TRANSACTIONS, Reply, Request, Status
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.request_frame import TRANSACTIONS, Reply, Request, Status
 
 
 class AnswerRun:

@@ -20,23 +20,23 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
-from hub.far_hub import FarHub
-from hub.filter import Change
-from hub.frame import FLAG_SHARED
-from hub.handler import Handler
-from hub.holdings import Allowance
+from hub.handlers.delivery import Role
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.handlers.holdings import Allowance
 from hub.limits import RequestLimits
-from hub.memory import Memory
+from hub.messages.frame import FLAG_SHARED
+from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.names.claim import Owner
 from hub.policy.refusal import not_granted
-from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
+from hub.prefixes.filter import Change
 from hub.requests.hub_services import Directed, HubServices, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
 from hub.requests.services import Services, Serving
+from hub.scheduling.memory import Memory
+from hub.scheduling.turn import Turn
 from hub.topics import RESERVED, printable
-from hub.turn import Turn
 
 
 class RequestStatistics(NamedTuple):

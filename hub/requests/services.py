@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator
 from operator import itemgetter
 from typing import NamedTuple
 
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.far_hub import FarHub
-from hub.filter import Change
-from hub.handler import Handler
-from hub.holdings import Allowance
-from hub.multimap import PrefixMultimap
+from hub.handlers.delivery import Role
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.handlers.holdings import Allowance
 from hub.policy.policy import Rights
 from hub.policy.refusal import prefix_not_granted
+from hub.prefixes.filter import Change
+from hub.prefixes.multimap import PrefixMultimap
 from hub.requests.pending import Participant
+from hub.scheduling.turn import Turn
 from hub.topics import RESERVED, STORES, check_prefix, decode_topic
-from hub.turn import Turn
 
 # How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn
 COMPARED = 64

@@ -16,7 +16,7 @@ import msgspec
 from msgspec import inspect
 
 from hub.settings.settings import RANGED, Settings
-from hub.sizes import parse_size
+from hub.settings.sizes import parse_size
 
 SHOWN_CHARACTERS = 64
 """Length to which errors shorten an unknown key or a bad value."""

@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from hub.limits import RequestLimits
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits, RequestLimits
 from hub.settings.ranges import LIVE, NAME_BYTES, PRINTABLE, SMALLEST_QUEUE_BYTES, TIB, Url, between
 from hub.settings.sections import (
     AccessSettings,

@@ -12,14 +12,14 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.delivery import Role
 from hub.errors import CloseCode, UsageError
-from hub.events import AUDIT_TOPIC, STATISTICS_TOPIC
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.policy.grants import User
 from hub.policy.policy import Action
 from hub.policy.verdict import DEEDS, Verdict, withheld
 from hub.requests.hub_services import AT
+from hub.statistics.events import AUDIT_TOPIC, STATISTICS_TOPIC
 from hub.topics import RESERVED, printable
 from peers.admin.steps import in_steps, service
 from peers.node.audit import By

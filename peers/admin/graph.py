@@ -14,7 +14,7 @@ from uuid import UUID
 import msgspec
 
 from hub.errors import UsageError
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.mesh.announcement import Record
 from hub.mesh.graph import passed
 from hub.topics import RESERVED, check_topic

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.delivery import Role
-from hub.events import AUDIT_TOPIC
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.requests.hub_services import Later
 from hub.settings.config import told
 from hub.settings.keys import KEYS
+from hub.statistics.events import AUDIT_TOPIC
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph, trace

@@ -10,11 +10,11 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.events import STATISTICS_TOPIC, Event
-from hub.handler import Handler
-from hub.losses import KEPT
+from hub.handlers.handler import Handler
 from hub.quotas.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
+from hub.statistics.events import STATISTICS_TOPIC, Event
+from hub.statistics.losses import KEPT
 from peers.admin.steps import in_steps, service
 from peers.node.node import Node
 
@@ -26,7 +26,7 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 @service("null")
 def state(node: Node, _: Handler, __: None) -> dict[str, Any]:
-    """Answer null with the fields of `hub.losses.State`, and `text`, the sentence."""
+    """Answer null with the fields of `hub.statistics.losses.State`, and `text`, the sentence."""
     return node.pulse.state.fields()
 
 

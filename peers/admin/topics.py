@@ -1,8 +1,8 @@
 """`topics`: rates of topics, as a tree by their components, a level at a time.
 
 `$hub/topics` answers everybody: sums leave out topics that the asker may not subscribe to. Numbers of subscribers are
-for admins alone. Where the hub is several processes, each counts what has come in there (`hub.topic_rates`), and the
-one that is asked adds up:
+for admins alone. Where the hub is several processes, each counts what has come in there
+(`hub.statistics.topic_rates`), and the one that is asked adds up:
 
 ```
 asked ─▶ all: `counted_here`, topics with their rates ─▶ added up ─▶ what the asker may see ─▶ tree ─▶ rows
@@ -19,12 +19,12 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hub.delivery import Role
-from hub.handler import Handler
-from hub.history import merged
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.requests.hub_services import Later, is_admin
-from hub.topic_rates import Node as TreeNode
-from hub.topic_rates import Rate, first_of, found, nodes_under
+from hub.statistics.history import merged
+from hub.statistics.topic_rates import Node as TreeNode
+from hub.statistics.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.state import clock_of
 from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node
@@ -48,7 +48,7 @@ def topics(node: Node, asker: Handler, question: _Question) -> Later:
     """Answer null, or a map with `under`, a prefix, and `search`, a text, with rows of the tree.
 
     With a text these are the topics under the prefix that have it in them, without it the level right under the prefix.
-    If `under` is a topic, its figures of the last ten minutes are there, too, where they are kept (`hub.history`).
+    If `under` is a topic, its figures of the last ten minutes are there, too, if kept (`hub.statistics.history`).
     """
     return in_steps(node, _answered(node, asker, question))
 

@@ -1,7 +1,7 @@
 """`who`: the connections of a hub, a page at a time: their users, how these are known, and what they have done.
 
 About 8 µs a connection, `PAGE` of them a turn. Of one connection that is asked for by its id, all prefixes are listed,
-too, up to `PREFIXES`, and its figures of the last ten minutes on demand (`hub.history`).
+too, up to `PREFIXES`, and its figures of the last ten minutes on demand (`hub.statistics.history`).
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.delivery import Role
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from peers.admin.state import clock_of
 from peers.admin.steps import in_steps, service
 from peers.node.node import Node, connection_of

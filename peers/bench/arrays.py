@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hub.errors import CloseCode, HubError, RejectedError
-from peers.bench.y import Ask, Asked, orders_of, run_worker
+from peers.bench.pairs import Ask, Asked, orders_of, run_worker
 from peers.client import Client
 from peers.client.service import ServiceRequest
 from peers.shm.ring import Block

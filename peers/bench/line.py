@@ -17,7 +17,7 @@ import msgspec
 from websockets.frames import Frame, Opcode
 
 from hub.errors import ProtocolError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from peers.bench.measurement import Histogram
 from peers.bench.messages import MESSAGES_LIMIT, SEQUENCE_OFFSET, STAMP, TOPIC_DIGITS, Grid, Layout, is_sequence
 from peers.bench.worker import BenchError

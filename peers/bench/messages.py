@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, encode_frame
 
 STAMP = Struct(">IIQ")
 """The head of a value: publisher, sequence number, intended time in ns."""

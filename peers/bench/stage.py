@@ -26,9 +26,9 @@ from typing import Literal, NamedTuple, Self
 
 import msgspec
 
-from hub.batch import BATCH_OVERHEAD_BYTES
-from hub.frame import BATCH_LIMIT_MESSAGES
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
+from hub.messages.batch import BATCH_OVERHEAD_BYTES
+from hub.messages.frame import BATCH_LIMIT_MESSAGES
 from peers.bench.line import Control, Counted, Line, Tally, dial
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
 from peers.bench.messages import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout, Template

@@ -21,9 +21,9 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from hub.batch import Message
 from hub.journal.message import RecordedMessage
-from hub.tags.envelope import TaggedMessage
+from hub.labels.envelope import TaggedMessage
+from hub.messages.batch import Message
 from peers.cli.flag_values import moment
 from peers.cli.notices import Notices
 from peers.cli.output import Output

@@ -19,9 +19,9 @@ import msgspec
 from cyclopts import Parameter
 
 from hub.errors import JournalCorruptError, UsageError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
 from hub.journal.block import Block, Record, pack
 from hub.journal.packing import BLOCK_BYTES_LIMIT, skip_value
+from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
 from hub.topics import check_prefix
 from peers.cli.flag_values import moment
 from peers.cli.journal_reading import (

@@ -28,7 +28,7 @@ from peers.cli.spark import (
 )
 from peers.cli.texts import show
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile
-from peers.spark.archive_files import EVERYTHING, Selection
+from peers.spark.archiving.files import EVERYTHING, Selection
 from peers.spark.progress import JobProgress
 from peers.spark.report.findings import TRAFFIC_HEADS, figures_of, remarks, traffic_row
 from peers.spark.report.page import page

@@ -30,8 +30,7 @@ from peers.cli.replay import UnreadableError, decode_text, decode_value
 from peers.cli.texts import Cell, columns, counted, cut, escaped, escaped_lines, examples, json_text
 from peers.cli.url import HubFlags
 from peers.client import InvalidValueError, Store, StoreChange, StoreEntry, StoreWatch, connect
-from peers.client.store import value_of
-from peers.client.values import encode_value
+from peers.client.values import encode_value, value_of
 from peers.wire.reasons import MALFORMED
 
 _SECOND_US = 1_000_000

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
-from hub.batch import Message
 from hub.errors import NotAllowedError, UsageError
-from hub.overflow import Overflow
+from hub.limits import Overflow
+from hub.messages.batch import Message
 from hub.topics import RESERVED
 from peers.cli.display import Format, Look, Stop, show
 from peers.cli.flag_values import FlagError, check_count, check_positive, with_zone

@@ -29,7 +29,7 @@ from peers.client import Client, connect
 
 
 class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """Counters of one handler (`hub.statistics.HandlerStatistics`)."""
+    """Counters of one handler (`hub.handlers.counters.HandlerStatistics`)."""
 
     id: int
     role: str

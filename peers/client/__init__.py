@@ -5,7 +5,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from hub.batch import Message
 from hub.errors import (
     BlockGoneError,
     BusyError,
@@ -29,7 +28,8 @@ from hub.errors import (
     UsageError,
 )
 from hub.journal.message import RecordedMessage
-from hub.overflow import Overflow
+from hub.limits import Overflow
+from hub.messages.batch import Message
 from peers.client.client import Client, connect
 from peers.client.exchange import ClientStatistics
 from peers.client.names import KnownName, ServiceName
@@ -44,8 +44,8 @@ from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
-    from peers.client.replica import StoreReplica, StoreWatch
-    from peers.client.store import Store, StoreChange, StoreChangeKind, StoreEntry, StoreState
+    from peers.client.replica import StoreChange, StoreChangeKind, StoreReplica, StoreWatch
+    from peers.client.store import Store, StoreEntry, StoreState
     from peers.client.writer import Writer
 
 __all__ = [
@@ -105,8 +105,8 @@ _LATE = {
     "ConsumedMessage": "peers.client.consumer_stream",
     "ConsumerStream": "peers.client.consumer_stream",
     "Store": "peers.client.store",
-    "StoreChange": "peers.client.store",
-    "StoreChangeKind": "peers.client.store",
+    "StoreChange": "peers.client.replica",
+    "StoreChangeKind": "peers.client.replica",
     "StoreEntry": "peers.client.store",
     "StoreReplica": "peers.client.replica",
     "StoreState": "peers.client.store",

@@ -21,11 +21,11 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
-from hub.batch import Message
 from hub.errors import UsageError
 from hub.journal.layout import Column
+from hub.labels.rules import check_rule
+from hub.messages.batch import Message
 from hub.names.grammar import check_name
-from hub.tags.rules import check_rule
 from peers.client.dial import Destination, Remote
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.journal import Committed, History, JournalState, time_us

@@ -19,8 +19,8 @@ import asyncio
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError
-from hub.request_frame import Reply, Request
-from hub.stretch import Run
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Run
 from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable
 from peers.client.settings import ClientSettings
 from peers.transport.liveness import Act, Liveness

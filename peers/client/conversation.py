@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
 from hub.errors import HubError, RejectedError
-from hub.request_frame import Reply, Request
-from hub.stretch import Run
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Run
 from peers.client.routes import Route
 from peers.wire.control import Notice, Renewal, RuleChange
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange

@@ -17,7 +17,7 @@ import logging
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, PeerError, RejectedError
-from hub.request_frame import Reply, Request
+from hub.messages.request_frame import Reply, Request
 from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import JOURNAL, SERVICES, TOKENS, Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial

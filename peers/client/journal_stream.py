@@ -23,10 +23,10 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from hub.batch import Batch, Message
 from hub.errors import CloseCode, ClosedError, GoneError, HubError, InternalError, RejectedError
 from hub.journal.block import Block, to_frames
 from hub.journal.message import RecordedMessage
+from hub.messages.batch import Batch, Message
 from hub.topics import check_prefix
 from peers.client.journal import JournalAccess, look_at
 from peers.client.reports import Reports

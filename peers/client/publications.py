@@ -22,10 +22,10 @@ from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from hub.batch import Batch, encode_values
 from hub.errors import BusyError, CloseCode, ConnectionLostError, HubError, InvalidTopicError, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
-from hub.tags.envelope import Envelope, tagged
+from hub.labels.envelope import Envelope, tagged
+from hub.messages.batch import Batch, encode_values
+from hub.messages.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.topics import RESERVED, check_topic, printable
 from peers.client.conversation import ABNORMAL, wake
 from peers.shm.ring import BlockValues

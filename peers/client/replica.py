@@ -11,15 +11,15 @@ import time
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, ClassVar, Self
+from enum import Enum
+from typing import Any, ClassVar, NamedTuple, Self
 
 from hub.errors import ClosedError, HubError, RequestOverflowError, UsageError
 from hub.stores.command import Change, ChangeKind
 from hub.stores.replica import Needs, Replica
 from hub.stores.store import text_begins
-from peers.client.store import StoreChange, change_of, value_of
 from peers.client.stream import Items, MessageStream, Opened
-from peers.client.values import encode_value
+from peers.client.values import encode_value, value_of
 from peers.stores.operations import canonical_form
 from peers.stores.wire import heard
 
@@ -45,6 +45,39 @@ BATCH_CHANGES = 1_000
 
 HELD_CHANGES = 65_536
 """How many changes that were not read are held before the store is not read on."""
+
+
+class StoreChangeKind(Enum):
+    """The kind of a change."""
+
+    PUT = "put"
+    """It has a new value, or is new."""
+    ERASE = "erase"
+    EXPIRE = "expire"
+    """Its time was over."""
+    CLEAR = "clear"
+    """All entries are gone."""
+
+
+class StoreChange(NamedTuple):
+    """One change."""
+
+    kind: StoreChangeKind
+    key: Any
+    """None where all entries are gone."""
+    value: Any
+    """None where there is no value any more."""
+    old: Any
+    """The value before; None if there was none."""
+    version: int
+    """The number of the change."""
+    publisher: Any
+    """The user, or else the name of the client, who has asked for it; None if unknown."""
+    present: bool
+    """Whether it is an entry that was there as the watching began."""
+    partial: bool
+    """Whether more of the same state follows, as entries were read, and not each change. The next change that is not
+    partial completes a state that the store had."""
 
 
 class _Copy(Opened):
@@ -389,3 +422,17 @@ class StoreWatch(_Copy, Items[StoreChange]):
         if len(self._changes) >= HELD_CHANGES:
             self._room.clear()
         self._some.set()
+
+
+def change_of(change: Change, *, present: bool, partial: bool) -> StoreChange:
+    is_clear = change.kind == ChangeKind.CLEAR
+    return StoreChange(
+        StoreChangeKind[ChangeKind(change.kind).name],
+        None if is_clear else value_of(change.key),
+        value_of(change.value),
+        value_of(change.old),
+        change.number,
+        change.publisher,
+        present,
+        partial,
+    )

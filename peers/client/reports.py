@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from hub.batch import Batch, Message
 from hub.errors import PeerError, RejectedError
-from hub.origin import Origin
-from hub.stretch import Run
-from hub.tags.envelope import TaggedMessage
+from hub.labels.envelope import TaggedMessage
+from hub.messages.batch import Batch, Message
+from hub.messages.origin import Origin
+from hub.messages.stretch import Run
 from hub.topics import printable
 from peers.client.conversation import Event
 from peers.client.routes import Sink

@@ -10,12 +10,12 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from hub.batch import Batch
 from hub.errors import HubError, InvalidTopicError, RejectedError
-from hub.frame import FLAG_TAGGED
-from hub.multimap import PrefixMultimap
-from hub.tags.envelope import Envelope
-from hub.tags.rules import Rule, RuleIndex
+from hub.labels.envelope import Envelope
+from hub.labels.rules import Rule, RuleIndex
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_TAGGED
+from hub.prefixes.multimap import PrefixMultimap
 from hub.topics import decode_topic
 
 _ROUTES_LIMIT = 65_536

@@ -24,8 +24,8 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hub.errors import HubError, PeerError, UsageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
 from hub.topics import check_prefix, printable
 from peers.client.conversation import SERVICES, Change, Changes, granted
 from peers.client.publications import BATCH_BYTES

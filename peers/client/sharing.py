@@ -21,9 +21,9 @@ from collections.abc import Callable, Iterator
 from typing import cast
 
 from hub.errors import BlockGoneError, BusyError, CloseCode, ProtocolError, RejectedError
-from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
-from hub.request_frame import Reply, Request
-from hub.stretch import Run
+from hub.messages.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Run
 from peers.client.connection import Connection
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes

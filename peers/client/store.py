@@ -7,15 +7,12 @@ Each call is a request. Those of one turn of the loop leave as one frame, and ar
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hub.errors import HubError, NoResponderError
-from hub.frame import Encoding
-from hub.stores.command import Change, ChangeKind
 from peers.client.requests import TIMEOUT_S, Requests
 from peers.client.stream import MessageStream
-from peers.client.values import decode_body, encode_value
+from peers.client.values import encode_value, value_of
 from peers.stores.wire import changes_topic, read_topic, write_topic
 
 if TYPE_CHECKING:
@@ -25,18 +22,6 @@ _SECOND_NS = 1_000_000_000
 
 _MISSING: Any = object()
 """Default of an argument for which None is a value."""
-
-
-class StoreChangeKind(Enum):
-    """The kind of a change."""
-
-    PUT = "put"
-    """It has a new value, or is new."""
-    ERASE = "erase"
-    EXPIRE = "expire"
-    """Its time was over."""
-    CLEAR = "clear"
-    """All entries are gone."""
 
 
 class StoreEntry(NamedTuple):
@@ -60,45 +45,6 @@ class StoreState(NamedTuple):
     entries: int
     bytes: int
     """Of all entries in memory, about."""
-
-
-class StoreChange(NamedTuple):
-    """One change."""
-
-    kind: StoreChangeKind
-    key: Any
-    """None where all entries are gone."""
-    value: Any
-    """None where there is no value any more."""
-    old: Any
-    """The value before; None if there was none."""
-    version: int
-    """The number of the change."""
-    publisher: Any
-    """The user, or else the name of the client, who has asked for it; None if unknown."""
-    present: bool
-    """Whether it is an entry that was there as the watching began."""
-    partial: bool
-    """Whether more of the same state follows, as entries were read, and not each change. The next change that is not
-    partial completes a state that the store had."""
-
-
-def value_of(packed: bytes | None) -> Any:
-    return None if packed is None else decode_body(Encoding.MSGPACK, packed)
-
-
-def change_of(change: Change, *, present: bool, partial: bool) -> StoreChange:
-    is_clear = change.kind == ChangeKind.CLEAR
-    return StoreChange(
-        StoreChangeKind[ChangeKind(change.kind).name],
-        None if is_clear else value_of(change.key),
-        value_of(change.value),
-        value_of(change.old),
-        change.number,
-        change.publisher,
-        present,
-        partial,
-    )
 
 
 def expiry_ns(expires_s: float | None) -> int | None:

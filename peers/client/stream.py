@@ -24,10 +24,10 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
-from hub.batch import Batch, Message
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError, UsageError
-from hub.stretch import Run
-from hub.tags.rules import Rule, check_rule
+from hub.labels.rules import Rule, check_rule
+from hub.messages.batch import Batch, Message
+from hub.messages.stretch import Run
 from hub.topics import check_prefix
 from peers.client.conversation import SUBSCRIPTIONS, Changes, Verb, granted
 from peers.client.routes import Addressed, Claim, LocalRoutes, Route, Sink, Wanted

@@ -16,9 +16,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hub.batch import Batch, Message, value_ends
 from hub.errors import BlockGoneError, UsageError
-from hub.frame import (
+from hub.labels.envelope import Envelope, TaggedMessage
+from hub.messages.batch import Batch, Message, value_ends
+from hub.messages.frame import (
     BATCH_COUNT,
     BROKER_FLAGS,
     FLAG_BATCH,
@@ -32,7 +33,6 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
-from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client.plain import check_convertible, is_plain
 from peers.shm.ring import Block
 from peers.shm.views import SharedRun, ViewValues
@@ -168,7 +168,7 @@ def _read_value(body: bytes) -> Any:
 
 
 def decode_body(encoding: int, body: bytes) -> Any:
-    """Return the value of a body in an encoding (`hub.frame.Encoding`).
+    """Return the value of a body in an encoding (`hub.messages.frame.Encoding`).
 
     Raises:
         ValueError: It is none, or of an encoding that this version does not read; the text says what is wrong.
@@ -177,6 +177,11 @@ def decode_body(encoding: int, body: bytes) -> Any:
         return _decode(body) if encoding == Encoding.MSGPACK else _value_in(encoding << 1, body)
     except _UNDECODABLE as error:
         raise ValueError(_reason(error, encoding)) from error
+
+
+def value_of(packed: bytes | None) -> Any:
+    """Return the value of packed msgpack, None of None."""
+    return None if packed is None else decode_body(Encoding.MSGPACK, packed)
 
 
 def decode_batch(  # noqa: C901 -- one loop

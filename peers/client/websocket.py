@@ -31,7 +31,9 @@ from websockets.typing import Subprotocol
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, ProtocolError, UsageError
-from hub.frame import (
+from hub.labels.envelope import Envelope, key_of
+from hub.labels.rules import Rule
+from hub.messages.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
@@ -43,10 +45,8 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
-from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
-from hub.stretch import Run
-from hub.tags.envelope import Envelope, key_of
-from hub.tags.rules import Rule
+from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.messages.stretch import Run
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Event, Introduction, Refusal, Verb
 from peers.client.routes import LocalRoutes, Route

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
-from hub.frame import encode_frame
-from hub.request_frame import Reply, Request
-from hub.stretch import Stretch
+from hub.messages.frame import encode_frame
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Stretch
 from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.reports import Origins
 from peers.client.routes import LocalRoutes, Route

@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, InternalError, RejectedError, UsageError
-from hub.frame import KIND_MESSAGES, encode_frame
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.client.journal import Committed, JournalAccess
 from peers.client.publications import checked_head
 from peers.client.values import encode_value

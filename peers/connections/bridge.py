@@ -16,13 +16,13 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.request_frame import Item
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
+from hub.prefixes.filter import Change
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node

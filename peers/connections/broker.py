@@ -19,15 +19,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.filter import Change
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.request_frame import Item
-from hub.routes import Route
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
+from hub.prefixes.filter import Change
+from hub.routing.routes import Route
 from hub.topics import RESERVED
 from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoint_text
 from peers.connections.broker_stores import StoreEnd

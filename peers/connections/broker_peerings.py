@@ -19,10 +19,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
-from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.events import PeerCodes, peer_status
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.statistics.events import PeerCodes, peer_status
 from peers.connections.broker_stores import Stores
 from peers.node.node import Node
 from peers.values import from_msgpack

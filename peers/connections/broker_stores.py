@@ -23,7 +23,7 @@ from typing import Final
 
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import not_granted
-from hub.routes import Route
+from hub.routing.routes import Route
 from hub.stores.naming import parse_served
 from peers.connections.connection import Connection
 from peers.node.node import Node

@@ -19,15 +19,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, cast
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
+from hub.messages.stretch import Run, Stretch
 from hub.policy.grants import User
 from hub.quotas.quotas import FREE_BYTES, Share
 from hub.quotas.resource import Resource
-from hub.request_frame import Item
-from hub.stretch import Run, Stretch
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
 from peers.node.common_share import CommonShare
@@ -98,7 +98,7 @@ _PROOF_ENDED = "what was shown for who this is has ended and was not renewed; co
 
 
 class Connection(asyncio.Protocol):
-    """One socket: the outlet of its handler (`hub.handler`), and watched by `peers.node.keepalive`.
+    """One socket: the outlet of its handler (`hub.handlers.handler`), and watched by `peers.node.keepalive`.
 
     Args:
         node: The hub.

@@ -17,8 +17,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol, cast
 
-from hub.batch import Batch
-from hub.request_frame import Item
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
 from peers.wire.scanner import NEED_DATA
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from hub.errors import CloseCode
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

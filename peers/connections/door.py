@@ -19,10 +19,10 @@ from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handler import Handler, Poster
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler, Poster
+from hub.limits import QueueLimits
 from hub.policy.policy import ZEEK, Rights
 from hub.settings.config import ConfigError
 from peers.connections.connection import Connection

@@ -10,10 +10,10 @@ import asyncio
 import math
 from collections.abc import Callable
 
-from hub.handler import Handler
-from hub.memory import Account, Memory
+from hub.handlers.handler import Handler
 from hub.quotas.quotas import FREE_BYTES, Rate
 from hub.quotas.usage import Usage
+from hub.scheduling.memory import Account, Memory
 from hub.settings.sections import Limits
 
 LINGER_S = 2.0

@@ -22,19 +22,18 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.frame import encode_frame
-from hub.handler import Handler
-from hub.limits import LINK_COST
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import LINK_COST, QueueLimits
 from hub.mesh.announcement import Digest, Wanted
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Item
 from hub.names.claim import Change, Standing
-from hub.origin import Origin
-from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
-from hub.request_frame import Item
-from hub.routes import Route
+from hub.routing.routes import Route
 from hub.settings.config import ConfigError
 from hub.topics import printable
 from peers.connections.connection import Connection

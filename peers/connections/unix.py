@@ -16,14 +16,14 @@ import os
 import socket
 from typing import Any, Final, cast
 
-from hub.batch import Batch
 from hub.errors import ProtocolError, RejectedError
-from hub.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
+from hub.messages.request_frame import Item, Reply, Request, Status, failure
 from hub.quotas.quotas import Share
 from hub.quotas.resource import Resource
-from hub.request_frame import Item, Reply, Request, Status, failure
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.conversation import Session

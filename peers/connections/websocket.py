@@ -17,12 +17,12 @@ from typing import cast
 
 from websockets.http11 import Request, Response
 
-from hub.batch import Batch
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
 from hub.policy.policy import Rights
-from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter, join_client, renew, take_place
 from peers.connections.http.answers import answer, ask_all, denied, gathered, is_guarded, path_of, plain

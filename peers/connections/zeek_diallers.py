@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from hub.topics import check_prefix
 from peers.connections.bridge import BridgeConversation
 from peers.connections.broker import broker_connection

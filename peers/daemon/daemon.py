@@ -25,7 +25,7 @@ from typing import NamedTuple, cast
 import structlog
 
 from hub.errors import CloseCode, StorageError
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
 from hub.quotas.resource import Resource
 from hub.settings.config import reloaded
 from hub.settings.settings import Settings

@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from hub.delivery import Role
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from peers.node.audit import By
 from peers.node.node import HUB_STOPS, Node, connection_of
 from peers.wire.reasons import with_retry

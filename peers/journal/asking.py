@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.request_frame import TRANSACTIONS, Item, Reply, Request
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.request_frame import TRANSACTIONS, Item, Reply, Request
 
 Take = Callable[[Reply], object]
 

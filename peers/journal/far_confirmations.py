@@ -22,13 +22,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
-from hub.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, iterate_frames
-from hub.handler import Handler
-from hub.origin import Origin
-from hub.request_frame import Reply, Status
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.messages.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, iterate_frames
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Reply, Status
 from hub.requests.hub_services import Answer as Respond
 from hub.requests.hub_services import Questions, target_at
 from hub.topics import printable

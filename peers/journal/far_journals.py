@@ -23,12 +23,12 @@ import msgspec
 
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
+from hub.messages.request_frame import Reply, Status
 from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.request_frame import Reply, Status
 from hub.requests.hub_services import Answer, Questions, target_at
 from hub.topics import printable
 from peers.journal.asking import Asking

@@ -21,10 +21,10 @@ from typing import Annotated, Literal
 import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import Encoding
 from hub.journal.block import Block, Record
 from hub.journal.excerpt import excerpt_of
 from hub.journal.layout import Column
+from hub.messages.frame import Encoding
 from hub.policy.grants import allows_by
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import prefix_not_granted

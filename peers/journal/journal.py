@@ -22,14 +22,14 @@ from struct import Struct
 import msgspec
 import structlog
 
-from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
-from hub.frame import HEADER_BYTES
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.journal.segment import end_of
+from hub.messages.batch import Batch
+from hub.messages.frame import HEADER_BYTES
 from hub.quotas.usage import Usage
-from hub.routes import Route
+from hub.routing.routes import Route
 from hub.settings.sections import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path

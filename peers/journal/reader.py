@@ -15,7 +15,7 @@ import sys
 from collections.abc import Callable, Iterator
 
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
-from hub.frame import HEADER, HEADER_BYTES
+from hub.messages.frame import HEADER, HEADER_BYTES
 from peers.journal.forms import Order, body_parts, decode_order, may_read
 from peers.journal.history import History
 from peers.wire.control import Notice, encode_notice

@@ -24,7 +24,7 @@ from typing import Final, Generic, TypeVar, cast
 import structlog
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import HEADER, HEADER_BYTES
+from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.quotas.usage import Usage
 
 PENDING_LIMIT = 1_000
@@ -238,7 +238,7 @@ def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
 
 
 ANSWERED_PER_TURN: Final = 250
-"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.turn`)."""
+"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.scheduling.turn`)."""
 
 
 Piece = TypeVar("Piece", bound=Hashable)

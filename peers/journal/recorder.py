@@ -24,16 +24,16 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
-from hub.events import Event
-from hub.handler import Handler
+from hub.handlers.counters import Histogram
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.journal.segment import Write
-from hub.origin import Origin
-from hub.overflow import QueueLimits
-from hub.statistics import Histogram
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.origin import Origin
+from hub.statistics.events import Event
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 

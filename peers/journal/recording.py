@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import msgspec
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
+from hub.messages.batch import Batch
 from hub.topics import printable
 from peers.journal.forms import Order
 from peers.journal.readers import Deliver, SharedPieces
 from peers.wire.records import Commit, Fetch, Stage
 
 if TYPE_CHECKING:
-    from hub.handler import Handler
+    from hub.handlers.handler import Handler
     from hub.quotas.usage import Usage
-    from hub.routes import Route
+    from hub.routing.routes import Route
     from peers.journal.consumers.service import ConsumersStatistics
     from peers.journal.far_confirmations import FarConfirmations
     from peers.journal.far_journals import FarJournals

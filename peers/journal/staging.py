@@ -24,17 +24,17 @@ from typing import NamedTuple
 
 import structlog
 
-from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.journal.segment import Write
-from hub.memory import STAGED_PARTS
+from hub.messages.batch import Batch
+from hub.messages.stretch import Run, Stretch
 from hub.policy.policy import Rights
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.routes import Route
-from hub.stretch import Run, Stretch
+from hub.routing.routes import Route
+from hub.scheduling.memory import STAGED_PARTS
 from hub.topics import printable
 from peers.journal.recorder import Recorder
 from peers.journal.store import WRITERS_LIMIT

@@ -18,15 +18,14 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from hub.batch import Batch
 from hub.errors import RejectedError
-from hub.frame import encode_frame
-from hub.handler import Handler
-from hub.limits import LINK_COST
+from hub.handlers.handler import Handler
+from hub.limits import LINK_COST, Overflow
 from hub.mesh.announcement import Digest, Wanted
-from hub.origin import Origin
-from hub.overflow import Overflow
-from hub.routes import Route
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
+from hub.routing.routes import Route
 from hub.settings.config import ConfigError
 from peers.links.mesh_news import MeshNews
 from peers.node.accounts import EndedLink, Peer, Remembered

@@ -16,12 +16,12 @@ from itertools import chain, groupby, islice
 from operator import attrgetter
 from typing import Final
 
-from hub.batch import Batch
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.mesh.announcement import Told
 from hub.mesh.mesh import Mesh
-from hub.origin import Origin
-from hub.request_frame import Item
+from hub.messages.batch import Batch
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Item
 from peers.wire.control import encode_origin
 from peers.wire.routing import encode_routing
 

@@ -20,8 +20,8 @@ from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from hub.errors import RejectedError
-from hub.events import AUDIT_TOPIC, Event
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.statistics.events import AUDIT_TOPIC, Event
 
 KINDS: Final = 256  # Most pairs of a user and a reason that are counted apart in one second
 

@@ -4,8 +4,8 @@ The limit is that of the machine, of the tightest control group (version 1 and 2
 hub keeps to a part of it, because the kernel's buffers of sockets count as well. Without `/proc`, as on macOS, the
 resident memory is taken to be that at the start with what is charged since: `getrusage` knows only the peak.
 
-`MemoryWatch` has `hub.memory` look once a second, and when much is held that no account knows of, such as after many
-clients have left, it has malloc give memory back, in a thread, as that takes long.
+`MemoryWatch` has `hub.scheduling.memory` look once a second, and when much is held that no account knows of, such as
+after many clients have left, it has malloc give memory back, in a thread, as that takes long.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
-from hub.memory import Memory
+from hub.scheduling.memory import Memory
 
 # Of the available memory, by default. The rest is for the kernel's buffers (some MiB for each stalled reader), for
 # reader processes, and for what is taken between two looks.

@@ -18,16 +18,16 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.utils import floatToGoString
 
 from hub import __version__
-from hub.overflow import Overflow
-from hub.statistics import HistogramStatistics
+from hub.handlers.counters import HistogramStatistics
+from hub.limits import Overflow
 from peers.journal.consumers.far_consumers import ANSWERING_LIMIT as CONSUMERS_ANSWERING_LIMIT
 from peers.journal.far_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.recording import JournalStatistics
 from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
-from peers.users.access import Reason, Tested
-from peers.users.identity import How
+from peers.users.access import Tested
+from peers.users.identity import How, Reason
 from peers.zeek.zmtp.session import Fault
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

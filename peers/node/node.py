@@ -14,15 +14,14 @@ import structlog
 
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
-from hub.events import messages_lost
-from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
-from hub.memory import STAGED_PARTS
-from hub.overflow import QueueLimits
+from hub.handlers.counters import Histogram
+from hub.handlers.handler import Handler
+from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, QueueLimits, RouteLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
+from hub.scheduling.memory import STAGED_PARTS
 from hub.settings.settings import Settings
-from hub.statistics import Histogram
+from hub.statistics.events import messages_lost
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.far_confirmations import FarConfirmations, Marks
 from peers.journal.far_journals import FarJournals

@@ -1,10 +1,10 @@
 """`Pulse`: looks at the whole hub once a second, and keeps what it saw: its state, and its figures.
 
 ```
-beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: figures of this second
- ▲                                                                        ├▶ hub.losses.State
-                                                                        └▶ hub.history: each connection, every 5 s
- └ what was lost in the second: hub.losses
+beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ history: figures of this second
+ ▲                                                                        ├▶ losses.State
+                                                                        └▶ history: each connection, every 5 s
+ └ what was lost in the second: losses            (both of hub.statistics)
 ```
 
 Nothing is counted for this while messages pass: counters of handlers are summed up, a part of them a turn, and figures
@@ -21,11 +21,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from hub.delivery import Role
-from hub.handler import Handler
-from hub.history import STEP_S, Counters, Recent, Ring, Rings, Sample
-from hub.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
-from hub.statistics import Look
+from hub.handlers.counters import Look
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.statistics.history import STEP_S, Counters, Recent, Ring, Rings, Sample
+from hub.statistics.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
 
 if TYPE_CHECKING:
     from peers.node.node import Connected, Node
@@ -80,7 +80,7 @@ class Pulse:
         self._inner[link] = 0
 
     def lose(self, second: int, event: Mapping[str, Any]) -> None:
-        """Take in what one handler has lost in a second, as `hub.events` tells it."""
+        """Take in what one handler has lost in a second, as `hub.statistics.events` tells it."""
         label = event["name"] or event["address"]
         why = event.get("overflow", "unreadable")
         self.losses.add(Loss(second, event["id"], label, event["lost"], why))

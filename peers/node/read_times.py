@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hub.handler import Handler
-from hub.overflow import Overflow
-from hub.statistics import Histogram
+from hub.handlers.counters import Histogram
+from hub.handlers.handler import Handler
+from hub.limits import Overflow
 
 # How long no other read is measured behind one that was: 100 a second are enough for a 99th percentile of a minute, and
 # cost 0.01 % of a core

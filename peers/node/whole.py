@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Protocol
 
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.requests.hub_services import Later
 
 

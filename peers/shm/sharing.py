@@ -17,9 +17,9 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from hub.batch import BATCH_OVERHEAD_BYTES, Batch
 from hub.errors import CloseCode, InternalError, ProtocolError, RejectedError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
+from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch
+from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
 from hub.quotas.usage import Usage
 from peers.shm import memory
 from peers.shm.memory import BLOCK_ALIGNMENT, Account, Descriptor

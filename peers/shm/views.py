@@ -17,10 +17,10 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TypeVar
 
-from hub.batch import BATCH_OVERHEAD_BYTES
 from hub.errors import BlockGoneError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
-from hub.stretch import Run
+from hub.messages.batch import BATCH_OVERHEAD_BYTES
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
+from hub.messages.stretch import Run
 from peers.shm import memory
 from peers.shm.memory import Descriptor
 from peers.wire.shared import Handle, plain_bytes

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 from hub.errors import InvalidTopicError, PeerError, RejectedError, UsageError
 from peers.client import Client, connect
 from peers.client.token_source import read_token
-from peers.spark.archive_files import EVERYTHING, Selection, decoded_state, files_of, microseconds
+from peers.spark.archiving.files import EVERYTHING, Selection, decoded_state, files_of, microseconds
 from peers.spark.connector.options import Access
 from peers.values.conversion import is_value
 

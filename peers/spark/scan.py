@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from peers.spark.archive_files import Selection, decoded_state, files_of, microseconds
+from peers.spark.archiving.files import Selection, decoded_state, files_of, microseconds
 from peers.spark.archiving.state import EVENT_TIME, SIZE
 
 if TYPE_CHECKING:

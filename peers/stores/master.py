@@ -20,15 +20,15 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from hub.batch import Batch, value_ends
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, HubError, StoreError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
+from hub.messages.request_frame import Item, Reply, Request, Status, as_bytes
 from hub.quotas.resource import Resource
-from hub.request_frame import Item, Reply, Request, Status, as_bytes
 from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import store_topic
 from hub.stores.store import Row, Snapshot, Store, StoreStatistics

@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import structlog
 
-from hub.batch import Batch, value_ends
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import HubError, StorageError, StoreError, UsageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
 from hub.settings.ranges import FOREVER_S
 from hub.settings.sections import StoresSettings
 from hub.stores.command import Change, Command, StoreLimits

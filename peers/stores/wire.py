@@ -14,8 +14,8 @@ import msgpack
 import msgspec
 
 from hub.errors import CloseCode, HubError, PeerError, StoreError
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import TRANSACTIONS, Reply, Request, Status
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import TRANSACTIONS, Reply, Request, Status
 from hub.stores.command import Change, Command
 from hub.stores.naming import store_topic
 

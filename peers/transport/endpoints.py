@@ -26,8 +26,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from hub.errors import InvalidTopicError, UsageError
-from hub.limits import LINK_COST, LINK_COST_LIMIT
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import LINK_COST, LINK_COST_LIMIT, Overflow, QueueLimits
 from hub.topics import check_prefix, printable
 
 _UNIX_PATH_BYTES = 107

@@ -24,7 +24,6 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
-from enum import Enum
 from typing import Any, Literal, NamedTuple, NoReturn
 
 import structlog
@@ -34,7 +33,7 @@ from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, Policy, Rights
 from hub.topics import printable
 from peers.transport.endpoints import host_of
-from peers.users.identity import How, Identity
+from peers.users.identity import How, Identity, Reason, Refusal
 from peers.users.tokens import SCHEME
 from peers.users.users import Users
 from peers.zeek.zmtp.z85 import decode_key
@@ -273,31 +272,6 @@ def _unknown(certificate: Mapping[str, Any]) -> str:
 
 
 # Why somebody is not recognised, for the log and for counters; he himself is not told.
-
-
-class Reason(Enum):
-    """Reasons of failures for the log and for counters; clients do not get them."""
-
-    NOTHING = "nothing"  # No credentials, and `access.anonymous` is not set
-    CERTIFICATE = "certificate"  # The certificate of no user
-    TOKEN = "token"  # noqa: S105 -- a kind, no secret
-    JWT = "jwt"
-    ENDED = "ended"  # The credential has expired
-    USER = "user"  # The policy knows neither the user nor a role of theirs
-
-
-class Refusal(Exception):  # noqa: N818 -- a verdict, not a failure
-    """A client is not recognised.
-
-    Args:
-        reason: Which kind.
-        text: Exactly what was wrong, for operators; never with a secret, or with text of a far side.
-    """
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        super().__init__(reason, text)
-        self.reason = reason
-        self.text = text
 
 
 # What a far side shows of who it is. A value; the connections make it, `peers.users.access` judges it.

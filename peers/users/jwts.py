@@ -34,9 +34,8 @@ from hub.policy.policy import RESERVED_USERS, check_user
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
 from hub.topics import printable
-from peers.users.access import Reason, Refusal
 from peers.users.files import read_file
-from peers.users.identity import Identity
+from peers.users.identity import Identity, Reason, Refusal
 from peers.users.tokens import check_private
 
 LEEWAY_S = 30.0  # How far the clock of an issuer may be off

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 
 import msgspec
 
-from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame
 from hub.journal.block import Block
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.forms import Form, Made
 

@@ -10,7 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-from hub.batch import Batch
+from hub.messages.batch import Batch
 
 KEPT_LIMIT_BYTES = 8 * 1024 * 1024
 """Frames kept for sharing: 32 writes of 256 KiB, the spread of clients that lag a little behind each other."""

@@ -18,11 +18,11 @@ from typing import NamedTuple
 import msgspec
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import HEADER_BYTES
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.frame import HEADER_BYTES
 from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
-from hub.routes import Route
+from hub.routing.routes import Route
 from peers.journal.forms import granted
 from peers.journal.recording import Cancel, nothing
 from peers.journal.staging import Committed

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import Frame, encode_frame
-from hub.handler import Handler
-from hub.routes import Route
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.messages.frame import Frame, encode_frame
+from hub.routing.routes import Route
 from peers.node.node import Node
 
 _LENGTH_BYTES = 4
-"""The length field in front of the routing key; see `hub.frame`."""
+"""The length field in front of the routing key; see `hub.messages.frame`."""
 
 
 class Publication(NamedTuple):

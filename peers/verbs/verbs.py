@@ -25,11 +25,11 @@ from itertools import islice
 from typing import NamedTuple
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_BATCH
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.labels.rules import check_rule
+from hub.messages.frame import FLAG_BATCH
+from hub.messages.request_frame import Item, Reply, Request
 from hub.names.claim import Change, Standing
-from hub.request_frame import Item, Reply, Request
-from hub.tags.rules import check_rule
 from peers.journal.forms import Order
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection

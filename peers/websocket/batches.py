@@ -19,9 +19,10 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 from websockets.frames import Opcode
 
-from hub.batch import Batch, value_ends
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError
-from hub.frame import (
+from hub.labels.envelope import Envelope, key_of
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     BROKER_FLAGS,
@@ -33,7 +34,6 @@ from hub.frame import (
     Frame,
     encode_frame,
 )
-from hub.tags.envelope import Envelope, key_of
 from peers.values.conversion import (
     CONVERTED_LIMIT_BYTES,
     is_value,

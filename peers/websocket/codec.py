@@ -19,11 +19,19 @@ from typing import Annotated, Any, Generic, NamedTuple
 import msgspec
 from websockets.frames import Opcode
 
-from hub.batch import Batch, value_ends
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, BROKER_FLAGS, FLAG_BATCH, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import (
+    BATCH_COUNT,
+    BATCH_LIMIT_MESSAGES,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    KEY_LIMIT_BYTES,
+    KIND_MESSAGES,
+    Frame,
+)
+from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status
 from hub.names.claim import Wish
-from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status
 from hub.topics import printable
 from peers.journal.forms import Form, Order
 from peers.values.conversion import (

@@ -19,11 +19,11 @@ from msgspec import UNSET
 from websockets.frames import Opcode
 
 from hub.errors import RejectedError
-from hub.frame import HEADER, HEADER_BYTES
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.frame import HEADER, HEADER_BYTES
+from hub.messages.request_frame import Item, Reply, Status, failure
 from hub.names.claim import Change
-from hub.overflow import QueueLimits
-from hub.request_frame import Item, Reply, Status, failure
 from peers.node.node import Node
 from peers.verbs.verbs import Verbs
 from peers.websocket.codec import json_item, msgpack_item, singly
@@ -100,7 +100,7 @@ class Dialogue(Protocol):
 
 
 class HubDialogue:
-    """The hub's own protocol; also the client's `peers.verbs.far_side.FarSide` and `hub.handler.Poster`.
+    """The hub's own protocol; also the client's `peers.verbs.far_side.FarSide` and `hub.handlers.handler.Poster`.
 
     Args:
         node: The hub.

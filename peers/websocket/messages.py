@@ -8,8 +8,8 @@ import msgspec
 
 from hub.errors import RejectedError
 from hub.journal.layout import COLUMNS, Column
+from hub.limits import QueueLimits
 from hub.names.grammar import LABELS_LIMIT
-from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb
 from peers.wire.control import PREFIXES_LIMIT, RULES_PER_FRAME, Renewal
 from peers.wire.hello import SOFTWARE, QueueWish
@@ -74,7 +74,7 @@ class Unsubscribe(msgspec.Struct, Generic[Prefixes], frozen=True, tag="unsubscri
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """The labels, the prefix and the sender of a rule, see `hub.tags.rules`."""
+    """The labels, the prefix and the sender of a rule, see `hub.labels.rules`."""
 
     labels: Labels = ()
     prefix: str = ""

@@ -9,10 +9,10 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import encode_frame
+from hub.labels.rules import Rule
+from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
 from hub.names.grammar import LABELS_LIMIT
-from hub.origin import Origin
-from hub.tags.rules import Rule
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED, decoded
 

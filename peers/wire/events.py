@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hub.frame import Frame
 from hub.mesh.announcement import Digest, Wanted
-from hub.origin import Origin
-from hub.request_frame import Reply, Request
+from hub.messages.frame import Frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Reply, Request
 from peers.wire.control import Account, Notice, Renewal, RuleChange
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease

@@ -8,8 +8,8 @@ import msgspec
 
 from hub import __version__
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import encode_frame
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
+from hub.messages.frame import encode_frame
 from peers.wire.control import check_token
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from hub.frame import KIND_MESSAGES
-from hub.request_frame import KIND_REPLY, KIND_REQUEST
+from hub.messages.frame import KIND_MESSAGES
+from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST
 
 
 class Kind(IntEnum):

@@ -15,7 +15,7 @@ from typing import Annotated, NamedTuple
 import msgpack
 import msgspec
 
-from hub.frame import encode_frame
+from hub.messages.frame import encode_frame
 from hub.names.claim import Wish
 from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind

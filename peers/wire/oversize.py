@@ -11,8 +11,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from hub.batch import Batch, value_ends
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame
 
 
 def fitting(batches: list[Batch], limit_bytes: int) -> list[Batch | int]:

@@ -9,8 +9,8 @@ from typing import Final, TypeVar
 import msgspec
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import Reply
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import Reply
 
 T = TypeVar("T")
 

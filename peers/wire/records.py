@@ -24,8 +24,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import encode_frame
 from hub.journal.layout import COLUMNS, Column
+from hub.messages.frame import encode_frame
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED, decoded

@@ -28,11 +28,11 @@ from typing import Annotated, NamedTuple, cast
 import msgspec
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
-from hub.frame import encode_frame
+from hub.labels.rules import Rule, check_rule
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted, is_topic
+from hub.messages.frame import encode_frame
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import LABELS_LIMIT, check_labels, check_name
-from hub.tags.rules import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind

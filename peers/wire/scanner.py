@@ -1,6 +1,6 @@
 """`Scanner`: from the bytes of a stream to stretches of messages, each run of them with its route.
 
-It does not decode messages; it finds where runs begin and end (`hub.runs` is the hot loop):
+It does not decode messages; it finds where runs begin and end (`hub.messages.runs` is the hot loop):
 
 ```
 read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
@@ -9,7 +9,7 @@ read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
 ```
 
 A run is a stretch of consecutive MESSAGES frames whose routes are the *same object*: usually one topic, but also
-several topics with the same handlers (`hub.routes` interns them). Bytes of messages are forwarded as they came.
+several topics with the same handlers (`hub.routing.routes` interns them). Bytes of messages are forwarded as they came.
 
 `FrameBuffer`, which does not depend on the protocol, holds the reads and at most one incomplete frame:
 
@@ -29,7 +29,7 @@ from enum import Enum
 from typing import ClassVar, Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import (
+from hub.messages.frame import (
     FLAG_BATCH,
     FLAG_CONFIRM,
     FLAG_SHARED,
@@ -40,9 +40,9 @@ from hub.frame import (
     KIND_MESSAGES,
     Frame,
 )
-from hub.request_frame import KIND_REPLY, KIND_REQUEST
-from hub.runs import batch_count
-from hub.stretch import Run, Stretch, find_runs
+from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST
+from hub.messages.runs import batch_count
+from hub.messages.stretch import Run, Stretch, find_runs
 
 _PIECE_BYTES = 16 * 1024
 """Smaller pieces of a cut frame are joined, so that a frame sent byte by byte does not take an object for each byte."""
@@ -78,7 +78,7 @@ turn."""
 
 
 class RouteTable(Protocol[R]):
-    """The table in which a scanner looks routes up: `hub.routes.Routes` in a hub, another in a client."""
+    """The table in which a scanner looks routes up: `hub.routing.routes.Routes` in a hub, another in a client."""
 
     table: dict[bytes, R]
     """Routes by routing key."""

@@ -41,9 +41,9 @@ from enum import Enum
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
-from hub.request_frame import Reply, Request
-from hub.stretch import Run, Stretch
+from hub.messages.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Run, Stretch
 from peers.wire.control import (
     LINK_ID_BYTES,
     PING_LIMIT_BYTES,

@@ -13,9 +13,9 @@ SEGMENT                                            RELEASED, once or more
  4  u64  its size, bytes; 0: it is no more          4  u64  generation; of 0: how many were taken, since HELLO
 ```
 
-A frame with SHARED (`hub.frame`) has a handle in place of its one value, or with BATCH in place of the values behind
-their count. A descriptor travels with the first byte of each frame whose handle has mode 0, and of each SEGMENT whose
-size is not 0.
+A frame with SHARED (`hub.messages.frame`) has a handle in place of its one value, or with BATCH in place of the values
+behind their count. A descriptor travels with the first byte of each frame whose handle has mode 0, and of each SEGMENT
+whose size is not 0.
 
 RELEASED is cumulative: it releases everything up to that generation, or that many descriptors since HELLO.
 """
@@ -27,7 +27,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, Frame, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, Frame, encode_frame
 from peers.wire.kinds import Kind
 
 DESCRIPTORS = 0

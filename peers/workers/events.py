@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from hub.core import Core
-from hub.events import AUDIT_TOPIC, Event
+from hub.statistics.events import AUDIT_TOPIC, Event
 from hub.topics import RESERVED
 from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC
 from peers.journal.recorder import JOURNAL_TOPIC

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from hub.errors import HubError, InternalError, PeerError, UsageError
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.requests.hub_services import Later
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, users

@@ -13,9 +13,9 @@ from typing import Any, Final, NamedTuple
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from hub.history import merged
-from hub.losses import KEPT, State
 from hub.quotas.quotas import USERS_SHOWN
+from hub.statistics.history import merged
+from hub.statistics.losses import KEPT, State
 from peers.admin import access
 from peers.admin import who as all_who
 from peers.node.metrics import registry

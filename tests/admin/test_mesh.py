@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hub.delivery import Role
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.mesh.announcement import Announcement
 from hub.policy.language import read_policy
 from hub.settings.settings import Settings

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from websockets.asyncio.client import connect as connect_websocket
 
-from hub.delivery import Role
 from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings

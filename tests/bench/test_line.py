@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import decode_values
-from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.messages.batch import decode_values
+from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from peers.bench.line import Control, Framing, Shape, Tally, cut_tcp, cut_websocket
 from peers.bench.measurement import Histogram
 from peers.bench.messages import BLOCK_BYTES, STAMP, Grid, Layout, Template, is_sequence, write_sequence

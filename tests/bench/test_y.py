@@ -13,11 +13,12 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from hub.errors import ConnectionLostError, NoResponderError, RequestFailedError
-from hub.request_frame import Status
+from hub.messages.request_frame import Status
 from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, requests_in, results_for, write_results
+from peers.bench.pairs import OPERATIONS, Ask, Asked, ask_pairs
 from peers.bench.report import Environment, Report
 from peers.bench.worker import BenchError
-from peers.bench.y import OPERATIONS, Ask, Asked, Mode, Run, YPlan, ask_pairs, y_report
+from peers.bench.y import Mode, Run, YPlan, y_report
 from peers.shm.ring import Block
 
 Change = Callable[[int, Any], Any]

@@ -118,7 +118,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 _PROBE = """
 from importlib.util import find_spec
 import hub
-twin = "compiled scanner" if find_spec("hub._runs") else "pure Python"
+twin = "compiled scanner" if find_spec("hub.messages._runs") else "pure Python"
 loop = "uvloop" if find_spec("uvloop") else "asyncio's loop"
 print(hub.__version__, "with", twin, "and", loop)
 """

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from peers.bench.report import Environment, Report
 from peers.bench.running_hub import child_environment
 from peers.bench.stage import Plan

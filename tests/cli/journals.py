@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hub.batch import Batch
 from hub.journal.segment import Write
+from hub.messages.batch import Batch
 from peers.journal.store import Retention, Segmenting, Store
 from tests.cli.programs import hub
 

@@ -16,11 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hub.batch import Message
 from hub.errors import RejectedError, UsageError
 from hub.journal.message import RecordedMessage
-from hub.overflow import Overflow
-from hub.tags.envelope import TaggedMessage, tagged
+from hub.labels.envelope import TaggedMessage, tagged
+from hub.limits import Overflow
+from hub.messages.batch import Message
 from peers.cli.display import JsonFormat, PrettyFormat
 from peers.cli.notices import Notices
 from peers.cli.texts import cut, escaped

@@ -14,7 +14,7 @@ import msgpack
 import msgspec
 import pytest
 
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.journal.store import Retention
 from peers.values.conversion import json_of
 from tests.cli.journals import AT_US, commit, complaint, fill, lines, opened, run

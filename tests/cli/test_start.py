@@ -24,7 +24,7 @@ finally:
 NOT_FOR_CLIENTS = (
     "hub.settings.config",  # how settings are read
     "hub.core",
-    "hub.handler",
+    "hub.handlers.handler",
     "hub.settings.keys",  # all settings
     "hub.policy",
     "hub.settings",

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from hub.errors import ProtocolError
-from hub.statistics import HandlerStatistics
+from hub.handlers.counters import HandlerStatistics
 from peers.cli.top import Activity, Assembly, HandlerCounters, Snapshot, Sort, activities, handler_table, total
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 
@@ -68,7 +68,7 @@ def test_a_look_with_a_hole_is_dropped() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, {}, {"hub": "h"}, part(1.0, 1, 0, {"id": 1})])
 def test_what_is_not_understood_is_an_error(value: Any) -> None:
-    with pytest.raises(ProtocolError, match="hub/statistics"):
+    with pytest.raises(ProtocolError, match="hub/handlers/counters"):
         Assembly().feed(value)
 
 

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, Self
 
 from hub.errors import PeerError
-from hub.frame import HEADER, HEADER_BYTES, Frame
+from hub.messages.frame import HEADER, HEADER_BYTES, Frame
 from peers.client import BadMessage, Client, connect
 from peers.client.client import Connecting
 from peers.transport.backoff import Backoff

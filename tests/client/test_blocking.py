@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hub.batch import encode_value, encode_values
 from hub.errors import (
     BusyError,
     ClosedError,
@@ -22,6 +21,7 @@ from hub.errors import (
     RequestFailedError,
     UsageError,
 )
+from hub.messages.batch import encode_value, encode_values
 from hub.settings.settings import Settings
 from peers.client import BadMessage, InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import encode_frame
-from hub.overflow import Overflow
+from hub.limits import Overflow
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
 from peers.client import ClosedError, ConnectionLostError, Message, MessageStream, QueueWish, connect
 from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice

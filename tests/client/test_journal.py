@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
 from hub.errors import (
     CloseCode,
     ClosedError,
@@ -23,6 +22,7 @@ from hub.errors import (
     UsageError,
 )
 from hub.journal.block import pack
+from hub.messages.batch import Batch
 from peers.client import Client, connect
 from peers.client import conversation as numbering
 from peers.client import journal as journal_module

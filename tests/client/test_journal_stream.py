@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch, Message
 from hub.errors import (
     CloseCode,
     ClosedError,
@@ -21,9 +20,10 @@ from hub.errors import (
     RejectedError,
     UsageError,
 )
-from hub.frame import KIND_MESSAGES, encode_frame
 from hub.journal.block import pack, select
-from hub.overflow import Overflow
+from hub.limits import Overflow
+from hub.messages.batch import Batch, Message
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, connect
 from peers.client.journal_stream import decoded, recorded_batches

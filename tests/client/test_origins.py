@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import FLAG_TAGGED
-from hub.origin import Origin
-from hub.tags.envelope import Envelope, TaggedMessage
+from hub.labels.envelope import Envelope, TaggedMessage
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_TAGGED
+from hub.messages.origin import Origin
 from peers.client import Client, Message, MessageStream, connect
 from peers.client.reports import OriginMessage, with_origin
 from peers.client.values import decode_batch

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch, encode_value
-from hub.delivery import Role
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
-from hub.frame import iterate_frames
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch, encode_value
+from hub.messages.frame import iterate_frames
 from hub.settings.settings import Settings
 from peers.client import Client, InvalidValueError, connect
 from peers.client.publications import BATCH_BYTES, Publications

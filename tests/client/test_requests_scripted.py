@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import Reply, Request, Status, failure
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
 from peers.client.conversation import SERVICES

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_TAGGED, HEADER, KIND_MESSAGES
-from hub.tags.envelope import tagged
-from hub.tags.rules import Rule
+from hub.labels.envelope import tagged
+from hub.labels.rules import Rule
+from hub.messages.frame import FLAG_TAGGED, HEADER, KIND_MESSAGES
 from peers.client import routes as module
 from peers.client.routes import Addressed, LocalRoutes, Sink
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import (
     CloseCode,
     ClosedError,
@@ -20,8 +18,10 @@ from hub.errors import (
     RequestFailedError,
     UsageError,
 )
-from hub.far_hub import FarHub
-from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.handlers.delivery import Role
+from hub.handlers.far_hub import FarHub
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings

@@ -11,13 +11,13 @@ from websockets.http11 import Request as HttpRequest
 from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
-from hub.batch import Batch
 from hub.errors import CloseCode, UsageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.limits import Overflow
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
+from hub.messages.stretch import Run
 from hub.names.claim import Wish
-from hub.overflow import Overflow
-from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
-from hub.stretch import Run
 from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.messages.stretch import Run
 from hub.names.claim import Wish
-from hub.stretch import Run
 from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint

@@ -16,13 +16,13 @@ from urllib.parse import quote, urlencode
 import msgspec
 from websockets.frames import Opcode
 
-from hub.batch import Batch, decode_values
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame, iterate_frames
 from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
-from hub.overflow import Overflow
-from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.limits import Overflow
+from hub.messages.batch import Batch, decode_values
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame, iterate_frames
+from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.transport.endpoints import Endpoint
 from peers.wire.control import decode_close, decode_notice, encode_close
 from peers.wire.hello import Hello, QueueWish

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.frame import encode_frame
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgpack
 
-from hub.batch import Batch, decode_values
 from hub.errors import CloseCode
-from hub.frame import FLAG_TAGGED, Frame, encode_frame
+from hub.labels.envelope import Envelope, tagged
+from hub.labels.rules import check_rule
+from hub.messages.batch import Batch, decode_values
+from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
 from hub.names.claim import Wish
-from hub.tags.envelope import Envelope, tagged
-from hub.tags.rules import check_rule
 from peers.wire.control import Notice, encode_rules
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from hub.settings.settings import Settings
 from tests.commands.conftest import CERTIFICATES, Place, StartPlace
 from tests.commands.talkers import KINDS, except_on, talker

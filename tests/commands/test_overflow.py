@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.handler import Handler
-from hub.overflow import Overflow
+from hub.handlers.handler import Handler
+from hub.limits import Overflow
 from tests.commands.conftest import Place
 from tests.commands.talkers import except_on
 from tests.hubs.eventually import eventually

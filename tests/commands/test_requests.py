@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.limits import RequestLimits
-from hub.overflow import QueueLimits
-from hub.request_frame import Status
+from hub.limits import QueueLimits, RequestLimits
+from hub.messages.request_frame import Status
 from hub.settings.settings import Settings
 from tests.commands.conftest import Place, StartPlace
 from tests.commands.talkers import except_on

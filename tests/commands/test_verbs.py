@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_BATCH, encode_frame
 from hub.limits import CoreLimits, HandlerLimits
-from hub.request_frame import FLAG_NAMED, Item
+from hub.messages.frame import FLAG_BATCH, encode_frame
+from hub.messages.request_frame import FLAG_NAMED, Item
 from hub.settings.sections import Limits
 from peers.journal.recording import NoJournal
 from peers.node.audit import Audit

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from hub.delivery import Role
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.limits import QueueLimits
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from hub.errors import CloseCode
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, NameDialler, hub_dialler, is_name, resolve
 from peers.connections.listener import ListenError
 from peers.transport.backoff import Backoff

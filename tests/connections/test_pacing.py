@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hub.frame import encode_frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
 from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource

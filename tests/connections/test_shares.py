@@ -12,13 +12,13 @@ from typing import NamedTuple
 import pytest
 from websockets.frames import Opcode
 
-from hub.batch import decode_values
 from hub.errors import CloseCode
+from hub.handlers.counters import HandlerStatistics
+from hub.messages.batch import decode_values
 from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.sections import JournalSettings, QuotaSettings
 from hub.settings.settings import Settings
-from hub.statistics import HandlerStatistics
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
 from peers.transport.tls_transport import KEPT_BYTES

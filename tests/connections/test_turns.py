@@ -8,14 +8,14 @@ from typing import Any, NamedTuple, cast
 import pytest
 import structlog
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.frame import encode_frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.request_frame import Reply
-from hub.turn import STEPS_PER_TURN, WRITES_PER_TURN
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
+from hub.messages.request_frame import Reply
+from hub.scheduling.turn import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
 from peers.connections.conversation import ENDED
 from peers.connections.websocket import websocket_connection

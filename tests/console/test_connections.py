@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from hub.history import COUNTED
-from hub.losses import State
+from hub.statistics.history import COUNTED
+from hub.statistics.losses import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub

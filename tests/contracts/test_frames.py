@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hub.batch import Batch, decode_values, encode_value
-from hub.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame, iterate_frames
+from hub.labels.envelope import Envelope, key_of
+from hub.labels.rules import Rule
+from hub.limits import Overflow
 from hub.mesh.announcement import Announcement, Digest, Leaf, Served, Wanted
+from hub.messages.batch import Batch, decode_values, encode_value
+from hub.messages.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame, iterate_frames
+from hub.messages.origin import Origin
+from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.names.claim import Announced, Wish
-from hub.origin import Origin
-from hub.overflow import Overflow
-from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
-from hub.tags.envelope import Envelope, key_of
-from hub.tags.rules import Rule
 from peers.wire.control import (
     Account,
     Notice,

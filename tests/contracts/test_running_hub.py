@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from websockets.frames import Opcode
 
-from hub.batch import encode_value
-from hub.frame import encode_frame
+from hub.messages.batch import encode_value
+from hub.messages.frame import encode_frame
 from peers.client import Client, MessageStream, RequestError, blocking, connect
 from peers.transport.endpoints import Endpoint
 from peers.wire.kinds import Kind

@@ -17,7 +17,7 @@ import pytest
 import structlog
 
 from hub.errors import CloseCode
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from hub.settings.keys import KEYS, Kind, value_at
 from peers.cli.check import check
 from peers.connections.listener import ListenError

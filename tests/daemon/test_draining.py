@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, ConnectionLostError
-from hub.frame import FLAG_CONFIRM, encode_frame
+from hub.messages.frame import FLAG_CONFIRM, encode_frame
 from peers.client import ServiceRequest
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon

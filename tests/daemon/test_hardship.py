@@ -18,7 +18,7 @@ import pytest
 from websockets.frames import Opcode
 
 from hub.errors import HubError
-from hub.frame import KIND_MESSAGES, encode_frame
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from peers.client import connect

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.http11 import Request
 
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from hub.settings.sections import LogSettings
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.daemon.output_queue import OutputQueue

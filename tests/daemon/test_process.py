@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 
 from hub import twins
-from hub.batch import decode_values
 from hub.errors import CloseCode
-from hub.frame import encode_frame
+from hub.messages.batch import decode_values
+from hub.messages.frame import encode_frame
 from peers.cli.commands import app
 from peers.daemon.service_manager import ServiceManager
 from peers.transport.endpoints import Endpoint

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from hub.settings.config import DEFAULT, ConfigError
 from hub.settings.keys import KEYS, Kind, value_at
 from hub.settings.settings import Settings

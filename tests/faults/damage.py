@@ -23,11 +23,11 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from hub.batch import Batch
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, Record
 from hub.journal.manifest import range_of
 from hub.journal.segment import Write
+from hub.messages.batch import Batch
 from peers.journal.history import History
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.tier import parquet

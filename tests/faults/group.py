@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from hub.batch import Batch
+from hub.messages.batch import Batch
 from peers.client import ConnectionLostError, connect
 from tests.daemon.hub_process import ROOT, HubProcess
 from tests.hubs.ports import free_ports

@@ -24,9 +24,9 @@ from typing import Any, NamedTuple
 
 import msgpack
 
-from hub.batch import Batch
 from hub.errors import ClosedError, PeerError
 from hub.journal.block import Block
+from hub.messages.batch import Batch
 from peers.client import QueueWish, connect
 from peers.client.client import Client, Connecting
 from peers.journal.store import Retention, Store

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.batch import decode_values
 from hub.errors import CloseCode
+from hub.messages.batch import decode_values
 from hub.settings.settings import Settings
 from peers.client import connect
 from peers.transport.endpoints import Endpoint

@@ -20,17 +20,17 @@ import msgpack
 import msgspec
 from websockets.server import ServerProtocol
 
-from hub.batch import Batch
 from hub.errors import JournalCorruptError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
-from hub.history import FIGURES, Sample
 from hub.journal.block import Block
+from hub.labels.envelope import Envelope
+from hub.labels.rules import Rule
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Reply, Request
+from hub.messages.stretch import Run
 from hub.names.claim import Wish
-from hub.origin import Origin
-from hub.request_frame import Reply, Request
-from hub.stretch import Run
-from hub.tags.envelope import Envelope
-from hub.tags.rules import Rule
+from hub.statistics.history import FIGURES, Sample
 from peers.client.conversation import Introduction
 from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch, decode_body, read_values

@@ -22,9 +22,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
-from hub.batch import Batch
 from hub.errors import CloseCode, GoneError, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal import packing
 from hub.journal.block import Block, Record
 from hub.journal.excerpt import excerpt_of, whole_of
@@ -50,7 +48,9 @@ from hub.journal.segment import (
     Kind as EntryKind,
 )
 from hub.journal.wanted import Wanted
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from peers.journal.folder import segment_path
 from peers.journal.forms import Form, Order, decode_order, encode_order
 from peers.journal.segment import Compressor, decoded

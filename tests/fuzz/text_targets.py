@@ -16,19 +16,19 @@ from typing import Any
 import msgpack
 
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import InvalidNameError, RejectedError, UsageError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
 from hub.mesh.announcement import Announcement, Digest, Wanted
 from hub.mesh.mesh import Mesh
-from hub.origin import Origin
-from hub.overflow import QueueLimits
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import KIND_REQUEST, Reply, Request, Status
 from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action, Policy
 from hub.policy.verdict import DEEDS, verdict
-from hub.request_frame import KIND_REQUEST, Reply, Request, Status
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
 from hub.stores.command import ENTRY_BYTES, StoreLimits
@@ -37,7 +37,7 @@ from peers.stores.keeping import InMemory
 from peers.stores.master import Master
 from peers.stores.operations import canonical_form
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
-from peers.users.access import Refusal
+from peers.users.identity import Refusal
 from peers.users.jwts import Jwts, Key, read_keys
 from peers.users.tokens import hash_of, read_tokens
 from peers.values import (

@@ -7,8 +7,8 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from hub.batch import Batch
-from hub.stretch import Run, Stretch
+from hub.messages.batch import Batch
+from hub.messages.stretch import Run, Stretch
 from peers.values import Count
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA

@@ -9,19 +9,26 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hub.batch import Batch, decode_values, encode_value
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import RejectedError
-from hub.filter import Change
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER_BYTES, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.handler import Handler
-from hub.limits import CoreLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.labels.envelope import Envelope
+from hub.limits import CoreLimits, Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Interest
-from hub.overflow import Overflow, QueueLimits
+from hub.messages.batch import Batch, decode_values, encode_value
+from hub.messages.frame import (
+    BATCH_COUNT,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    encode_frame,
+    iterate_frames,
+)
+from hub.messages.stretch import Stretch, find_runs
 from hub.policy.policy import Rights
-from hub.stretch import Stretch, find_runs
-from hub.tags.envelope import Envelope
+from hub.prefixes.filter import Change
 
 ROOMY = QueueLimits(messages=1_000_000, bytes=1 << 40)  # Limits that no test reaches
 FLAG_BROKER = 0b10  # The encoding bits of Broker binary: this version does not read the values

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
 from hub.errors import RejectedError
-from hub.frame import (
+from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, Message, decode_values, encode_values, value_ends
+from hub.messages.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
     FLAG_BATCH,
@@ -26,7 +26,7 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
-from hub.request_frame import FLAG_NAMED, KIND_REPLY, KIND_REQUEST, Reply, Request, Status, failure
+from hub.messages.request_frame import FLAG_NAMED, KIND_REPLY, KIND_REQUEST, Reply, Request, Status, failure
 from tests.hub.fakes import FLAG_BROKER, Shape, frame, numbers_of, opaque_frame, shapes
 
 limits_bytes = st.integers(0, 2500)

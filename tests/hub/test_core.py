@@ -9,18 +9,17 @@ from functools import partial
 
 import pytest
 
-from hub.delivery import Role
 from hub.errors import ClosedError, InvalidTopicError, RejectedError
-from hub.filter import Change
-from hub.handler import Handler
-from hub.limits import CoreLimits, HandlerLimits, NameLimits, RouteLimits
-from hub.memory import Memory
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.labels.rules import Rule
+from hub.limits import CoreLimits, HandlerLimits, NameLimits, Overflow, QueueLimits, RouteLimits
 from hub.mesh.announcement import Announcement
 from hub.names.claim import Wish
-from hub.overflow import Overflow, QueueLimits
-from hub.prefixes import Asked
-from hub.tags.rules import Rule
-from hub.turn import STEPS_PER_TURN
+from hub.prefixes.filter import Change
+from hub.routing.subscriptions import Asked
+from hub.scheduling.memory import Memory
+from hub.scheduling.turn import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
 from tests.hub.requests.party import FakePoster
 

@@ -12,15 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, precondition, rule
 
 from hub.core import Core
-from hub.delivery import Role
-from hub.filter import Change, Filter
-from hub.handler import Handler
-from hub.leaves import Leaves
-from hub.limits import CoreLimits, RouteLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import CoreLimits, QueueLimits, RouteLimits
+from hub.links.leaves import Leaves
 from hub.mesh.announcement import Interests, Leaf
-from hub.multimap import PrefixMultimap
 from hub.names.claim import LATEST_US
-from hub.overflow import QueueLimits
+from hub.prefixes.filter import Change, Filter
+from hub.prefixes.multimap import PrefixMultimap
 from tests.hub.fakes import FakeOutlet, Turn, handler_of, nasty_texts
 
 prefixes = st.lists(st.sampled_from(("/", "a", "/a", "/ab", "é", "//")), max_size=3).map("".join)

@@ -1,4 +1,4 @@
-"""Who gets what: every cell of the tables in `hub.delivery`, and what the hub tells of itself."""
+"""Who gets what: every cell of the tables in `hub.handlers.delivery`, and what the hub tells of itself."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
-from hub.delivery import Delivery, Role, receivers, without_links
-from hub.events import MESH_SHOWN, Event, joined, left, mesh_changed, name_event, overflow
-from hub.handler import Handler
+from hub.handlers.delivery import Delivery, Role, receivers, without_links
+from hub.handlers.handler import Handler
+from hub.limits import Overflow
 from hub.mesh.graph import GraphChange
+from hub.messages.batch import Batch
 from hub.names.claim import Claim
-from hub.overflow import Overflow
 from hub.policy.policy import Action
+from hub.statistics.events import MESH_SHOWN, Event, joined, left, mesh_changed, name_event, overflow
 from tests.hub.fakes import Turn, handler_of, values_of
 from tests.hub.rights.hall import policy_of
 

@@ -9,16 +9,16 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.batch import Batch, decode_values
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.handler import ANY_FRAME_BYTES, Handler
-from hub.overflow import Overflow, QueueLimits
+from hub.handlers.counters import HandlerStatistics
+from hub.handlers.delivery import Role
+from hub.handlers.handler import ANY_FRAME_BYTES, Handler
+from hub.handlers.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import Batch, decode_values
+from hub.messages.request_frame import Item, Reply
 from hub.quotas.quotas import FREE_BYTES, Quotas
 from hub.quotas.resource import Resource
-from hub.request_frame import Item, Reply
-from hub.statistics import HandlerStatistics
-from hub.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
 from tests.hub.fakes import ROOMY, Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, shapes
 from tests.hub.requests.party import reply, values_of
 

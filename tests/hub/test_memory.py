@@ -6,16 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.core import _level
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.far_hub import FarHub
-from hub.handler import Handler
-from hub.memory import HeldBatches, Memory
+from hub.handlers.delivery import Role
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.labels.rules import Rule
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import Batch
 from hub.names.claim import Announced, Wish
-from hub.overflow import Overflow, QueueLimits
-from hub.tags.rules import Rule
+from hub.scheduling.memory import HeldBatches, Memory
 from tests.hub.fakes import FakeOutlet, Turn, at_once
 from tests.hub.requests.party import FakePoster
 

@@ -11,16 +11,15 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
-from hub.far_hub import FarHub
-from hub.handler import Handler
-from hub.limits import NameLimits
-from hub.memory import Memory
+from hub.handlers.delivery import Role
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.limits import NameLimits, QueueLimits
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
 from hub.names.names import Names, NamesStatistics, Register
-from hub.overflow import QueueLimits
-from hub.turn import STEPS_PER_TURN, Turn
+from hub.scheduling.memory import Memory
+from hub.scheduling.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import FakeOutlet
 
 LIMITS = QueueLimits()

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
 from hub.errors import InternalError
-from hub.frame import BATCH_COUNT, HEADER_BYTES
-from hub.memory import HeldBatches, Memory
-from hub.overflow import Overflow, QueueLimits
-from hub.queue import BoundedQueue
+from hub.handlers.queue import BoundedQueue
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
+from hub.messages.frame import BATCH_COUNT, HEADER_BYTES
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
+from hub.scheduling.memory import HeldBatches, Memory
 from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
 
 KEY_BYTES = len("/t")

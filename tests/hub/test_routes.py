@@ -11,19 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.limits import RouteLimits
-from hub.memory import Memory
-from hub.multimap import PrefixMultimap
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
+from hub.messages.stretch import Stretch
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
-from hub.routes import Routes
-from hub.stretch import Stretch
-from hub.turn import STEPS_PER_TURN, Turn
+from hub.prefixes.multimap import PrefixMultimap
+from hub.routing.routes import Routes
+from hub.scheduling.memory import Memory
+from hub.scheduling.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import FLAG_BROKER, handler_of
 
 

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub import frame, runs
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.journal import layout, packing
+from hub.messages import frame, runs
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 
 TWINS = [pytest.param(runs, id="pure")]
 
 
-if importlib.util.find_spec("hub._runs") is not None:
-    from hub import _runs
+if importlib.util.find_spec("hub.messages._runs") is not None:
+    from hub.messages import _runs
 
     TWINS.append(pytest.param(_runs, id="compiled"))
 else:
@@ -165,7 +165,7 @@ def constants_of(source: str) -> dict[str, int]:
     return {name: int(value, 0) for name, value in found}
 
 
-@pytest.mark.parametrize(("source", "expected"), [("_runs.pyx", RUNS), ("journal/_packing.pyx", PACKING)])
+@pytest.mark.parametrize(("source", "expected"), [("messages/_runs.pyx", RUNS), ("journal/_packing.pyx", PACKING)])
 def test_constants_are_those_of_python(source: str, expected: dict[str, int]) -> None:
     assert constants_of(source) == expected
 

@@ -10,23 +10,23 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.handler import Handler
-from hub.holdings import Allowance
-from hub.memory import Memory
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.handlers.holdings import Allowance
+from hub.labels.rules import Rule
+from hub.limits import Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Interest, Served
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
-from hub.overflow import Overflow, QueueLimits
 from hub.policy.grants import parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
 from hub.quotas.quotas import QuotaLimits, Quotas, SetLimits
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.request_frame import Reply, Request, Status
-from hub.tags.rules import Rule
+from hub.scheduling.memory import Memory
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, handler_of, publish
 
 QUEUED = Resource.QUEUED_BYTES

@@ -11,19 +11,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub import history as history_module
-from hub import topic_rates
-from hub.batch import Batch
-from hub.delivery import Role
-from hub.frame import KIND_MESSAGES, encode_frame
-from hub.handler import Handler
-from hub.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Ring, Sample, merged
-from hub.losses import KEPT, NAMED, Losers, Loss, Losses, State, droppers_of, sentence
-from hub.memory import Memory
-from hub.overflow import QueueLimits
-from hub.statistics import Histogram
-from hub.tags.envelope import key_of
-from hub.topic_rates import KEPT_TOPICS, TOPICS, WORK_PER_S, Others, Rate, TopicRates, first_of, nodes_under
+from hub.handlers.counters import Histogram
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.labels.envelope import key_of
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import KIND_MESSAGES, encode_frame
+from hub.scheduling.memory import Memory
+from hub.statistics import history as history_module
+from hub.statistics import topic_rates
+from hub.statistics.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Ring, Sample, merged
+from hub.statistics.losses import KEPT, NAMED, Losers, Loss, Losses, State, droppers_of, sentence
+from hub.statistics.topic_rates import KEPT_TOPICS, TOPICS, WORK_PER_S, Others, Rate, TopicRates, first_of, nodes_under
 from tests.hub.fakes import FakeOutlet, frame, nasty_texts
 
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame, topic_of
+from hub.handlers.delivery import Role
+from hub.labels.envelope import ENVELOPE_LIMIT_BYTES, Envelope, tagged
+from hub.labels.rules import Rule, RuleIndex, check_rule
 from hub.limits import CoreLimits, HandlerLimits, RouteLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame, topic_of
 from hub.names.claim import Wish
-from hub.tags.envelope import ENVELOPE_LIMIT_BYTES, Envelope, tagged
-from hub.tags.rules import Rule, RuleIndex, check_rule
 from tests.hub.fakes import Turn, bring, frame_of
 
 labels = st.sets(st.text("aé漢😀 -\u2028\u200b", min_size=1, max_size=6), max_size=32)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from hub.delivery import Role
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.scheduling.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN
 from tests.hub.fakes import FakeOutlet, Turn
 
 CROWD = 3 * WRITES_PER_TURN + 7

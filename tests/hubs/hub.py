@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.mesh.announcement import Interest
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection

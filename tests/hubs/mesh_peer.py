@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import Announcement, Digest, Interest, Told
+from hub.messages.frame import Frame, encode_frame
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
 from peers.wire.routing import encode_routing

@@ -8,8 +8,8 @@ import ssl
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
-from hub.batch import Batch, decode_values
-from hub.frame import HEADER, HEADER_BYTES, Frame, encode_frame
+from hub.messages.batch import Batch, decode_values
+from hub.messages.frame import HEADER, HEADER_BYTES, Frame, encode_frame
 from peers.transport.endpoints import Endpoint
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello

@@ -16,7 +16,7 @@ import msgspec
 from websockets.frames import Opcode
 from websockets.speedups import apply_mask
 
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from tests.hubs.raw_client import RawClient
 from tests.hubs.raw_socket import Gap, RawSocket
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from hub.settings.sections import Limits, WebSocketSettings
 from hub.settings.settings import Settings
 

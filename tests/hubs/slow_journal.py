@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
+from hub.messages.batch import Batch
 from hub.quotas.usage import Usage
-from hub.routes import Route
+from hub.routing.routes import Route
 from peers.journal.forms import Order
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked, Recorder

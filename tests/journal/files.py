@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch
 from hub.journal.block import Block, Record
 from hub.journal.segment import read_head
+from hub.messages.batch import Batch
 from peers.journal import active
 from peers.journal.folder import segment_path
 from peers.journal.store import Retention, Segmenting, Store

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Member, Progress, order_of
 from hub.consumers.terms import Terms
-from hub.frame import Encoding
 from hub.journal.block import Record
+from hub.messages.frame import Encoding
 
 _MUCH = 1 << 40
 _LIMITS = ConsumerLimits(1_000, _MUCH)

@@ -10,13 +10,13 @@ from typing import Any
 import apsw
 import pytest
 
-from hub.batch import Batch
 from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError
-from hub.frame import encode_frame
 from hub.journal.block import pack
-from hub.request_frame import Reply, Request, Status
+from hub.messages.batch import Batch
+from hub.messages.frame import encode_frame
+from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import Later, target_at
 from peers.journal.consumers import far_consumers as far_module
 from peers.journal.consumers import positions as positions_module

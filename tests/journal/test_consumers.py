@@ -12,14 +12,14 @@ import msgpack
 import msgspec
 import pytest
 
-from hub.batch import Batch
 from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
-from hub.frame import KIND_MESSAGES, encode_frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.messages.frame import KIND_MESSAGES, encode_frame
+from hub.messages.request_frame import Reply, Request, Status
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
-from hub.request_frame import Reply, Request, Status
 from hub.settings.sections import JournalSettings, Limits
 from peers.journal.consumers.positions import Kept, Positions
 from peers.journal.consumers.service import FORGOTTEN_S, Queries

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cyclopts import CycloptsError
 
-from hub.batch import Batch
+from hub.messages.batch import Batch
 from peers.cli.commands import app
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import iterate_frames
-from hub.origin import Origin
-from hub.request_frame import Reply, Request, Status
+from hub.messages.batch import Batch
+from hub.messages.frame import iterate_frames
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
-from hub.routes import Route
+from hub.routing.routes import Route
 from peers.journal import far_confirmations as module
 from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marked, Marks, Question
 from peers.journal.recorder import Answer, OnMarked

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
-from hub.handler import Handler
-from hub.request_frame import Reply, Request, Status
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
+from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
 from peers.journal.far_confirmations import FarConfirmations, Marked
 from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals

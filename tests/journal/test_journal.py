@@ -16,10 +16,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.batch import Batch
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.frame import HEADER_BYTES
 from hub.journal.segment import Write
+from hub.messages.batch import Batch
+from hub.messages.frame import HEADER_BYTES
 from hub.settings.sections import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module

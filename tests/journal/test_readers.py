@@ -21,9 +21,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, JournalCorruptError, RejectedError
-from hub.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.journal.block import Block, pack, select
 from hub.journal.excerpt import whole_of
+from hub.messages.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from peers.journal import reader
 from peers.journal import readers as readers_module
 from peers.journal.forms import Form, Order, body_parts, decode_order

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalUnavailableError, RejectedError, StorageError
-from hub.frame import iterate_frames
 from hub.journal.segment import Write
+from hub.messages.frame import iterate_frames
 from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
 from peers.journal.recorder import JOURNAL_TOPIC, Recorder

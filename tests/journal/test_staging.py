@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.journal.segment import Write
+from hub.messages.batch import Batch, decode_values
+from hub.messages.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from peers.journal import staging as staging_module

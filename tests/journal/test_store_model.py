@@ -22,11 +22,11 @@ from hypothesis.stateful import (
     rule,
 )
 
-from hub.batch import Batch
 from hub.errors import GoneError, JournalUnavailableError
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block
 from hub.journal.segment import Write
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.policy.grants import allows_by
 from peers.journal import store as store_module
 from peers.journal.store import Retention, Store

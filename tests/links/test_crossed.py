@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from hub.batch import Batch
-from hub.delivery import Role
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
 from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

@@ -12,10 +12,10 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.upstream import FAR_EPOCH
-from hub.origin import EPOCH_LIMIT, Origin
+from hub.messages.frame import Frame, encode_frame
+from hub.messages.origin import EPOCH_LIMIT, Origin
 from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
 from peers.wire.control import decode_notice, encode_origin

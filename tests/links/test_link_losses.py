@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from hub.errors import CloseCode
-from hub.frame import encode_frame
-from hub.origin import Origin
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
+from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
 from peers.wire.control import (
     Account,
     Notice,

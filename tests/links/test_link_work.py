@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
-from hub.frame import iterate_frames
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.limits import Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Told, Wanted
 from hub.mesh.mesh import Mesh
-from hub.origin import Origin
-from hub.overflow import Overflow, QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import iterate_frames
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Item, Reply, Request, Status
 from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from hub.request_frame import Item, Reply, Request, Status
 from hub.settings.config import ConfigError
 from peers.connections.tcp import render_items
 from peers.links.link import PING_EVERY_S, Lag, LinkProof

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from hub.batch import Batch, decode_values, encode_value
-from hub.frame import FLAG_TAGGED
+from hub.labels.envelope import Envelope
+from hub.messages.batch import Batch, decode_values, encode_value
+from hub.messages.frame import FLAG_TAGGED
+from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.names.claim import Wish
-from hub.request_frame import FLAG_NAMED, Request, Status
 from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
-from hub.tags.envelope import Envelope
 from peers.client import Client, MessageStream, connect
 from peers.node.traffic import LinkTraffic
 from peers.wire.control import decode_origin

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import socket
 
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.frame import encode_frame
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.limits import QueueLimits
+from hub.messages.frame import encode_frame
 from peers.transport.transport import UNSENT_BYTES
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.events import AUDIT_TOPIC, Event
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
 from hub.policy.language import read_policy
+from hub.statistics.events import AUDIT_TOPIC, Event
 from peers.node.audit import KEPT, KINDS, KINDS_OF_USER, Audit
 from tests.hub.fakes import FakeOutlet
 from tests.hubs.slow_journal import SlowJournal

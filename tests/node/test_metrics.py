@@ -13,13 +13,13 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import Overflow, QueueLimits
 from hub.mesh.announcement import Announcement, Digest
-from hub.origin import Origin
-from hub.overflow import Overflow, QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.origin import Origin
 from hub.policy.language import read_policy
 from hub.quotas.resource import Resource
 from hub.settings.sections import JournalSettings, StoresSettings

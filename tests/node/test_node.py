@@ -10,18 +10,17 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from hub.batch import Batch
 from hub.core import Core
-from hub.delivery import Role
-from hub.handler import Handler
-from hub.limits import CoreLimits
-from hub.memory import Memory
+from hub.handlers.counters import Histogram
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.handlers.waiting import WRITE_LIMIT_BYTES
+from hub.limits import CoreLimits, Overflow, QueueLimits
 from hub.mesh.announcement import Announcement
-from hub.overflow import Overflow, QueueLimits
+from hub.messages.batch import Batch
+from hub.scheduling.memory import Memory
 from hub.settings.sections import Limits
 from hub.settings.settings import Settings
-from hub.statistics import Histogram
-from hub.waiting import WRITE_LIMIT_BYTES
 from peers.node import memory as module
 from peers.node import pulse as pulse_module
 from peers.node.memory import MemoryWatch, available_bytes, resident_bytes

@@ -137,7 +137,8 @@ def check_pure(source: Path, built: subprocess.CompletedProcess[str]) -> None:
 def test_without_a_compiler_that_works_pure_python_is_installed(pure: Built, source: Path, tools: Path) -> None:
     check_pure(*pure)
     (wheel,) = (pure.source / "dist").glob("*.whl")
-    program = "import sys; sys.path.insert(0, sys.argv[1]); import hub.stretch, hub.twins; print(hub.twins.missing())"
+    path = "import sys; sys.path.insert(0, sys.argv[1])"
+    program = f"{path}; import hub.messages.stretch, hub.twins; print(hub.twins.missing())"
     done = subprocess.run(
         [sys.executable, "-c", program, wheel], cwd=pure.source / "dist", capture_output=True, text=True, check=True
     )
@@ -155,7 +156,7 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
     assert told(built) == []
     assert {name.rpartition(".")[2] for name in names}.isdisjoint({"c", "pyx", "pxi"})
     assert {name.partition("/")[0] for name in names if "dist-info" not in name} == {"hub", "peers", "pyspark_hub"}
-    assert {"hub/py.typed", "hub/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
+    assert {"hub/py.typed", "hub/messages/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
 
 
 def test_the_wheel_has_every_file_of_the_page_and_links_that_lead_somewhere(pure: Built) -> None:
@@ -178,9 +179,9 @@ def test_all_sources_of_twins_are_listed_and_a_missing_one_is_told(monkeypatch: 
     found = (source for package in ("hub", "peers") for source in (PROJECT / package).rglob("*.pyx"))
     sources = (source.relative_to(PROJECT).with_suffix("") for source in found)
     assert sorted(".".join(source.parts) for source in sources) == sorted(TWINS)
-    monkeypatch.setattr(twins, "find_spec", lambda name: None if name == "hub._runs" else object())
-    assert twins.missing() == ("hub._runs",)
-    assert twins.remark().startswith("not compiled: hub._runs; pure Python serves")
+    monkeypatch.setattr(twins, "find_spec", lambda name: None if name == "hub.messages._runs" else object())
+    assert twins.missing() == ("hub.messages._runs",)
+    assert twins.remark().startswith("not compiled: hub.messages._runs; pure Python serves")
     assert "\n" not in twins.remark()
     monkeypatch.setattr(twins, "find_spec", lambda _: object())
     assert (twins.missing(), twins.remark()) == ((), "")

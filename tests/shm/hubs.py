@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from hub.frame import FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, encode_frame
+from hub.messages.frame import FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, encode_frame
 from hub.settings.sections import SharedMemorySettings
 from hub.settings.settings import Settings
 from peers.shm import memory

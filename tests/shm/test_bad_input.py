@@ -12,10 +12,10 @@ import msgpack
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
+from hub.messages.request_frame import Reply, Request, Status
 from hub.quotas.quotas import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.request_frame import Reply, Request, Status
 from peers.shm import memory
 from peers.shm.memory import Descriptor
 from peers.wire.control import encode_subscription

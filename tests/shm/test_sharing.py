@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgpack
 import pytest
 
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, KIND_MESSAGES, Frame
-from hub.request_frame import Request
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, KIND_MESSAGES, Frame
+from hub.messages.request_frame import Request
 from peers.shm.sharing import Memfd, SharedBatch
 from peers.wire.control import Notice, encode_subscription
 from peers.wire.hello import Hello

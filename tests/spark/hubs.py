@@ -10,8 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from hub.batch import encode_value
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.batch import encode_value
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.client.blocking import BlockingClient, connect
 from tests.forked.program import Program
 

@@ -10,14 +10,14 @@ from pathlib import Path
 import pyarrow.dataset
 import pytest
 
-from hub.batch import encode_value
 from hub.errors import BusyError, InvalidTopicError, UsageError
+from hub.messages.batch import encode_value
 from peers.cli.spark import app
 from peers.cli.spark import archive as archive_command
 from peers.cli.spark_jobs import How, replay
-from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
 from peers.spark.archiving.archive import AWAY_S, Archived, Tally
+from peers.spark.archiving.files import Selection
 from peers.spark.archiving.folders import STAGED
 from peers.spark.archiving.state import CHECKPOINT, HUB, locked
 from tests.spark.archives import offsets_of, rows_of

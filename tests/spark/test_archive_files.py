@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.spark.archive_files import Selection, files_of, microseconds, root_of, table_of
+from peers.spark.archiving.files import Selection, files_of, microseconds, root_of, table_of
 from peers.spark.archiving.folders import root_folder, root_in
 from tests.spark.archives import NOON_US, Archived, archived, offsets_of, write_archive
 

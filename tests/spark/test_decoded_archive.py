@@ -21,9 +21,9 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
-from peers.spark.archive_files import Selection
 from peers.spark.archiving import writing
 from peers.spark.archiving.archive import Archived
+from peers.spark.archiving.files import Selection
 from peers.spark.archiving.iceberg import IcebergBatches
 from peers.spark.archiving.state import CHECKPOINT, HUB, Format
 from peers.spark.connector.options import Access

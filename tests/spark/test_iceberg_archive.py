@@ -13,9 +13,9 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from hub.errors import UsageError
-from peers.spark.archive_files import Selection
 from peers.spark.archiving import iceberg
 from peers.spark.archiving.archive import Archived
+from peers.spark.archiving.files import Selection
 from peers.spark.archiving.state import CHECKPOINT, HUB
 from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal, lose_commit

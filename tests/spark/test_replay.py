@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hub.batch import encode_value
 from hub.errors import ConnectionLostError, UsageError
+from hub.messages.batch import encode_value
 from peers.spark import replay as module
-from peers.spark.archive_files import EVERYTHING, Selection
+from peers.spark.archiving.files import EVERYTHING, Selection
 from peers.spark.connector.options import Access
 from peers.spark.replay import Pace, Replay, replay
 from tests.spark.archives import NOON_US, Archived, write_archive

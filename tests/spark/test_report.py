@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hub.errors import UsageError
 from peers.cli.spark import app
-from peers.spark.archive_files import EVERYTHING, Selection
+from peers.spark.archiving.files import EVERYTHING, Selection
 from peers.spark.progress import JobProgress
 from peers.spark.report import survey
 from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from hub.errors import UsageError
 from peers.cli.spark import app
-from peers.spark.archive_files import EVERYTHING
+from peers.spark.archiving.files import EVERYTHING
 from peers.spark.route import Matcher, SubscriptionError, count, read_subscriptions, write_deliveries
 from peers.spark.scan import Scan
 from tests.spark.archives import archived, write_archive

@@ -429,14 +429,14 @@ def test_the_package_runs_from_the_zip_alone_and_is_always_the_same(tmp_path: Pa
     count = write_package(package)
     names = zipfile.ZipFile(package).namelist()
     assert len(names) == count
-    assert {"hub/multimap.py", "peers/spark/route.py"} <= set(names)
+    assert {"hub/prefixes/multimap.py", "peers/spark/route.py"} <= set(names)
     assert all(name.endswith(".py") for name in names)
     program = (
         f"import sys; sys.path.insert(0, {str(package)!r})\n"
         "import hub, peers.client, peers.spark.route as route\n"
         f"assert hub.__file__.startswith({str(package)!r}), hub.__file__\n"
         f"assert route.__file__.startswith({str(package)!r}), route.__file__\n"
-        "import hub.stretch"
+        "import hub.messages.stretch"
     )
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.errors import PySparkException
 
-from hub.batch import encode_value
+from hub.messages.batch import encode_value
 from tests.spark.hubs import HubWithJournal, lose_commit, packed_message
 
 if TYPE_CHECKING:

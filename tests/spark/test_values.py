@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import DataType, DecimalType, IntegerType, MapType, StructType
 
-from hub.batch import Batch, encode_value
 from hub.journal.block import Block, pack, select
+from hub.messages.batch import Batch, encode_value
 from peers.client.values import decode_batch
 from peers.journal.tier.parquet import Stripe
 from peers.spark.connector.columns import checked_schema, default_schema, fields_schema

@@ -12,17 +12,17 @@ from typing import Any, TypeVar
 
 import pytest
 
-from hub.batch import Batch, encode_values
 from hub.errors import ClosedError, HubError, InvalidTopicError, NoResponderError, RequestFailedError, UsageError
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch, encode_values
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from hub.stores.naming import parse_feed
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
 from peers.client import replica as replica_module
 from peers.client.blocking import connect as connect_blocking
-from peers.client.store import StoreChangeKind
+from peers.client.replica import StoreChangeKind
 from peers.client.values import encode_value
 from peers.values import Count, Set, Table, Timespan, encode, value_of
 from tests.hubs.eventually import eventually

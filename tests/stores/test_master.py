@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import structlog
 
-from hub.batch import Batch
 from hub.errors import (
     CloseCode,
     HubError,
@@ -21,12 +20,13 @@ from hub.errors import (
     RequestOverflowError,
     UsageError,
 )
-from hub.frame import FLAG_TAGGED, Encoding, Frame
+from hub.labels.envelope import Envelope
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_TAGGED, Encoding, Frame
 from hub.policy.language import read_policy
 from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
 from hub.stores.command import ChangeKind, Command
-from hub.tags.envelope import Envelope
 from peers.client import Client, connect
 from peers.stores.keeping import InMemory
 from peers.stores.master import SNAPSHOT_NS, SNAPSHOTS_LIMIT

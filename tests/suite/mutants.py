@@ -39,7 +39,7 @@ TREE, MAP = BUILD / "tree", BUILD / "map"
 
 MUTATED = ("hub", "peers/wire", "peers/websocket", "peers/journal", "peers/zeek")
 
-TWINS = "uvloop,hub._runs,hub.journal._packing,hub.requests._block,peers.client._plain,peers.zeek.zmtp._zmtp"
+TWINS = "uvloop,hub.messages._runs,hub.journal._packing,hub.requests._block,peers.client._plain,peers.zeek.zmtp._zmtp"
 
 BUDGET_S = 60.0
 """Tests of one mutant are taken, the fastest first, until they take so long together."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import UsageError
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, QueueOverride, Scheme, host_of
 
 

@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
-from peers.users.access import Reason, Refusal
-from peers.users.identity import Identity
+from peers.users.identity import Identity, Reason, Refusal
 from peers.users.jwts import LEEWAY_S, Jwts, Key, read_keys
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token
 

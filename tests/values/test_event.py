@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
-from hub.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal.packing import pack
-from hub.tags.envelope import key_of
+from hub.labels.envelope import key_of
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from peers.values import Count, Timespan, Timestamp, decode, encode, from_msgpack
 from peers.values.event import NETWORK_TIMESTAMP, USER_METADATA, Event, NoEventError
 from peers.values.event_stream import closed_event, dropped_event, events_form, gone_event, recorded_events

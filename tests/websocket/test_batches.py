@@ -16,9 +16,9 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from hub.batch import Batch
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from hub.tags.envelope import tagged
+from hub.labels.envelope import tagged
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from peers.values import Count, Port, encode, ext_hook
 from peers.values.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.values.event import Event

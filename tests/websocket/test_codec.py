@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import decode_values
 from hub.errors import CloseCode, PeerError, ProtocolError
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import decode_values
 from peers.journal.forms import Form, Order
 from peers.values.conversion import NESTING_LIMIT, PARTS_LIMIT
 from peers.verbs.publish import Publication

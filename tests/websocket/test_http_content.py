@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from peers.verbs.publish import Publication
 from peers.websocket.http.content import FRAME_BYTES, Content, ContentError, Target, Values, content_of
 from peers.websocket.http.publishing import RANGES_LIMIT, Publishing

@@ -11,7 +11,7 @@ from websockets.frames import Frame, Opcode
 from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
-from hub.batch import Batch
+from hub.messages.batch import Batch
 from peers.websocket.zeek.bridge_session import (
     APPLICATION,
     Acknowledged,

@@ -14,11 +14,11 @@ from websockets.http11 import Request
 from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
-from hub.batch import Batch
 from hub.errors import CloseCode
-from hub.filter import Filter
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from hub.tags.envelope import tagged
+from hub.labels.envelope import tagged
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
+from hub.prefixes.filter import Filter
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT

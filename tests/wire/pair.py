@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
-from hub.stretch import Run, Stretch
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.messages.stretch import Run, Stretch
 from peers.wire.events import Closing, Event
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.scanner import NEED_DATA, Rejected, Scanner, Searched

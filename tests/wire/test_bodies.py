@@ -12,14 +12,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, PeerError, ProtocolError, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
 from hub.journal.layout import COLUMNS
+from hub.labels.rules import Rule, check_rule
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.names.claim import Wish
-from hub.origin import Origin
-from hub.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.requests.pending import cut_values
-from hub.routes import Route
-from hub.tags.rules import Rule, check_rule
+from hub.routing.routes import Route
 from peers.wire import control, names, records
 from peers.wire.control import (
     CLOSE_TEXT_LIMIT_BYTES,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from hub.frame import encode_frame
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
+from hub.messages.frame import encode_frame
 from peers.wire.hello import FRAME_LIMIT_BYTES, SOFTWARE, Hello, QueueWish, grant
 from peers.wire.kinds import Kind
 from tests.wire.pair import HUB_ID, frames_of, side_of

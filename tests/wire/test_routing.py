@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
-from hub.frame import encode_frame
+from hub.labels.rules import check_rule
 from hub.mesh.announcement import Announcement, Digest, Leaf, Served, Wanted
+from hub.messages.frame import encode_frame
 from hub.names.claim import Announced
-from hub.tags.rules import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.routing import (

@@ -10,8 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER, HEADER_BYTES, KEY_LIMIT_BYTES, Frame, encode_frame
-from hub.request_frame import Reply, Request
+from hub.messages.frame import (
+    BATCH_COUNT,
+    BATCH_LIMIT_MESSAGES,
+    HEADER,
+    HEADER_BYTES,
+    KEY_LIMIT_BYTES,
+    Frame,
+    encode_frame,
+)
+from hub.messages.request_frame import Reply, Request
 from peers.wire.kinds import Kind
 from peers.wire.scanner import Rejected, Scanner
 from tests.wire.pair import (

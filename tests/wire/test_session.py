@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.frame import FLAG_TAGGED, Frame, encode_frame
-from hub.origin import Origin
-from hub.stretch import Run
-from hub.tags.envelope import tagged
+from hub.labels.envelope import tagged
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
+from hub.messages.origin import Origin
+from hub.messages.stretch import Run
 from peers.wire.control import (
     PING_LIMIT_BYTES,
     Notice,

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from hub.errors import CloseCode
-from hub.frame import encode_frame
+from hub.labels.rules import Rule
 from hub.mesh.announcement import Wanted
+from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
+from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Wish
-from hub.origin import Origin
-from hub.request_frame import Reply, Request, Status
-from hub.tags.rules import Rule
 from peers.wire.control import (
     Account,
     Notice,

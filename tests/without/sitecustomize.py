@@ -1,7 +1,7 @@
 """Runs Python as it is where some modules are not installed: whatever has this folder on its path reads this first.
 
-`PYTHONPATH=tests/without WITHOUT=uvloop,hub._runs` is inherited by all programs that tests start. `make test` sets both
-when it is called as `make test WITHOUT=uvloop`.
+`PYTHONPATH=tests/without WITHOUT=uvloop,hub.messages._runs` is inherited by all programs that tests start. `make test`
+sets both when it is called as `make test WITHOUT=uvloop`.
 """
 
 import os

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, strategies
 
 from hub.errors import ConnectionLostError, HubError, UsageError
-from hub.losses import KEPT, State
 from hub.quotas.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
 from hub.settings.config import merge
 from hub.settings.keys import KEYS, value_at
 from hub.settings.settings import Settings
+from hub.statistics.losses import KEPT, State
 from peers.admin import access
 from peers.admin import who as all_who
 from peers.node.node import Node

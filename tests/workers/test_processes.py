@@ -19,8 +19,8 @@ from typing import Any
 
 import pytest
 
-from hub.batch import decode_values
 from hub.errors import CloseCode, ConnectionLostError, PeerError, RejectedError, RequestError
+from hub.messages.batch import decode_values
 from peers.client import Client, connect
 from peers.daemon.reloading import MANY
 from peers.transport.backoff import Backoff

@@ -18,7 +18,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.errors import CloseCode, HubError, RejectedError, RequestError, RequestFailedError
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from peers.cli.top import Assembly, Snapshot
 from peers.client import Client, ConsumerStream, MessageStream, connect
 from peers.client.journal import Record

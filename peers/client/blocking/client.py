@@ -25,10 +25,10 @@ from functools import wraps
 from inspect import signature
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
-from hub.batch import Message
 from hub.errors import BusyError, ClosedError, HubError, InternalError, RejectedError, RequestTimeoutError, UsageError
 from hub.journal.layout import Column
-from hub.request_frame import Status
+from hub.messages.batch import Message
+from hub.messages.request_frame import Status
 from peers.client.blocking.faces import (
     BlockingConsumerStream,
     BlockingHistory,

@@ -21,19 +21,19 @@ from contextlib import suppress
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
-from hub.batch import Message
 from hub.errors import ClosedError, UsageError
 from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
 from hub.journal.layout import Column
 from hub.journal.message import RecordedMessage
+from hub.messages.batch import Message
 from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
 from peers.client.journal import History, Record, records_of
 from peers.client.names import ServiceName
-from peers.client.replica import StoreReplica, StoreWatch
+from peers.client.replica import StoreChange, StoreReplica, StoreWatch
 from peers.client.routes import Wanted
 from peers.client.service import Service
-from peers.client.store import Store, StoreChange, StoreEntry
+from peers.client.store import Store, StoreEntry
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage
 from peers.client.writer import Writer

@@ -20,9 +20,9 @@ from typing import Any
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
 
-from hub.events import STATISTICS_TOPIC
 from hub.policy.policy import Action, Rights
 from hub.requests.hub_services import Later
+from hub.statistics.events import STATISTICS_TOPIC
 from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition

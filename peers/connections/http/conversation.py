@@ -19,13 +19,13 @@ from typing import cast
 
 from websockets.http11 import Request
 
-from hub.batch import Batch
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.frame import HEADER, HEADER_BYTES
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import HEADER, HEADER_BYTES
+from hub.messages.request_frame import Item
 from hub.names.claim import Change
-from hub.overflow import QueueLimits
-from hub.request_frame import Item
 from peers.connections.connection import ELSEWHERE, Connection
 from peers.connections.door import enter, join_client, take_place
 from peers.connections.http.gate import CHALLENGE, bearer, foreign

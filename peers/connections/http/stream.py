@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.batch import Batch
 from hub.policy.policy import Action
 from hub.topics import RESERVED
 from peers.connections.connection import Connection

@@ -20,9 +20,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, assert_never
 
-from hub.batch import Batch
-from hub.events import zeek_node
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.statistics.events import zeek_node
 from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.node.node import Node
 from peers.values.event import Event, NoEventError

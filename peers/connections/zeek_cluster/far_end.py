@@ -12,13 +12,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import NotRecognisedError, UsageError
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.prefixes import OnFilter
-from hub.request_frame import Item
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.request_frame import Item
+from hub.routing.subscriptions import OnFilter
 from hub.settings.config import ConfigError
 from hub.settings.sections import ZeekSettings
 from peers.connections.connection import Connection

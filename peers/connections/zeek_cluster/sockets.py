@@ -17,13 +17,12 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from hub.batch import Batch
 from hub.errors import CloseCode, HubError, InvalidTopicError, RejectedError
-from hub.filter import Change
-from hub.handler import Handler
-from hub.limits import PEER_PREFIXES
-from hub.overflow import QueueLimits
-from hub.routes import Route
+from hub.handlers.handler import Handler
+from hub.limits import PEER_PREFIXES, QueueLimits
+from hub.messages.batch import Batch
+from hub.prefixes.filter import Change
+from hub.routing.routes import Route
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster

@@ -21,15 +21,15 @@ from typing import Annotated, Any, Final, NamedTuple
 
 import msgspec
 
-from hub.batch import decode_values, encode_value
 from hub.core import Core
 from hub.errors import CloseCode, HubError, RejectedError, RequestError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
+from hub.messages.batch import decode_values, encode_value
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.messages.request_frame import Reply, Status
 from hub.policy.grants import allows_by, covers_by
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import check_granted, check_prefixes_granted
-from hub.request_frame import Reply, Status
 from hub.requests.hub_services import Answer, Later, Questions, is_admin, target_at
 from hub.topics import RESERVED, printable
 from peers.journal.asking import Asking

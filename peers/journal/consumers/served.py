@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from hub.batch import decode_values
 from hub.consumers.consumer import Consumer, Item, Member
 from hub.errors import (
     CloseCode,
@@ -31,12 +30,13 @@ from hub.errors import (
     ProtocolError,
     RejectedError,
 )
-from hub.frame import HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from hub.journal.block import Block, Record
+from hub.messages.batch import decode_values
+from hub.messages.frame import HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
+from hub.messages.request_frame import Status
 from hub.policy.policy import Action
 from hub.policy.refusal import check_granted, check_prefixes_granted
-from hub.request_frame import Status
 from hub.requests.hub_services import Later, is_admin
 from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel, nothing

@@ -30,19 +30,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, 
 import msgspec
 import structlog
 
-from hub.batch import Batch
 from hub.consumers.consumer import Consumer, ConsumerCounters, ConsumerLimits, Member, Progress
 from hub.consumers.terms import NAME_PATTERN, Terms
 from hub.core import Core
-from hub.delivery import Role
 from hub.errors import HubError, NotAllowedError, RejectedError, UsageError
-from hub.events import Event
-from hub.frame import KIND_MESSAGES, encode_frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
-from hub.request_frame import Status
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import KIND_MESSAGES, encode_frame
+from hub.messages.request_frame import Status
 from hub.requests.hub_services import Later
 from hub.settings.sections import JournalSettings
+from hub.statistics.events import Event
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
 from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC, FarClient, ForHubs
 from peers.journal.consumers.positions import Kept, Positions

@@ -100,7 +100,7 @@ class IcebergBatches:
     def write(self, rows: pa.Table, query: str, batch: int) -> bool:
         """Commit a batch of a query; False if it was committed before."""
         with opened_catalog(self._path) as catalog:
-            return self._write(catalog, rows, f"hub.batch.{query}", batch)
+            return self._write(catalog, rows, f"hub.messages.batch.{query}", batch)
 
     def _write(self, catalog: Any, rows: pa.Table, mark: str, batch: int) -> bool:
         exists = catalog.table_exists(self._table)

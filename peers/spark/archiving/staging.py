@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from hub.errors import UsageError
-from peers.spark.archive_files import root_of, table_of
+from peers.spark.archiving.files import root_of, table_of
 from peers.spark.archiving.folders import sync
 from peers.spark.archiving.state import EVENT_TIME
 from peers.spark.archiving.typed_columns import TypedColumns

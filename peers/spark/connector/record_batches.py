@@ -27,9 +27,9 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from hub.frame import Encoding
 from hub.journal.block import Block
 from hub.journal.layout import COLUMNS, Column
+from hub.messages.frame import Encoding
 from peers.journal.tier.parquet import SCHEMA, blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of

@@ -29,7 +29,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from peers.spark.archive_files import EVERYTHING, Selection, root_of
+from peers.spark.archiving.files import EVERYTHING, Selection, root_of
 from peers.spark.progress import JobProgress
 from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic
 from peers.spark.report.page import round_width_s

@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
-from hub.batch import encode_values
 from hub.errors import CloseCode
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER_BYTES
+from hub.messages.batch import encode_values
+from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER_BYTES
 from peers.values.conversion import (
     NESTING_LIMIT,
     PARTS_LIMIT,

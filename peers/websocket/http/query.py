@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, unquote
 import msgspec
 
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
-from hub.tags.envelope import key_of
+from hub.labels.envelope import key_of
 from hub.topics import check_prefix, printable
 from peers.websocket.http.content import Target
 from peers.wire.control import PREFIXES_LIMIT

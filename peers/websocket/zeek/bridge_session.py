@@ -23,7 +23,7 @@ from websockets.protocol import OPEN
 from websockets.uri import WebSocketURI
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message

@@ -37,12 +37,21 @@ from websockets.datastructures import Headers
 from websockets.frames import Opcode
 from websockets.http11 import Request
 
-from hub.batch import Batch, value_ends
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, encode_frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import (
+    BATCH_COUNT,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+    encode_frame,
+)
+from hub.prefixes.filter import Change
 from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.node.node import Node
 from peers.transport.liveness import NO_ANSWER
@@ -91,7 +100,7 @@ class Wanted:
         return not self._uncovered
 
     def _covers(self, prefix: str) -> bool:
-        # What was asked for is minimal, so only the left neighbour can cover; see `hub.filter`.
+        # What was asked for is minimal, so only the left neighbour can cover; see `hub.prefixes.filter`.
         place = bisect_right(self._asked, prefix)
         return place > 0 and prefix.startswith(self._asked[place - 1])
 
@@ -215,7 +224,7 @@ class _Messages:
                 return b""
 
     def _check_topic(self, topic: bytes) -> None:
-        """Refuse a topic that cannot be subscribed to; `hub.routes` checks all others."""
+        """Refuse a topic that cannot be subscribed to; `hub.routing.routes` checks all others."""
         if topic.startswith(_BROKERS_OWN):
             shown = printable(topic.decode("utf-8", "replace"))
             text = f"topic {shown}: <$> is Broker's own"

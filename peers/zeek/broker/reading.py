@@ -22,9 +22,9 @@ from struct import Struct
 from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import ProtocolError, RejectedError
-from hub.frame import BROKER_FLAGS, HEADER, KIND_MESSAGES
-from hub.runs import RUNS_LIMIT
-from hub.stretch import Run, Stretch
+from hub.messages.frame import BROKER_FLAGS, HEADER, KIND_MESSAGES
+from hub.messages.runs import RUNS_LIMIT
+from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, FrameBuffer, NeedData, RouteTable
 from peers.zeek.broker.messages import (
     FIXED_BYTES,

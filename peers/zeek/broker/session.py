@@ -25,7 +25,7 @@ from enum import Enum
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from hub.errors import ProtocolError
-from hub.stretch import Run, Stretch
+from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, NeedData, RouteTable
 from peers.zeek.broker.messages import (
     FILTER_LIMIT_PREFIXES,

@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Final
 
-from hub.batch import Batch, value_ends
-from hub.frame import (
+from hub.messages.batch import Batch, value_ends
+from hub.messages.frame import (
     BATCH_COUNT,
     BROKER_FLAGS,
     FLAG_BATCH,

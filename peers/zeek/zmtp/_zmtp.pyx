@@ -16,7 +16,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 cdef enum:
-    # These are the numbers of the pure twins, of `hub.runs` and `peers.values.msgpack`; a test compares them.
+    # These are the numbers of the pure twins, of `hub.messages.runs` and `peers.values.msgpack`; a test compares them.
     MORE = 1
     LONG = 2
     COMMAND = 4

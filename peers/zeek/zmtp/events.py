@@ -16,13 +16,13 @@ from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from hub.batch import Batch
 from hub.errors import CloseCode, HubError, RejectedError
-from hub.frame import BROKER_FLAGS, FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, topic_of
+from hub.labels.envelope import Envelope, tagged
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, topic_of
+from hub.messages.runs import RUNS_LIMIT
+from hub.messages.stretch import Run, Stretch
 from hub.names.grammar import LABEL_LIMIT_BYTES
-from hub.runs import RUNS_LIMIT
-from hub.stretch import Run, Stretch
-from hub.tags.envelope import Envelope, tagged
 from peers.values import InvalidDataError, InvalidInputError, check, decode_message, encode_json, from_msgpack
 from peers.values.layout import Tag, read_length
 from peers.wire.scanner import NEED_DATA, RouteTable

@@ -23,9 +23,9 @@ from typing import Any, Final, Generic, TypeVar
 import msgpack
 
 from hub.errors import CloseCode, HubError, RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
-from hub.stretch import Run
-from hub.tags.envelope import tagged
+from hub.labels.envelope import tagged
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
+from hub.messages.stretch import Run
 from peers.values.msgpack import Code, array_header, extension, string_or_raw
 from peers.wire.scanner import NEED_DATA, RouteTable
 from peers.zeek.zmtp.events import NoEvent, node_labels

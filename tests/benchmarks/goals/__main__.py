@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from hub.errors import HubError
-from hub.overflow import Overflow
+from hub.limits import Overflow
 from peers.bench.report import Environment
 from peers.bench.stage import Plan
 from peers.bench.worker import BenchError, raise_descriptor_limit

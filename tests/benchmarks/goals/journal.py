@@ -12,7 +12,7 @@ from collections import deque
 
 import msgspec
 
-from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
 from peers.bench.line import dial
 from peers.bench.measurement import Measurement
 from peers.bench.messages import Layout

@@ -15,8 +15,8 @@ from contextlib import contextmanager, suppress
 
 import msgspec
 
-from hub.frame import encode_frame
-from hub.overflow import Overflow
+from hub.limits import Overflow
+from hub.messages.frame import encode_frame
 from peers.bench.line import Line, Shape, dial
 from peers.bench.measurement import Measurement
 from peers.bench.messages import SEQUENCE_OFFSET, Layout

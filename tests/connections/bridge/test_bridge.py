@@ -12,10 +12,10 @@ from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import Opcode
 
-from hub.delivery import Role
 from hub.errors import InvalidTopicError
-from hub.handler import Handler
-from hub.overflow import Overflow, QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import Overflow, QueueLimits
 from peers.connections import bridge as module
 from peers.connections.bridge import RENEW_S, BridgeConversation
 from peers.connections.connection import Connection

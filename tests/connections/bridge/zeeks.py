@@ -11,7 +11,7 @@ from types import TracebackType
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from peers.connections.dialler import Dialler
 from peers.connections.zeek_diallers import bridge_dialler
 from peers.transport.backoff import Backoff

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from hub.settings.settings import Settings
 from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import structlog
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode
-from hub.overflow import Overflow, QueueLimits
+from hub.handlers.delivery import Role
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import Batch
 from hub.policy.policy import Action
 from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings

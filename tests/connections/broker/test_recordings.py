@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.frame import KIND_MESSAGES, encode_frame
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings
 from peers.connections.broker_tls import client_context

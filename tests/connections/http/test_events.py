@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.settings import Settings
 from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Looks

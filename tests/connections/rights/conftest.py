@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hub.delivery import Role
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.policy.policy import Policy
 from hub.topics import RESERVED
 from tests.connections.websocket.zeek.clients import Watcher

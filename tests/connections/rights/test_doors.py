@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import structlog
 
-from hub.batch import Batch, encode_value, encode_values
 from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
-from hub.frame import FLAG_TAGGED
+from hub.labels.envelope import Envelope
+from hub.labels.rules import Rule
 from hub.mesh.announcement import Served
+from hub.messages.batch import Batch, encode_value, encode_values
+from hub.messages.frame import FLAG_TAGGED
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
-from hub.tags.envelope import Envelope
-from hub.tags.rules import Rule
 from peers.client import ServiceRequest, connect
 from peers.journal.journal import Journal
 from peers.values import from_msgpack

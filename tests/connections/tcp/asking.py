@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgpack
 
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request, Status
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request, Status
 from peers.wire.control import Notice, encode_subscription
 from peers.wire.kinds import Kind
 from tests.hubs.raw_client import RawClient

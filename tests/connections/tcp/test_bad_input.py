@@ -10,7 +10,7 @@ import msgpack
 import pytest
 
 from hub.errors import CloseCode
-from hub.frame import BATCH_COUNT, FLAG_TAGGED, HEADER, encode_frame
+from hub.messages.frame import BATCH_COUNT, FLAG_TAGGED, HEADER, encode_frame
 from peers.wire.control import decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

@@ -14,11 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch, decode_values, encode_value
 from hub.errors import CloseCode
-from hub.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
-from hub.origin import Origin
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import Batch, decode_values, encode_value
+from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
+from hub.messages.origin import Origin
 from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
 from peers.connections.tcp import ToldOrigins, as_they_came

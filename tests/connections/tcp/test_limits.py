@@ -11,11 +11,11 @@ from typing import cast
 import pytest
 
 from hub.errors import CloseCode
-from hub.frame import Frame, encode_frame
-from hub.memory import Memory
+from hub.messages.frame import Frame, encode_frame
 from hub.quotas.quotas import FREE_BYTES
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
+from hub.scheduling.memory import Memory
 from hub.settings.sections import Limits
 from peers.connections.connection import PUT_OFF, TURN_EVENTS, Connection
 from peers.connections.limits import LINGER_S, Holding, Lingering, Progress

@@ -11,9 +11,9 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from hub.batch import Batch
-from hub.frame import KIND_MESSAGES, encode_frame
-from hub.waiting import WRITE_LIMIT_BYTES
+from hub.handlers.waiting import WRITE_LIMIT_BYTES
+from hub.messages.batch import Batch
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.wire.hello import SOFTWARE
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.garbage import leaves_nothing

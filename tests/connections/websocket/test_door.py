@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, NotRecognisedError
-from hub.handler import Handler
+from hub.handlers.handler import Handler
 from peers.wire.control import TOKEN_LIMIT_BYTES
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

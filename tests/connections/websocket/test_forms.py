@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
-from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
+from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
+from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.values import Count
 from peers.values import encode as broker_value
 from peers.websocket.codec import JSON, MSGPACK, Codec, json_item, msgpack_item, singly

@@ -14,7 +14,7 @@ import pytest
 import structlog
 import zmq
 
-from hub.overflow import QueueLimits
+from hub.limits import QueueLimits
 from peers.client import connect
 from peers.connections.zeek_diallers import cluster_diallers
 from peers.daemon.daemon import Daemon

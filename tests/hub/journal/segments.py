@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hub.batch import Batch
 from hub.journal.block import Block, pack
 from hub.journal.segment import Head, Header, Kind, Mark, Write, encode_entry
 from hub.journal.wanted import listing
+from hub.messages.batch import Batch
 
 ID = bytes(range(16))
 START = [Write("start", 0, 0, 0)]

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.errors import JournalCorruptError
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, Record, merge, pack, select, to_frames
 from hub.journal.excerpt import excerpt_of, whole_of
 from hub.journal.layout import COLUMNS, Column, columns_of
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from tests.hub.journal.twins import PURE, batch, both, single
 
 FRAMES = batch(b"/a", 2, b"\1\2") + single(b"/bb", b"\3") + single(b"/a", b"\4")

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
 from hub.journal import packing
 from hub.journal.block import Block
 from hub.journal.packing import FRAME_BYTES, FRAME_MESSAGES, FRAMES_BYTES, skip_value
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.messages.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame, encode_frame, iterate_frames
 from tests.hub.journal.twins import (
     PURE,
     Parts,

@@ -12,10 +12,10 @@ import msgpack
 import pytest
 from hypothesis import strategies as st
 
-from hub.batch import value_ends
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.journal import layout, packing
 from hub.journal.block import Block, Record
+from hub.messages.batch import value_ends
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 
 PURE = SimpleNamespace(
     read_layout=layout.read_layout,

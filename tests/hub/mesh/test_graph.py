@@ -12,7 +12,7 @@ from hub.mesh.announcement import Record
 from hub.mesh.graph import Graph, GraphChange, Links, difference, onward, parents
 from hub.mesh.outgoing import Pace
 from hub.mesh.upstream import FAR_EPOCH, Upstreams
-from hub.origin import EPOCH_LIMIT, Origin
+from hub.messages.origin import EPOCH_LIMIT, Origin
 
 HUBS = [bytes([number]) * 16 for number in range(5)]
 ME = HUBS[0]

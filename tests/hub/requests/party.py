@@ -8,13 +8,12 @@ from typing import Any
 import msgpack
 
 from hub.core import Core
-from hub.delivery import Role
-from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.handler import Handler
-from hub.limits import CoreLimits, RequestLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import CoreLimits, QueueLimits, RequestLimits
 from hub.mesh.announcement import Announcement, Served
-from hub.overflow import QueueLimits
-from hub.request_frame import Item, Reply, Request, Status
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.messages.request_frame import Item, Reply, Request, Status
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, mesh_link
 
 MOST = 2**32

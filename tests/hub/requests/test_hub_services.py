@@ -7,12 +7,12 @@ from typing import Any
 import msgpack
 import pytest
 
-from hub.delivery import Role
 from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError, UsageError
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.mesh.announcement import Announcement
+from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.policy.language import read_policy
-from hub.request_frame import FLAG_NAMED, Request, Status
 from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
 from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
 

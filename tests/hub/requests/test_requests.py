@@ -7,15 +7,15 @@ from unittest.mock import patch
 
 import pytest
 
-from hub.delivery import Role
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
-from hub.filter import Change
-from hub.frame import FLAG_BATCH, FLAG_SHARED
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.limits import RequestLimits
 from hub.mesh.announcement import Announcement
+from hub.messages.frame import FLAG_BATCH, FLAG_SHARED
+from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
-from hub.request_frame import Reply, Request, Status
+from hub.prefixes.filter import Change
 from hub.requests.pending import Block, PureBlock
 from hub.requests.services import COMPARED
 from tests.hub.fakes import at_once, handler_of

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
 
-from hub.delivery import Role
-from hub.frame import FLAG_BATCH
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.limits import RequestLimits
-from hub.request_frame import Reply, Request, Status
+from hub.messages.frame import FLAG_BATCH
+from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.pending import Block, PureBlock
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import MOST, FakePoster, Room, answers, packed, values_of
@@ -307,7 +307,7 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
 
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
         with (
-            patch("hub.turn.STEPS_PER_TURN", 2),
+            patch("hub.scheduling.turn.STEPS_PER_TURN", 2),
             patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
             patch("hub.requests.requests._EXPIRED_PER_TURN", 2),
             patch("hub.requests.requests.Block", self.block),

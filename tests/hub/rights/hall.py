@@ -6,14 +6,14 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hub.batch import decode_values
-from hub.delivery import Role
 from hub.errors import RejectedError
-from hub.handler import Handler
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.labels.envelope import Envelope
 from hub.mesh.announcement import Interest
+from hub.messages.batch import decode_values
 from hub.policy.language import read_policy
 from hub.policy.policy import Policy
-from hub.tags.envelope import Envelope
 from hub.topics import RESERVED
 from tests.hub.fakes import Turn, bring, frame_of, handler_of, mesh_link
 from tests.hub.requests.party import FakePoster

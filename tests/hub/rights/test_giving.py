@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
-from hub.filter import Change as Filter
+from hub.handlers.delivery import Role
+from hub.labels.envelope import tagged
+from hub.labels.rules import Rule
 from hub.mesh.announcement import Announcement, Digest, Leaf
+from hub.messages.request_frame import Status
 from hub.names.claim import Announced, Change, Standing, Wish
-from hub.request_frame import Status
-from hub.tags.envelope import tagged
-from hub.tags.rules import Rule
-from hub.turn import STEPS_PER_TURN
+from hub.prefixes.filter import Change as Filter
+from hub.scheduling.turn import STEPS_PER_TURN
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import answers, asked, reply, request
 from tests.hub.rights.hall import Guest, Hall

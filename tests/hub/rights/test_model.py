@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.delivery import Role
 from hub.errors import RejectedError
+from hub.handlers.delivery import Role
+from hub.labels.envelope import Envelope
+from hub.labels.rules import Rule
 from hub.policy.grants import User, parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
-from hub.tags.envelope import Envelope
-from hub.tags.rules import Rule
 from hub.topics import RESERVED
 from tests.hub.policy.tricks import NaiveGrant, naive_allows, naive_covers
 from tests.hub.rights.hall import Guest, Hall

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
+from hub.handlers.delivery import Role
+from hub.labels.envelope import tagged
+from hub.labels.rules import Rule
 from hub.mesh.announcement import Announcement
+from hub.messages.batch import Batch
+from hub.messages.request_frame import FLAG_NAMED, Status
 from hub.names.claim import Announced, Wish
 from hub.policy.policy import DECIDED_LIMIT
-from hub.request_frame import FLAG_NAMED, Status
-from hub.tags.envelope import tagged
-from hub.tags.rules import Rule
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import answers, request
 from tests.hub.rights.hall import Guest, Hall, policy_of

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hub.frame import Frame, iterate_frames
-from hub.stretch import Run, Stretch
+from hub.messages.frame import Frame, iterate_frames
+from hub.messages.stretch import Run, Stretch
 from peers.zeek.broker.messages import LENGTH, Envelope, EnvelopeType, decode_envelope, decode_filter
 from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Role, Session
 from tests.wire.pair import Table, Way, runs_in

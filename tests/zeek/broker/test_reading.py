@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.runs import RUNS_LIMIT
-from hub.stretch import Run, Stretch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.runs import RUNS_LIMIT
+from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.reading import Incoming, Reader, Skipped

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hub.frame import Encoding
+from hub.messages.frame import Encoding
 from peers.zeek.broker.messages import BrokerCode, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.session import Drained, Ended, FilterChanged, Peered, Role, Skipped
 from tests.wire.pair import parts

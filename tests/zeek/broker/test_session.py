@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from hub.multimap import PrefixMultimap
-from hub.routes import Routes
-from hub.stretch import Run
+from hub.messages.stretch import Run
+from hub.prefixes.multimap import PrefixMultimap
+from hub.routing.routes import Routes
 from peers.zeek.broker import messages
 from peers.zeek.broker.messages import (
     FILTER_LIMIT_PREFIXES,

@@ -9,10 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.stretch import Run, Stretch
-from hub.tags.envelope import tagged
+from hub.labels.envelope import tagged
+from hub.messages.batch import Batch
+from hub.messages.frame import (
+    BATCH_COUNT,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    KIND_MESSAGES,
+    encode_frame,
+    iterate_frames,
+)
+from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope
 from peers.zeek.broker.reading import Incoming, Reader

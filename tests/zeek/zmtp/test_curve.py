@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from hub.stretch import Stretch
+from hub.messages.stretch import Stretch
 
 pytest.importorskip("nacl", reason="part of the extra `test`")
 from nacl.bindings import crypto_box_afternm

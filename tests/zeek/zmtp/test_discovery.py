@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.batch import Batch
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.values.event import Event
 from peers.zeek.zmtp import discovery
 from peers.zeek.zmtp.discovery import NODE_ID, Discovery, Down, Odd, Say, Up

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.errors import RejectedError
-from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.stretch import Run, Stretch
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.messages.batch import Batch
+from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.messages.stretch import Run, Stretch
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 from peers.values import CONVERTED_LIMIT_BYTES, Count, encode, to_msgpack
 from peers.values.event import Event

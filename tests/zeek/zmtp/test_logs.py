@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import value_ends
-from hub.frame import iterate_frames
-from hub.stretch import Run
-from hub.tags.envelope import Envelope
+from hub.labels.envelope import Envelope
+from hub.messages.batch import value_ends
+from hub.messages.frame import iterate_frames
+from hub.messages.stretch import Run
 from peers.values import ext_hook
 from peers.values.conversion import json_of
 from peers.values.untyped import untyped_extension

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub import runs
+from hub.messages import runs
 from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan, Timestamp, binary
 from peers.values.event import Event
 from peers.values.layout import Tag

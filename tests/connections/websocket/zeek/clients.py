@@ -7,11 +7,11 @@ from typing import Any
 
 from websockets.frames import Opcode
 
-from hub.batch import Batch
-from hub.delivery import Role
-from hub.frame import Frame
-from hub.handler import Handler
-from hub.overflow import QueueLimits
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
+from hub.limits import QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import Frame
 from peers.websocket.zeek.codec import PATH
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket, frame, upgrade

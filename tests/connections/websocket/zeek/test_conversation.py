@@ -11,9 +11,9 @@ from websockets.asyncio.client import connect
 from websockets.datastructures import Headers
 from websockets.frames import Opcode
 
-from hub.batch import Batch
-from hub.frame import KIND_MESSAGES, encode_frame
-from hub.overflow import Overflow, QueueLimits
+from hub.limits import Overflow, QueueLimits
+from hub.messages.batch import Batch
+from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.websocket.zeek.codec import PATH, client_name, zeek_form
 from peers.wire.hello import NAME_LIMIT_BYTES
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient

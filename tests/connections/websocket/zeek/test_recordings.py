@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from websockets.frames import Opcode
 
-from hub.batch import Batch
-from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.messages.batch import Batch
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.values import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
 from peers.websocket.zeek.codec import VERSION
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient

@@ -1,0 +1,1 @@
+"""Other hubs and gateways as receivers: what they want, and what is announced to them."""

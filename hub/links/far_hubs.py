@@ -1,0 +1,264 @@
+"""`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
+
+```
+mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, names, leaves
+authority: judge  ─▶ names and leaves that a link with other rights has brought ─▶ taken away, or taken
+```
+
+When nothing is left to do, the multimap has for each hub what the mesh knows of it. A prefix costs one step, so that
+a hub that wants 100,000 prefixes delays no other work.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from itertools import chain
+from typing import TypeVar
+
+from hub.errors import RejectedError
+from hub.handlers.far_hub import FarHub
+from hub.handlers.handler import Handler
+from hub.labels.rules import Rule
+from hub.labels.subscriptions import RuleSubscriptions
+from hub.links.leaves import Leaves
+from hub.mesh.announcement import Interest, Interests, Leaf, Served
+from hub.names.claim import Announced
+from hub.names.names import Names
+from hub.policy.policy import Action, Rights
+from hub.requests.requests import Requests
+from hub.routing.subscriptions import PrefixSubscriptions
+from hub.scheduling.memory import Account
+from hub.scheduling.turn import Turn
+
+_INTEREST_BYTES = 500
+"""What a prefix, a rule or a service of another hub takes, about: in its index, and in the record of that hub."""
+
+_NAMES_PER_STEP = 8
+"""20 µs each."""
+
+T = TypeVar("T")
+
+
+def _batched(items: Iterable[T]) -> list[list[T]]:
+    some = list(items)
+    return [some[start : start + _NAMES_PER_STEP] for start in range(0, len(some), _NAMES_PER_STEP)]
+
+
+def _of_kind(kind: type[T], interests: Iterable[Interest]) -> list[T]:
+    return [one for one in interests if isinstance(one, kind)]
+
+
+def _served(interests: Iterable[Interest]) -> list[str]:
+    return [one.prefix for one in _of_kind(Served, interests)]
+
+
+def _may_be_gateway(rights: Rights | None) -> bool:
+    """Return whether a hub beyond a link may be the gateway of a leaf that this hub has, too.
+
+    Only where the link may bring and take everything: else messages from or for the leaf would be refused.
+    """
+    return rights is None or (rights.may_all(Action.BRING, "") and rights.may_all(Action.TAKE, ""))
+
+
+class FarHubs:
+    """The other hubs.
+
+    Args:
+        prefixes: Gets their prefixes.
+        rules: Gets their rules.
+        services: Gets the prefixes that they serve.
+        names: Gets the names of their clients.
+        leaves: Gets their leaves.
+        way_to: Returns how far away a hub is, and the link that leads there; None if it cannot be reached.
+        turn: Gives the steps.
+        account: Is charged for them.
+    """
+
+    __slots__ = (
+        "_account",
+        "_held",
+        "_hubs",
+        "_leaves",
+        "_names",
+        "_prefixes",
+        "_rules",
+        "_services",
+        "_steps",
+        "_turn",
+        "_way_to",
+    )
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs want
+        self,
+        prefixes: PrefixSubscriptions,
+        rules: RuleSubscriptions,
+        services: Requests,
+        names: Names,
+        leaves: Leaves,
+        way_to: Callable[[bytes], tuple[int, Handler] | None],
+        turn: Turn,
+        account: Account,
+    ) -> None:
+        self._prefixes, self._rules, self._services = prefixes, rules, services
+        self._names, self._leaves = names, leaves
+        self._way_to, self._turn, self._account = way_to, turn, account
+        # How much they hold together.
+        self._held = 0
+        # Id → hub, while it holds anything.
+        self._hubs: dict[bytes, FarHub] = {}
+        # Changes that are not done yet, in their order.
+        self._steps: deque[Iterator[None]] = deque()
+
+    def __iter__(self) -> Iterator[FarHub]:
+        return iter(self._hubs.values())
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether `go_on` has something to do."""
+        return bool(self._steps)
+
+    def wanted_by(self, hub: bytes) -> Collection[str]:
+        """Return the prefixes of a hub in the multimap."""
+        far = self._hubs.get(hub)
+        return far.prefixes.keys() if far is not None else ()
+
+    def rules_of(self, hub: bytes) -> Collection[Rule]:
+        """Return the rules of a hub in the index."""
+        far = self._hubs.get(hub)
+        return far.rules.keys() if far is not None else ()
+
+    def served_by(self, hub: bytes) -> Collection[str]:
+        """Return the prefixes under which clients of a hub answer requests."""
+        far = self._hubs.get(hub)
+        return far.served.keys() if far is not None else ()
+
+    def leaves_of(self, hub: bytes) -> Collection[bytes]:
+        """Return the endpoints of the leaves of a hub, as far as it may be their gateway."""
+        far = self._hubs.get(hub)
+        return far.leaves.keys() if far is not None and _may_be_gateway(far.rights) else ()
+
+    def change(self, hub: bytes, change: Interests, link: Handler | None) -> None:
+        """Take a change of what a hub wants.
+
+        Args:
+            hub: Its id.
+            change: The change.
+            link: The link that brought it, whose rights decide about names; None if the hub is forgotten.
+        """
+        self._add(self._changing(hub, change, link))
+
+    def judge(self, link: Handler) -> None:
+        """Check again the names and leaves that a link has brought, as it has other rights."""
+        if self._hubs or self._steps:
+            self._add(self._judging(link))
+
+    def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
+        """Take note that a hub can be reached again, or no longer: then its clients own no names."""
+        if hub in self._hubs or self._steps:
+            self._add(self._reaching(hub, is_reached))
+
+    def _add(self, steps: Iterator[None]) -> None:
+        self._steps.append(steps)
+        self._turn.request()
+
+    def go_on(self) -> None:
+        """Do what this turn has steps for."""
+        for _ in chain.from_iterable(self._left()):
+            if not self._turn.step():
+                return
+
+    def _left(self) -> Iterator[Iterator[None]]:
+        while self._steps:
+            yield self._steps[0]
+            self._steps.popleft()
+
+    def _changing(self, hub: bytes, change: Interests, link: Handler | None) -> Iterator[None]:
+        far = self._hubs.get(hub)
+        if far is None:
+            far = self._hubs[hub] = FarHub(hub)
+        if link is not None:
+            far.link = link
+        before = far.held
+        # What is new comes first: one prefix may replace many prefixes or rules, and no message may fall between.
+        yield from self._prefixes.changing(far, _of_kind(str, change.added), ())
+        yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
+        yield from self._prefixes.changing(far, (), _of_kind(str, change.removed))
+        yield from self._services.changing(far, _served(change.added), _served(change.removed))
+        yield from self._change_names(far, _of_kind(Announced, change.added), _of_kind(Announced, change.removed))
+        self._change_leaves(far, _of_kind(Leaf, change.added), _of_kind(Leaf, change.removed))
+        self._held += far.held - before
+        self._account.update(self._held * _INTEREST_BYTES)
+        if not far.held:
+            self._hubs.pop(hub, None)
+            self._names.forget(far)
+
+    def _change_names(self, far: FarHub, added: list[Announced], removed: list[Announced]) -> Iterator[None]:
+        gone = [one.name for one in removed if far.names.get(one.name) == one]
+        for name in gone:
+            del far.names[name]
+        for one in added:
+            far.names[one.name] = one
+        if not far.is_lost:
+            yield from self._hear(far, added, [name for name in gone if name not in far.names])
+
+    def _change_leaves(self, far: FarHub, added: list[Leaf], removed: list[Leaf]) -> None:
+        gone = [endpoint for endpoint, since_us in removed if far.leaves.get(endpoint) == since_us]
+        for endpoint in gone:
+            del far.leaves[endpoint]
+        far.leaves.update(added)
+        if not far.is_lost:
+            self._leaves.hear(far.hub, added if _may_be_gateway(far.rights) else (), gone)
+
+    def _judge_leaves(self, far: FarHub) -> None:
+        if _may_be_gateway(far.rights):
+            self._leaves.hear(far.hub, far.leaves.items(), ())
+        else:
+            self._leaves.hear(far.hub, (), far.leaves)
+
+    def _hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> Iterator[None]:
+        """Pass names on in steps. `Names` counts the refused ones; the far hub does not learn of them."""
+        for some in _batched(held):
+            with suppress(RejectedError):
+                self._names.hear(far, some, ())
+            yield
+        for others in _batched(released):
+            self._names.hear(far, (), others)
+            yield
+
+    def _judging(self, link: Handler) -> Iterator[None]:
+        for far in list(self._hubs.values()):
+            if not ((far.names or far.leaves) and self._speaks_for(link, far)):
+                continue
+            far.link = link
+            if far.is_lost:
+                continue
+            self._judge_leaves(far)
+            for some in _batched(far.names.values()):
+                rights = link.rights
+                granted = {one.name for one in some if rights is None or rights.may(Action.CLAIM, one.name)}
+                known = self._names.of(far)
+                taken = [one for one in some if one.name in granted and one.name not in known]
+                yield from self._hear(far, taken, [one.name for one in some if one.name not in granted])
+                yield
+
+    def _speaks_for(self, link: Handler, far: FarHub) -> bool:
+        """Return whether a link brought what is known of a hub, or leads there in place of one that is gone."""
+        if far.link is None or not far.link.closed:
+            return far.link is link
+        way = self._way_to(far.hub)
+        return way is not None and way[1] is link
+
+    def _reaching(self, hub: bytes, is_reached: bool) -> Iterator[None]:  # noqa: FBT001
+        far = self._hubs.get(hub)
+        if far is None or far.is_lost is not is_reached:
+            return
+        far.is_lost = not is_reached
+        if is_reached:
+            self._judge_leaves(far)
+            yield from self._hear(far, far.names.values(), ())
+        else:
+            self._leaves.hear(hub, (), far.leaves)
+            self._names.forget(far)
+            yield

@@ -1,0 +1,1 @@
+"""Messages as bytes: the layouts of frames, batches, runs of frames with one route."""

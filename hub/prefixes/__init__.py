@@ -1,0 +1,1 @@
+"""Structures over prefixes: the multimap of handlers, and the filter of what peers are asked for."""

@@ -1,0 +1,1 @@
+"""Subscriptions to prefixes, and the cache of routes in front of the multimap."""

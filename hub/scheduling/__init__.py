@@ -1,0 +1,1 @@
+"""Deferred work of a turn, and the memory budget."""

@@ -1,0 +1,1 @@
+"""What the hub reports of itself: events, losses, busy topics, the last ten minutes."""
