@@ -22,7 +22,7 @@ export LOOP ?=
 PYTEST = $(if $(WITHOUT),WITHOUT=$(WITHOUT) PYTHONPATH=$(CURDIR)/tests/without) \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope
 # What talks to each other in sockets and needs nothing but Python.
-QUICK := $(wildcard $(addprefix tests/,wire node transport commands links connections client daemon embedding shm admin))
+QUICK := $(wildcard $(addprefix tests/,wire server transport commands links connections client daemon embedding shm admin))
 # As a path, not as a hook of imports: Spark looks for packages named pyspark_* on the path, and finds `format("hub")` so.
 EDITABLE := --config-settings editable_mode=compat
 

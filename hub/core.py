@@ -21,16 +21,16 @@ from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publis
 from hub.errors import ClosedError, RejectedError
 from hub.handlers.counters import CoreStatistics, Counters, RoutingStatistics
 from hub.handlers.delivery import Role, receivers
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
+from hub.handlers.remote_hub import RemoteHub
 from hub.handlers.waiting import WaitingMemory
 from hub.labels.rules import Rule, RuleIndex, characters
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.limits import LINK_COST, CoreLimits, QueueLimits
-from hub.links.far_hubs import FarHubs
 from hub.links.leaves import Leaves
 from hub.links.mesh_links import MeshLinks
+from hub.links.remote_hubs import RemoteHubs
 from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
 from hub.mesh.traffic import Traffic
@@ -48,7 +48,7 @@ from hub.routing.routes import Route, Routes
 from hub.routing.subscriptions import Asked, OnFilter, PrefixSubscriptions
 from hub.scheduling.memory import Memory
 from hub.scheduling.turn import Turn, Writers, WritesLater
-from hub.statistics.events import Event, OwnEvents, joined, left, mesh_changed, name_event
+from hub.statistics.events import Event, SystemEvents, joined, left, mesh_changed, name_event
 from hub.statistics.losses import Drops
 from hub.statistics.topic_rates import TopicRates
 from hub.topics import RESERVED
@@ -146,7 +146,7 @@ class Core:
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
-        multimap: PrefixMultimap[Handler | FarHub] = PrefixMultimap()
+        multimap: PrefixMultimap[Handler | RemoteHub] = PrefixMultimap()
         self.mesh: Mesh[Handler] = Mesh(
             hub_id,
             hub_name,
@@ -156,13 +156,13 @@ class Core:
             on_due=self._tell_link,
             on_clash=on_clash,
             on_check=check_mesh,
-            on_change=lambda change, names: self.own_events.announce(mesh_changed(change, names)),
+            on_change=lambda change, names: self.system_events.announce(mesh_changed(change, names)),
             limits=limits.mesh,
         )
         traffic = self._traffic = self.mesh.traffic
         self._upstreams = traffic.upstreams
         register = Register(self.memory.account("names"))
-        rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
+        rule_index: RuleIndex[Handler | RemoteHub] = RuleIndex()
         self.routes = Routes(
             multimap,
             limits.routes,
@@ -172,7 +172,7 @@ class Core:
             mesh=self.mesh,
             unreached=self._make_counter(),
         )
-        self.own_events = OwnEvents(self.routes)
+        self.system_events = SystemEvents(self.routes)
         self.prefixes = PrefixSubscriptions(
             multimap,
             self.routes.forget,
@@ -192,7 +192,7 @@ class Core:
             self._turn,
             limits.names,
             self.memory,
-            announce=lambda what, claim: self.own_events.announce(name_event(what, claim)),
+            announce=lambda what, claim: self.system_events.announce(name_event(what, claim)),
             on_owner=self.routes.forget_name,
         )
         hub_services = HubServices(self._turn.request)
@@ -209,7 +209,7 @@ class Core:
             way_to=traffic.way_to,
         )
         self.leaves = Leaves(hub_id)
-        self.far_hubs = FarHubs(
+        self.remote_hubs = RemoteHubs(
             self.prefixes,
             self.rules,
             self.requests,
@@ -220,7 +220,7 @@ class Core:
             self.memory.account("mesh"),
         )
         self._mesh_links = MeshLinks(
-            self.mesh, self.far_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
+            self.mesh, self.remote_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
         )
         self.authority = Authority(
             self._turn,
@@ -231,7 +231,7 @@ class Core:
             rules=self.rules,
             names=self.names,
             requests=self.requests,
-            on_link=self.far_hubs.judge,
+            on_link=self.remote_hubs.judge,
         )
 
     # Handlers come and go.
@@ -258,7 +258,7 @@ class Core:
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
-            self.own_events.announce(joined(handler))
+            self.system_events.announce(joined(handler))
 
     def _charge_connection(self, handler: Handler, user: User) -> None:
         if handler.share is not None:  # its connection was charged already
@@ -291,7 +291,7 @@ class Core:
         if handler.share is not None:
             self.quotas.leave(handler.share)
         if handler.role is not Role.LOCAL:
-            self.own_events.announce(left(handler, reason))
+            self.system_events.announce(left(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
         """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one."""
@@ -481,13 +481,13 @@ class Core:
         self.mesh.hear(link, told)
 
     def _reach_far(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
-        self.far_hubs.reach(hub, is_reached)
+        self.remote_hubs.reach(hub, is_reached)
 
     def _tell_link(self, link: Handler) -> None:
         self._mesh_links.tell(link)
 
     def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
-        self.far_hubs.change(hub, change, link)
+        self.remote_hubs.change(hub, change, link)
 
     # The turn.
 
@@ -521,8 +521,8 @@ class Core:
         turned_away, self._turned_away = self._turned_away, []
         for handler, error in turned_away:
             handler.close(error.code, error.text)
-        if self.far_hubs.is_behind:
-            self.far_hubs.go_on()
+        if self.remote_hubs.is_behind:
+            self.remote_hubs.go_on()
         while self._departing and self._turn.step(_STEPS_PER_DEPARTURE):
             self._departing.popleft()()
         self._take_out()
@@ -590,7 +590,7 @@ class Core:
         """Announce what each handler lost since the last report, and return that; to be called about once a second."""
         events = self._drops.report()
         for event in events:
-            self.own_events.announce(event)
+            self.system_events.announce(event)
         return events
 
     def tick(self, now_s: float) -> None:
@@ -625,9 +625,9 @@ class Core:
         """The fewest prefixes that cover what clients, this process and links want: what a leaf is asked for."""
         return self.prefixes.of_leaves(self._everybody()).minimal
 
-    def _everybody(self) -> Iterable[Handler | FarHub]:
+    def _everybody(self) -> Iterable[Handler | RemoteHub]:
         """Return all who may have prefixes: attached handlers, leaving ones, and other hubs."""
-        return chain(self.handlers.values(), self._leaving, self.far_hubs)
+        return chain(self.handlers.values(), self._leaving, self.remote_hubs)
 
 
 def _level(sizes: list[int], surplus: int) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 
 _DIGITS = 20
 """So many that names sort as their numbers do: offsets have 19 at most."""

@@ -15,7 +15,7 @@ entry    0  4s  magic HJE1
         12  u32 records of a block;  16 u32 stored_bytes of the payload;  20 u32 raw_bytes before compression
         24  u32 listing_bytes;  28 u32 crc32 of the payload as it is stored
         32  i64 first, next offset (of a mark and a footer both are `next`);  48 i64 earliest_us, latest_us
-        64  listing of the topics of a block (`hub.journal.wanted`), then the payload
+        64  listing of the topics of a block (`hub.journal.selection`), then the payload
 
 trailer  0  4s  magic HJT1;  4 u32 crc32 of the rest;  8 u64 place of the footer;  16 8s 0
 ```

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance, give_back, take
+from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule, RuleIndex
 from hub.scheduling.turn import Turn
 
@@ -23,7 +23,7 @@ class RuleSubscriptions:
     __slots__ = ("_forget", "_held", "_here", "_index", "_on_rule", "allowed")
 
     def __init__(
-        self, index: RuleIndex[Handler | FarHub], forget: Callable[[Rule], object], allowed: Allowance[Rule]
+        self, index: RuleIndex[Handler | RemoteHub], forget: Callable[[Rule], object], allowed: Allowance[Rule]
     ) -> None:
         self._index = index
         self._forget = forget
@@ -113,7 +113,7 @@ class RuleSubscriptions:
         for rule in self._here:
             on_rule(rule, True)
 
-    def changing(self, far: FarHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
+    def changing(self, far: RemoteHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
         """Change the rules of another hub of the mesh, in steps."""
         held = far.rules
         for rule in removed:
@@ -126,13 +126,13 @@ class RuleSubscriptions:
                 self._add(far, rule)
                 yield
 
-    def _add(self, handler: Handler | FarHub, rule: Rule) -> None:
+    def _add(self, handler: Handler | RemoteHub, rule: Rule) -> None:
         self._index.add(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and take(self._here, rule):
             self._on_rule(rule, True)
 
-    def _remove(self, handler: Handler | FarHub, rule: Rule) -> None:
+    def _remove(self, handler: Handler | RemoteHub, rule: Rule) -> None:
         self._index.discard(rule, handler)
         self._forget(rule)
         if self._here is not None and handler.delivery.asks_links(rule.prefix) and give_back(self._here, rule):

@@ -11,8 +11,8 @@ from functools import partial
 from hub.handlers.handler import Handler
 from hub.labels.rules import Rule
 from hub.labels.subscriptions import RuleSubscriptions
-from hub.links.far_hubs import FarHubs
 from hub.links.leaves import Leaves
+from hub.links.remote_hubs import RemoteHubs
 from hub.mesh.announcement import Interests, Served
 from hub.mesh.mesh import Mesh
 from hub.messages.origin import Origin
@@ -28,12 +28,12 @@ class MeshLinks:
 
     __slots__ = (
         "_announced",
-        "_far_hubs",
         "_leaves",
         "_mesh",
         "_names",
         "_on_mesh",
         "_prefixes",
+        "_remote_hubs",
         "_requests",
         "_rules",
     )
@@ -41,14 +41,14 @@ class MeshLinks:
     def __init__(  # noqa: PLR0913, PLR0917 -- all that hubs tell each other
         self,
         mesh: Mesh[Handler],
-        far_hubs: FarHubs,
+        remote_hubs: RemoteHubs,
         prefixes: PrefixSubscriptions,
         rules: RuleSubscriptions,
         requests: Requests,
         names: Names,
         leaves: Leaves,
     ) -> None:
-        self._mesh, self._far_hubs = mesh, far_hubs
+        self._mesh, self._remote_hubs = mesh, remote_hubs
         self._prefixes, self._rules, self._requests = prefixes, rules, requests
         self._names, self._leaves = names, leaves
         # Name → how it was announced last, while a client of this hub holds it; None before the first link.
@@ -62,7 +62,7 @@ class MeshLinks:
             self._begin()
         self._on_mesh[handler] = on_mesh
         handler.bring_from(Origin(hub, 0))
-        handler.wanted_there = partial(self._far_hubs.wanted_by, hub)
+        handler.wanted_there = partial(self._remote_hubs.wanted_by, hub)
         self.write()
         self._mesh.link_up(handler, hub, cost=cost)
 

@@ -2,7 +2,7 @@
 
 ```
 links come and go, own interests ─▶ OwnNews: announcements of this hub ─┐
-announcements of others ─▶ Knowledge ─┬─▶ sent on the other links ◀─────┘
+announcements of others ─▶ LinkState ─┬─▶ sent on the other links ◀─────┘
                                       ├─▶ on_interest: what a hub wants, for the routes
                                       └─▶ Graph ─▶ on_trees; Traffic: which messages are taken, and where they go on
 ```
@@ -23,7 +23,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Record, Told, Wanted
 from hub.mesh.graph import Graph, GraphChange
-from hub.mesh.knowledge import OUTBID_LIMIT, Knowledge, OwnNews, Reach, contradicts
+from hub.mesh.link_state import OUTBID_LIMIT, LinkState, OwnNews, Reach, contradicts
 from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import FAR_EPOCH
 from hub.messages.origin import EPOCH_LIMIT, Origin
@@ -91,7 +91,7 @@ class Mesh(Generic[L]):
         "_checked_s",
         "_coming",
         "_has_new_links",
-        "_knowledge",
+        "_link_state",
         "_links",
         "_news",
         "_on_change",
@@ -130,16 +130,16 @@ class Mesh(Generic[L]):
         self.origin = Origin(hub, 1)
         self._on_interest, self._on_due, self._on_clash = on_interest, on_due, on_clash
         self._on_change, self._on_check = on_change, on_check
-        self._knowledge: Knowledge[L] = Knowledge(own, limits)
+        self._link_state: LinkState[L] = LinkState(own, limits)
         self.graph = Graph(hub)
         # The id of a neighbour → the link to it, from the digest of its far side on.
         self._links: dict[bytes, L] = {}
         # Link → the hub at its far side, and the cost, before that digest.
         self._coming: dict[L, tuple[bytes, int]] = {}
-        self._news: OwnNews[L] = OwnNews(self._knowledge, self._links)
-        self._reach = Reach(self.graph, self._knowledge.records, on_reach)
+        self._news: OwnNews[L] = OwnNews(self._link_state, self._links)
+        self._reach = Reach(self.graph, self._link_state.records, on_reach)
         self.traffic: Traffic[L] = Traffic(
-            self._links, self.graph, self._knowledge, on_trees=on_trees, on_ahead=self._tell_ahead
+            self._links, self.graph, self._link_state, on_trees=on_trees, on_ahead=self._tell_ahead
         )
         # Link → the epoch of its far side that others have said, and that it is to hear of.
         self._ahead: dict[L, Origin] = {}
@@ -160,7 +160,7 @@ class Mesh(Generic[L]):
             far: The id of the hub at its other end, to which there is no other link.
             cost: At least 1.
         """
-        self._knowledge.add(link)
+        self._link_state.add(link)
         self.traffic.upstreams.come(link, far)
         self._coming[link] = far, cost
         self._on_due(link)
@@ -177,9 +177,9 @@ class Mesh(Generic[L]):
 
     def link_down(self, link: L) -> None:
         """A link is gone; it does no harm if it was none."""
-        if link not in self._knowledge:
+        if link not in self._link_state:
             return
-        self._knowledge.discard(link)
+        self._link_state.discard(link)
         self._coming.pop(link, None)
         self._ahead.pop(link, None)
         far = self.traffic.upstreams.far_of(link)
@@ -188,7 +188,7 @@ class Mesh(Generic[L]):
         if is_open and far is not None:
             del self._links[far], self._news.costs[far]
         self._relink_here()
-        if is_open and far in self._knowledge.own.neighbours and self._news.may_tell_of_links(self._checked_s):
+        if is_open and far in self._link_state.own.neighbours and self._news.may_tell_of_links(self._checked_s):
             # In front of the messages that are routed in this turn, unless there was much to announce lately.
             self._news.tell_of_ends(self._checked_s)
             self._relink(self.hub)
@@ -215,7 +215,7 @@ class Mesh(Generic[L]):
         Raises:
             RejectedError: It is over a limit here; nothing of it was taken.
         """
-        if link not in self._knowledge:
+        if link not in self._link_state:
             return
         if isinstance(told, Origin):
             self._hear_ahead(told)
@@ -225,9 +225,9 @@ class Mesh(Generic[L]):
         match told:
             case Digest():
                 self._reach.find_the_lost()
-                self._knowledge.hear_digest(link, told)
+                self._link_state.hear_digest(link, told)
             case Wanted():
-                self._knowledge.hear_wanted(link, told)
+                self._link_state.hear_wanted(link, told)
             case Announcement():
                 self._hear(link, told)
         self._tell()
@@ -235,7 +235,7 @@ class Mesh(Generic[L]):
 
     def _hear(self, link: L, announcement: Announcement) -> None:
         if announcement.hub == self.hub:
-            own = self._knowledge.own
+            own = self._link_state.own
             if announcement.seq > own.seq or contradicts(announcement, own):
                 self.clashes += 1
                 self._on_clash(announcement.seq)
@@ -246,7 +246,7 @@ class Mesh(Generic[L]):
                 f"announcement {announcement.seq} of hub {announcement.hub.hex()}, which is linked here, by another hub"
             )
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        heard = self._knowledge.hear(link, announcement)
+        heard = self._link_state.hear(link, announcement)
         if heard is None:
             return
         if heard.neighbours:
@@ -268,7 +268,7 @@ class Mesh(Generic[L]):
     def take(self, link: L) -> list[Told]:
         """Return what is to be sent on a link now, in this order, and before any message that is routed later."""
         ahead = self._ahead.pop(link, None)
-        return [*self._knowledge.take(link), *(() if ahead is None else (ahead,))]
+        return [*self._link_state.take(link), *(() if ahead is None else (ahead,))]
 
     # Time.
 
@@ -287,12 +287,12 @@ class Mesh(Generic[L]):
         self._settle(now_s)
         self._reach.look(now_s)
         self._reach.forget(now_s, self._forget)
-        answer_s = self._knowledge.answer(now_s)
+        answer_s = self._link_state.answer(now_s)
         self._tell()
         return min(answer_s, self._reach.due_s, self._news.due_s(now_s), *self._settle_s[:1])
 
     def _tell(self) -> None:
-        for link in self._knowledge.due():
+        for link in self._link_state.due():
             self._on_due(link)
 
     # The graph.
@@ -307,7 +307,7 @@ class Mesh(Generic[L]):
         """
         self._begin_epoch()
         self._has_new_links = True
-        if self.graph.update(hub, self._knowledge.records):
+        if self.graph.update(hub, self._link_state.records):
             self.traffic.tell_of_trees()
 
     def _settle(self, now_s: float) -> None:
@@ -317,17 +317,17 @@ class Mesh(Generic[L]):
         self._has_new_links = False
         self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
         self._reach.change(now_s)
-        self._tell_change(self._knowledge.records)
+        self._tell_change(self._link_state.records)
 
     def _ask_for_the_unknown(self) -> None:
         """Ask for hubs that are forgotten here and can be reached: others may have remembered them all the time.
 
         One is named by a neighbour, further ones only when that one is known; so all are asked for at once.
         """
-        records = self._knowledge.records
+        records = self._link_state.records
         naming = [hub for hub, record in records.items() if not record.neighbours.keys() <= records.keys()]
         if naming and not self.graph.reached.isdisjoint(naming):
-            self._knowledge.compare()
+            self._link_state.compare()
 
     @property
     def _is_linked_elsewhere(self) -> bool:
@@ -337,15 +337,15 @@ class Mesh(Generic[L]):
         hears of the other as soon as one of them announces something more.
         """
         own, links = self.hub, self._links
-        return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
+        return any(own in record.neighbours and hub not in links for hub, record in self._link_state.records.items())
 
     def _forget(self, lost: Iterable[Record]) -> None:
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""
-        known = dict(self._knowledge.records)
+        known = dict(self._link_state.records)
         for record in lost:
             self.traffic.upstreams.forget(record.hub)
-            change = self._knowledge.forget(record.hub)
-            self.graph.update(record.hub, self._knowledge.records)
+            change = self._link_state.forget(record.hub)
+            self.graph.update(record.hub, self._link_state.records)
             if change.removed:
                 self._on_interest(record.hub, change, None)
         self._tell_change(known)
@@ -359,7 +359,7 @@ class Mesh(Generic[L]):
 
     def statistics(self) -> MeshStatistics:
         """Return numbers of what is known, and of what was not taken."""
-        knowledge, traffic = self._knowledge, self.traffic
+        knowledge, traffic = self._link_state, self.traffic
         return MeshStatistics(
             hubs=len(knowledge.records),
             links=len(self._links),
@@ -383,7 +383,7 @@ class Mesh(Generic[L]):
     @property
     def left_out(self) -> int:
         """How many interests of other hubs were not kept since the start."""
-        return self._knowledge.left_out_total
+        return self._link_state.left_out_total
 
     @property
     def is_settled(self) -> bool:
@@ -398,4 +398,4 @@ class Mesh(Generic[L]):
     @property
     def records(self) -> dict[bytes, Record]:
         """The record of each hub, this one included; not to be changed."""
-        return self._knowledge.records
+        return self._link_state.records

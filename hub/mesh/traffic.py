@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from hub.mesh.graph import Graph
-from hub.mesh.knowledge import Knowledge
+from hub.mesh.link_state import LinkState
 from hub.mesh.upstream import Upstreams
 from hub.messages.origin import Origin
 
@@ -38,7 +38,7 @@ class Traffic(Generic[L]):
         "_ahead",
         "_graph",
         "_is_asked",
-        "_knowledge",
+        "_link_state",
         "_links",
         "_on_ahead",
         "_on_trees",
@@ -53,12 +53,12 @@ class Traffic(Generic[L]):
         self,
         links: Mapping[bytes, L],
         graph: Graph,
-        knowledge: Knowledge[L],
+        knowledge: LinkState[L],
         *,
         on_trees: Callable[[], object],
         on_ahead: Callable[[L, Origin], object],
     ) -> None:
-        self._links, self._graph, self._knowledge = links, graph, knowledge
+        self._links, self._graph, self._link_state = links, graph, knowledge
         self._on_trees, self._on_ahead = on_trees, on_ahead
         self.upstreams: Upstreams[L] = Upstreams()
         # Whether somebody may remember an answer of `onward`.
@@ -89,7 +89,7 @@ class Traffic(Generic[L]):
 
     def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that comes by a link is taken."""
-        knowledge = self._knowledge
+        knowledge = self._link_state
         if origin == knowledge.own.hub or origin not in knowledge.records:
             return False
         return self.upstreams.accepts(link, origin, epoch, self._links.get(origin))
@@ -128,7 +128,7 @@ class Traffic(Generic[L]):
         What entered at another hub goes on to the hubs beneath this one only.
         """
         beneath, links = self._graph.beneath(origin), self._links
-        if origin == self._knowledge.own.hub:
+        if origin == self._link_state.own.hub:
             return any(beneath.get(hub) not in links for hub in wanting)
         return any(hub in beneath and beneath[hub] not in links for hub in wanting)
 
@@ -136,7 +136,7 @@ class Traffic(Generic[L]):
         """Return how far away another hub is, and the link that leads there; None if it cannot be reached."""
         tree, links = self._graph.tree, self._graph.links
         far, first, at = 0, hub, hub
-        while at != self._knowledge.own.hub:
+        while at != self._link_state.own.hub:
             before = tree.get(at)
             if before is None:
                 return None

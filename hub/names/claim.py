@@ -11,8 +11,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:  # a client that speaks of names needs no core
-    from hub.handlers.far_hub import FarHub
     from hub.handlers.handler import Handler
+    from hub.handlers.remote_hub import RemoteHub
 
 
 # The latest time of a claim that is taken; it leaves room above it, so that a later time still fits into 64 bits
@@ -60,7 +60,7 @@ class Announced(NamedTuple):
 
 
 # Owner of a name, as far as this hub knows: a client, or its hub
-Owner: TypeAlias = "Handler | FarHub"
+Owner: TypeAlias = "Handler | RemoteHub"
 
 
 class Claim(NamedTuple):

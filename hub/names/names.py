@@ -1,7 +1,7 @@
 """`Names`: how service names are claimed, change owners and are given up.
 
 ```
-client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; old and new owner
+client: claim, release ─▶ Claimants ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; old and new owner
 other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh
 ```
 
@@ -21,8 +21,8 @@ import msgspec
 from sortedcontainers import SortedDict
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
+from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
 from hub.names.grammar import check_labels, check_name
@@ -126,7 +126,7 @@ class Names:
         self._settle(name, contest)
         return Standing.OWNED
 
-    def _wait(self, handler: Handler, contest: Contest, owner: Claim, claim: Claim) -> Standing:
+    def _wait(self, handler: Handler, contest: Claimants, owner: Claim, claim: Claim) -> Standing:
         name, earlier = claim.name, contest.waiting.get(handler)
         if not claim.queue:
             if earlier is not None:
@@ -142,7 +142,7 @@ class Names:
         contest.waiting[handler] = claim._replace(time_us=time_us)
         return Standing.QUEUED
 
-    def _check_room(self, handler: Handler, name: str, contest: Contest | None) -> None:
+    def _check_room(self, handler: Handler, name: str, contest: Claimants | None) -> None:
         if self._memory.is_over:
             raise self._memory.rejection()
         per_client, queue, total, _ = self.limits
@@ -240,7 +240,7 @@ class Names:
             if contest.announced is not None:
                 on_names(name, contest.announced)
 
-    def hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> None:
+    def hear(self, far: RemoteHub, held: Iterable[Announced], released: Iterable[str]) -> None:
         """Take what another hub announces. The valid part of it is accepted.
 
         Raises:
@@ -266,7 +266,7 @@ class Names:
             self._unheard_total += unheard
             raise RejectedError(cause.code, f"{unheard} announced names are not taken: {cause.text}")
 
-    def _hear(self, far: FarHub, announced: Announced) -> None:
+    def _hear(self, far: RemoteHub, announced: Announced) -> None:
         name = check_name(announced.name)
         labels = check_labels(announced.labels)
         check_granted(far.rights, Action.CLAIM, name)
@@ -305,7 +305,7 @@ class Names:
 
     # Settling.
 
-    def _settle(self, name: str, contest: Contest) -> None:
+    def _settle(self, name: str, contest: Claimants) -> None:
         before, was_announced = contest.owner, contest.announced
         raised, lost, passed_over = contest.settle()
         held = contest.held
@@ -381,7 +381,7 @@ class Settled(NamedTuple):
     """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
 
-class Contest:
+class Claimants:
     """The claims to one name, here and at peer hubs."""
 
     __slots__ = ("_far", "announced", "held", "owner", "waiting")
@@ -457,7 +457,7 @@ class Register:
     def __init__(self, account: Account) -> None:
         self._account = account
         # Name → the contest for it. A name comes with its first claim (`open`) and goes with its last (`close`).
-        self._contests: SortedDict[str, Contest] = SortedDict()
+        self._contests: SortedDict[str, Claimants] = SortedDict()
 
     def __len__(self) -> int:
         return len(self._contests)
@@ -514,17 +514,17 @@ class Register:
 
     # What is contested; for `hub.names.names`.
 
-    def get(self, name: str) -> Contest | None:
+    def get(self, name: str) -> Claimants | None:
         """Return the contest for a name, None if it is not claimed."""
-        contest: Contest | None = self._contests.get(name)
+        contest: Claimants | None = self._contests.get(name)
         return contest
 
-    def __getitem__(self, name: str) -> Contest:
-        contest: Contest = self._contests[name]
+    def __getitem__(self, name: str) -> Claimants:
+        contest: Claimants = self._contests[name]
         return contest
 
-    def open(self, name: str) -> Contest:
-        contest: Contest = self._contests.setdefault(name, Contest())
+    def open(self, name: str) -> Claimants:
+        contest: Claimants = self._contests.setdefault(name, Claimants())
         self._account.update(len(self._contests) * _NAME_BYTES)
         return contest
 
@@ -534,5 +534,5 @@ class Register:
             self._contests.clear()  # an emptied dictionary keeps its room otherwise
         self._account.update(len(self._contests) * _NAME_BYTES)
 
-    def contests(self) -> Iterable[tuple[str, Contest]]:
+    def contests(self) -> Iterable[tuple[str, Claimants]]:
         return dict.items(self._contests)

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
+from hub.handlers.remote_hub import RemoteHub
 from hub.limits import RequestLimits
 from hub.messages.frame import FLAG_SHARED
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
@@ -210,7 +210,7 @@ class Requests:
         """Tell the mesh what is served here: now, if there is something, and each change of it."""
         self._services.tell(on_change)
 
-    def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
+    def changing(self, far: RemoteHub, added: list[str], removed: list[str]) -> Iterator[None]:
         """Change the prefixes that another hub of the mesh serves, in steps."""
         return self._services.changing(far, added, removed)
 
@@ -354,7 +354,7 @@ class Requests:
 
     def _owner(self, asker: Participant, name: bytes) -> Participant | None:
         owner = self._owner_of(name)
-        if isinstance(owner, FarHub):
+        if isinstance(owner, RemoteHub):
             way = self._link_to(owner.hub)
             return None if way is None or way[1] is asker or way[1].gone else way[1]
         if owner is None or owner.poster is None or owner.closed:

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
+from hub.handlers.remote_hub import RemoteHub
 from hub.policy.policy import Rights
 from hub.policy.refusal import prefix_not_granted
 from hub.prefixes.filter import Change
@@ -54,7 +54,7 @@ class _Served:
         # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
         self.near: list[Participant] = []
         # Other hubs of the mesh that serve it.
-        self.hubs: list[FarHub] = []
+        self.hubs: list[RemoteHub] = []
         # The place behind the service that was chosen last: the next comparison begins there.
         self.turn = 0
 
@@ -183,7 +183,7 @@ class Services:
                 return chosen
         return None
 
-    def _nearest(self, hubs: list[FarHub], topic: bytes, asker: Participant) -> Participant | None:
+    def _nearest(self, hubs: list[RemoteHub], topic: bytes, asker: Participant) -> Participant | None:
         """Return the link that leads to the nearest of some hubs, but not back to the asker.
 
         Each hub on the way finds the nearest one again, which is nearer each time: so a request comes to an end.
@@ -208,7 +208,7 @@ class Services:
         target = self._targets[topic] = tuple(found)
         return target
 
-    def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
+    def changing(self, far: RemoteHub, added: list[str], removed: list[str]) -> Iterator[None]:
         """Change the prefixes that another hub of the mesh serves, in steps."""
         for prefix in removed:
             if far.served.pop(prefix, far) is None:

@@ -25,8 +25,8 @@ from sortedcontainers import SortedList
 
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.handlers.delivery import without_links
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
+from hub.handlers.remote_hub import RemoteHub
 from hub.labels.envelope import Envelope
 from hub.labels.remembered import TaggedKeys, charge
 from hub.labels.rules import Rule, RuleIndex
@@ -247,10 +247,10 @@ class Routes:
 
     def __init__(  # noqa: PLR0913 -- all that it asks
         self,
-        multimap: PrefixMultimap[Handler | FarHub],
+        multimap: PrefixMultimap[Handler | RemoteHub],
         limits: RouteLimits = RouteLimits(),  # noqa: B008 -- frozen
         *,
-        rules: RuleIndex[Handler | FarHub] | None = None,
+        rules: RuleIndex[Handler | RemoteHub] | None = None,
         owner_of: Callable[[str], Owner | None] = nobody,
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
@@ -277,7 +277,7 @@ class Routes:
         self._multimap = multimap
         self._mesh = mesh
         self._unreached = unreached
-        self._rules: RuleIndex[Handler | FarHub] = RuleIndex() if rules is None else rules
+        self._rules: RuleIndex[Handler | RemoteHub] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
         # Handlers, beside them domains, sender and source if there are any → the one route of these, as long as
@@ -361,7 +361,7 @@ class Routes:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
         return owner
 
-    def _wanted_route(self, topic: str, found: Iterable[Handler | FarHub], sender: str = "") -> Route:
+    def _wanted_route(self, topic: str, found: Iterable[Handler | RemoteHub], sender: str = "") -> Route:
         """Return the route to all who want a topic, as far as they may see it.
 
         Handlers are sorted, so that the same ones are the same tuple, in whatever order their prefixes were found.
@@ -371,7 +371,7 @@ class Routes:
         if topic.startswith(STORES):
             found = [one for one in found if _asks_for_store(one, topic)]
         for one in found:
-            if type(one) is FarHub:
+            if type(one) is RemoteHub:
                 far.append(one.hub)
             else:
                 here.append(cast("Handler", one))
@@ -541,7 +541,7 @@ class Routes:
             self._forget_keys()
 
 
-def _asks_for_store(one: Handler | FarHub, topic: str) -> bool:
+def _asks_for_store(one: Handler | RemoteHub, topic: str) -> bool:
     prefixes = one.prefixes
     return any(topic[:end] in prefixes for end in range(len(STORES), len(topic) + 1))
 

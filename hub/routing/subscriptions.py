@@ -14,9 +14,9 @@ from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from itertools import chain
 
 from hub.handlers.delivery import Delivery
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
+from hub.handlers.remote_hub import RemoteHub
 from hub.prefixes.filter import Change, Filter
 from hub.prefixes.multimap import PrefixMultimap
 from hub.scheduling.turn import Turn
@@ -48,7 +48,7 @@ class Asked:
     def __len__(self) -> int:
         return len(self.minimal)
 
-    def begin(self, handlers: Iterable[Handler | FarHub]) -> None:
+    def begin(self, handlers: Iterable[Handler | RemoteHub]) -> None:
         """Keep the filter from now on, if it is not kept already."""
         if self._filters is not None:
             return
@@ -69,11 +69,11 @@ class Asked:
         """Tell a far side nothing more, as it has left; no harm to others."""
         self._told.pop(handler, None)
 
-    def add(self, handler: Handler | FarHub, prefix: str) -> None:
+    def add(self, handler: Handler | RemoteHub, prefix: str) -> None:
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].add(prefix))
 
-    def discard(self, handler: Handler | FarHub, prefix: str) -> None:
+    def discard(self, handler: Handler | RemoteHub, prefix: str) -> None:
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].discard(prefix))
 
@@ -103,7 +103,7 @@ class PrefixSubscriptions:
 
     def __init__(
         self,
-        multimap: PrefixMultimap[Handler | FarHub],
+        multimap: PrefixMultimap[Handler | RemoteHub],
         forget: Callable[[str], object],
         allowed: Allowance[str],
         attached: Container[int],
@@ -170,7 +170,7 @@ class PrefixSubscriptions:
             turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
         return True
 
-    def changing(self, far: FarHub, added: Iterable[str], removed: Iterable[str]) -> Iterator[None]:
+    def changing(self, far: RemoteHub, added: Iterable[str], removed: Iterable[str]) -> Iterator[None]:
         """Change the prefixes of another hub of the mesh, in steps."""
         held = far.prefixes
         for prefix in removed:
@@ -183,7 +183,7 @@ class PrefixSubscriptions:
                 self._add(far, prefix)
                 yield from _steps(prefix)
 
-    def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | FarHub]) -> None:
+    def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | RemoteHub]) -> None:
         """Tell a leaf what it is asked for, now and with each change; `everybody` as for `of_leaves`."""
         self.of_leaves(everybody).tell(handler, on_filter)
 
@@ -191,7 +191,7 @@ class PrefixSubscriptions:
         """Tell a leaf nothing more, as it has left; no harm to others."""
         self._asked_of_leaves.forget(handler)
 
-    def of_leaves(self, everybody: Iterable[Handler | FarHub]) -> Asked:
+    def of_leaves(self, everybody: Iterable[Handler | RemoteHub]) -> Asked:
         """Return what leaves are asked for.
 
         Args:
@@ -203,13 +203,13 @@ class PrefixSubscriptions:
             self._asked.append(asked)
         return asked
 
-    def _add(self, handler: Handler | FarHub, prefix: str) -> None:
+    def _add(self, handler: Handler | RemoteHub, prefix: str) -> None:
         self._multimap.add(prefix, handler)
         self._forget(prefix)
         for asked in self._asked:
             asked.add(handler, prefix)
 
-    def _remove(self, handler: Handler | FarHub, prefix: str) -> None:
+    def _remove(self, handler: Handler | RemoteHub, prefix: str) -> None:
         self._multimap.discard(prefix, handler)
         self._forget(prefix)
         for asked in self._asked:

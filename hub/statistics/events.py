@@ -11,7 +11,7 @@
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
 | `$hub/overflow` | a handler's queue lost messages, once a second at most | and `lost`, `total`, `overflow`, `queued` |
 | `$hub/unreadable` | messages had no form in what a handler reads, once a second at most | and `lost`, `total` |
-| `$hub/audit` | somebody did, or was refused, something | see `peers.node.audit` |
+| `$hub/audit` | somebody did, or was refused, something | see `peers.server.audit` |
 | `$hub/statistics` | once a second, while somebody subscribes | see `peers.daemon` |
 
 They go to subscribers of this hub only, never over a link; `$hub/audit` to admins only.
@@ -32,7 +32,7 @@ from hub.routing.routes import Routes
 from hub.topics import RESERVED
 
 
-class OwnEvents:
+class SystemEvents:
     """Events of one hub, for subscribers of it, and for no other hub."""
 
     __slots__ = ("_routes", "announcing")

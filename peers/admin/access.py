@@ -22,8 +22,8 @@ from hub.requests.hub_services import AT
 from hub.statistics.events import AUDIT_TOPIC, STATISTICS_TOPIC
 from hub.topics import RESERVED, printable
 from peers.admin.steps import in_steps, service
-from peers.node.audit import By
-from peers.node.node import Node
+from peers.server.audit import By
+from peers.server.server import Server
 from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
 
 # The others are for peer hubs
@@ -34,7 +34,7 @@ _OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
 
 
 @service("null")
-def rights(node: Node, handler: Handler, _: None) -> dict[str, Any]:
+def rights(server: Server, handler: Handler, _: None) -> dict[str, Any]:
     """Answer null with a map about the asker: `user`, `roles`, `admin`.
 
     Beside these `may`, the actions that are granted for anything at all; `asks`, the services of the hub that would be
@@ -46,7 +46,7 @@ def rights(node: Node, handler: Handler, _: None) -> dict[str, Any]:
         "roles": [] if held is None else sorted(held.user.roles),
         "admin": held is None or held.is_admin,
         "may": [action.value for action in _FOR_CLIENTS if held is None or held.may_any(action)],
-        "asks": node.core.requests.hub_services.open_to(handler),
+        "asks": server.core.requests.hub_services.open_to(handler),
         "hears": [topic for topic in _OWN_TOPICS if held is None or held.may(Action.SUBSCRIBE, topic)],
     }
 
@@ -59,27 +59,27 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("a map with `action`, `topic`, `user` and `roles`", _Asked)
-def policy_test(node: Node, _: Handler, asked: _Asked) -> dict[str, Any]:
+def policy_test(server: Server, _: Handler, asked: _Asked) -> dict[str, Any]:
     """Answer what the policy says; question and answer are in docs/observability.md."""
     question = Question(asked.user, asked.roles, asked.action, asked.topic)
-    found = _verdict(node, question)
-    node.access.tested["allowed" if found.allowed else "refused"] += 1
+    found = _verdict(server, question)
+    server.access.tested["allowed" if found.allowed else "refused"] += 1
     return {"verdict": told(question, found)}
 
 
-def _verdict(node: Node, question: Question) -> Verdict:
-    policy = node.access.policy
+def _verdict(server: Server, question: Question) -> Verdict:
+    policy = server.access.policy
     if policy is None:
         why = withheld(asked_deed(question), question.topic)
         return Verdict(not why, why or "this hub has no users: everybody may do everything")
-    own = own_roles(node.settings)
+    own = own_roles(server.settings)
     found = decide(policy, question, own)
-    return found if is_stranger(policy, question, own) else _of_hub(node, question, found)
+    return found if is_stranger(policy, question, own) else _of_hub(server, question, found)
 
 
-def _of_hub(node: Node, question: Question, found: Verdict) -> Verdict:
+def _of_hub(server: Server, question: Question, found: Verdict) -> Verdict:
     """Return the verdict for services of the hub itself: some answer everybody, some admins only."""
-    services = node.core.requests.hub_services
+    services = server.core.requests.hub_services
     target = question.topic
     if DEEDS[question.action].action is not Action.REQUEST or not target.startswith(RESERVED):
         return found
@@ -120,20 +120,20 @@ class _Seen:
 
 
 @service("null, or a map with `after`", _UsersPage)
-def users(node: Node, _: Handler, page: _UsersPage) -> Any:
+def users(server: Server, _: Handler, page: _UsersPage) -> Any:
     """Answer null, or a map with `after`, a user, with a list of maps, by name.
 
     They are of users that the policy names, or that are connected. The name is empty for all without rights of their
     own.
     """
-    return in_steps(node, _users(node, page.after))
+    return in_steps(server, _users(server, page.after))
 
 
-def _users(node: Node, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
-    policy = node.access.policy
+def _users(server: Server, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
+    policy = server.access.policy
     named = {} if policy is None else policy.users
     found = {name: _Seen(roles) for name, roles in named.items() if after is None or name > after}
-    for place, handler in enumerate(list(node.core.handlers.values()), 1):
+    for place, handler in enumerate(list(server.core.handlers.values()), 1):
         user = handler.rights.user if handler.rights is not None else _NOBODY
         if handler.role is not Role.LOCAL and (after is None or user.name > after):
             if user.name not in found:
@@ -172,25 +172,25 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("a map with `id` or `user`, and `text`", _Order)
-def kick(node: Node, by: By, order: _Order) -> Any:
+def kick(server: Server, by: By, order: _Order) -> Any:
     """Answer a map with `id` or `user`, and perhaps `text`, with `kicked`, how many connections were closed.
 
     It fails if there is no such connection. The asker's own one stays open where a user is kicked, for the answer.
     """
     if (order.id is None) is (order.user is None):
         raise UsageError("expected a map with either `id` or `user`, and `text`")
-    return in_steps(node, _closed(node, by, order))
+    return in_steps(server, _closed(server, by, order))
 
 
-def _closed(node: Node, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
-    wanted = [one for one in _wanted(node, order) if one.role is not Role.LOCAL and not one.closed]
+def _closed(server: Server, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
+    wanted = [one for one in _wanted(server, order) if one.role is not Role.LOCAL and not one.closed]
     if order.user is not None:
         wanted = [one for one in wanted if one is not by]
     if not wanted:
         who = f"with id {order.id}" if order.user is None else f"of user {order.user!r}"
         raise UsageError(f"there is no connection {who}")
-    node.audit.did(by, "kick", of={"id": order.id, "user": order.user}, text=order.text, connections=len(wanted))
-    node.log.info("connections closed by an admin", of_id=order.id, of_user=order.user, connections=len(wanted))
+    server.audit.did(by, "kick", of={"id": order.id, "user": order.user}, text=order.text, connections=len(wanted))
+    server.log.info("connections closed by an admin", of_id=order.id, of_user=order.user, connections=len(wanted))
     for place, one in enumerate(wanted, 1):
         one.close(CloseCode.FORBIDDEN, order.text or _TEXT)
         if not place % _CLOSED_PER_STEP:
@@ -198,8 +198,8 @@ def _closed(node: Node, by: By, order: _Order) -> Generator[None, None, dict[str
     return {"kicked": len(wanted)}
 
 
-def _wanted(node: Node, order: _Order) -> list[Handler]:
-    handlers = node.core.handlers
+def _wanted(server: Server, order: _Order) -> list[Handler]:
+    handlers = server.core.handlers
     if order.user is None:
         one = handlers.get(order.id or 0)
         return [one] if one is not None else []
@@ -215,12 +215,12 @@ class _EventsPage(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `before` and `limit`", _EventsPage)
-def audited(node: Node, _: Any, page: _EventsPage) -> list[dict[str, Any]]:
+def audited(server: Server, _: Any, page: _EventsPage) -> list[dict[str, Any]]:
     """Answer null, or a map with `before` (s since 1970) and `limit`, with a list of events, the newest first.
 
     Fewer than the limit say that nothing older is kept.
     """
-    return node.audit.before(page.before, min(max(1, page.limit), EVENTS))
+    return server.audit.before(page.before, min(max(1, page.limit), EVENTS))
 
 
 def events_limit(value: Any) -> int:

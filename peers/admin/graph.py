@@ -19,9 +19,9 @@ from hub.mesh.announcement import Record
 from hub.mesh.graph import passed
 from hub.topics import RESERVED, check_topic
 from peers.admin.steps import Work, in_steps, service
-from peers.node.node import Node, connection_of
-from peers.node.pulse import counters_of
-from peers.node.traffic import Standing
+from peers.server.server import Server, connection_of
+from peers.server.ticker import counters_of
+from peers.server.traffic import Standing
 
 Links = dict[str, dict[str, Any]]  # Figures of links, by the id of the hub at the far end
 
@@ -34,74 +34,74 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `after`, the id of a hub", _Page)
-def graph(node: Node, _: Handler, page: _Page) -> Any:
+def graph(server: Server, _: Handler, page: _Page) -> Any:
     """Answer null, or a map with `after`, the id of a hub, with a list of maps, by id; an empty list is the last."""
     after = bytes.fromhex(page.after)
-    if node.whole is None:
-        return _page(node, after, links_here(node))
-    return in_steps(node, _of_all(node, after))
+    if server.whole is None:
+        return _page(server, after, links_here(server))
+    return in_steps(server, _of_all(server, after))
 
 
-def links_here(node: Node) -> Links:
+def links_here(server: Server) -> Links:
     """Return the figures of the links of this process, by the id of the hub at the far end."""
-    now_s, here = node.loop.time(), node.id.hex()
-    return {link.peer.hub.hex(): _measured(node, link, now_s) | {"at": here} for link in node.traffic.standing()}
+    now_s, here = server.loop.time(), server.id.hex()
+    return {link.peer.hub.hex(): _measured(server, link, now_s) | {"at": here} for link in server.traffic.standing()}
 
 
-def _of_all(node: Node, after: bytes) -> Work[list[dict[str, Any]]]:
+def _of_all(server: Server, after: bytes) -> Work[list[dict[str, Any]]]:
     links: Links = {}
-    for part in (yield node.whole.ask("links")) if node.whole is not None else ():
+    for part in (yield server.whole.ask("links")) if server.whole is not None else ():
         links = part | links
-    return _page(node, after, links | links_here(node))
+    return _page(server, after, links | links_here(server))
 
 
-def _page(node: Node, after: bytes, links: Links) -> list[dict[str, Any]]:
-    mesh = node.core.mesh
+def _page(server: Server, after: bytes, links: Links) -> list[dict[str, Any]]:
+    mesh = server.core.mesh
     page: list[dict[str, Any]] = []
     left = PAGE
     for hub in sorted(hub for hub in mesh.records if hub > after):
-        link = None if hub == node.id else links.get(hub.hex())
-        page.append(_described(node, mesh.records[hub], link))
+        link = None if hub == server.id else links.get(hub.hex())
+        page.append(_described(server, mesh.records[hub], link))
         left -= 1 + len(page[-1]["links"]) + len(page[-1]["zeeks"])
         if left <= 0:
             break
     return page
 
 
-def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[str, Any]:
-    graph = node.core.mesh.graph
+def _described(server: Server, record: Record, link: dict[str, Any] | None) -> dict[str, Any]:
+    graph = server.core.mesh.graph
     return {
         "hub": record.hub.hex(),
         "name": record.name,
-        "own": record.hub == node.id,
+        "own": record.hub == server.id,
         "prefixes": len(record.wants),
         "left_out": record.left_out,
         "incomplete": not record.is_whole,
-        "lost": None if record.hub in graph.reached else _lost_at(node, record),
+        "lost": None if record.hub in graph.reached else _lost_at(server, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
-        "zeeks": _zeeks(node, record.hub),
+        "zeeks": _zeeks(server, record.hub),
         "link": link,
     }
 
 
-def _measured(node: Node, link: Standing, now_s: float) -> dict[str, Any]:
+def _measured(server: Server, link: Standing, now_s: float) -> dict[str, Any]:
     carried, moment, handler = link.carried()._asdict(), link.moment(now_s)._asdict(), link.handler
     dropped = carried.pop("queue_full") + carried.pop("too_large")
-    rates = node.pulse.recent.rates(handler.id, connection_of(handler).since_s, counters_of(handler), now_s)
+    rates = server.ticker.recent.rates(handler.id, connection_of(handler).since_s, counters_of(handler), now_s)
     return {**carried, **moment, "dropped_messages": dropped, "rates": rates}
 
 
-def _zeeks(node: Node, hub: bytes) -> dict[str, bool]:
+def _zeeks(server: Server, hub: bytes) -> dict[str, bool]:
     """Return the Zeeks of a hub, each with whether that hub is its gateway, as far as this one knows."""
-    core = node.core
-    endpoints = core.leaves.own if hub == node.id else core.far_hubs.leaves_of(hub)
+    core = server.core
+    endpoints = core.leaves.own if hub == server.id else core.remote_hubs.leaves_of(hub)
     return {str(UUID(bytes=one)): core.leaves.gateway_of(one) == hub for one in sorted(endpoints)}
 
 
-def _lost_at(node: Node, record: Record) -> float:
+def _lost_at(server: Server, record: Record) -> float:
     """Return since when a hub cannot be reached, s since 1970; as far as was looked, which is once a second."""
-    now_s = node.loop.time()
-    return round(node.wall_us() / 1e6 - (now_s - min(record.lost_s, now_s)), 3)
+    now_s = server.loop.time()
+    return round(server.wall_us() / 1e6 - (now_s - min(record.lost_s, now_s)), 3)
 
 
 # Which hubs of the mesh want a topic, and the way there from this hub, by what this hub knows.
@@ -113,7 +113,7 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("a map with `topic`, and `after`, the id of a hub", _Question)
-def trace(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
+def trace(server: Server, _: Handler, question: _Question) -> list[dict[str, Any]]:
     """Answer a map with `topic`, and `after`, the id of a hub, with a list of maps, by id; an empty list is the last.
 
     They are of the hubs that want the topic, and of those on the way there.
@@ -121,31 +121,31 @@ def trace(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
     after = bytes.fromhex(question.after)
     if question.topic.startswith(RESERVED):
         raise UsageError(f"topics under {RESERVED} are each hub's own: they do not cross links")
-    return _rows(node, check_topic(question.topic), after)
+    return _rows(server, check_topic(question.topic), after)
 
 
-def _rows(node: Node, topic: str, after: bytes) -> list[dict[str, Any]]:
-    mesh = node.core.mesh
+def _rows(server: Server, topic: str, after: bytes) -> list[dict[str, Any]]:
+    mesh = server.core.mesh
     tree, links, records = mesh.graph.tree, mesh.graph.links, mesh.records
-    route = node.core.routes.find(topic)
+    route = server.core.routes.find(topic)
     wanting = set(route.far)
     if route.near:
-        wanting.add(node.id)
+        wanting.add(server.id)
     on_way = passed(tree, wanting)
-    cost = {node.id: 0}
+    cost = {server.id: 0}
     for hub, before in tree.items():  # nearest first
-        if hub in on_way and hub != node.id:
+        if hub in on_way and hub != server.id:
             cost[hub] = cost[before] + links[before][hub]
-    first = (hub for hub in on_way if hub != node.id and tree[hub] == node.id)
-    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.traffic.onward(node.id, (hub,)))}
+    first = (hub for hub in on_way if hub != server.id and tree[hub] == server.id)
+    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.traffic.onward(server.id, (hub,)))}
     known = sorted(hub for hub in (on_way | wanting) & records.keys() if hub > after)
     return [
         {
             "hub": hub.hex(),
             "name": records[hub].name,
-            "own": hub == node.id,
+            "own": hub == server.id,
             "wants": hub in wanting,
-            "before": tree[hub].hex() if hub in on_way and hub != node.id else None,
+            "before": tree[hub].hex() if hub in on_way and hub != server.id else None,
             "cost": cost.get(hub) if hub in on_way else None,
             "barred": hub in barred,
         }

@@ -27,32 +27,32 @@ from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.journal.recording import JournalStatistics
 from peers.journal.tiering import TierStatistics
-from peers.node.node import Node
+from peers.server.server import Server
 
 
 @service("null")
-def settings(node: Node, _: Handler, __: None) -> list[dict[str, Any]]:
+def settings(server: Server, _: Handler, __: None) -> list[dict[str, Any]]:
     """Answer null with a list of maps: `told`, `live`, whether a reload changes it, and `description`."""
     return [
         row | {"live": KEYS[row["setting"]].live, "description": KEYS[row["setting"]].description}
-        for row in told(node.settings, node.origins)
+        for row in told(server.settings, server.origins)
     ]
 
 
 @service("null")
-def journal(node: Node, _: Handler, __: None) -> dict[str, Any] | None:
+def journal(server: Server, _: Handler, __: None) -> dict[str, Any] | None:
     """Answer null with a map; with null where this hub records nothing."""
-    statistics = node.journal.statistics()
-    return None if statistics is None else _journal(node, statistics)
+    statistics = server.journal.statistics()
+    return None if statistics is None else _journal(server, statistics)
 
 
-def _journal(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
-    settings = node.settings.journal
+def _journal(server: Server, statistics: JournalStatistics) -> dict[str, Any]:
+    settings = server.settings.journal
     recorder = statistics.recorder
     return {
-        "id": node.journal.id.hex(),
+        "id": server.journal.id.hex(),
         "epoch": statistics.epoch,
-        "at_s": node.loop.time(),
+        "at_s": server.loop.time(),
         "topics": list(settings.topics),
         "keep_bytes": settings.keep_bytes,
         "keep_s": settings.keep_s,
@@ -89,11 +89,11 @@ class _NodesPage(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `after`, the id of a node", _NodesPage)
-def nodes(node: Node, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
+def nodes(server: Server, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
     """Answer null, or a map with `after`, the id of a node, with a list of maps, by id."""
     found = (
         {"id": node_id, "name": name, "cluster": cluster}
-        for cluster, discovery in node.zeek_clusters.items()
+        for cluster, discovery in server.zeek_clusters.items()
         for node_id, name in discovery.nodes.items()
         if node_id > page.after
     )
@@ -114,33 +114,33 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `after`, a prefix", _Page)
-def served(node: Node, _: Handler, page: _Page) -> Later:
+def served(server: Server, _: Handler, page: _Page) -> Later:
     """Answer null, or a map with `after`, a prefix, with a list of maps, by prefix."""
-    return in_steps(node, _answered(node, page.after))
+    return in_steps(server, _answered(server, page.after))
 
 
-def _answered(node: Node, after: str) -> Work[list[dict[str, Any]]]:
-    if node.whole is None:
-        parts = [(yield from served_here(node, after))]
+def _answered(server: Server, after: str) -> Work[list[dict[str, Any]]]:
+    if server.whole is None:
+        parts = [(yield from served_here(server, after))]
     else:
-        parts = yield node.whole.ask("services", after)
+        parts = yield server.whole.ask("services", after)
     return together(parts)
 
 
-def served_here(node: Node, after: str) -> Work[dict[str, Any]]:
+def served_here(server: Server, after: str) -> Work[dict[str, Any]]:
     """Return what one process knows: `rows` of the first prefixes behind one, and which hub it is itself."""
-    requests = node.core.requests
+    requests = server.core.requests
     first: list[str] = []
     prefixes = requests.prefixes_served()
     for start in range(0, len(prefixes), _PREFIXES_PER_STEP):
         some = prefixes[start : start + _PREFIXES_PER_STEP]
         first = nsmallest(PAGE, [*first, *(prefix for prefix in some if prefix > after)])
         yield None
-    return {"hub": node.id.hex(), "rows": [_row(node, prefix) for prefix in first]}
+    return {"hub": server.id.hex(), "rows": [_row(server, prefix) for prefix in first]}
 
 
-def _row(node: Node, prefix: str) -> dict[str, Any]:
-    serving = node.core.requests.who_serves(prefix)
+def _row(server: Server, prefix: str) -> dict[str, Any]:
+    serving = server.core.requests.who_serves(prefix)
     shown = [_connection(handler, pending) for handler, pending in serving.handlers[:SHOWN]]
     return {
         "prefix": prefix,
@@ -206,11 +206,11 @@ _FOR_ADMINS: Mapping[str, Service] = {
 _FOR_EVERYBODY: Mapping[str, Service] = {RESERVED + "topics": topics, RESERVED + "rights": rights}
 
 
-def add_services(node: Node) -> None:
-    services = node.core.requests.hub_services
+def add_services(server: Server) -> None:
+    services = server.core.requests.hub_services
     for topic, made in _BY_GRANT.items():
-        services.add(topic, made(node))
+        services.add(topic, made(server))
     for topic, made in _FOR_ADMINS.items():
-        services.add(topic, made(node), for_admins=True)
+        services.add(topic, made(server), for_admins=True)
     for topic, made in _FOR_EVERYBODY.items():
-        services.add(topic, made(node), judges_itself=True)
+        services.add(topic, made(server), judges_itself=True)

@@ -16,7 +16,7 @@ from hub.requests.hub_services import Later
 from hub.statistics.events import STATISTICS_TOPIC, Event
 from hub.statistics.losses import KEPT
 from peers.admin.steps import in_steps, service
-from peers.node.node import Node
+from peers.server.server import Server
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -25,18 +25,18 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null")
-def state(node: Node, _: Handler, __: None) -> dict[str, Any]:
+def state(server: Server, _: Handler, __: None) -> dict[str, Any]:
     """Answer null with the fields of `hub.statistics.losses.State`, and `text`, the sentence."""
-    return node.pulse.state.fields()
+    return server.ticker.state.fields()
 
 
 @service("null, or a map with `id` and `limit`", _Question)
-def losses(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
+def losses(server: Server, _: Handler, question: _Question) -> list[dict[str, Any]]:
     """Answer null, or a map with `id`, of a handler, and `limit`, with a list of maps, the newest first.
 
     Each is what one handler has lost in one second: `at` (s since 1970), `id`, `label`, `messages`, `why`.
     """
-    began_s = node.wall_us() / 1e6 - node.loop.time()
+    began_s = server.wall_us() / 1e6 - server.loop.time()
     return [
         {
             "at": round(began_s + one.second, 3),
@@ -45,7 +45,7 @@ def losses(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
             "messages": one.messages,
             "why": one.why,
         }
-        for one in node.pulse.losses.last(question.id, max(0, question.limit))
+        for one in server.ticker.losses.last(question.id, max(0, question.limit))
     ]
 
 
@@ -55,19 +55,19 @@ def losses(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
 HANDLERS_PER_STEP: Final = 256  # Handlers of a message, and of a turn: about 64 KiB, and 3 ms
 
 
-def totals(node: Node) -> dict[str, Any]:
+def totals(server: Server) -> dict[str, Any]:
     """Return the figures of a process as a whole."""
-    memory = node.memory.statistics()
+    memory = server.memory.statistics()
     return {
-        "hub": node.name,
-        "at_s": node.loop.time(),
-        "handlers": len(node.core.handlers),
+        "hub": server.name,
+        "at_s": server.loop.time(),
+        "handlers": len(server.core.handlers),
         "memory_bytes": memory.resident_bytes,
         "memory_limit_bytes": memory.limit_bytes,
-        "dropped_log_lines": node.log_statistics().dropped_lines_total,
-        "users": [share._asdict() for share in node.core.quotas.largest(USERS_SHOWN)],
-        "state": node.pulse.state.fields(),
-        "links": [link.fields() for link in node.traffic.statistics(node.loop.time())],
+        "dropped_log_lines": server.log_statistics().dropped_lines_total,
+        "users": [share._asdict() for share in server.core.quotas.largest(USERS_SHOWN)],
+        "state": server.ticker.state.fields(),
+        "links": [link.fields() for link in server.traffic.statistics(server.loop.time())],
     }
 
 
@@ -75,18 +75,18 @@ def rows(handlers: Sequence[Handler]) -> list[dict[str, Any]]:
     return [handler.statistics()._asdict() for handler in handlers]
 
 
-def statistics(node: Node) -> Later:
+def statistics(server: Server) -> Later:
     """Return the totals of a process, with `some`: all of its handlers."""
 
     def collected() -> Generator[None, None, dict[str, Any]]:
-        handlers = list(node.core.handlers.values())
-        found = totals(node) | {"handlers": len(handlers), "some": []}
+        handlers = list(server.core.handlers.values())
+        found = totals(server) | {"handlers": len(handlers), "some": []}
         for first in range(0, len(handlers), HANDLERS_PER_STEP):
             found["some"] += rows(handlers[first : first + HANDLERS_PER_STEP])
             yield
         return found
 
-    return in_steps(node, collected())
+    return in_steps(server, collected())
 
 
 # What the hub as a whole has done over the last ten minutes.
@@ -97,14 +97,14 @@ class _HistoryQuestion(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `after`", _HistoryQuestion)
-def history(node: Node, _: Handler, question: _HistoryQuestion) -> dict[str, Any]:
+def history(server: Server, _: Handler, question: _HistoryQuestion) -> dict[str, Any]:
     """Answer null, or a map with `after`, the number of a point, with `Ring.behind` and `clock_of`."""
-    return node.pulse.history.behind(question.after) | clock_of(node)
+    return server.ticker.history.behind(question.after) | clock_of(server)
 
 
-def clock_of(node: Node) -> dict[str, float]:
+def clock_of(server: Server) -> dict[str, float]:
     """Return one moment, since 1970 and by the clock that numbers points."""
-    return {"now_s": node.wall_us() / 1e6, "clock_s": node.loop.time()}
+    return {"now_s": server.wall_us() / 1e6, "clock_s": server.loop.time()}
 
 
 class Telling:
@@ -113,10 +113,10 @@ class Telling:
     Where the hub is several processes, each tells its own subscribers of all of them.
     """
 
-    __slots__ = ("_is_asking", "_node", "_telling")
+    __slots__ = ("_is_asking", "_server", "_telling")
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, server: Server) -> None:
+        self._server = server
         # Set while the messages of one look are published.
         self._telling: Iterator[int] | None = None
         # Whether the other processes of the hub are asked.
@@ -124,15 +124,15 @@ class Telling:
 
     def tick(self) -> None:
         """Begin, if there are subscribers and the last look is over."""
-        node = self._node
-        if self._telling is not None or self._is_asking or not node.core.own_events.is_wanted(STATISTICS_TOPIC):
+        server = self._server
+        if self._telling is not None or self._is_asking or not server.core.system_events.is_wanted(STATISTICS_TOPIC):
             return
-        if node.whole is None:
-            handlers = list(node.core.handlers.values())
-            self._begin(totals(node), len(handlers), lambda first, stop: rows(handlers[first:stop]))
+        if server.whole is None:
+            handlers = list(server.core.handlers.values())
+            self._begin(totals(server), len(handlers), lambda first, stop: rows(handlers[first:stop]))
         else:
             self._is_asking = True
-            later = node.whole.ask("statistics")
+            later = server.whole.ask("statistics")
             later.then(lambda: self._take(later))
 
     def _take(self, later: Later) -> None:
@@ -154,7 +154,7 @@ class Telling:
         if next(self._telling, None) is None:
             self._telling = None
         else:
-            self._node.after_turn(self._next)
+            self._server.after_turn(self._next)
 
     def _messages(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> Iterator[int]:
         for first in range(0, max(1, count), HANDLERS_PER_STEP):
@@ -163,5 +163,5 @@ class Telling:
                 head.pop("links", None)
                 head.pop("state", None)
             some = look(first, first + HANDLERS_PER_STEP)
-            self._node.core.own_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
+            self._server.core.system_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
             yield first

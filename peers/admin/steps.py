@@ -9,19 +9,19 @@ import msgspec
 
 from hub.errors import HubError, InternalError, UsageError
 from hub.requests.hub_services import Later
-from peers.node.node import Node
+from peers.server.server import Server
 
 T = TypeVar("T")
 Q = TypeVar("Q")
 
 Answer = Callable[[Any, Any], Any]
-Service = Callable[[Node], Answer]
+Service = Callable[[Server], Answer]
 
 Work = Generator[Later | None, Any, T]
 """Work in steps, and what it returns."""
 
 
-def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[Node, Any, Q], Any]], Service]:
+def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[Server, Any, Q], Any]], Service]:
     """Make a service of a function that gets the node, the asker and the question.
 
     Args:
@@ -29,14 +29,14 @@ def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[N
         kind: Type of the question, of which null has the defaults; None where null alone is right.
     """
 
-    def made(answer: Callable[[Node, Any, Q], Any]) -> Service:
-        def of_node(node: Node) -> Answer:
+    def made(answer: Callable[[Server, Any, Q], Any]) -> Service:
+        def of_node(server: Server) -> Answer:
             def checked(asker: Any, value: Any) -> Any:
                 if kind is None and value is not None:
                     raise UsageError("expected null")
                 try:
                     question: Any = None if kind is None else msgspec.convert({} if value is None else value, kind)
-                    return answer(node, asker, question)
+                    return answer(server, asker, question)
                 except ValueError as error:
                     raise UsageError(f"expected {expected}: {error}") from error
 
@@ -47,7 +47,7 @@ def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[N
     return made
 
 
-def in_steps(node: Node, work: Work[Any]) -> Later:
+def in_steps(server: Server, work: Work[Any]) -> Later:
     """Return the answer that `work` will have when its last step is done: what it returns, or the `HubError` it raises.
 
     Each `yield` ends a step: the next one is in the next turn, or once the `Later` that was yielded is there. That
@@ -67,12 +67,12 @@ def in_steps(node: Node, work: Work[Any]) -> Later:
             later.fail(error)
         except Exception as error:
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
-            node.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
+            server.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
         else:
             if awaits is None:
-                node.after_turn(step)
+                server.after_turn(step)
             else:
                 awaits.then(lambda: step(awaits))
 
-    node.after_turn(step)
+    server.after_turn(step)
     return later

@@ -27,7 +27,7 @@ from hub.statistics.topic_rates import Node as TreeNode
 from hub.statistics.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.state import clock_of
 from peers.admin.steps import Work, in_steps, service
-from peers.node.node import Node
+from peers.server.server import Server
 
 ROWS: Final = 256  # Most rows in an answer; all others are one row
 
@@ -44,42 +44,42 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 
 @service("null, or a map with `under` and `search`", _Question)
-def topics(node: Node, asker: Handler, question: _Question) -> Later:
+def topics(server: Server, asker: Handler, question: _Question) -> Later:
     """Answer null, or a map with `under`, a prefix, and `search`, a text, with rows of the tree.
 
     With a text these are the topics under the prefix that have it in them, without it the level right under the prefix.
     If `under` is a topic, its figures of the last ten minutes are there, too, if kept (`hub.statistics.history`).
     """
-    return in_steps(node, _answered(node, asker, question))
+    return in_steps(server, _answered(server, asker, question))
 
 
-def counted_here(node: Node, under: str) -> Work[dict[str, Any]]:
+def counted_here(server: Server, under: str) -> Work[dict[str, Any]]:
     """Return what one process has counted: `rates` of the topics under a prefix."""
     rates: list[Rate] = []
-    for number, one in enumerate(node.core.topic_rates, 1):
+    for number, one in enumerate(server.core.topic_rates, 1):
         if one.name.startswith(under):
             rates.append(Rate(one.name, one.messages_per_s, one.bytes_per_s, one.messages + one.new_messages))
         if number % TOPICS_PER_STEP == 0:
             yield None
-    return {"rates": rates, "history": node.pulse.topics.behind(under), "counted": len(node.core.topic_rates)}
+    return {"rates": rates, "history": server.ticker.topics.behind(under), "counted": len(server.core.topic_rates)}
 
 
-def subscribers_here(node: Node, prefixes: Iterable[str]) -> Work[list[int]]:
+def subscribers_here(server: Server, prefixes: Iterable[str]) -> Work[list[int]]:
     """Return how many clients, other hubs and Zeeks of one process get all that stands under prefixes, or topics."""
     counts = []
     for number, prefix in enumerate(prefixes, 1):
-        handlers = node.core.routes.find(prefix).handlers
+        handlers = server.core.routes.find(prefix).handlers
         counts.append(sum(not (one.is_inner or one.role is Role.LOCAL) for one in handlers))
         if number % _PREFIXES_PER_STEP == 0:
             yield None
     return counts
 
 
-def _answered(node: Node, asker: Handler, question: _Question) -> Work[dict[str, Any]]:
-    if node.whole is None:
-        parts = [(yield from counted_here(node, question.under))]
+def _answered(server: Server, asker: Handler, question: _Question) -> Work[dict[str, Any]]:
+    if server.whole is None:
+        parts = [(yield from counted_here(server, question.under))]
     else:
-        parts = yield node.whole.ask("topics", question.under)
+        parts = yield server.whole.ask("topics", question.under)
     rates = yield from _visible(asker, parts)
     nodes = found(question.search, rates) if question.search else nodes_under(question.under, rates)
     yield None
@@ -87,22 +87,22 @@ def _answered(node: Node, asker: Handler, question: _Question) -> Work[dict[str,
     subscribers: Sequence[int | None] = [None] * len(shown)
     if is_admin(asker):
         prefixes = [one.prefix for one in shown]
-        if node.whole is None:
-            subscribers = yield from subscribers_here(node, prefixes)
+        if server.whole is None:
+            subscribers = yield from subscribers_here(server, prefixes)
         else:
-            subscribers = yield node.whole.ask("subscribers", prefixes)
+            subscribers = yield server.whole.ask("subscribers", prefixes)
     return {
-        "at_s": node.loop.time(),
+        "at_s": server.loop.time(),
         "counted": sum(part["counted"] for part in parts) if is_admin(asker) else len(rates),
         "rows": [_row(one, count) for one, count in zip(shown, subscribers, strict=True)],
         "others": None if others is None else others._asdict(),
-        "history": _history(node, parts) if any(one.topic == question.under for one in rates) else None,
+        "history": _history(server, parts) if any(one.topic == question.under for one in rates) else None,
     }
 
 
-def _history(node: Node, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+def _history(server: Server, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
     known = [part["history"] for part in parts if part["history"] is not None]
-    return merged(known) | clock_of(node) if known else None
+    return merged(known) | clock_of(server) if known else None
 
 
 def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[Rate]]:

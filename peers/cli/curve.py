@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from peers.cli.texts import examples
-from peers.connections.zeek_cluster.far_end import need_curve
+from peers.connections.zeek_cluster.remote_end import need_curve
 from peers.users.curve_keys import write_public, write_secret
 from peers.zeek.zmtp.z85 import encode_key
 

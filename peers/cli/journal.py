@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
 from hub.journal.segment import Row
-from hub.journal.wanted import Wanted, listed_texts
+from hub.journal.selection import Wanted, listed_texts
 from peers.cli.admin import ask, json_lines
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal_reading import (

@@ -127,9 +127,9 @@ def _announce(daemon: Daemon) -> None:
     from peers.transport.endpoints import url_host  # noqa: PLC0415
     from peers.users.tokens import AdminToken  # noqa: PLC0415
 
-    access = daemon.node.settings.access
+    access = daemon.server.settings.access
     shown = f"#token={AdminToken(access.admin_token).secret()}" if daemon.has_new_admin else ""
-    print(f"topichub {daemon.node.name!r} is up")
+    print(f"topichub {daemon.server.name!r} is up")
     for endpoint in daemon.endpoints:
         print(f"  listens on {endpoint.location}")
     for endpoint in daemon.endpoints:

@@ -87,7 +87,7 @@ class SharingConversation(WireConversation):
         self._on_room = on_room
         # The number that the hub has given the ring; 0 before.
         self._ring_number = 0
-        # Outgoing pieces, each with the descriptor that goes with it.
+        # FloodQueue pieces, each with the descriptor that goes with it.
         self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
         # Number → segment of another client.
         self._known: dict[int, KnownSegment] = {}

@@ -23,9 +23,9 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
 from hub.prefixes.filter import Change
+from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.endpoints import Endpoint
 from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
 from peers.websocket.zeek.codec import Wanted, texts
@@ -63,20 +63,20 @@ class BridgeConversation:
     is_quiet = False
 
     def __init__(
-        self, node: Node, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...], connection: Connection
+        self, server: Server, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...], connection: Connection
     ) -> None:
-        self._node = node
+        self._server = server
         self._queue = queue
         self._publish = publish
         self._connection = connection
         self._wanted = Wanted()
-        self._renewed_s = node.loop.time()
+        self._renewed_s = server.loop.time()
         self._renewal: asyncio.TimerHandle | None = None
         self.is_acknowledged = False
         """Whether the Zeek has acknowledged the subscriptions."""
         self.is_renewed = False
         """Whether this connection was ended so that another one asks for other topics."""
-        self.session = BridgeSession(endpoint.host, endpoint.port, node.settings.limits.frame_bytes)
+        self.session = BridgeSession(endpoint.host, endpoint.port, server.settings.limits.frame_bytes)
 
     @property
     def is_open(self) -> bool:
@@ -115,7 +115,7 @@ class BridgeConversation:
         handler = self._connection.handler
         if handler is None or handler.closed:
             return 1
-        core = self._node.core
+        core = self._server.core
         try:
             route = core.routes.of(incoming.routing_key)
         except RejectedError as error:
@@ -125,14 +125,14 @@ class BridgeConversation:
 
     def _join(self) -> None:
         """Become a leaf, and subscribe to the hub's filter."""
-        connection, core = self._connection, self._node.core
-        enter_zeek(self._node, connection, dialled=True)
-        rights = rights_of(self._node, connection)
+        connection, core = self._connection, self._server.core
+        enter_zeek(self._server, connection, dialled=True)
+        rights = rights_of(self._server, connection)
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
-        core.authority.on_refused[handler] = partial(refuse_zeek, self._node, connection)
+        core.authority.on_refused[handler] = partial(refuse_zeek, self._server, connection)
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 
@@ -142,7 +142,7 @@ class BridgeConversation:
         if connection.handler is not None:
             connection.handler.name = acknowledged.endpoint
         connection.opened()
-        self._node.log.info(
+        self._server.log.info(
             "zeek linked", address=connection.address, endpoint=acknowledged.endpoint, version=acknowledged.version
         )
         self._renew_if_need_be()
@@ -150,9 +150,9 @@ class BridgeConversation:
     def _tell(self, failure: Failure) -> int:
         """A message was rejected, by the Zeek or by this hub."""
         if not failure.outward:
-            self._node.rejected_messages += 1
+            self._server.rejected_messages += 1
         event = "zeek refused a message" if failure.outward else "message of zeek refused"
-        self._node.log.warning(event, address=self._connection.address, reason=failure.text)
+        self._server.log.warning(event, address=self._connection.address, reason=failure.text)
         return _REFUSED_EVENTS
 
     # What the hub wants.
@@ -165,7 +165,7 @@ class BridgeConversation:
     def _renew_if_need_be(self) -> None:
         """Plan another connection if the Zeek was not asked for all of the hub's filter."""
         if self._renewal is None and not self.session.closed and not self._wanted.is_covered:
-            loop = self._node.loop
+            loop = self._server.loop
             self._renewal = loop.call_at(max(self._renewed_s + RENEW_S, loop.time()), self._renew)
 
     def _renew(self) -> None:
@@ -207,7 +207,7 @@ class BridgeConversation:
 
     def time_out(self) -> None:
         """The Zeek has not acknowledged the subscriptions."""
-        text = f"no ack within {self._node.settings.limits.handshake_s:g} s"
+        text = f"no ack within {self._server.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
     def drain(self, text: str) -> None:

@@ -1,7 +1,7 @@
 """`BrokerConversation`: a peering with a Broker endpoint.
 
 ```
-Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe, in steps
+Session ─▶ FilterChanged ─▶ RemoteSubscriptions ─▶ core.subscribe, in steps
        ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
        └─▶ Envelope      ─▶ StoreEnd: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
@@ -29,10 +29,10 @@ from hub.messages.request_frame import Item
 from hub.prefixes.filter import Change
 from hub.routing.routes import Route
 from hub.topics import RESERVED
+from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoint_text
 from peers.connections.broker_stores import StoreEnd
 from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.zeek.broker.messages import BrokerCode, Envelope, encode_ping
 from peers.zeek.broker.reading import Skipped
 from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
@@ -47,7 +47,7 @@ _AT_ONCE_PREFIXES = 10_000
 """A larger filter has taken long enough to read: it is compared in a turn of its own."""
 
 
-class FarSubscriptions:
+class RemoteSubscriptions:
     """The subscriptions of one peer; `later` calls a function after this turn of the loop."""
 
     def __init__(self, core: Core, handler: Handler, later: Callable[[Callable[[], object]], object]) -> None:
@@ -133,7 +133,7 @@ def broker_connection(
 ) -> Connection:
     """Make a connection to a Broker endpoint; with an address if this side connects."""
     return Connection(
-        peerings.node,
+        peerings.server,
         lambda connection: BrokerConversation(peerings, queue, connection, dialled=dialled),
         address=address,
     )
@@ -149,8 +149,8 @@ class BrokerConversation:
     is_quiet = False
 
     def __init__(self, peerings: Peerings, queue: QueueLimits, connection: Connection, *, dialled: bool) -> None:
-        node = self._node = peerings.node
-        limits = node.settings.limits
+        server = self._server = peerings.server
+        limits = server.settings.limits
         self._peerings = peerings
         self._queue = queue
         self._connection = connection
@@ -158,17 +158,17 @@ class BrokerConversation:
         self.session: Session[Route] = Session(
             peerings.own_id,
             "connector" if dialled else "acceptor",
-            node.core.routes,
-            node.core.minimal_filter_for_leaves,
+            server.core.routes,
+            server.core.minimal_filter_for_leaves,
             frame_limit_bytes=limits.frame_bytes,
             handshake_limit_bytes=limits.handshake_bytes,
         )
-        self._subscriptions: FarSubscriptions | None = None
+        self._subscriptions: RemoteSubscriptions | None = None
         self._asked: set[str] = set()
         """The prefixes that this hub subscribes to at the far side."""
         self._announcing: asyncio.TimerHandle | None = None
         """Set while the far side is to be told of them."""
-        self._gateway = Gateway(node, self._turn_over)
+        self._gateway = Gateway(server, self._turn_over)
         self._stores = StoreEnd(peerings.stores, connection, self.session, self._announce_soon)
         """Its part in data stores, while this hub is its gateway."""
         self._far_filter: tuple[str, ...] = ()
@@ -209,7 +209,7 @@ class BrokerConversation:
                 if self._gateway.is_here:
                     self._hear_filter()
             case Skipped():
-                self._node.log.warning(
+                self._server.log.warning(
                     "skipped what a Zeek sent",
                     address=self._connection.address,
                     messages=event.messages,
@@ -226,7 +226,7 @@ class BrokerConversation:
     def _claim(self, peer_id: bytes) -> None:
         """Ask for the place of the endpoint of this id, if the Zeek is authenticated."""
         try:
-            enter_zeek(self._node, self._connection, dialled=self._dialled)
+            enter_zeek(self._server, self._connection, dialled=self._dialled)
         except NotRecognisedError as error:
             self._connection.turn_away(error)
             return
@@ -250,24 +250,24 @@ class BrokerConversation:
         self._connection.linger()
 
     def _greet(self, peered: Peered) -> None:
-        node, connection = self._node, self._connection
+        server, connection = self._server, self._connection
         address = connection.address
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
-        handler.rights = rights_of(node, connection)
-        handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
+        handler.rights = rights_of(server, connection)
+        handler.restrict(itself=False, leaves=server.settings.zeek.forwarding == "on")
         connection.join(handler)
-        self._subscriptions = FarSubscriptions(node.core, handler, connection.after_turn)
+        self._subscriptions = RemoteSubscriptions(server.core, handler, connection.after_turn)
         self._far_filter = peered.filter
         self._gateway.join(handler)
-        node.core.attach(handler, self._ask)
-        node.core.authority.on_refused[handler] = partial(refuse_zeek, node, connection)
+        server.core.attach(handler, self._ask)
+        server.core.authority.on_refused[handler] = partial(refuse_zeek, server, connection)
         self._peerings.added(peered.peer_id, address)
         if self._gateway.is_here:
             self._hear_filter()
         self._peerings.registry.settle(peered.peer_id)
         connection.charge_user()
         connection.opened()
-        node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
+        server.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
         if not self._gateway.is_here:
             self._gateway.log(self.far_name)
 
@@ -294,7 +294,7 @@ class BrokerConversation:
             self._connection.work()
 
     def _proceed(self) -> None:
-        wanted = self._node.core.minimal_filter_for_leaves
+        wanted = self._server.core.minimal_filter_for_leaves
         self.session.announce([*wanted, *self._stores.topics] if self._gateway.is_here else ())
         self.session.proceed()
 
@@ -312,7 +312,7 @@ class BrokerConversation:
 
     def _hear_filter(self) -> None:
         is_here = self._gateway.is_here
-        cast("FarSubscriptions", self._subscriptions).replace(self._far_filter if is_here else ())
+        cast("RemoteSubscriptions", self._subscriptions).replace(self._far_filter if is_here else ())
         if is_here:
             self._stores.follow(self._far_filter)
         else:
@@ -333,7 +333,7 @@ class BrokerConversation:
             self._announce_in(_ANNOUNCE_S)
 
     def _announce_in(self, seconds: float) -> None:
-        self._announcing = self._node.loop.call_later(seconds, self._connection.guard, self._announce)
+        self._announcing = self._server.loop.call_later(seconds, self._connection.guard, self._announce)
 
     def _announce(self) -> None:
         self._announcing = None
@@ -351,7 +351,7 @@ class BrokerConversation:
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as data envelopes; nothing while another hub sends them."""
         if not self._gateway.is_here:
-            self._node.core.leaves.skip(sum(batch.messages for batch in batches))
+            self._server.core.leaves.skip(sum(batch.messages for batch in batches))
             return []
         make = self._peerings.form
         parts = self._stores.take_waiting()
@@ -386,7 +386,7 @@ class BrokerConversation:
 
     def time_out(self) -> None:
         """The handshake is not over."""
-        text = f"no handshake within {self._node.settings.limits.handshake_s:g} s"
+        text = f"no handshake within {self._server.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
     def drain(self, text: str) -> None:
@@ -411,13 +411,13 @@ class BrokerConversation:
         """Report the end of the peering, once."""
         peer_id, address = self.session.peer_id, self._connection.address
         handler = self._connection.handler
-        if handler is not None and handler.id in self._node.core.handlers:
-            self._node.core.detach(handler, reason)
+        if handler is not None and handler.id in self._server.core.handlers:
+            self._server.core.detach(handler, reason)
             if self._closing_code:
                 self._peerings.removed(peer_id, address, reason, self._closing_code)
             else:
                 self._peerings.lost(peer_id, address, reason)
-            self._node.vacancies.tell()
+            self._server.vacancies.tell()
         self._gateway.release()
         self._stores.leave()
         self._peerings.registry.release(peer_id, self)

@@ -24,7 +24,7 @@ from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.statistics.events import PeerCodes, peer_status
 from peers.connections.broker_stores import Stores
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
 from peers.zeek.broker.messages import BrokerCode
@@ -126,10 +126,10 @@ def _nothing() -> None: ...
 class Gateway:
     """The gateway of one endpoint; `on_turn` is called when this hub becomes it, or is it no longer."""
 
-    __slots__ = ("_endpoint", "_node", "_on_turn", "_waiting", "hub")
+    __slots__ = ("_endpoint", "_on_turn", "_server", "_waiting", "hub")
 
-    def __init__(self, node: Node, on_turn: Callable[[], object]) -> None:
-        self._node = node
+    def __init__(self, server: Server, on_turn: Callable[[], object]) -> None:
+        self._server = server
         self._on_turn = on_turn
         self._endpoint = b""
         self._waiting: asyncio.TimerHandle | None = None
@@ -139,16 +139,16 @@ class Gateway:
     @property
     def is_here(self) -> bool:
         """Whether this hub is the gateway."""
-        return self.hub == self._node.id
+        return self.hub == self._server.id
 
     def claim(self, endpoint: bytes, on_known: Callable[[], object]) -> bool:
         """Claim an endpoint; return whether its gateway is known already, else `on_known` is called when it is."""
-        core = self._node.core
+        core = self._server.core
         self._endpoint = endpoint
-        self.hub = core.leaves.claim(endpoint, self._node.wall_us(), self._turn)
+        self.hub = core.leaves.claim(endpoint, self._server.wall_us(), self._turn)
         if not core.mesh.links:
             return True
-        self._waiting = self._node.loop.call_later(GATEWAY_S, on_known)
+        self._waiting = self._server.loop.call_later(GATEWAY_S, on_known)
         return False
 
     def _turn(self, hub: bytes) -> None:
@@ -159,7 +159,7 @@ class Gateway:
 
     def join(self, handler: Handler) -> None:
         """The endpoint is peered."""
-        self._node.core.leaves.join(self._endpoint, handler)
+        self._server.core.leaves.join(self._endpoint, handler)
 
     def release(self) -> None:
         """The endpoint is gone, or was never peered; may be called several times."""
@@ -167,15 +167,15 @@ class Gateway:
             self._waiting.cancel()
             self._waiting = None
         if self._endpoint:
-            self._node.core.leaves.release(self._endpoint)
+            self._server.core.leaves.release(self._endpoint)
             self._endpoint = b""
         self._on_turn = _nothing  # so that whoever is told of turns is freed at once
 
     def log(self, name: str) -> None:
         """Log which hub is the gateway."""
-        record = self._node.core.mesh.records.get(self.hub)
+        record = self._server.core.mesh.records.get(self.hub)
         event = "this hub is the gateway of a Zeek now" if self.is_here else "a Zeek is left to another hub"
-        self._node.log.info(event, name=name, hub=self.hub.hex(), hub_name="" if record is None else record.name)
+        self._server.log.info(event, name=name, hub=self.hub.hex(), hub_name="" if record is None else record.name)
 
 
 _PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
@@ -190,15 +190,15 @@ def endpoint_text(endpoint_id: bytes) -> str:
 class Peerings:
     """The Zeek side of a hub."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self.registry = Registry()
-        self.stores = Stores(node)
+        self.stores = Stores(server)
 
     @property
     def own_id(self) -> bytes:
         """The hub's endpoint id; the same from when its stores are open."""
-        return self.node.zeek_stores.own_id
+        return self.server.zeek_stores.own_id
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""
@@ -209,8 +209,8 @@ class Peerings:
 
     def fail_tls(self, address: str, reason: str) -> None:
         """A TLS handshake at a listener has failed."""
-        self.node.zeek_tls_failures += 1
-        self.node.log.warning("TLS handshake with a Zeek failed", address=address, reason=reason)
+        self.server.zeek_tls_failures += 1
+        self.server.log.warning("TLS handshake with a Zeek failed", address=address, reason=reason)
 
     # Statuses.
 
@@ -233,4 +233,4 @@ class Peerings:
         self._tell("unavailable", endpoint_id, address, reason, codes)
 
     def _tell(self, what: str, endpoint_id: bytes, address: str, reason: str, codes: PeerCodes) -> None:
-        self.node.core.own_events.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))
+        self.server.core.system_events.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))

@@ -26,7 +26,7 @@ from hub.policy.refusal import not_granted
 from hub.routing.routes import Route
 from hub.stores.naming import parse_served
 from peers.connections.connection import Connection
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.stores.master import Master as Owner
 from peers.zeek.broker.messages import ID_BYTES, LENGTH, NIL_ID, Envelope, EnvelopeType, decode_envelope
 from peers.zeek.broker.session import Session
@@ -64,8 +64,8 @@ class _OwnEnd:
 
     user = None
 
-    def __init__(self, node: Node, namespace: str) -> None:
-        self._node = node
+    def __init__(self, server: Server, namespace: str) -> None:
+        self._server = server
         self._namespace = namespace
         self.id = b""
         self.by_topic: dict[bytes, Master | Clone] = {}
@@ -77,10 +77,10 @@ class _OwnEnd:
     def join(self) -> None:
         """Take part, if there are any stores."""
         if self.by_topic:
-            self._node.zeek_stores.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
+            self._server.zeek_stores.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
 
     def send(self, topic: str, to: bytes, command: bytes) -> None:
-        self._node.zeek_stores.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
+        self._server.zeek_stores.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
     def tick(self) -> None:
         for end in self.by_topic.values():
@@ -89,7 +89,7 @@ class _OwnEnd:
     def close(self) -> None:
         """Take part no more."""
         self.by_topic.clear()
-        self._node.zeek_stores.leave(self.id)
+        self._server.zeek_stores.leave(self.id)
 
     def deliver(self, frame: bytes) -> bool:
         """See `End`."""
@@ -99,7 +99,7 @@ class _OwnEnd:
             try:
                 command = decode_command(envelope.payload)
             except InvalidCommandError:
-                self._node.zeek_master_counters.unexpected += 1
+                self._server.zeek_master_counters.unexpected += 1
             else:
                 end.hear(command, len(envelope.payload))
         return True
@@ -116,43 +116,43 @@ class _OwnEnd:
 class Stores:
     """Data stores between all Broker peers of one hub."""
 
-    def __init__(self, node: Node) -> None:
-        self.node = node
+    def __init__(self, server: Server) -> None:
+        self.server = server
         self._announce: set[Callable[[], object]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self._masters = _OwnEnd(node, "data stores")
-        self._clones = _OwnEnd(node, "copies of data stores")
-        self._objects = count(node.wall_us() * 1_000)
+        self._masters = _OwnEnd(server, "data stores")
+        self._clones = _OwnEnd(server, "copies of data stores")
+        self._objects = count(server.wall_us() * 1_000)
         """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
         self._held_bytes = 0
         """Bytes that masters hold for their clones, as they were charged last."""
         self._told: set[str] = set()
         self._refused: set[tuple[str, str | None]] = set()
-        node.zeek_stores.on_topics = self._topics_changed
+        server.zeek_stores.on_topics = self._topics_changed
 
     def open(self) -> None:
         """Serve the stores of the settings; the stores of the hub are open, and no Zeek has come."""
-        node = self.node
-        node.zeek_stores.own_id = self._endpoint_id()
-        self._masters.set_id(node.zeek_stores.own_id)
-        for text in node.settings.zeek.masters:
+        server = self.server
+        server.zeek_stores.own_id = self._endpoint_id()
+        self._masters.set_id(server.zeek_stores.own_id)
+        for text in server.settings.zeek.masters:
             self._serve(*parse_served(text))
         self._masters.join()
-        self._clones.set_id(node.id)
-        for text in node.settings.zeek.clones:
+        self._clones.set_id(server.id)
+        for text in server.settings.zeek.clones:
             self._follow(*parse_served(text))
         self._clones.join()
-        for clone in node.zeek_copies.values():
+        for clone in server.zeek_copies.values():
             clone.begin()
         self._plan()
 
     def close(self) -> None:
         """The stores of the hub are about to be closed."""
-        for master in self.node.zeek_masters.values():
+        for master in self.server.zeek_masters.values():
             master.close()
-        self.node.zeek_masters.clear()
+        self.server.zeek_masters.clear()
         self._charge()
-        self.node.zeek_copies.clear()
+        self.server.zeek_copies.clear()
         self._masters.close()
         self._clones.close()
         if self._timer is not None:
@@ -160,42 +160,42 @@ class Stores:
             self._timer = None
 
     def _owner(self, name: str) -> Owner:
-        owner = self.node.stores.get(name)
+        owner = self.server.stores.get(name)
         if owner is None:
             raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
         return owner
 
     def _endpoint_id(self) -> bytes:
         """Return the hub's endpoint id from the stores in files; if none has it, write it there."""
-        kept = [owner for owner in self.node.stores if owner.notes is not None]
+        kept = [owner for owner in self.server.stores if owner.notes is not None]
         noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
-        endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self.node.id)
+        endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self.server.id)
         for owner, known in zip(kept, noted, strict=True):
             if known != endpoint_id:
                 owner.apply([], lambda _, __: None, note=lambda _: {_ENDPOINT: endpoint_id})
         return endpoint_id
 
     def _serve(self, known: str, name: str) -> None:
-        node = self.node
+        server = self.server
         master = Master(
             known,
             self._masters.id,
             next(self._objects),
             self._owner(name),
             partial(self._masters.send, clone_topic(known)),
-            now_ns=lambda: node.wall_us() * 1_000,
-            limits=MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes),
-            counters=node.zeek_master_counters,
-            user_of=node.zeek_stores.user_of,
+            now_ns=lambda: server.wall_us() * 1_000,
+            limits=MasterLimits(snapshot_bytes=server.settings.limits.frame_bytes),
+            counters=server.zeek_master_counters,
+            user_of=server.zeek_stores.user_of,
             on_refused=partial(self._log_refusal, known),
         )
-        self._masters.by_topic[master_topic(known).encode()] = node.zeek_masters[known] = master
+        self._masters.by_topic[master_topic(known).encode()] = server.zeek_masters[known] = master
 
     def _follow(self, known: str, name: str) -> None:
-        node = self.node
+        server = self.server
         owner = self._owner(name)
         topic = master_topic(known)
-        is_announced = partial(node.zeek_stores.is_announced, self._clones.id, topic)
+        is_announced = partial(server.zeek_stores.is_announced, self._clones.id, topic)
 
         def send(to: bytes, command: bytes) -> None:
             if to != NIL_ID or is_announced():  # no other Zeek is asked for a master
@@ -208,45 +208,45 @@ class Stores:
             send,
             partial(self._log_state, known),
             is_announced=is_announced,
-            counters=node.zeek_master_counters.channel,
+            counters=server.zeek_master_counters.channel,
         )
         owner.forward = clone.apply
-        self._clones.by_topic[clone_topic(known).encode()] = node.zeek_copies[known] = clone
+        self._clones.by_topic[clone_topic(known).encode()] = server.zeek_copies[known] = clone
 
     def _log_state(self, known: str, reason: str) -> None:
         if reason:
-            self.node.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
+            self.server.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
         else:
-            self.node.log.info("a copy of a Zeek's data store follows its master", store=known)
+            self.server.log.info("a copy of a Zeek's data store follows its master", store=known)
 
     def _log_refusal(self, known: str, user: str | None, reason: str) -> None:
         """Log why a store has rejected a Zeek's write, which gets no answer; once for each user."""
         refused = (known, user)
         if refused not in self._refused and len(self._refused) < _TOLD_REFUSALS:
             self._refused.add(refused)
-            log = self.node.log
+            log = self.server.log
             log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
         """Log if a Zeek has a master of a store that is served here; once for each store."""
-        for known in self.node.zeek_masters:
+        for known in self.server.zeek_masters:
             if known not in self._told and announces_master(prefixes, known):
                 self._told.add(known)
                 text = "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic"
-                self.node.log.warning(text, name=name, store=known)
+                self.server.log.warning(text, name=name, store=known)
 
     def enter(self, announce: Callable[[], object]) -> None:
         """A peering takes part."""
         self._announce.add(announce)
 
     def _plan(self) -> None:
-        if self._timer is None and self.node.zeek_stores.is_needed:
-            self._timer = self.node.loop.call_later(TICK_S, self._tick)
+        if self._timer is None and self.server.zeek_stores.is_needed:
+            self._timer = self.server.loop.call_later(TICK_S, self._tick)
 
     def leave(self, announce: Callable[[], object], peer_id: bytes) -> None:
         """A peering takes part no longer."""
         self._announce.discard(announce)
-        self.node.zeek_stores.leave(peer_id)
+        self.server.zeek_stores.leave(peer_id)
         self._plan()
 
     def _topics_changed(self) -> None:
@@ -254,13 +254,13 @@ class Stores:
             announce()
 
     def _charge(self) -> None:
-        held_bytes = sum(master.log_bytes for master in self.node.zeek_masters.values())
-        self.node.held.charge(held_bytes - self._held_bytes)
+        held_bytes = sum(master.log_bytes for master in self.server.zeek_masters.values())
+        self.server.held.charge(held_bytes - self._held_bytes)
         self._held_bytes = held_bytes
 
     def _tick(self) -> None:
         self._timer = None
-        self.node.zeek_stores.tick()
+        self.server.zeek_stores.tick()
         self._masters.tick()
         self._clones.tick()
         self._charge()
@@ -281,7 +281,7 @@ class StoreEnd:
         self, stores: Stores, connection: Connection, session: Session[Route], announce: Callable[[], object]
     ) -> None:
         self._stores = stores
-        self._node = stores.node
+        self._server = stores.server
         self._connection = connection
         self._announce = announce
         self._session = session
@@ -296,11 +296,11 @@ class StoreEnd:
     @property
     def topics(self) -> frozenset[str]:
         """The topics of stores to announce to the far side."""
-        return self._node.zeek_stores.topics_for(self._session.peer_id)
+        return self._server.zeek_stores.topics_for(self._session.peer_id)
 
     def follow(self, prefixes: Sequence[str]) -> None:
         """The far side takes part, with this filter."""
-        forwarder = self._node.zeek_stores
+        forwarder = self._server.zeek_stores
         peer_id = self._session.peer_id
         if self._is_in:
             forwarder.announced(peer_id, prefixes)
@@ -329,13 +329,13 @@ class StoreEnd:
 
     def hear(self, envelope: Envelope) -> None:
         """The far side has sent a command."""
-        self._node.zeek_stores.hear(envelope.sender, envelope)
+        self._server.zeek_stores.hear(envelope.sender, envelope)
 
     def _log_stores(self) -> None:
         stores = [store for store in map(store_of, self._topics) if store is not None]
         masters = sorted(name for name, is_master in stores if is_master)
         clones = sorted(name for name, is_master in stores if not is_master)
-        self._node.log.info(
+        self._server.log.info(
             "data stores of a Zeek",
             name=self._connection.conversation.far_name,
             masters=masters[:_TOLD_STORES],
@@ -373,7 +373,7 @@ class StoreEnd:
             self._told.add(refused)
             error = not_granted(rights, action, name)
             address = self._connection.address
-            self._node.log.warning("a Zeek may not use a data store", address=address, store=name, reason=error.text)
+            self._server.log.warning("a Zeek may not use a data store", address=address, store=name, reason=error.text)
         return False
 
     # What is for the far side.
@@ -393,7 +393,7 @@ class StoreEnd:
             return False
         self._waiting.append(frame)
         self._waiting_bytes += len(frame)
-        self._node.held.charge(len(frame))
+        self._server.held.charge(len(frame))
         return True
 
     def take_waiting(self) -> list[bytes]:
@@ -404,6 +404,6 @@ class StoreEnd:
 
     def _forget(self) -> None:
         if self._waiting_bytes:
-            self._node.held.charge(-self._waiting_bytes)
+            self._server.held.charge(-self._waiting_bytes)
             self._waiting_bytes = 0
         self._waiting = []

@@ -30,9 +30,9 @@ from hub.quotas.quotas import FREE_BYTES, Share
 from hub.quotas.resource import Resource
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
-from peers.node.common_share import CommonShare
-from peers.node.node import HUB_STOPS, Node
-from peers.node.read_times import WaitingTime
+from peers.server.read_budget import ReadBudget
+from peers.server.read_times import WaitingTime
+from peers.server.server import HUB_STOPS, Server
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.transport.transport import (
@@ -73,7 +73,7 @@ UNHEARD: Final = KEPT_OUT | PACED | JOURNAL
 TURN_EVENTS = 500
 """What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
 prefix or a new topic costs about 15 µs, so one client blocks a turn for about 10 ms at most. All connections together
-have a share, too (`peers.node.common_share`)."""
+have a share, too (`peers.server.read_budget`)."""
 
 _RUNS_PER_EVENT = 4
 """Runs in a row cost less than a frame each: about 0.5 µs."""
@@ -98,7 +98,7 @@ _PROOF_ENDED = "what was shown for who this is has ended and was not renewed; co
 
 
 class Connection(asyncio.Protocol):
-    """One socket: the outlet of its handler (`hub.handlers.handler`), and watched by `peers.node.keepalive`.
+    """One socket: the outlet of its handler (`hub.handlers.handler`), and watched by `peers.server.keepalive`.
 
     Args:
         node: The hub.
@@ -139,10 +139,10 @@ class Connection(asyncio.Protocol):
         "is_lost",
         "liveness",
         "lost",
-        "node",
         "pacing",
         "read_bytes",
         "reason",
+        "server",
         "session",
         "since_s",
         "software",
@@ -151,12 +151,12 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(  # noqa: PLR0915 -- its state, all of it
-        self, node: Node, make: Callable[[Connection], Conversation], *, address: str = ""
+        self, server: Server, make: Callable[[Connection], Conversation], *, address: str = ""
     ) -> None:
-        limits = node.settings.limits
-        self.node = node
+        limits = server.settings.limits
+        self.server = server
         self.transport: asyncio.Transport = NO_TRANSPORT
-        self._core, self._now_s, self._times = node.core, node.loop.time, node.read_times  # each read needs them
+        self._core, self._now_s, self._times = server.core, server.loop.time, server.read_times  # each read needs them
         # Who the far side is.
         self.identity: Identity | None = None
         """Set when the far side is authenticated; None for a hub that this hub dialled."""
@@ -191,13 +191,13 @@ class Connection(asyncio.Protocol):
         self._waiting: WaitingTime | None = None
         self._rejected_messages = 0
         # What its user is charged.
-        self.holding = Holding(node.held)
+        self.holding = Holding(server.held)
         self.pacing: Pacing | None = None
         self._place: Share | None = None
         """What the connection is charged to until its handler is."""
         # Time limits, and the end.
         self.due_s = -1
-        """See `peers.node.keepalive.Watched`."""
+        """See `peers.server.keepalive.Watched`."""
         self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._progress = Progress()
         self._drain_text = ""
@@ -222,8 +222,8 @@ class Connection(asyncio.Protocol):
         self.address = self.address or far_address(self.transport)
         self.hear()
         self.since_s = self.liveness.heard_s
-        self.look_in(self.node.settings.limits.handshake_s)
-        refusal = self.node.enter(self) if self._is_dialled else self.node.admit(self)
+        self.look_in(self.server.settings.limits.handshake_s)
+        refusal = self.server.enter(self) if self._is_dialled else self.server.admit(self)
         try:
             self.conversation.begin(refusal)
             self.write_outgoing()
@@ -293,18 +293,18 @@ class Connection(asyncio.Protocol):
             return
         self.is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
-        self.node.keepalive.forget(self)
+        self.server.keepalive.forget(self)
         self.holding.give_back()
         self._stop_pacing()
         self._core.depart(partial(self.guard, self._give_back))
 
     def _give_back(self) -> None:
-        node = self.node
-        node.release(self)
-        node.received_bytes_before += self.read_bytes
-        node.journal.forget_room(self._let_go)
+        server = self.server
+        server.release(self)
+        server.received_bytes_before += self.read_bytes
+        server.journal.forget_room(self._let_go)
         self.leave()
-        log = node.log.debug if self.conversation.is_quiet else node.log.info
+        log = server.log.debug if self.conversation.is_quiet else server.log.info
         log("connection closed", address=self.address, name=self.far_name, reason=self.reason)
         self._is_over = True
         if not self.unread_for & UNACTED:
@@ -349,7 +349,7 @@ class Connection(asyncio.Protocol):
         self.handler = handler
         handler.share, self._place = self._place, None
         self.has_joined = True
-        self.node.settle(self)
+        self.server.settle(self)
         if self.is_choked:
             handler.pause()
         if handler.rights is not None:
@@ -357,7 +357,7 @@ class Connection(asyncio.Protocol):
 
     def _audit(self) -> None:
         if self.handler is not None and not self.handler.closed:
-            self.node.audit.recognised(self.handler, self.how)
+            self.server.audit.recognised(self.handler, self.how)
 
     def opened(self) -> None:
         """The handshake is done: expect signs of life, and evict the connection no more.
@@ -365,9 +365,9 @@ class Connection(asyncio.Protocol):
         Where users have quotas, a WebSocket that is charged to no user yet stays a newcomer: its first message may
         still authenticate it.
         """
-        if self.has_joined or self.has_place or self.node.access.is_open:
-            self.node.settle(self)
-        due_s = self.liveness.heard_s + self.node.settings.limits.ping_after_s
+        if self.has_joined or self.has_place or self.server.access.is_open:
+            self.server.settle(self)
+        due_s = self.liveness.heard_s + self.server.settings.limits.ping_after_s
         self.look_in(min(due_s - self._now_s(), self.proof_left_s()))
 
     def become(self, conversation: Conversation) -> None:
@@ -384,8 +384,8 @@ class Connection(asyncio.Protocol):
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
         """Act on bytes that were read until the share of this turn is used up."""
-        session, node = self.session, self.node
-        core, journal, events = self._core, node.journal, node.events
+        session, server = self.session, self.server
+        core, journal, events = self._core, server.journal, server.events
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         if core.late:
@@ -431,14 +431,14 @@ class Connection(asyncio.Protocol):
 
     def _work_at_much(self, cost: int) -> None:
         """Act on a large read, which costs so many events, and charge the shares for its copies to subscribers."""
-        core, node = self._core, self.node
-        events = node.events
+        core, server = self._core, self.server
+        events = server.events
         self._left = self._left - cost if events.left > 0 else 0
         if self.unread_for & UNACTED:
             return
         if self._lingering is not None:  # what is read is thrown away: once a turn, not as often as the loop reads
             self.stop_reading(PUT_OFF)
-            node.after_turn(partial(self.take_turn, TURN_EVENTS))
+            server.after_turn(partial(self.take_turn, TURN_EVENTS))
             return
         offered = core.offered  # the handlers that write something when this read ends
         put_off = core.writers.put_off_total
@@ -451,14 +451,14 @@ class Connection(asyncio.Protocol):
                 return
             if core.writers.put_off_total != put_off:  # read on when the subscribers of this read have written
                 self.stop_reading(PUT_OFF)
-                core.writers.call_behind(partial(node.after_turn, partial(self.take_turn, TURN_EVENTS)))
+                core.writers.call_behind(partial(server.after_turn, partial(self.take_turn, TURN_EVENTS)))
             else:
                 self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
         """Act on an event, or keep it for a later turn if all share is used up; return what is left."""
-        # As `_share_of` and `CommonShare.spend`, without two calls for each event.
-        share = self.node.changes if type(event) in self.conversation.changes else self.node.events
+        # As `_share_of` and `ReadBudget.spend`, without two calls for each event.
+        share = self.server.changes if type(event) in self.conversation.changes else self.server.events
         if share.left <= 0 and not self.session.closed:
             self._event = event
             return self._use_up(left)
@@ -469,11 +469,11 @@ class Connection(asyncio.Protocol):
         self._left -= cost  # so that `work` does not take it from the share of all once more
         return self._use_up(left - cost) if self.unread_for & KEPT_OUT else left - cost
 
-    def _share_of(self, event: Any) -> CommonShare:
-        return self.node.changes if type(event) in self.conversation.changes else self.node.events
+    def _share_of(self, event: Any) -> ReadBudget:
+        return self.server.changes if type(event) in self.conversation.changes else self.server.events
 
     def _use_up(self, left: int) -> int:
-        self.node.events.spend(self._left - left)
+        self.server.events.spend(self._left - left)
         self._left = 0
         return 0
 
@@ -488,7 +488,7 @@ class Connection(asyncio.Protocol):
     def _refill_later(self) -> None:
         if not self._is_refilling:
             self._is_refilling = True
-            self.node.after_turn(self._refill)
+            self.server.after_turn(self._refill)
 
     def _refill(self) -> None:
         self._is_refilling = False
@@ -549,7 +549,7 @@ class Connection(asyncio.Protocol):
         """The journal is behind, and this connection feeds it: read on when it has caught up."""
         if not (self.session.closed or self.transport.is_closing()):
             self.stop_reading(JOURNAL)
-            self.node.journal.wait_room(self._let_go)
+            self.server.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
         self.hear()  # what the far side has sent meanwhile was not read
@@ -559,7 +559,7 @@ class Connection(asyncio.Protocol):
         """Act on nothing for so long: the far side has sent an unknown token."""
         if seconds > 0:
             self.stop_reading(BARRED)
-            self.node.loop.call_later(seconds, self.let_in, BARRED)
+            self.server.loop.call_later(seconds, self.let_in, BARRED)
 
     def let_in(self, reason: int) -> None:
         """Act on what waits, unless there is another reason not to."""
@@ -633,7 +633,7 @@ class Connection(asyncio.Protocol):
         if handler is not None:
             waited = handler.queued_messages
             handler.resume()
-            if waiting is not None and not waiting.look(handler, waited, self._now_s(), self.node.queue_times):
+            if waiting is not None and not waiting.look(handler, waited, self._now_s(), self.server.queue_times):
                 self._waiting = None
         if not (self.is_choked or self.transport.is_closing()):
             self.unread_for &= ~UNANSWERED
@@ -652,7 +652,7 @@ class Connection(asyncio.Protocol):
         """Count at the node what the session has rejected since the last call."""
         rejected = self.session.rejected_messages
         if rejected != self._rejected_messages:
-            self.node.rejected_messages += rejected - self._rejected_messages
+            self.server.rejected_messages += rejected - self._rejected_messages
             self._rejected_messages = rejected
 
     def change_session(self) -> None:
@@ -733,7 +733,7 @@ class Connection(asyncio.Protocol):
         self.holding.charge(handler.share[Resource.QUEUED_BYTES], free_bytes)
         if free_bytes < FREE_BYTES and not handler.is_link:  # a link keeps less than that anyway
             self.transport.set_write_buffer_limits(free_bytes)
-        pacing = self.pacing = Pacing(handler.share.rate, handler, self.node.loop, self._stop_waiting)
+        pacing = self.pacing = Pacing(handler.share.rate, handler, self.server.loop, self._stop_waiting)
         if pacing.rate.is_limited and pacing.spend(0):
             self.stop_reading(ENTERING)
 
@@ -770,7 +770,7 @@ class Connection(asyncio.Protocol):
         held_bytes = self.session.held_bytes
         if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
             return
-        refusal = self.holding.grow(held_bytes, self.node.memory, waits=bool(self.unread_for & UNACTED))
+        refusal = self.holding.grow(held_bytes, self.server.memory, waits=bool(self.unread_for & UNACTED))
         if refusal:
             self.end(CloseCode.TRY_AGAIN_LATER, refusal)
             self.holding.begin(self.session.held_bytes)
@@ -784,14 +784,14 @@ class Connection(asyncio.Protocol):
     def look_in(self, seconds: float) -> None:
         """Check the connection after so long."""
         if not self.is_lost:
-            self.node.keepalive.watch(self, self._now_s() + seconds)
+            self.server.keepalive.watch(self, self._now_s() + seconds)
 
     def proof_left_s(self) -> float:
         """Return how many seconds are left before the far side's token or certificate expires; inf for never."""
         identity = self.identity
         if identity is None or identity.until_s == math.inf:
             return math.inf
-        return identity.until_s - self.node.wall_us() / 1e6
+        return identity.until_s - self.server.wall_us() / 1e6
 
     def check(self, now_s: float) -> float:
         """Keep the time limits; return when to check again."""
@@ -807,7 +807,7 @@ class Connection(asyncio.Protocol):
             unread = unread_bytes(self.transport)
             next_s = self._lingering.check(now_s, unread)
             if next_s == math.inf:
-                self.node.cut_connections["unread"] += bool(unread)
+                self.server.cut_connections["unread"] += bool(unread)
                 self.transport.abort()
             return next_s
         if self.session.closed or self._is_ending:
@@ -819,7 +819,7 @@ class Connection(asyncio.Protocol):
         return 0.0
 
     def _check_life(self, now_s: float) -> float:
-        limits, ends_s = self.node.settings.limits, now_s + LINGER_S
+        limits, ends_s = self.server.settings.limits, now_s + LINGER_S
         if not self.conversation.is_open:
             self.conversation.time_out()
             return ends_s
@@ -832,7 +832,7 @@ class Connection(asyncio.Protocol):
             self.end(CloseCode.PROTOCOL_ERROR, f"{NO_ANSWER} within {limits.ping_timeout_s:g} s")
             return ends_s
         if self._is_stuck(now_s):
-            self.node.cut_connections["incomplete"] += 1
+            self.server.cut_connections["incomplete"] += 1
             self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {limits.frame_s:g} s")
             return ends_s
         if step.act is Act.PING:
@@ -847,7 +847,7 @@ class Connection(asyncio.Protocol):
         elif self.has_acted:
             self._progress.go_on(unfinished)
         self.has_acted = False
-        return self._progress.is_stuck(now_s, self.session.held_bytes, self.node.settings.limits, unfinished)
+        return self._progress.is_stuck(now_s, self.session.held_bytes, self.server.settings.limits, unfinished)
 
     # The end.
 
@@ -893,7 +893,7 @@ class Connection(asyncio.Protocol):
         self._stop_pacing()
         self.unread_for = NOTHING
         self.holding.begin(self.session.held_bytes)
-        self._lingering = Lingering(self._now_s(), unread_bytes(self.transport), self.node.settings.limits)
+        self._lingering = Lingering(self._now_s(), unread_bytes(self.transport), self.server.settings.limits)
         self.read_on()
         self.look_in(LINGER_S)
 
@@ -916,7 +916,7 @@ class Connection(asyncio.Protocol):
 
     def abandon(self) -> None:
         """The dialler has given up, perhaps as the connection was made: uvloop then calls no `connection_lost`."""
-        if self in self.node.connections:
+        if self in self.server.connections:
             self.transport.abort()
             self.connection_lost(None)
 
@@ -947,7 +947,7 @@ class Connection(asyncio.Protocol):
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` after this turn of the loop; an exception ends this connection."""
-        self.node.after_turn(lambda: self.guard(act))
+        self.server.after_turn(lambda: self.guard(act))
 
     def guard(self, act: Callable[[], object]) -> None:
         """Call `act` outside of a read; an exception ends this connection. After the end, it is not called."""
@@ -971,10 +971,10 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def _log_failure(self, error: Exception, read: bytes) -> None:
-        self.node.failed_connections += 1
+        self.server.failed_connections += 1
         fields = describe(error, read)
         text = "a connection ended by a bug, please report it"
-        self.node.log.error(text, address=self.address, name=self.far_name, **fields)
+        self.server.log.error(text, address=self.address, name=self.far_name, **fields)
 
 
 SHOWN_BYTES = 8

@@ -72,7 +72,7 @@ class Conversation(Protocol):
 
     @property
     def changes(self) -> frozenset[type]:
-        """The events that change what the hub knows, see `peers.node.common_share`."""
+        """The events that change what the hub knows, see `peers.server.read_budget`."""
 
     @property
     def far_name(self) -> str:

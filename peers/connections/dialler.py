@@ -9,7 +9,7 @@ name ─▶ resolver ─┬─ one address, or one of each family ─▶ a diall
 
 Failures are logged once per different reason, not once per attempt. If the far side has a link to this hub already, the
 next attempt follows when a link of this hub ends. A headless service of Kubernetes has the addresses of all its pods,
-this hub's own among them, which is recognised by its id (`peers.node.links`). A host with an IPv4 and an IPv6 address
+this hub's own among them, which is recognised by its id (`peers.server.links`). A host with an IPv4 and an IPv6 address
 is one hub, so only addresses of one family count.
 """
 
@@ -29,7 +29,7 @@ from hub.errors import CloseCode
 from hub.limits import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tasks import end_all
@@ -77,9 +77,9 @@ class Dialler:
     """
 
     def __init__(
-        self, node: Node, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None, *, address: str = ""
+        self, server: Server, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None, *, address: str = ""
     ) -> None:
-        self._node = node
+        self._server = server
         self._endpoint = endpoint
         self._peer = peer
         self._backoff = backoff or Backoff.for_link()
@@ -94,7 +94,7 @@ class Dialler:
 
     async def run(self) -> None:
         """Dial until cancelled, until the hub stops, or until there is no connection while it `is_leaving`."""
-        while not (self._node.draining or self.is_leaving):
+        while not (self._server.draining or self.is_leaving):
             self.attempts += 1
             peer = self._peer
             connection = peer.connect()
@@ -110,7 +110,7 @@ class Dialler:
             if not was_linked:
                 peer.failed(reason)
             if reason != self.last_reason:
-                self._node.log.warning("no link to peer", peer=self._shown, reason=reason)
+                self._server.log.warning("no link to peer", peer=self._shown, reason=reason)
                 self.last_reason = reason
             if self.is_leaving:
                 return
@@ -126,14 +126,14 @@ class Dialler:
 
     async def _wait_for_place(self, far_id: bytes) -> None:
         """Wait while another link to the same far side stands; where that is unknown, for a long time at most."""
-        if not any(far_id) or far_id == self._node.id:
-            await self._node.vacancies.wait(self._backoff.held_s())
+        if not any(far_id) or far_id == self._server.id:
+            await self._server.vacancies.wait(self._backoff.held_s())
         while self._peer.is_linked(far_id):
-            await self._node.vacancies.wait(math.inf)
+            await self._server.vacancies.wait(math.inf)
 
     async def stay(self, connection: Connection) -> str:
         """Connect once and stay until the connection is lost; return why it is not up."""
-        lost = connection.lost = self._node.loop.create_future()  # before it is made: it may be lost at once
+        lost = connection.lost = self._server.loop.create_future()  # before it is made: it may be lost at once
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 await self._connect(connection)
@@ -151,7 +151,7 @@ class Dialler:
         try:
             await lost
         except asyncio.CancelledError:
-            if not self._node.draining:  # then the daemon lets it write out what is queued
+            if not self._server.draining:  # then the daemon lets it write out what is queued
                 connection.abort()
             raise
         finally:
@@ -159,7 +159,7 @@ class Dialler:
         return connection.reason
 
     async def _connect(self, connection: Connection) -> None:
-        loop = self._node.loop
+        loop = self._server.loop
         endpoint = self._endpoint
         if endpoint.scheme is Scheme.UNIX:
             await loop.create_unix_connection(lambda: connection, endpoint.path)
@@ -171,24 +171,24 @@ class Dialler:
 
 
 def hub_dialler(
-    node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None, *, address: str = ""
+    server: Server, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None, *, address: str = ""
 ) -> Dialler:
     """Keep a link to a peer hub, whose handler gets that queue."""
     place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
 
     def tls() -> ssl.SSLContext | None:
-        settings = node.settings.tls
+        settings = server.settings.tls
         files = (settings.ca, settings.certificate, settings.key, settings.crl)
         return client_context(*files) if endpoint.scheme.is_secure else None
 
     peer = Peer(
-        lambda: tcp_connection(node, queue, dialled=True, address=place.location, cost=endpoint.cost),
+        lambda: tcp_connection(server, queue, dialled=True, address=place.location, cost=endpoint.cost),
         tls,
         far_id=lambda conversation: conversation.far_id,
         is_held=lambda reason: reason.endswith(_REFUSALS),
-        is_linked=lambda far_id: far_id in node.links,
+        is_linked=lambda far_id: far_id in server.links,
     )
-    return Dialler(node, endpoint, peer, backoff, address=address)
+    return Dialler(server, endpoint, peer, backoff, address=address)
 
 
 # Several hubs behind one name.
@@ -238,16 +238,16 @@ class NameDialler:
         find: Returns the addresses of a name.
     """
 
-    __slots__ = ("_diallers", "_endpoint", "_find", "_has_several", "_has_told", "_make", "_node")
+    __slots__ = ("_diallers", "_endpoint", "_find", "_has_several", "_has_told", "_make", "_server")
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         endpoint: Endpoint,
         make: Callable[[str], Dialler],
         find: Callable[[str, int], Awaitable[list[str]]] = resolve,
     ) -> None:
-        self._node = node
+        self._server = server
         self._endpoint = endpoint
         self._make = make
         self._find = find
@@ -261,7 +261,7 @@ class NameDialler:
     async def run(self) -> None:
         """Dial until cancelled, or until the hub stops."""
         try:
-            while not self._node.draining:
+            while not self._server.draining:
                 await self.look()
                 wait_s = random.uniform(RESOLVE_EVERY_S / 2, RESOLVE_EVERY_S)  # noqa: S311 -- spread, not secrecy
                 await asyncio.sleep(wait_s)
@@ -299,7 +299,7 @@ class NameDialler:
             return [address for address, (dialler, _) in self._diallers.items() if not dialler.is_leaving]
         if len(found) > ADDRESSES_LIMIT and not self._has_told:
             self._has_told = True
-            self._node.log.warning(
+            self._server.log.warning(
                 "a peer's name has too many addresses, some are not dialled",
                 peer=self._endpoint.location,
                 addresses=len(found),
@@ -309,5 +309,5 @@ class NameDialler:
 
     def _begin(self, address: str) -> None:
         dialler = self._make(address)
-        task = self._node.loop.create_task(dialler.run(), name=f"link to {self._endpoint.location} {address}")
+        task = self._server.loop.create_task(dialler.run(), name=f"link to {self._endpoint.location} {address}")
         self._diallers[address] = dialler, task

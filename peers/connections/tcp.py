@@ -1,10 +1,10 @@
 """`TcpConversation`: the hub's own protocol with a client or a peer hub, over TCP or a Unix socket.
 
 ```
-HELLO ─▶ who is it? ─▶ may it link? ─▶ has its user a place? ─▶ handler, HELLO in return, Verbs
+HELLO ─▶ who is it? ─▶ may it link? ─▶ has its user a place? ─▶ handler, HELLO in return, Commands
               │               │                │           └─▶ a hub: is it linked already? ─┬─ no  ─▶ Link
               └─ turned away  └─── rejected ───┘                                             └─ perhaps ─▶ wait
-requests ─▶ Verbs.act ─▶ core, journal                                   handler ── render ──▶ frames as they came
+requests ─▶ Commands.act ─▶ core, journal                                   handler ── render ──▶ frames as they came
 ```
 
 A client gets HELLO only once it has a place, or it would reconnect at once; a peer hub is taken in once `Links` has
@@ -36,12 +36,12 @@ from hub.policy.policy import Rights
 from hub.routing.routes import Route
 from hub.settings.config import ConfigError
 from hub.topics import printable
+from peers.commands.commands import CHANGES, Commands, Verb
+from peers.connections.authentication import enter, own_token, renew, rights_of, take_place
 from peers.connections.connection import Connection
-from peers.connections.door import enter, own_token, renew, rights_of, take_place
 from peers.links.link import Link, LinkProof
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.transport import keep_little_unsent
-from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.wire.control import LINK_ID_BYTES, Account, Notice, Renewal, encode_notice, encode_origin
 from peers.wire.events import Closing, Event, Pong
 from peers.wire.hello import SOFTWARE_CHARACTERS, Hello, grant
@@ -62,7 +62,7 @@ _GREETING_EVENTS = 10
 
 
 def tcp_connection(  # noqa: PLR0913 -- as a conversation
-    node: Node,
+    server: Server,
     queue: QueueLimits,
     *,
     dialled: bool = False,
@@ -73,13 +73,13 @@ def tcp_connection(  # noqa: PLR0913 -- as a conversation
     """Make a connection that speaks the hub's own protocol; `address` is given where this side has made both ends."""
 
     def make(connection: Connection) -> TcpConversation:
-        return TcpConversation(node, queue, connection, dialled=dialled, trusted=trusted, cost=cost)
+        return TcpConversation(server, queue, connection, dialled=dialled, trusted=trusted, cost=cost)
 
-    return Connection(node, make, address=address)
+    return Connection(server, make, address=address)
 
 
 class TcpConversation:
-    """One far side. See `peers.connections.conversation.Conversation`; also a `peers.node.links.Link`.
+    """One far side. See `peers.connections.conversation.Conversation`; also a `peers.server.links.Link`.
 
     Args:
         node: The hub.
@@ -97,9 +97,9 @@ class TcpConversation:
         "_cost",
         "_far_frame_limit",
         "_link_id",
-        "_node",
         "_origins",
         "_queue",
+        "_server",
         "_share",
         "_shared",
         "_trusted",
@@ -117,7 +117,7 @@ class TcpConversation:
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,
-        node: Node,
+        server: Server,
         queue: QueueLimits,
         connection: Connection,
         *,
@@ -126,8 +126,8 @@ class TcpConversation:
         cost: int | None = None,
         share: Callable[[TcpConversation, int], UnixValues | None] | None = None,
     ) -> None:
-        limits = node.settings.limits
-        self._node = node
+        limits = server.settings.limits
+        self._server = server
         self._queue = queue
         self._connection = connection
         self.dialled = dialled
@@ -144,11 +144,11 @@ class TcpConversation:
         """The same, with shared memory or origins. Chosen once, by HELLO, since it is called for each write."""
         self._origins: ToldOrigins | None = None
         """Origins told to a client that has asked for them."""
-        self._verbs: Verbs | None = None
+        self._verbs: Commands | None = None
         """Set behind HELLO."""
         self.link: Link | None = None
         """Set once a link to a peer hub stands."""
-        self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
+        self.session: Session[Route] = Session("hub", server.core.routes, limits.frame_bytes, limits.handshake_bytes)
 
     @property
     def scheme(self) -> str:
@@ -176,9 +176,9 @@ class TcpConversation:
         return self._shared is not None and self._shared.is_held
 
     @property
-    def verbs(self) -> Verbs:
+    def verbs(self) -> Commands:
         """What the far side may ask; only behind its HELLO."""
-        return cast("Verbs", self._verbs)
+        return cast("Commands", self._verbs)
 
     def begin(self, refusal: str) -> None:
         """Say HELLO if this side has dialled."""
@@ -186,12 +186,12 @@ class TcpConversation:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
         elif self.dialled:
             try:
-                token = own_token(self._node)
+                token = own_token(self._server)
             except ConfigError as error:  # the far hub is not told about files
                 self._connection.reason = str(error)
                 self._connection.abort()
             else:
-                self.session.send(self._node.hello(link=self._link_id, token=token).encode())
+                self.session.send(self._server.hello(link=self._link_id, token=token).encode())
 
     def end_of_stream(self) -> None:
         """Do nothing: accounts tell what has arrived."""
@@ -230,7 +230,7 @@ class TcpConversation:
 
     def _bring_from(self, origin: Origin) -> None:
         cast("Handler", self._connection.handler).bring_from(origin)
-        if origin.hub == self._node.id and self.link is not None:  # others have said that of this hub
+        if origin.hub == self._server.id and self.link is not None:  # others have said that of this hub
             self.link.hear_of_mesh(origin)
 
     def _take_notice(self, notice: Notice) -> None:
@@ -241,11 +241,11 @@ class TcpConversation:
             cast("Link", self.link).confirm(notice)
         else:
             address = self._connection.address
-            self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
+            self._server.log.warning("notice from peer", address=address, code=notice.code, text=notice.text)
 
     def _take_answer(self, token: bytes) -> None:
         """A peer hub has answered a PING: of `Links`, or of the link's lag."""
-        self._node.links.answered(self.far_id, self, token)
+        self._server.links.answered(self.far_id, self, token)
         if self.link is not None:
             self.link.answer(token)
 
@@ -255,7 +255,7 @@ class TcpConversation:
             self.session.reject(refusal, renewal.request)
             return
         try:
-            renew(self._node, self._connection, renewal.token)
+            renew(self._server, self._connection, renewal.token)
         except RejectedError as error:
             self.session.reject(error, renewal.request)
             return
@@ -277,7 +277,7 @@ class TcpConversation:
     def refuse_messages(self, error: RejectedError, messages: int) -> None:
         """Report messages within runs that were rejected."""
         if error.code == CloseCode.NOT_ALLOWED and self._connection.handler is not None:
-            self._node.audit.refused(self._connection.handler, "publish", error, messages)
+            self._server.audit.refused(self._connection.handler, "publish", error, messages)
         self.session.rejected_messages += messages
         self.session.refuse(error.code, error.text, messages)
 
@@ -288,7 +288,7 @@ class TcpConversation:
         if not self.dialled:
             self._link_id = hello.link
         self._far_frame_limit = hello.frame
-        if hello.frame < self._node.settings.limits.frame_bytes:
+        if hello.frame < self._server.settings.limits.frame_bytes:
             self.render = self.render_plainly = self._fit
         if self.dialled and hello.role == "client":
             self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
@@ -301,7 +301,7 @@ class TcpConversation:
     def _recognise(self, hello: Hello) -> bool:
         """Return whether the far side may come in; otherwise it is turned away."""
         try:
-            rights = enter(self._node, self._connection, hello.token)
+            rights = enter(self._server, self._connection, hello.token)
         except NotRecognisedError as error:
             self.session.hold()
             self._connection.turn_away(error)
@@ -309,7 +309,7 @@ class TcpConversation:
         if hello.role == "hub" and not self._may_link(rights):
             return False
         try:
-            take_place(self._node, self._connection)
+            take_place(self._server, self._connection)
         except RejectedError as error:
             if hello.role == "hub":
                 self.refuse(error.code, error.text)
@@ -327,16 +327,16 @@ class TcpConversation:
         return False
 
     def _greet_client(self, hello: Hello) -> None:
-        node = self._node
+        server = self._server
         if hello.origins:
-            self._origins = ToldOrigins(node.id, self.render_plainly)  # before memory is shared
+            self._origins = ToldOrigins(server.id, self.render_plainly)  # before memory is shared
             self.render = self.render_plainly = self._origins.render
         if hello.shared and self._share is not None:
             self._shared = self._share(self, hello.frame)
         shared = self._shared
-        limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
+        limits = grant(hello.queue, self._queue, server.settings.queue_max.messages, server.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
-        introduction = node.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
+        introduction = server.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
         if hello.origins:
             introduction = msgspec.structs.replace(introduction, origins=True)
         if shared is not None:
@@ -344,16 +344,16 @@ class TcpConversation:
             handler.take_shared()
             introduction = msgspec.structs.replace(introduction, shared=shared.offered_bytes)
         self.session.send(introduction.encode())
-        node.core.attach(handler)
+        server.core.attach(handler)
         if shared is not None and handler.share is not None:
             shared.charge(handler.share)
         self._begin(hello, handler, "client connected")
 
     def _greet_hub(self, hello: Hello) -> None:
         """Take a peer hub in, unless it is linked already; where that is not known, wait."""
-        node = self._node
+        server = self._server
         try:
-            stands = node.links.add(hello.id, self, node.loop.time())
+            stands = server.links.add(hello.id, self, server.loop.time())
         except RejectedError as error:
             self.refuse(error.code, error.text)
             return
@@ -361,24 +361,24 @@ class TcpConversation:
             self._join(hello)
         else:
             self.session.hold()
-            self._connection.hold(node.settings.limits.handshake_s)
+            self._connection.hold(server.settings.limits.handshake_s)
 
     def _join(self, hello: Hello) -> None:
         """Be the link to a peer hub."""
-        node, connection = self._node, self._connection
+        server, connection = self._server, self._connection
         handler = self._take_in(hello, Role.LINK, self._queue)
         keep_little_unsent(connection.transport)
         if not self.dialled:
             left_s = connection.proof_left_s()
-            self.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
+            self.session.send(server.hello(self._queue, self._link_id, until_s=left_s).encode())
         self.link = Link(
-            node,
+            server,
             handler,
             self.session,
             hello,
             self._link_id,
             write=connection.write,
-            proof=LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None,
+            proof=LinkProof(partial(own_token, server), self._tell_unread) if self.dialled else None,
             fit=None if self.render_plainly is as_they_came else self.render_plainly,
             cost=self._cost,
         )
@@ -386,7 +386,7 @@ class TcpConversation:
         self._begin(hello, handler, "peer linked")
 
     def _tell_unread(self, reason: str) -> None:
-        self._node.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
+        self._server.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
 
     def _take_in(self, hello: Hello, role: Role, limits: QueueLimits) -> Handler:
         connection = self._connection
@@ -398,7 +398,7 @@ class TcpConversation:
             address=connection.address,
             poster=connection,
             frame_limit_bytes=hello.frame,
-            rights=rights_of(self._node, connection),
+            rights=rights_of(self._server, connection),
         )
         handler.narrows = handler.narrows or hello.narrow
         handler.is_inner = self._trusted
@@ -406,13 +406,13 @@ class TcpConversation:
         return handler
 
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
-        node, connection = self._node, self._connection
-        node.core.authority.on_refused[handler] = self.refuse_messages
-        self._verbs = Verbs(node, handler, WireFarSide(self.session, connection, hello.frame))
+        server, connection = self._server, self._connection
+        server.core.authority.on_refused[handler] = self.refuse_messages
+        self._verbs = Commands(server, handler, WireReplies(self.session, connection, hello.frame))
         connection.charge_user()
         connection.software = hello.software[:SOFTWARE_CHARACTERS]
         connection.opened()
-        node.log.info(
+        server.log.info(
             what,
             address=connection.address,
             name=hello.name,
@@ -436,14 +436,14 @@ class TcpConversation:
         connection, session = self._connection, self.session
         if not session.closed and not connection.transport.is_closing():
             session.release()
-            if self._may_link(rights_of(self._node, connection)):  # there may be another policy by now
+            if self._may_link(rights_of(self._server, connection)):  # there may be another policy by now
                 self._join(cast("Hello", session.far))
             connection.go_on()
 
     def refuse(self, code: int, text: str) -> None:
         """Close a link that is one too many. The side that has dialled learns which hub this is."""
         if not (self.is_open or self.dialled or self.session.closed):
-            self.session.send(self._node.hello(link=self._link_id).encode())
+            self.session.send(self._server.hello(link=self._link_id).encode())
         self._connection.end(code, text)
 
     # What the handler writes.
@@ -489,7 +489,7 @@ class TcpConversation:
 
     def time_out(self) -> None:
         """No HELLO has come."""
-        text = f"no HELLO within {self._node.settings.limits.handshake_s:g} s"
+        text = f"no HELLO within {self._server.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
     def drain(self, text: str) -> None:
@@ -505,7 +505,7 @@ class TcpConversation:
 
     def leave(self, reason: str) -> None:
         """Release what the far side holds; then another link may take the place of this one."""
-        node, handler = self._node, self._connection.handler
+        server, handler = self._server, self._connection.handler
         if self.link is not None:
             self.link.leave()
         if self._verbs is not None:
@@ -513,10 +513,10 @@ class TcpConversation:
         if self._shared is not None:
             self._shared.close()
         if handler is not None:
-            node.core.detach(handler, reason)
+            server.core.detach(handler, reason)
         far = self.session.far
-        if far is not None and far.role == "hub" and node.links.remove(far.id, self):
-            node.vacancies.tell()
+        if far is not None and far.role == "hub" and server.links.remove(far.id, self):
+            server.vacancies.tell()
 
     def conclude(self) -> None:
         """Log which of this hub's messages have not arrived, and drop references."""
@@ -578,8 +578,8 @@ class ToldOrigins:
         return encode_origin(Origin(hub, 0 if origin is None else origin.epoch))
 
 
-class WireFarSide:
-    """Answers of the hub, as NOTICE frames. See `peers.verbs.far_side.FarSide`."""
+class WireReplies:
+    """Answers of the hub, as NOTICE frames. See `peers.commands.replies.Replies`."""
 
     __slots__ = ("_session", "_write", "expect_answers", "frame_limit_bytes", "put_off", "write_later")
 

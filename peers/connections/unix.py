@@ -29,7 +29,7 @@ from peers.connections.connection import Connection
 from peers.connections.conversation import Session
 from peers.connections.tcp import TcpConversation, render_items
 from peers.connections.websocket import WebSocketConversation
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.shm import memory
 from peers.shm.sharing import Memfd, Shared, SharedBatch, SharedValues, Sharing
 from peers.shm.transport import UnixTransport
@@ -40,24 +40,26 @@ from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, 
 _RESERVED = RESERVED.encode()
 
 
-def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) -> Connection:
+def unix_connection(server: Server, queue: QueueLimits, *, cost: int | None = None) -> Connection:
     """Make a connection that was accepted on a Unix socket, which may also speak HTTP and WebSocket."""
-    if not (node.settings.shm.over_bytes and memory.AVAILABLE):
+    if not (server.settings.shm.over_bytes and memory.AVAILABLE):
         return hear_http(
-            Connection(node, lambda connection: TcpConversation(node, queue, connection, cost=cost)), queue
+            Connection(server, lambda connection: TcpConversation(server, queue, connection, cost=cost)), queue
         )
 
     def make(connection: Connection) -> TcpConversation:
         def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues | None:
             try:
-                return UnixValues(node, conversation, connection, frame_limit_bytes)
+                return UnixValues(server, conversation, connection, frame_limit_bytes)
             except OSError as error:  # no descriptor is left: the client is served like one over TCP
-                node.log.warning("no memory is shared with a client", address=connection.address, reason=error.strerror)
+                server.log.warning(
+                    "no memory is shared with a client", address=connection.address, reason=error.strerror
+                )
                 return None
 
-        return TcpConversation(node, queue, connection, cost=cost, share=share)
+        return TcpConversation(server, queue, connection, cost=cost, share=share)
 
-    return hear_http(Connection(node, make), queue)
+    return hear_http(Connection(server, make), queue)
 
 
 class UnixValues:
@@ -67,17 +69,17 @@ class UnixValues:
         OSError: No descriptor is left. Nothing has changed then.
     """
 
-    __slots__ = ("_connection", "_conversation", "_far_frame_limit", "_node", "_session", "_sharing", "offered_bytes")
+    __slots__ = ("_connection", "_conversation", "_far_frame_limit", "_server", "_session", "_sharing", "offered_bytes")
 
     def __init__(
-        self, node: Node, conversation: TcpConversation, connection: Connection, frame_limit_bytes: int
+        self, server: Server, conversation: TcpConversation, connection: Connection, frame_limit_bytes: int
     ) -> None:
-        self._node = node
+        self._server = server
         self._conversation = conversation
         self._connection = connection
         self._session = conversation.session
         self._far_frame_limit = frame_limit_bytes
-        self.offered_bytes = node.settings.shm.over_bytes
+        self.offered_bytes = server.settings.shm.over_bytes
         self._sharing = self._hand_over()
         self._session.shared = True
         connection.after_read = self._check_surplus
@@ -92,7 +94,7 @@ class UnixValues:
         new = UnixTransport(loop, socket.socket(fileno=number), connection)
         connection.transport = new  # nothing was written yet
         loop.call_soon(new.start)  # behind what the old one may still bring
-        return Sharing(self._node.shared, new, lambda: connection.after_turn(self._tell_released))
+        return Sharing(self._server.shared, new, lambda: connection.after_turn(self._tell_released))
 
     @property
     def is_held(self) -> bool:
@@ -137,7 +139,7 @@ class UnixValues:
         frame = frame._replace(flags=frame.flags & ~FLAG_CONFIRM)
         messages = frame.messages
         try:
-            shared = self._sharing.take(handle, messages, self._node.settings.limits.frame_bytes)
+            shared = self._sharing.take(handle, messages, self._server.settings.limits.frame_bytes)
             self._connection.count_read(handle.size_bytes)
             batch = SharedBatch(frame, shared)
             if confirm:  # it is recorded, so somebody needs the bytes anyway
@@ -154,7 +156,7 @@ class UnixValues:
             self._conversation.verbs.act(Confirmable(next(iter(batch.parts()))))
 
     def _route(self, frame: Frame, batch: SharedBatch) -> None:
-        core = self._node.core
+        core = self._server.core
         route = core.routes.of(frame.routing_key)
         handler = cast("Handler", self._connection.handler)
         if self._sharing.is_beyond(batch.shared):
@@ -193,11 +195,11 @@ class UnixValues:
         handle = decode_handle(values, item.flags)
         sharing = self._sharing
         try:
-            shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
+            shared: Shared = sharing.take(handle, item.requests, self._server.settings.limits.frame_bytes)
             self._connection.count_read(handle.size_bytes)
             # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
             # see what else stands in the memory of a block.
-            is_open = isinstance(shared, Memfd) or self._node.core.authority.policy is None
+            is_open = isinstance(shared, Memfd) or self._server.core.authority.policy is None
             if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared) or not is_open:
                 plain = SharedValues.of(values, shared).plain(item.flags)
                 return item._replace(values=plain, flags=item.flags & ~FLAG_SHARED)
@@ -324,7 +326,7 @@ class _FirstByte:
     def feed(self, data: bytes) -> None:
         connection, queue = self._connection, self._queue
         if data[0] in _LETTERS and not self._usual.closed:
-            connection.become(WebSocketConversation(connection.node, queue, connection, loopback=True, any_host=True))
+            connection.become(WebSocketConversation(connection.server, queue, connection, loopback=True, any_host=True))
         else:
             connection.session = self._usual
         connection.session.feed(data)

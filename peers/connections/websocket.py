@@ -23,14 +23,14 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
 from hub.policy.policy import Rights
+from peers.commands.commands import CHANGES
+from peers.commands.publish import Publication
+from peers.connections.authentication import enter, join_client, renew, take_place
 from peers.connections.connection import Connection
-from peers.connections.door import enter, join_client, renew, take_place
 from peers.connections.http.answers import answer, ask_all, denied, gathered, is_guarded, path_of, plain
 from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import ANY_HOST, CHALLENGE, bearer, refused
-from peers.node.node import Node
-from peers.verbs.publish import Publication
-from peers.verbs.verbs import CHANGES
+from peers.server.server import Server
 from peers.websocket.dialogue import Dialogue, HubDialogue
 from peers.websocket.http.head import Head as HttpHead
 from peers.websocket.http.session import Piece
@@ -58,9 +58,9 @@ _BYTES_PER_EVENT = 512
 """Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
 
 
-def websocket_connection(node: Node, queue: QueueLimits, *, loopback: bool) -> Connection:
+def websocket_connection(server: Server, queue: QueueLimits, *, loopback: bool) -> Connection:
     """Make a connection that was accepted on the WebSocket port."""
-    return Connection(node, lambda connection: WebSocketConversation(node, queue, connection, loopback=loopback))
+    return Connection(server, lambda connection: WebSocketConversation(server, queue, connection, loopback=loopback))
 
 
 class WebSocketConversation:
@@ -72,9 +72,9 @@ class WebSocketConversation:
         "_dialogue",
         "_hub",
         "_loopback",
-        "_node",
         "_queue",
         "_refusal",
+        "_server",
         "session",
     )
 
@@ -85,10 +85,10 @@ class WebSocketConversation:
     is_held = is_bell = False
 
     def __init__(
-        self, node: Node, queue: QueueLimits, connection: Connection, *, loopback: bool, any_host: bool = False
+        self, server: Server, queue: QueueLimits, connection: Connection, *, loopback: bool, any_host: bool = False
     ) -> None:
-        limits = node.settings.limits
-        self._node = node
+        limits = server.settings.limits
+        self._server = server
         self._queue = queue
         self._connection = connection
         self._loopback = loopback
@@ -145,7 +145,7 @@ class WebSocketConversation:
         """It is no WebSocket: another conversation goes on."""
         rest = self.session.leave()
         other = HttpConversation(
-            self._node,
+            self._server,
             self._queue,
             self._connection,
             loopback=self._loopback,
@@ -161,8 +161,8 @@ class WebSocketConversation:
         is_websocket = path in _PATHS or is_astray(request)
         foreign = refused(
             request,
-            self._node.settings.websocket,
-            self._node.host_names | _ANY if self._any_host else self._node.host_names,
+            self._server.settings.websocket,
+            self._server.host_names | _ANY if self._any_host else self._server.host_names,
             loopback=self._loopback,
             is_websocket=is_websocket,
         )
@@ -173,11 +173,11 @@ class WebSocketConversation:
             pass
         elif is_websocket:
             self._shake_hands(request, path)
-        elif (later := ask_all(self._node, request)) is not None:
+        elif (later := ask_all(self._server, request)) is not None:
             self.session.hold()
             later.then(lambda: self._connection.guard(lambda: self._respond(request, gathered(request, later))))
         else:
-            self._respond(request, answer(self._node, request))
+            self._respond(request, answer(self._server, request))
 
     def _respond(self, request: Request, response: Response) -> None:
         if self.session.phase is not Phase.CLOSED and not self._connection.is_lost:
@@ -190,17 +190,17 @@ class WebSocketConversation:
 
         A client of the hub's own protocol may show its token in its first message instead.
         """
-        node, connection = self._node, self._connection
-        if not is_websocket and (node.access.is_open or not is_guarded(path)):
+        server, connection = self._server, self._connection
+        if not is_websocket and (server.access.is_open or not is_guarded(path)):
             return True
         token = bearer(request.headers.get_all("Authorization"))
-        if path == PATH and not token and not node.access.takes_strangers:
+        if path == PATH and not token and not server.access.takes_strangers:
             return True
         if not (is_websocket or token or connection.transport.get_extra_info("peercert")):
             self._refuse(HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with a token", **CHALLENGE)
             return False
         try:
-            rights = enter(node, connection, token)
+            rights = enter(server, connection, token)
         except NotRecognisedError as error:
             self._turn_away(error)
             return False
@@ -239,12 +239,12 @@ class WebSocketConversation:
     def _is_known(self) -> bool:
         """Return whether the client is authenticated; one without a token may show it in `hello` yet."""
         identity = self._connection.identity
-        return self._node.access.is_open or (identity is not None and identity.how != "anonymous")
+        return self._server.access.is_open or (identity is not None and identity.how != "anonymous")
 
     def _take_place(self) -> str:
         """Charge the connection to its user; return why not, if it is one too many."""
         try:
-            take_place(self._node, self._connection)
+            take_place(self._server, self._connection)
         except RejectedError as error:
             return error.text
         return ""
@@ -253,9 +253,9 @@ class WebSocketConversation:
         self._connection.software = ", ".join(request.headers.get_all("User-Agent"))[:SOFTWARE_CHARACTERS]
         if path == ZEEK_PATH:
             name = client_name(request.headers)
-            self._dialogue = ZeekDialogue(self._node, self.session, self._queue, self, name)
+            self._dialogue = ZeekDialogue(self._server, self.session, self._queue, self, name)
         else:
-            self._dialogue = self._hub = HubDialogue(self._node, self.session, self._queue, self)
+            self._dialogue = self._hub = HubDialogue(self._server, self.session, self._queue, self)
         self._dialogue.begin()
         if self._connection.identity is not None:
             self._connection.opened()
@@ -266,11 +266,11 @@ class WebSocketConversation:
         self._connection.linger()
 
     def _log_refusal(self, text: str) -> None:
-        self._node.log.warning("connection refused", address=self._connection.address, reason=text)
+        self._server.log.warning("connection refused", address=self._connection.address, reason=text)
 
     def time_out(self) -> None:
         """No request has come, or no token behind it."""
-        within = f"within {self._node.settings.limits.handshake_s:g} s"
+        within = f"within {self._server.settings.limits.handshake_s:g} s"
         if self.session.phase is Phase.OPEN:
             self._connection.end(CloseCode.NOT_RECOGNISED, f"no token has come {within}; say it in `hello`")
         else:
@@ -287,7 +287,7 @@ class WebSocketConversation:
     def user(self) -> str:
         """The client's user; empty before that is known, and where there are no users."""
         identity = self._connection.identity
-        return "" if identity is None or self._node.access.is_open else identity.user
+        return "" if identity is None or self._server.access.is_open else identity.user
 
     def let_in(self, token: str) -> bool:
         """Return whether the client may come in; if not, it is turned away."""
@@ -295,7 +295,7 @@ class WebSocketConversation:
         was_known = connection.identity is not None
         if token or not was_known:
             try:
-                enter(self._node, connection, token)
+                enter(self._server, connection, token)
             except NotRecognisedError as error:
                 self._turn_away(error)
                 return False
@@ -310,14 +310,14 @@ class WebSocketConversation:
 
     def renew(self, token: str) -> None:
         """Take a fresh token."""
-        renew(self._node, self._connection, token)
+        renew(self._server, self._connection, token)
 
     def join(self, name: str, limits: QueueLimits) -> Handler:
         """Make the client a handler of the core."""
         connection = self._connection
         poster = None if self._hub is None else connection
-        handler = join_client(self._node, connection, name, limits, poster=poster)
-        self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
+        handler = join_client(self._server, connection, name, limits, poster=poster)
+        self._server.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 
     def write_later(self) -> None:

@@ -12,10 +12,10 @@ from peers.connections.broker_peerings import Peerings
 from peers.connections.broker_tls import client_context
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, Peer
-from peers.connections.zeek_cluster.cluster import Cluster, FarCluster, Member
-from peers.connections.zeek_cluster.far_end import NO_CURVE
+from peers.connections.zeek_cluster.cluster import Cluster, Member, RemoteCluster
+from peers.connections.zeek_cluster.remote_end import NO_CURVE
 from peers.connections.zeek_cluster.sockets import publisher_connection, subscriber_connection
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.zeek.broker.messages import BrokerCode
@@ -39,16 +39,16 @@ def broker_dialler(
 
     peer = Peer(
         lambda: broker_connection(peerings, queue, dialled=True, address=endpoint.location),
-        lambda: client_context(peerings.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None,
+        lambda: client_context(peerings.server.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None,
         far_id=lambda conversation: conversation.session.peer_id,
         is_held=is_held,
         is_linked=lambda far_id: far_id in peerings.registry,
         failed=failed,
     )
-    return Dialler(peerings.node, endpoint, peer, backoff)
+    return Dialler(peerings.server, endpoint, peer, backoff)
 
 
-def bridge_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> Dialler:
+def bridge_dialler(server: Server, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None) -> Dialler:
     """Keep a connection to a Zeek's WebSocket server, which gets what is published under `endpoint.publish`.
 
     Raises:
@@ -58,31 +58,31 @@ def bridge_dialler(node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: 
 
     def connect() -> Connection:
         def make(connection: Connection) -> BridgeConversation:
-            return BridgeConversation(node, queue, endpoint, publish, connection)
+            return BridgeConversation(server, queue, endpoint, publish, connection)
 
-        return Connection(node, make, address=endpoint.location)
+        return Connection(server, make, address=endpoint.location)
 
     peer = Peer(
         connect,
         was_linked=lambda _, conversation: conversation.is_acknowledged,
         is_to_be_repeated=lambda conversation: conversation.is_renewed,
     )
-    return Dialler(node, endpoint, peer, backoff)
+    return Dialler(server, endpoint, peer, backoff)
 
 
 def cluster_diallers(
-    node: Node,
+    server: Server,
     endpoint: Endpoint,
     queue: QueueLimits,
     backoff: Callable[[], Backoff] = Backoff.for_link,
     mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
 ) -> tuple[Dialler, Dialler]:
     """Keep both connections to the central broker of a Zeek cluster, to its XPUB and, at the port `xsub`, its XSUB."""
-    make = Member if endpoint.name else FarCluster
-    cluster = make(node, endpoint.location, name=endpoint.name, serializer=endpoint.serializer, mechanism=mechanism)
+    make = Member if endpoint.name else RemoteCluster
+    cluster = make(server, endpoint.location, name=endpoint.name, serializer=endpoint.serializer, mechanism=mechanism)
 
     def dialler(at: Endpoint, connect: Callable[[Cluster, QueueLimits, str], Connection]) -> Dialler:
-        return Dialler(node, at, Peer(lambda: connect(cluster, queue, at.location)), backoff())
+        return Dialler(server, at, Peer(lambda: connect(cluster, queue, at.location)), backoff())
 
     second = endpoint.with_port(endpoint.xsub)
     return dialler(endpoint, publisher_connection), dialler(second, subscriber_connection)

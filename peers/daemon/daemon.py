@@ -41,7 +41,7 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
-from peers.connections.zeek_cluster.far_end import NO_CURVE, Mechanisms
+from peers.connections.zeek_cluster.remote_end import NO_CURVE, Mechanisms
 from peers.connections.zeek_cluster.sockets import logger_connection, publisher_connection, subscriber_connection
 from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, cluster_diallers
 from peers.daemon.reviewing import Vouching, judge_certificate, review
@@ -49,8 +49,8 @@ from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.journal.folder import JournalFullError
 from peers.journal.journal import Journal
 from peers.journal.recording import NoJournal
-from peers.node.memory import MemoryWatch
-from peers.node.node import Connected, Node
+from peers.server.memory import MemoryWatch
+from peers.server.server import Connected, Server
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tasks import end_all
 from peers.transport.tls import server_context
@@ -109,11 +109,11 @@ class Daemon:
     def __init__(self, loaded: Loaded, name: str, part: Part = Part.WHOLE) -> None:
         loaded, self.has_new_admin = guarded(loaded, os.environ)
         """Whether the file with the admin's token was made at this start."""
-        self.node = Node(loaded.settings, name=name)
-        self.node.origins = loaded.origins
+        self.server = Server(loaded.settings, name=name)
+        self.server.origins = loaded.origins
         self.part = part
-        add_services(self.node)
-        self._peerings = Peerings(self.node)
+        add_services(self.server)
+        self._peerings = Peerings(self.server)
         # Where it listens, with the ports that were picked for port 0; filled by `start`.
         self.endpoints: list[Endpoint] = []
         # The settings in force; `reload` changes them.
@@ -130,12 +130,12 @@ class Daemon:
         self._journal: Journal | None = None
         # When it, and stores, are opened again where there was no room, of the loop's clock.
         self._next_try_s = 0.0
-        self._memory_watch = MemoryWatch(self.node.memory)
+        self._memory_watch = MemoryWatch(self.server.memory)
         self._told_of_memory = False  # Whether the last log line said that there is too little memory
         self._tls: ssl.SSLContext | None = None  # Of all listeners on `tls://` and `wss://`
         self._vouching = Vouching()  # Which certificates are good, as of the last reload
         self._mechanisms = NO_CURVE  # By which nodes of Zeek clusters are spoken with; set at the start
-        self._telling = Telling(self.node)
+        self._telling = Telling(self.server)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
@@ -154,8 +154,8 @@ class Daemon:
             UsageError, RejectedError: A store of the settings is none; what they ask for is not installed.
         """
         self._fit_descriptors()
-        settings = self.node.settings
-        self._mechanisms = Mechanisms(settings.zeek, self.node.access.allows_curve_key)
+        settings = self.server.settings
+        self._mechanisms = Mechanisms(settings.zeek, self.server.access.allows_curve_key)
         if settings.journal.path:
             self._open_journal()
         try:
@@ -166,60 +166,60 @@ class Daemon:
         except BaseException:
             self._close_servers()
             self._peerings.stores.close()
-            await self.node.stores.stop()
+            await self.server.stores.stop()
             if self._journal is not None:
                 await self._journal.stop()
             raise
         self._tell_exposure()
         for peer in self._loaded.peers:
             for dialler in self._diallers(peer):
-                self._tasks.append(self.node.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
-        self.node.second_s = self.node.loop.time()
+                self._tasks.append(self.server.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
+        self.server.second_s = self.server.loop.time()
         self._plan_second()
-        self.node.ready = True
+        self.server.ready = True
 
     def _open_journal(self) -> None:
-        node, settings = self.node, self.node.settings
-        before = node.journal.trouble
+        server, settings = self.server, self.server.settings
+        before = server.journal.trouble
         try:
-            node.journal = self._journal = Journal(node.core, settings.journal, settings.limits)
+            server.journal = self._journal = Journal(server.core, settings.journal, settings.limits)
         except StorageError as error:
             if not (isinstance(error, JournalFullError) or before):
                 raise
             trouble = f"the journal could not be opened: {error}; make room: it is tried again every few seconds"
             if trouble != before:
-                node.journal = NoJournal(trouble)
+                server.journal = NoJournal(trouble)
                 self._log.error("nothing is recorded", reason=trouble)
         else:
             if before:
                 self._log.info("the journal is open now")
 
     def _open_stores(self) -> None:
-        node = self.node
-        node.stores.open(node.settings.stores)
-        if node.stores.trouble:
+        server = self.server
+        server.stores.open(server.settings.stores)
+        if server.stores.trouble:
             return
         own_id = self._peerings.own_id
         self._peerings.stores.open()
         if self._peerings.own_id != own_id:  # a store had another one from before: Zeeks come again
-            for connection in [one for one in node.connections if one.protocol in {Scheme.ZEEK, Scheme.ZEEK_TCP}]:
+            for connection in [one for one in server.connections if one.protocol in {Scheme.ZEEK, Scheme.ZEEK_TCP}]:
                 connection.end(CloseCode.GOING_AWAY, "the stores of this hub are open, and with them it has another id")
 
     def _open_what_had_no_room(self) -> None:
-        node = self.node
-        if node.draining or node.second_s < self._next_try_s:
+        server = self.server
+        if server.draining or server.second_s < self._next_try_s:
             return
-        self._next_try_s = node.second_s + _TRY_AGAIN_S
-        if node.settings.journal.path and self._journal is None:
+        self._next_try_s = server.second_s + _TRY_AGAIN_S
+        if server.settings.journal.path and self._journal is None:
             self._open_journal()
-        if node.stores.trouble:
+        if server.stores.trouble:
             self._open_stores()
 
     async def _open(self, endpoint: Endpoint) -> None:
         if endpoint.scheme is Scheme.ZEEK_ZMQ:
             self.endpoints.append(await self._open_cluster(endpoint))
         elif self.part.is_kept(endpoint):
-            kept, bound = await reserve(endpoint, self.node.loop)
+            kept, bound = await reserve(endpoint, self.server.loop)
             self._servers.append(kept)
             self.endpoints.append(bound)
         else:
@@ -227,7 +227,7 @@ class Daemon:
 
     async def _open_cluster(self, endpoint: Endpoint) -> Endpoint:
         mechanism = self._mechanisms.served
-        cluster = Cluster(self.node, serializer=endpoint.serializer, mechanism=mechanism)
+        cluster = Cluster(self.server, serializer=endpoint.serializer, mechanism=mechanism)
         queue = self._queue(endpoint)
         first = await self._bind(endpoint, lambda: subscriber_connection(cluster, queue))
         second = await self._bind(endpoint.with_port(endpoint.xsub), lambda: publisher_connection(cluster, queue))
@@ -237,9 +237,9 @@ class Daemon:
         server, bound = await bind(
             endpoint,
             make,
-            self.node.loop,
+            self.server.loop,
             self._shed,
-            int(self.node.settings.unix.mode, 8),
+            int(self.server.settings.unix.mode, 8),
             shares_port=self.part is Part.WORKER,
         )
         self._servers.append(server)
@@ -252,14 +252,14 @@ class Daemon:
             until_s: When the grace period ends, of the loop's clock; by default `limits.drain_s` from now.
             others: Waits for the other processes of this hub, until they have what was published here.
         """
-        node = self.node
-        node.draining = True
-        node.ready = False
+        server = self.server
+        server.draining = True
+        server.ready = False
         self._close_servers()
-        node.handshakes.close()
+        server.handshakes.close()
         await end_all(self._tasks)
         if until_s is None:
-            until_s = node.loop.time() + node.settings.limits.drain_s
+            until_s = server.loop.time() + server.settings.limits.drain_s
         await self.settle()
         if others is not None:
             await others()
@@ -268,24 +268,24 @@ class Daemon:
         if self._tick is not None:
             self._tick.cancel()
         self._peerings.stores.close()
-        await node.stores.stop()
+        await server.stores.stop()
         if self._journal is not None:
             await self._journal.stop()
 
     async def _close_connections(self, until_s: float) -> None:
-        for connection in list(self.node.connections):
+        for connection in list(self.server.connections):
             connection.drain()
         with suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
-                await self.node.wait_released()
-        for connection in list(self.node.connections):
+                await self.server.wait_released()
+        for connection in list(self.server.connections):
             connection.abort()
         await asyncio.sleep(0)
 
     async def settle(self) -> None:
         """Write what this turn has brought, and wait until it is recorded and confirmed."""
-        self.node.core.flush()
-        await self.node.journal.settle()
+        self.server.core.flush()
+        await self.server.journal.settle()
 
     def prepare(self, loaded: Loaded) -> Prepared:
         """Read everything that a reload can change, and change nothing; called in any thread.
@@ -295,12 +295,12 @@ class Daemon:
             ConfigError: A file of users cannot be used.
         """
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
-        settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
+        settings, applied, needs_restart = reloaded(self.server.settings, guarded_again.settings)
         users = read_users(settings.access, settings.zeek)
         tls = None
         if any(endpoint.scheme.is_secure for endpoint in self._loaded.listen):  # also where workers listen in its place
             tls = server_context(settings.tls)
-        origins = {**guarded_again.origins, **{path: self.node.origins[path] for path in needs_restart}}
+        origins = {**guarded_again.origins, **{path: self.server.origins[path] for path in needs_restart}}
         return Prepared(settings, origins, users, tls, Vouching.read(settings.tls), applied, needs_restart)
 
     def take_over(self, prepared: Prepared) -> tuple[list[str], list[str]]:
@@ -309,14 +309,14 @@ class Daemon:
         Returns:
             The keys that have changed and are in force, and those that have changed but need a restart.
         """
-        node, settings = self.node, prepared.settings
+        server, settings = self.server, prepared.settings
         if self._tls is not None:
             self._tls = prepared.tls
         self._vouching = prepared.vouching
-        node.access.adopt(prepared.users)
-        node.core.authority.adopt(prepared.users.policy)
+        server.access.adopt(prepared.users)
+        server.core.authority.adopt(prepared.users.policy)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
-        node.settings, node.origins = settings, prepared.origins
+        server.settings, server.origins = settings, prepared.origins
         self._fit_descriptors()
         return prepared.applied, prepared.needs_restart
 
@@ -326,10 +326,10 @@ class Daemon:
         Returns:
             How many were closed.
         """
-        return await review(self.node, self._vouching, was_open=was_open)
+        return await review(self.server, self._vouching, was_open=was_open)
 
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
-        settings = self.node.settings
+        settings = self.server.settings
         if endpoint.scheme is Scheme.ZEEK:
             return broker_tls.server_context(settings.zeek)
         if not endpoint.scheme.is_secure:
@@ -339,14 +339,14 @@ class Daemon:
         return self._tls
 
     def _fail_tls(self, address: str, reason: str) -> None:
-        self.node.tls_failures += 1
+        self.server.tls_failures += 1
         self._log.warning("TLS handshake failed", address=address, reason=reason)
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         make, context = self._plain_maker(endpoint), self._tls_of(endpoint)
         if context is None:
             return make
-        handshakes = self.node.handshakes
+        handshakes = self.server.handshakes
         fail = self._peerings.fail_tls if endpoint.scheme.is_zeek else self._fail_tls
         if endpoint.scheme is Scheme.ZEEK:
             return lambda: TlsTransport(context, make, handshakes, fail)
@@ -357,7 +357,7 @@ class Daemon:
             def made() -> asyncio.BaseProtocol:
                 connection = make()
                 if context is not self._tls:  # a reload has come within the handshake
-                    self.node.after_turn(lambda: judge_certificate(cast("Connected", connection), self._vouching))
+                    self.server.after_turn(lambda: judge_certificate(cast("Connected", connection), self._vouching))
                 return connection
 
             return TlsTransport(context, made, handshakes, fail)
@@ -367,19 +367,19 @@ class Daemon:
     def _plain_maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         loopback = is_loopback(endpoint)
         if endpoint.scheme.is_websocket:
-            return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
+            return lambda: websocket_connection(self.server, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme is Scheme.ZEEK_LOG:
-            return lambda: logger_connection(self.node, self._queue(endpoint), self._mechanisms.served)
+            return lambda: logger_connection(self.server, self._queue(endpoint), self._mechanisms.served)
         if endpoint.scheme.is_zeek:
             return lambda: broker_connection(self._peerings, self._queue(endpoint))
         if endpoint.scheme is Scheme.UNIX:
-            return lambda: unix_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
-        return lambda: tcp_connection(self.node, self._queue(endpoint), cost=endpoint.cost)
+            return lambda: unix_connection(self.server, self._queue(endpoint), cost=endpoint.cost)
+        return lambda: tcp_connection(self.server, self._queue(endpoint), cost=endpoint.cost)
 
     async def take(self, sock: socket.socket) -> None:
         """Serve the other end of a pair of connected Unix sockets, which is in this process."""
         make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
-        await self.node.loop.connect_accepted_socket(make, sock)
+        await self.server.loop.connect_accepted_socket(make, sock)
 
     async def link(self, sock: socket.socket, address: str, *, dialled: bool) -> Connection:
         """Link with another process of this hub, which holds the other end of a pair of connected Unix sockets.
@@ -387,47 +387,47 @@ class Daemon:
         Returns:
             The connection; its `lost` is done once the link is gone.
         """
-        most = self.node.settings.queue_max  # whatever is lost here is lost for all who are behind this link
+        most = self.server.settings.queue_max  # whatever is lost here is lost for all who are behind this link
         queue = QueueLimits(most.messages, most.bytes, Overflow.DROP_OLDEST)
-        connection = tcp_connection(self.node, queue, dialled=dialled, trusted=True, address=address)
-        connection.lost = self.node.loop.create_future()
-        self.node.pulse.leave_out(connection)
-        await self.node.loop.create_unix_connection(lambda: connection, sock=sock)
+        connection = tcp_connection(self.server, queue, dialled=dialled, trusted=True, address=address)
+        connection.lost = self.server.loop.create_future()
+        self.server.ticker.leave_out(connection)
+        await self.server.loop.create_unix_connection(lambda: connection, sock=sock)
         return connection
 
     def _diallers(self, peer: Endpoint) -> tuple[Dialler | NameDialler, ...]:
         if peer.scheme is Scheme.ZEEK_ZMQ:
-            return cluster_diallers(self.node, peer, self._queue(peer), mechanism=self._mechanisms.dialled)
+            return cluster_diallers(self.server, peer, self._queue(peer), mechanism=self._mechanisms.dialled)
         if peer.scheme is Scheme.ZEEK_WS:
-            return (bridge_dialler(self.node, peer, self._queue(peer)),)
+            return (bridge_dialler(self.server, peer, self._queue(peer)),)
         if peer.scheme.is_zeek:
             return (broker_dialler(self._peerings, peer, self._queue(peer)),)
         if is_name(peer):
-            return (NameDialler(self.node, peer, lambda address: self._hub_dialler(peer, address)),)
+            return (NameDialler(self.server, peer, lambda address: self._hub_dialler(peer, address)),)
         return (self._hub_dialler(peer),)
 
     def _hub_dialler(self, peer: Endpoint, address: str = "") -> Dialler:
-        return hub_dialler(self.node, peer, self.node.settings.queue, address=address)
+        return hub_dialler(self.server, peer, self.server.settings.queue, address=address)
 
     def _tell_exposure(self) -> None:
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
-        self.node.host_names = frozenset(named | {socket.gethostname().lower()})
-        role = self.node.access.anonymous
+        self.server.host_names = frozenset(named | {socket.gethostname().lower()})
+        role = self.server.access.anonymous
         for endpoint in self.endpoints:
-            if role and self.part is not Part.WORKER and reaches_strangers(endpoint, self.node.settings):
+            if role and self.part is not Part.WORKER and reaches_strangers(endpoint, self.server.settings):
                 self._log.warning("strangers are let in", on=endpoint.location, role=role)
 
     def _queue(self, endpoint: Endpoint) -> QueueLimits:
-        return endpoint.queue.applied_to(self.node.settings.queue)
+        return endpoint.queue.applied_to(self.server.settings.queue)
 
     def _shed(self) -> None:
-        self.node.admission.shed += 1
-        self._log.warning("connection closed: no file descriptor is left", so_far=self.node.admission.shed)
+        self.server.admission.shed += 1
+        self._log.warning("connection closed: no file descriptor is left", so_far=self.server.admission.shed)
 
     def _fit_descriptors(self) -> None:
-        places, limits = self.node.admission, self.node.settings.limits
+        places, limits = self.server.admission, self.server.settings.limits
         listens_unix = any(endpoint.scheme is Scheme.UNIX for endpoint in self._loaded.listen)
-        shared = self.node.settings.shm.descriptors if listens_unix else 0
+        shared = self.server.settings.shm.descriptors if listens_unix else 0
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
@@ -439,13 +439,13 @@ class Daemon:
                     break
         places.limit, places.newcomers_limit = limits.connections, limits.newcomers
         places.address_limit = limits.connections_per_address
-        self.node.handshakes.limit = limits.tls_handshakes
-        self.node.handshakes.limit_s = limits.tls_handshake_s
+        self.server.handshakes.limit = limits.tls_handshakes
+        self.server.handshakes.limit_s = limits.tls_handshake_s
         if soft != resource.RLIM_INFINITY and soft < needed:
             shared = min(shared, soft // _SHARED_PART)
             room = max(2, soft - RESERVED_DESCRIPTORS - shared)
             places.newcomers_limit = min(limits.newcomers, max(1, room // _NEWCOMERS_PART))
-            self.node.handshakes.limit = min(limits.tls_handshakes, places.newcomers_limit)
+            self.server.handshakes.limit = min(limits.tls_handshakes, places.newcomers_limit)
             places.limit = min(limits.connections, room - places.newcomers_limit)
             self._log.warning(
                 "fewer connections than set",
@@ -454,8 +454,8 @@ class Daemon:
                 set=limits.connections,
                 nofile=soft,
             )
-        self.node.shared.descriptors.limit = shared
-        quotas = self.node.core.quotas
+        self.server.shared.descriptors.limit = shared
+        quotas = self.server.core.quotas
         quotas.set_total(Resource.CONNECTIONS, places.limit)
         quotas.set_total(Resource.DESCRIPTORS, shared)
 
@@ -465,21 +465,21 @@ class Daemon:
         self._servers = []
 
     def _plan_second(self) -> None:
-        self._due_s = math.floor(self.node.loop.time()) + _TICK_S
-        self._tick = self.node.loop.call_at(self._due_s, self._second)
+        self._due_s = math.floor(self.server.loop.time()) + _TICK_S
+        self._tick = self.server.loop.call_at(self._due_s, self._second)
 
     def _second(self) -> None:
-        node, due_s = self.node, self._due_s
+        server, due_s = self.server, self._due_s
         self._plan_second()
-        now_s = node.second_s = node.loop.time()
+        now_s = server.second_s = server.loop.time()
         parts: tuple[Callable[[], object], ...] = (
-            lambda: node.keepalive.tick(now_s),
-            node.audit.tick,
-            node.marks.tick,
-            node.far_consumers.tick,
+            lambda: server.keepalive.tick(now_s),
+            server.audit.tick,
+            server.marks.tick,
+            server.remote_consumers.tick,
             lambda: self._tell_of_drops(now_s),
-            lambda: node.pulse.beat(now_s, now_s - due_s),
-            lambda: node.core.tick(now_s),
+            lambda: server.ticker.beat(now_s, now_s - due_s),
+            lambda: server.core.tick(now_s),
             self._memory_watch.tick,
             self._tell_of_memory,
             self._tick_journal,
@@ -497,13 +497,13 @@ class Daemon:
             self._journal.tick()
 
     def _tell_of_drops(self, now_s: float) -> None:
-        for event in self.node.core.report_drops():
+        for event in self.server.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
-            self.node.pulse.lose(math.floor(now_s), event.value)
+            self.server.ticker.lose(math.floor(now_s), event.value)
 
     def _tell_of_memory(self) -> None:
-        statistics = self.node.memory.statistics()
+        statistics = self.server.memory.statistics()
         if statistics.is_over is self._told_of_memory:
             return
         self._told_of_memory = statistics.is_over

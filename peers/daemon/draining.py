@@ -22,8 +22,8 @@ from typing import Any, Final
 
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from peers.node.audit import By
-from peers.node.node import HUB_STOPS, Node, connection_of
+from peers.server.audit import By
+from peers.server.server import HUB_STOPS, Server, connection_of
 from peers.wire.reasons import with_retry
 
 # Time between groups of clients: two at the default rate, and 200 at the largest one, which takes 10 ms of a turn
@@ -38,12 +38,12 @@ class Draining:
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         stop: Callable[[], object],
         settle: Callable[[], Awaitable[None]],
         random_source: random.Random | None = None,
     ) -> None:
-        self._node = node
+        self._server = server
         self._stop = stop
         self._settle = settle
         self._random = random_source or random.Random()  # noqa: S311 -- spread, not secrecy
@@ -59,18 +59,18 @@ class Draining:
     def outlook(self) -> dict[str, Any]:
         """Return how many clients there are and how long it takes, about."""
         clients = len(self._clients())
-        return {"clients": clients, "seconds": round(clients / self._node.settings.drain.clients_per_s, 1)}
+        return {"clients": clients, "seconds": round(clients / self._server.settings.drain.clients_per_s, 1)}
 
     def begin(self, by: By | None) -> None:
         """Begin to move clients off, if that has not begun."""
         if self._task is not None:
             return
-        node = self._node
-        node.draining = True
+        server = self._server
+        server.draining = True
         clients = self._clients()
-        node.audit.did(by, "drain", clients=len(clients))
-        node.log.info("draining", clients=len(clients), per_s=node.settings.drain.clients_per_s)
-        self._task = node.loop.create_task(self._run(clients), name="drain")
+        server.audit.did(by, "drain", clients=len(clients))
+        server.log.info("draining", clients=len(clients), per_s=server.settings.drain.clients_per_s)
+        self._task = server.loop.create_task(self._run(clients), name="drain")
 
     async def cancel(self) -> None:
         if self._task is not None:
@@ -85,10 +85,10 @@ class Draining:
         return deque(sorted(self._those_left(), key=lambda one: bool(one.prefixes)))
 
     def _those_left(self) -> Iterator[Handler]:
-        return (one for one in self._node.core.handlers.values() if one.role is Role.CLIENT and not one.closed)
+        return (one for one in self._server.core.handlers.values() if one.role is Role.CLIENT and not one.closed)
 
     async def _run(self, clients: deque[Handler]) -> None:
-        loop, settings = self._node.loop, self._node.settings.drain
+        loop, settings = self._server.loop, self._server.settings.drain
         until_s = loop.time() + settings.time_s
         due = 0.0
         while loop.time() < until_s and (clients or self._has_clients()):
@@ -106,15 +106,15 @@ class Draining:
         self._stop()
 
     def _is_awaited(self, handler: Handler) -> bool:
-        if not self._node.core.requests.has_pending(handler):
+        if not self._server.core.requests.has_pending(handler):
             return False
-        now_s = self._node.loop.time()
+        now_s = self._server.loop.time()
         return now_s < self._answered_until_s.setdefault(handler.id, now_s + _ANSWERED_S)
 
     def _move(self, handler: Handler, retry_after_s: float) -> None:
-        if handler.closed or handler.id not in self._node.core.handlers:
+        if handler.closed or handler.id not in self._server.core.handlers:
             return
-        self._node.drained_clients += 1
+        self._server.drained_clients += 1
         connection = connection_of(handler)
         text = with_retry(HUB_STOPS, self._random.uniform(0.0, retry_after_s))
         connection.drain(text)

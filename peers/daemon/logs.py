@@ -30,7 +30,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hub.settings.sections import LogSettings
 from peers.daemon.output_queue import OutputQueue
-from peers.node.node import LogStatistics
+from peers.server.server import LogStatistics
 
 _HANDLER_NAME = "topichub"
 

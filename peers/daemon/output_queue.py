@@ -22,7 +22,7 @@ from logging.handlers import QueueListener
 from queue import SimpleQueue
 from typing import Any, Final, TextIO
 
-from peers.node.node import LogStatistics
+from peers.server.server import LogStatistics
 
 # How long a process waits for its last lines to be written: less than the core lets a worker take to end
 END_S: Final = 1.0

@@ -27,8 +27,8 @@ from peers.daemon.memory import undisturbed
 from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
-from peers.node.audit import By
-from peers.node.whole import awaited
+from peers.server.audit import By
+from peers.server.whole import awaited
 
 MANY: Final = 10  # So many connections any reload may close
 
@@ -102,14 +102,14 @@ class Reloading:
 
     def _begin(self, by: By | None, later: Later, *, forced: bool) -> None:
         self._manager.reloading()
-        self._task = self._daemon.node.loop.create_task(self._run(by, later, forced=forced), name="reload")
+        self._task = self._daemon.server.loop.create_task(self._run(by, later, forced=forced), name="reload")
 
     async def _run(self, by: By | None, later: Later, *, forced: bool) -> None:
         try:
             reloaded = await self._reload(forced=forced)
         except UsageError as error:
             self._log.error("settings not reloaded, the old ones stay", reason=str(error))
-            self._daemon.node.audit.did(by, "reload", failed=str(error))
+            self._daemon.server.audit.did(by, "reload", failed=str(error))
             self._end(later, error)
         except Exception as error:  # noqa: BLE001 -- whoever has asked must not wait on
             self._log.exception("a reload failed by a bug, please report it", error=repr(error))
@@ -117,12 +117,12 @@ class Reloading:
         else:
             tell = self._log.warning if reloaded.needs_restart else self._log.info
             tell("settings reloaded", applied=reloaded.changed, needs_restart=reloaded.needs_restart)
-            self._daemon.node.audit.did(by, "reload", **reloaded._asdict())
+            self._daemon.server.audit.did(by, "reload", **reloaded._asdict())
             self._end(later, None, reloaded)
 
     async def _reload(self, *, forced: bool) -> Reloaded:
         daemon = self._daemon
-        access = daemon.node.access
+        access = daemon.server.access
         remains = None if access.policy is None else Remains(access.policy)
         with undisturbed():
             prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
@@ -135,7 +135,7 @@ class Reloading:
         self._applied()
         closed = await daemon.review(was_open=was_open)
         if remains is not None:
-            self._letting_go = daemon.node.loop.create_task(remains.let_go(), name="let go of the old policy")
+            self._letting_go = daemon.server.loop.create_task(remains.let_go(), name="let go of the old policy")
         return Reloaded(changed, needs_restart, closed)
 
     async def _check(self, prepared: Prepared) -> None:
@@ -144,9 +144,9 @@ class Reloading:
         Raises:
             UsageError: It would.
         """
-        node = self._daemon.node
-        parts = [identities(node)] if node.whole is None else await awaited(node.whole.ask("identities"))
-        closed, connected = would_close(node, prepared.users, parts)
+        server = self._daemon.server
+        parts = [identities(server)] if server.whole is None else await awaited(server.whole.ask("identities"))
+        closed, connected = would_close(server, prepared.users, parts)
         percent = prepared.settings.access.reload_closes
         if closed > MANY and closed * 100 > percent * connected:
             raise UsageError(

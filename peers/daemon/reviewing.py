@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from hub.errors import CloseCode
 from hub.settings.sections import TlsSettings
-from peers.node.node import Connected, Node
+from peers.server.server import Connected, Server
 from peers.transport.tls import TlsError, load_authorities
 from peers.users.access import Access
 from peers.users.identity import Identity
@@ -107,26 +107,26 @@ def judge_certificate(connection: Connected, vouching: Vouching) -> bool:
     return True
 
 
-async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> int:
+async def review(server: Server, vouching: Vouching = _ANY, *, was_open: bool) -> int:
     """Judge all connections that are there now; return how many were closed."""
     closed = 0
-    for place, connection in enumerate(list(node.connections), 1):
-        closed += judge_certificate(connection, vouching) or _judge(node, connection, was_open=was_open)
+    for place, connection in enumerate(list(server.connections), 1):
+        closed += judge_certificate(connection, vouching) or _judge(server, connection, was_open=was_open)
         if not place % _STEP:
             await asyncio.sleep(0)
     return closed
 
 
-def identities(node: Node) -> list[list[Any]]:
+def identities(server: Server) -> list[list[Any]]:
     """Return each connected identity once, with the number of its connections behind its fields."""
-    there = [one for one in node.connections if one.handler is not None and not one.handler.closed]
+    there = [one for one in server.connections if one.handler is not None and not one.handler.closed]
     counts = Counter(one.identity for one in there if one.identity is not None)
     return [[one.user, list(one.roles), *one[2:], count] for one, count in counts.items()]
 
 
-def would_close(node: Node, users: Users, parts: Iterable[Iterable[list[Any]]]) -> tuple[int, int]:
+def would_close(server: Server, users: Users, parts: Iterable[Iterable[list[Any]]]) -> tuple[int, int]:
     """Return how many connections would be closed as their users are gone, and how many were recognised."""
-    access = Access(users, node.loop.time, time.time)
+    access = Access(users, server.loop.time, time.time)
     closed = connected = 0
     for user, roles, *proof, count in (row for part in parts for row in part):
         connected += count
@@ -134,20 +134,20 @@ def would_close(node: Node, users: Users, parts: Iterable[Iterable[list[Any]]]) 
     return closed, connected
 
 
-def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:
+def _judge(server: Server, connection: Connected, *, was_open: bool) -> bool:
     identity, handler = connection.identity, connection.handler
     if identity is None:  # it has not said who it is, or this hub has dialled it
         return False
-    if not node.access.is_current(identity):
+    if not server.access.is_current(identity):
         if was_open:
             connection.end(CloseCode.GOING_AWAY, _UNKNOWN)
         else:
             connection.end(CloseCode.FORBIDDEN, _GONE)
         return True
     if handler is not None:
-        rights = node.access.rights(identity)
+        rights = server.access.rights(identity)
         if handler.is_link and rights is not None and not rights.may_link:
             connection.end(CloseCode.FORBIDDEN, _NO_PEER)
             return True
-        node.core.authority.give_rights(handler, rights)
+        server.core.authority.give_rights(handler, rights)
     return False

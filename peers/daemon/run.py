@@ -26,7 +26,7 @@ from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.reloading import Reloading
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.wire.hello import fitting_name
 
 _SUPPRESSED_REPORT_S = 5.0
@@ -110,9 +110,9 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     loop = asyncio.get_running_loop()
     has_crew = loaded.settings.workers > 1
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
-    daemon.node.log_statistics = lambda: log_statistics(log_queue, limit)
+    daemon.server.log_statistics = lambda: log_statistics(log_queue, limit)
     crew = make_crew(daemon) if has_crew else None
-    manager.begin(lambda: not daemon.node.clock_trouble)
+    manager.begin(lambda: not daemon.server.clock_trouble)
     await daemon.start()
     if crew is not None:
         try:
@@ -125,42 +125,42 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
         loop.add_signal_handler(number, stopped.set)
 
     def applied() -> None:
-        configure(daemon.node.settings.log, limit=limit)
+        configure(daemon.server.settings.log, limit=limit)
         if crew is not None:
             crew.reload()
 
     reloading = Reloading(daemon, load, applied, manager)
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
     drained = stopped.set if crew is None else partial(crew.when_drained, stopped.set)
-    draining = Draining(daemon.node, drained, daemon.settle)
-    services = daemon.node.core.requests.hub_services
+    draining = Draining(daemon.server, drained, daemon.settle)
+    services = daemon.server.core.requests.hub_services
     services.add(RESERVED + "drain", draining.answer, for_admins=True)
     services.add(RESERVED + "reload", reloading.answer, for_admins=True)
     if crew is not None:
         crew.adopt(draining, reloading)
-    async with cared_for(daemon.node, limit):
+    async with cared_for(daemon.server, limit):
         announce(daemon)
         manager.ready()
         try:
             await stopped.wait()
-            log.info("stopping", connections=len(daemon.node.connections))
+            log.info("stopping", connections=len(daemon.server.connections))
         finally:
             manager.stopping()
             await reloading.cancel()
             await draining.cancel()
-            until_s = loop.time() + daemon.node.settings.limits.drain_s
+            until_s = loop.time() + daemon.server.settings.limits.drain_s
             if crew is not None:
                 crew.begin_stop(until_s)
             await daemon.stop(until_s, None if crew is None else partial(crew.stop, until_s))
 
 
 @asynccontextmanager
-async def cared_for(node: Node, limit: RateLimit) -> AsyncIterator[None]:
+async def cared_for(server: Server, limit: RateLimit) -> AsyncIterator[None]:
     """Do meanwhile what a process of a hub needs now and then: collect garbage, report suppressed log lines."""
     loop = asyncio.get_running_loop()
     tasks = [
         loop.create_task(_report(limit), name="report suppressed log lines"),
-        loop.create_task(_collect(node), name="collect garbage"),
+        loop.create_task(_collect(server), name="collect garbage"),
     ]
     try:
         yield
@@ -170,13 +170,13 @@ async def cared_for(node: Node, limit: RateLimit) -> AsyncIterator[None]:
         report_suppressed(limit, loop.time())
 
 
-async def _collect(node: Node) -> None:
+async def _collect(server: Server) -> None:
     watch = GarbageWatch()
     while True:
         await asyncio.sleep(_COLLECTED_S)
-        places = node.admission
+        places = server.admission
         still = len(places.connections)
-        watch.tick(still, places.accepted - still, is_memory_short=node.memory.is_over)
+        watch.tick(still, places.accepted - still, is_memory_short=server.memory.is_over)
 
 
 async def _report(limit: RateLimit) -> None:

@@ -168,7 +168,7 @@ class Hub:
             raise UsageError("a hub is started once; make another one")
         _log_as_the_program_does()
         self._daemon = daemon = Daemon(self._loaded, self._loaded.settings.name)
-        daemon.node.memory.count_only_charged()
+        daemon.server.memory.count_only_charged()
         await daemon.start()
         self._inside = Inside(asyncio.get_running_loop(), daemon.take)
 

@@ -43,7 +43,7 @@ from hub.journal.segment import (
     recover,
     row_of,
 )
-from hub.journal.wanted import listing
+from hub.journal.selection import listing
 from peers.journal.folder import identity, making, segment_path, stands, sync_data
 from peers.journal.segment import Codec, Compressor, Segment
 

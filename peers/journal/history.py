@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hub.errors import GoneError
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
 from peers.journal.view import Damage, Extent, Fetched, View
 

@@ -284,7 +284,7 @@ class Recorder:
             self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self._epoch)))
         if news:
             self._log.error("the journal cannot be written; messages go on, but are not recorded", reason=self._reason)
-            self._core.own_events.announce(
+            self._core.system_events.announce(
                 Event(JOURNAL_TOPIC, {"state": "failed", "reason": self._reason, "offset": next_offset})
             )
 
@@ -303,7 +303,7 @@ class Recorder:
         self.on_news(progress.next, progress.next, None)
         self._log.warning("the journal is written again", offset=progress.next, lost_messages=self.lost_messages_total)
         value = {"state": "recovered", "offset": progress.next, "lost": self.lost_messages_total}
-        self._core.own_events.announce(Event(JOURNAL_TOPIC, value))
+        self._core.system_events.announce(Event(JOURNAL_TOPIC, value))
 
     def _forget_entries(self) -> None:
         self._submitted = self._done = self.waiting_bytes = 0

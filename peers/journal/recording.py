@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hub.quotas.usage import Usage
     from hub.routing.routes import Route
     from peers.journal.consumers.service import ConsumersStatistics
-    from peers.journal.far_confirmations import FarConfirmations
-    from peers.journal.far_journals import FarJournals
     from peers.journal.journal import Journal
     from peers.journal.recorder import Answer, OnMarked, Recorder
+    from peers.journal.remote_confirmations import RemoteConfirmations
+    from peers.journal.remote_journals import RemoteJournals
     from peers.journal.staging import OnCommitted, OnStaged, Staging
     from peers.journal.tiering import TierStatistics
 
@@ -75,8 +75,8 @@ class NoJournal:
         self,
         trouble: str = "",
         of: str = "",
-        journals: FarJournals | None = None,
-        confirmations: FarConfirmations | None = None,
+        journals: RemoteJournals | None = None,
+        confirmations: RemoteConfirmations | None = None,
     ) -> None:
         self.trouble = trouble
         self._of = of

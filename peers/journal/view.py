@@ -19,7 +19,7 @@ from typing import NamedTuple
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.segment import Row, Write
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.folder import check_is_folder, firsts, segment_path, translated
 from peers.journal.segment import Segment
 

@@ -8,7 +8,7 @@ before what this side has shown ends                                        â”€â
 ```
 
 `Lag` measures how late the link is, `LinkProof` renews the token of a hub that has dialled. Which of two links to one
-hub stays is decided in `peers.node.links`, what accounts are for in `peers.node.accounts`.
+hub stays is decided in `peers.server.links`, what accounts are for in `peers.server.accounts`.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hub.messages.origin import Origin
 from hub.routing.routes import Route
 from hub.settings.config import ConfigError
 from peers.links.mesh_news import MeshNews
-from peers.node.accounts import EndedLink, Peer, Remembered
-from peers.node.node import Node, connection_of
-from peers.node.traffic import Carried, Moment
+from peers.server.accounts import EndedLink, Peer, Remembered
+from peers.server.server import Server, connection_of
+from peers.server.traffic import Carried, Moment
 from peers.wire.control import Account, Notice, Renewal, encode_account, encode_token
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -47,7 +47,7 @@ _MARKS: Final = 60
 """How many marks are kept, one a second: a message that waits for longer counts as waiting for a minute."""
 
 _TOKEN_BYTES: Final = 4
-"""`peers.node.links` sends PINGs with tokens of another length."""
+"""`peers.server.links` sends PINGs with tokens of another length."""
 
 _TOKEN_MASK: Final = (1 << 8 * _TOKEN_BYTES) - 1
 
@@ -197,9 +197,9 @@ class Link:
         "_is_settled",
         "_lag",
         "_missed",
-        "_node",
         "_proof",
         "_read_before_bytes",
+        "_server",
         "_session",
         "_told_arrived",
         "_write",
@@ -212,7 +212,7 @@ class Link:
 
     def __init__(  # noqa: PLR0913 -- all that is known of a peer
         self,
-        node: Node,
+        server: Server,
         handler: Handler,
         session: Session[Route],
         hello: Hello,
@@ -223,8 +223,8 @@ class Link:
         fit: Callable[[list[Batch]], list[bytes]] | None = None,
         cost: int = LINK_COST,
     ) -> None:
-        now_s = node.loop.time()
-        self._node = node
+        now_s = server.loop.time()
+        self._server = server
         self.handler = handler
         self._session = session
         self._write = write
@@ -235,7 +235,7 @@ class Link:
         if proof is not None:
             proof.hold(hello.until, now_s)
         self._lag = Lag(handler.limits.overflow)
-        self._assembly = Assembly(node.settings.limits.prefixes_per_peer)
+        self._assembly = Assembly(server.settings.limits.prefixes_per_peer)
         # How many of this hub's messages have arrived, as the peer has told last; and of the peer's, as it was told.
         self.confirmed = self._told_arrived = 0
         # How many messages for this hub the peer has dropped.
@@ -245,43 +245,43 @@ class Link:
         # The account of this link, from its end on.
         self._ended: Remembered | None = None
         self.due_s = -1  # kept by the wheel of deadlines
-        for account in node.accounts.former(hello.id):
+        for account in server.accounts.former(hello.id):
             session.send(encode_account(account))
-        node.keepalive.watch(self, now_s + _TELL_EVERY_S)
-        node.core.attach(handler)
-        self.news = MeshNews(node.core.mesh, handler, hello.frame, node.after_turn, write, fit)
-        node.core.link(handler, hello.id, self.news.tell, cost=cost)
-        node.traffic.begin(self, now_s)
+        server.keepalive.watch(self, now_s + _TELL_EVERY_S)
+        server.core.attach(handler)
+        self.news = MeshNews(server.core.mesh, handler, hello.frame, server.after_turn, write, fit)
+        server.core.link(handler, hello.id, self.news.tell, cost=cost)
+        server.traffic.begin(self, now_s)
 
     # What the peer says.
 
     def confirm(self, notice: Notice) -> None:
         """The peer has taken a fresh token."""
         if self._proof is not None and self._proof.is_last(notice.request):
-            self._proof.hold(notice.until, self._node.loop.time())
+            self._proof.hold(notice.until, self._server.loop.time())
 
     def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin) -> None:
         """Take news of the mesh; a refusal is reported to the peer."""
-        mesh = self._node.core.mesh
+        mesh = self._server.core.mesh
         left_out_before = mesh.left_out
         try:
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
-                self._node.core.hear_of_mesh(self.handler, whole)
+                self._server.core.hear_of_mesh(self.handler, whole)
         except RejectedError as error:
             self._session.reject(error)
         left_out = mesh.left_out - left_out_before
         if left_out and isinstance(told, AnnouncementPart):
-            self._node.tell_surplus(told.hub, mesh.records[told.hub].name, left_out)
+            self._server.tell_surplus(told.hub, mesh.records[told.hub].name, left_out)
 
     def answer(self, token: bytes) -> None:
         """The peer has answered a PING."""
-        self._lag.answer(token, self._node.loop.time())
+        self._lag.answer(token, self._server.loop.time())
 
     def hear(self, account: Account) -> None:
         """The peer tells of this link, or of one that has ended."""
         if account.link != self._id or (self._ended is not None and account.last):
-            self._node.accounts.hear(self.peer.hub, account)
+            self._server.accounts.hear(self.peer.hub, account)
         elif self._ended is not None:
             return  # not its last word: it reads on
         elif not self._is_settled:
@@ -291,7 +291,7 @@ class Link:
     def miss(self, messages: int) -> None:
         """The peer has dropped messages that were for this hub."""
         self._missed += messages
-        self._node.accounts.miss(self.peer, messages)
+        self._server.accounts.miss(self.peer, messages)
 
     # Once a second.
 
@@ -318,9 +318,9 @@ class Link:
         return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
 
     def _tell_overtaken(self) -> None:
-        overtaken = self._node.core.mesh.traffic.take_overtaken(self.handler)
+        overtaken = self._server.core.mesh.traffic.take_overtaken(self.handler)
         if overtaken:
-            self._node.accounts.overtake(self.peer, overtaken)
+            self._server.accounts.overtake(self.peer, overtaken)
 
     # Looking at it.
 
@@ -334,12 +334,12 @@ class Link:
             sent_bytes=handler.delivered_bytes + self.news.beside_bytes,
             queue_full=handler.dropped_messages - handler.unreadable_messages,
             too_large=handler.unreadable_messages,
-            path_changes=self._node.core.mesh.traffic.upstreams.moves(handler),
+            path_changes=self._server.core.mesh.traffic.upstreams.moves(handler),
         )
 
     def moment(self, now_s: float) -> Moment:
         """Return the state of the link now."""
-        handler, mesh = self.handler, self._node.core.mesh
+        handler, mesh = self.handler, self._server.core.mesh
         queued = handler.queued_messages
         return Moment(
             queued_messages=queued,
@@ -359,10 +359,10 @@ class Link:
         """Count what is lost with the link; to be called before the handler is detached, once or more."""
         if self._ended is not None:
             return
-        self._node.keepalive.forget(self)
+        self._server.keepalive.forget(self)
         self._tell_overtaken()
-        now_s = self._node.loop.time()
-        self._node.traffic.end(self, now_s)
+        now_s = self._server.loop.time()
+        self._server.traffic.end(self, now_s)
         handler = self.handler
         ended = EndedLink(
             link=self._id,
@@ -375,10 +375,10 @@ class Link:
             confirmed=self.confirmed,
             is_settled=self._is_settled,
         )
-        self._ended = self._node.accounts.end(ended, now_s)
+        self._ended = self._server.accounts.end(ended, now_s)
 
     def conclude(self) -> None:
         """The socket is closed."""
         self.news.close()
         if self._ended is not None:
-            self._node.accounts.conclude(self._ended)
+            self._server.accounts.conclude(self._ended)

@@ -34,6 +34,7 @@ from hub.messages.frame import (
     Frame,
     encode_frame,
 )
+from peers.commands.publish import Publication
 from peers.values.conversion import (
     CONVERTED_LIMIT_BYTES,
     is_value,
@@ -43,7 +44,6 @@ from peers.values.conversion import (
 )
 from peers.values.forms import Form, Made
 from peers.values.msgpack import array_header
-from peers.verbs.publish import Publication
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber
 

@@ -24,8 +24,8 @@ from hub.limits import QueueLimits
 from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.messages.request_frame import Item, Reply, Status, failure
 from hub.names.claim import Change
-from peers.node.node import Node
-from peers.verbs.verbs import Verbs
+from peers.commands.commands import Commands
+from peers.server.server import Server
 from peers.websocket.codec import json_item, msgpack_item, singly
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import (
@@ -100,7 +100,7 @@ class Dialogue(Protocol):
 
 
 class HubDialogue:
-    """The hub's own protocol; also the client's `peers.verbs.far_side.FarSide` and `hub.handlers.handler.Poster`.
+    """The hub's own protocol; also the client's `peers.commands.replies.Replies` and `hub.handlers.handler.Poster`.
 
     Args:
         node: The hub.
@@ -109,16 +109,16 @@ class HubDialogue:
         carrier: The connection.
     """
 
-    __slots__ = ("_carrier", "_handler", "_node", "_queue", "_session", "_verbs", "frame_limit_bytes")
+    __slots__ = ("_carrier", "_handler", "_queue", "_server", "_session", "_verbs", "frame_limit_bytes")
 
-    def __init__(self, node: Node, session: Session, queue: QueueLimits, carrier: Carrier) -> None:
-        self._node = node
+    def __init__(self, server: Server, session: Session, queue: QueueLimits, carrier: Carrier) -> None:
+        self._server = server
         self._session = session
         self._queue = queue
         self._carrier = carrier
         self._handler: Handler | None = None
-        self._verbs: Verbs | None = None
-        self.frame_limit_bytes = node.settings.limits.frame_bytes + _ENVELOPE_BYTES
+        self._verbs: Commands | None = None
+        self.frame_limit_bytes = server.settings.limits.frame_bytes + _ENVELOPE_BYTES
 
     def begin(self) -> None:
         """Welcome the client."""
@@ -129,7 +129,7 @@ class HubDialogue:
         match message:
             case Hello():
                 if self._carrier.let_in(message.token):
-                    most = self._node.settings.queue_max
+                    most = self._server.settings.queue_max
                     limits = grant(message.queue, self._queue, most.messages, most.bytes)
                     self._take_in(message.name, limits, narrow=message.narrow)
                     self._welcome(limits)
@@ -163,7 +163,7 @@ class HubDialogue:
     def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> None:
         handler = self._handler = self._carrier.join(name, limits)
         handler.narrows = narrow
-        self._verbs = Verbs(self._node, handler, self)
+        self._verbs = Commands(self._server, handler, self)
 
     def write_more(self) -> None:
         """The client reads on."""
@@ -177,17 +177,17 @@ class HubDialogue:
             self._verbs = None
 
     def _welcome(self, limits: QueueLimits) -> None:
-        node = self._node
+        server = self._server
         left_s = self._carrier.proof_left_s
         welcome = Welcome(
-            node.id.hex(),
-            node.name,
+            server.id.hex(),
+            server.name,
             limits,
-            node.settings.limits.frame_bytes,
-            journal=node.journal.id.hex() or UNSET,
+            server.settings.limits.frame_bytes,
+            journal=server.journal.id.hex() or UNSET,
             until=UNSET if left_s == math.inf else max(0.0, left_s),
             user=self._carrier.user or UNSET,
-            strangers=node.access.anonymous or UNSET,
+            strangers=server.access.anonymous or UNSET,
         )
         self._session.send(welcome)
 
@@ -216,7 +216,7 @@ class HubDialogue:
         if isinstance(item, Reply):
             self._put(failed, frames)
         elif self._handler is not None:
-            self._node.core.requests.answer(self._handler, failed)
+            self._server.core.requests.answer(self._handler, failed)
 
     # The far side of its verbs.
 

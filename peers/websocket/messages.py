@@ -10,7 +10,7 @@ from hub.errors import RejectedError
 from hub.journal.layout import COLUMNS, Column
 from hub.limits import QueueLimits
 from hub.names.grammar import LABELS_LIMIT
-from peers.verbs.verbs import Verb
+from peers.commands.commands import Verb
 from peers.wire.control import PREFIXES_LIMIT, RULES_PER_FRAME, Renewal
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, HUB_LIMIT_BYTES

@@ -23,7 +23,7 @@ from typing import Any, Final
 from hub.core import Core
 from hub.statistics.events import AUDIT_TOPIC, Event
 from hub.topics import RESERVED
-from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC
+from peers.journal.consumers.remote_consumers import CONSUMERS_TOPIC
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.workers.control import Control
 
@@ -48,7 +48,7 @@ _OF_ALL: Final = frozenset({"reload", "drain"})  # What an admin does to all pro
 
 
 def wanted(core: Core) -> list[str]:
-    return [topic for topic in SHARED if core.own_events.is_wanted(topic)]
+    return [topic for topic in SHARED if core.system_events.is_wanted(topic)]
 
 
 class EventsOfWorker:
@@ -61,7 +61,7 @@ class EventsOfWorker:
         self._elsewhere: frozenset[str] = frozenset()
         # What is wanted here, as the core was told last.
         self._told: list[str] = []
-        core.own_events.announcing = self._announce
+        core.system_events.announcing = self._announce
 
     def look(self) -> None:
         """Tell what is wanted here, if that has changed; to be called once in `LOOK_S`."""
@@ -73,13 +73,13 @@ class EventsOfWorker:
     def _announce(self, event: Event) -> None:
         if event.topic == AUDIT_TOPIC and event.value["what"] in _OF_ALL and "failed" not in event.value:
             return
-        self._core.own_events.tell_here(event)
+        self._core.system_events.tell_here(event)
         if event.topic in self._elsewhere:
             self._control.tell("event", list(event))
 
     def hear(self, told: Any) -> None:
         """Another process has announced something that is wanted here."""
-        self._core.own_events.tell_here(Event(*told))
+        self._core.system_events.tell_here(Event(*told))
 
     def want(self, topics: Iterable[str]) -> None:
         self._elsewhere = frozenset(topics)
@@ -97,7 +97,7 @@ class EventsOfCore:
         self._told: dict[int, frozenset[str]] = {}
         # What is wanted at the core.
         self._here: frozenset[str] = frozenset()
-        core.own_events.announcing = self._announce
+        core.system_events.announcing = self._announce
 
     def look(self) -> None:
         """Look what is wanted here, and tell workers what is wanted elsewhere; to be called once in `LOOK_S`."""
@@ -114,11 +114,11 @@ class EventsOfCore:
 
     def hear(self, number: int, told: Any) -> None:
         event = Event(*told)
-        self._core.own_events.tell_here(event)
+        self._core.system_events.tell_here(event)
         self._pass_on(event, but=number)
 
     def _announce(self, event: Event) -> None:
-        self._core.own_events.tell_here(event)
+        self._core.system_events.tell_here(event)
         self._pass_on(event)
 
     def _pass_on(self, event: Event, but: int = 0) -> None:

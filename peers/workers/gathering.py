@@ -28,9 +28,9 @@ from peers.admin.topics import counted_here, subscribers_here
 from peers.admin.who import who
 from peers.daemon.reviewing import identities
 from peers.journal.recorder import JOURNAL_TOPIC
-from peers.node.audit import By, who_did
-from peers.node.node import Node
-from peers.node.whole import Whole, awaited
+from peers.server.audit import By, who_did
+from peers.server.server import Server
+from peers.server.whole import Whole, awaited
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
 from peers.workers.merging import MERGES, PAGES, WorkerCounts, exposition_of_all, plain, why_unready
@@ -51,24 +51,24 @@ _OF_ALL_BY_GRANT = ("state", "losses", "history")  # Likewise, for users to whom
 class Parts:
     """What one process answers."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, server: Server) -> None:
+        self._server = server
         self.functions: dict[str, Part] = {
-            "metrics": lambda _by, _value: plain(node),
-            "ready": lambda _by, _value: node.unready,
-            "statistics": lambda _by, _value: statistics(node),
-            "who": who(node),
-            "users": users(node),
-            "state": state(node),
-            "losses": losses(node),
-            "history": history(node),
-            "kick": kick(node),
-            "services": lambda _by, after: in_steps(node, served_here(node, after)),
-            "links": lambda _by, _value: links_here(node),
-            "identities": lambda _by, _value: identities(node),
-            "topics": lambda _by, under: in_steps(node, counted_here(node, under)),
-            "subscribers": lambda _by, prefixes: in_steps(node, subscribers_here(node, prefixes)),
-            "audit": audited(node),
+            "metrics": lambda _by, _value: plain(server),
+            "ready": lambda _by, _value: server.unready,
+            "statistics": lambda _by, _value: statistics(server),
+            "who": who(server),
+            "users": users(server),
+            "state": state(server),
+            "losses": losses(server),
+            "history": history(server),
+            "kick": kick(server),
+            "services": lambda _by, after: in_steps(server, served_here(server, after)),
+            "links": lambda _by, _value: links_here(server),
+            "identities": lambda _by, _value: identities(server),
+            "topics": lambda _by, under: in_steps(server, counted_here(server, under)),
+            "subscribers": lambda _by, prefixes: in_steps(server, subscribers_here(server, prefixes)),
+            "audit": audited(server),
         }
 
     def answer(self, question: Any) -> Any:
@@ -78,7 +78,7 @@ class Parts:
             HubError: There is no answer; the text says why.
         """
         what, value, by = question
-        asker: By = self._node.core.handlers.get(by.get("id", 0)) or by
+        asker: By = self._server.core.handlers.get(by.get("id", 0)) or by
         return self.functions[what](asker, value)
 
 
@@ -87,22 +87,22 @@ class Gathering:
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         workers: Callable[[], Iterable[tuple[int, Control]]],
         counts: Callable[[int], WorkerCounts],
     ) -> None:
-        self._node = node
-        self._loop = node.loop
+        self._server = server
+        self._loop = server.loop
         self._workers = workers
         self._counts = counts
         self._tasks: set[asyncio.Task[None]] = set()
-        self.parts = Parts(node)
+        self.parts = Parts(server)
         self.of_core: dict[str, Part] = {
-            "alive": lambda _by, _value: node.clock_trouble,
-            "stores": lambda _by, _value: node.stores.listed(),
-            "nodes": nodes(node),
-            "journal": journal(node),
-            "settings": settings(node),
+            "alive": lambda _by, _value: server.clock_trouble,
+            "stores": lambda _by, _value: server.stores.listed(),
+            "nodes": nodes(server),
+            "journal": journal(server),
+            "settings": settings(server),
         }
         # What the core does once all have answered.
         self.afterwards: dict[str, Callable[[By], None]] = {}
@@ -139,7 +139,7 @@ class Gathering:
         except HubError as error:
             later.fail(error)
         except Exception as error:
-            self._node.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
+            self._server.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
 
     async def _answers(self, question: Any) -> list[tuple[str, Any]]:
@@ -202,16 +202,16 @@ class FromWorker:
         return later
 
 
-def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None:
+def share_services(server: Server, whole: Whole, others: Iterable[str] = ()) -> None:
     """Let a process answer for the whole hub what admins ask of it, and `others`."""
-    node.whole = whole
+    server.whole = whole
     for what in (*_OF_ALL, "settings", *others):
-        node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
+        server.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
     for what in _OF_ALL_BY_GRANT:
-        node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what))
-    node.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
-    node.core.requests.hub_services.add(NODES_TOPIC, _asking(whole, "nodes"))
-    node.core.requests.hub_services.add(JOURNAL_TOPIC, _asking(whole, "journal"))
+        server.core.requests.hub_services.add(RESERVED + what, _asking(whole, what))
+    server.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
+    server.core.requests.hub_services.add(NODES_TOPIC, _asking(whole, "nodes"))
+    server.core.requests.hub_services.add(JOURNAL_TOPIC, _asking(whole, "journal"))
 
 
 def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:

@@ -18,7 +18,7 @@ from hub.statistics.history import merged
 from hub.statistics.losses import KEPT, State
 from peers.admin import access
 from peers.admin import who as all_who
-from peers.node.metrics import registry
+from peers.server.metrics import registry
 
 Plain = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Metrics as msgpack carries them: name, text, type, and samples with name, labels and value."""

@@ -12,7 +12,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | `drain.clients_per_s` | its part of the rate |
 
 Other limits, and what users may hold, are those of each process; but each has its part of the hub's memory
-(`peers.node.memory`).
+(`peers.server.memory`).
 """
 
 from __future__ import annotations

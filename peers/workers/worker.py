@@ -88,8 +88,8 @@ class Worker:
             loaded = orders.loaded()
             limit = configure(loaded.settings.log)
             daemon = Daemon(loaded, orders.own_name, Part.WORKER)
-            daemon.node.log_statistics = lambda: log_statistics(self._log_queue, limit)
-            daemon.node.core.number_from(orders.start * IDS_PER_START)
+            daemon.server.log_statistics = lambda: log_statistics(self._log_queue, limit)
+            daemon.server.core.number_from(orders.start * IDS_PER_START)
             self._join(daemon)
             link = await self._linked(daemon)
             await daemon.start()
@@ -99,11 +99,11 @@ class Worker:
         return await self._serve(daemon, loaded, link, limit)
 
     def _join(self, daemon: Daemon) -> None:
-        self._parts = Parts(daemon.node)
-        self._draining = Draining(daemon.node, lambda: self.control.tell("drained"), daemon.settle)
+        self._parts = Parts(daemon.server)
+        self._draining = Draining(daemon.server, lambda: self.control.tell("drained"), daemon.settle)
         self._parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
-        share_services(daemon.node, FromWorker(self.control), ("drain", "reload"))
-        self._events = EventsOfWorker(daemon.node.core, self.control)
+        share_services(daemon.server, FromWorker(self.control), ("drain", "reload"))
+        self._events = EventsOfWorker(daemon.server.core, self.control)
         self._look()
 
     def _look(self) -> None:
@@ -114,20 +114,23 @@ class Worker:
         """Link with the core, and wait until messages go there and its interests are known, before clients come."""
         self.control.tell("links")
         link = await daemon.link(self._link, "unix:core", dialled=True)
-        mesh = daemon.node.core.mesh
+        mesh = daemon.server.core.mesh
         while not (len(mesh.graph.reached) > 1 or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
             await asyncio.sleep(_LOOK_S)
         return link
 
     async def _serve(self, daemon: Daemon, loaded: Loaded, link: Connection, limit: RateLimit) -> int:
-        log = daemon.node.log
+        log = daemon.server.log
         self._reloading = Reloading(
-            daemon, lambda: self._newer or loaded, lambda: configure(daemon.node.settings.log, limit=limit), forced=True
+            daemon,
+            lambda: self._newer or loaded,
+            lambda: configure(daemon.server.settings.log, limit=limit),
+            forced=True,
         )
         if self._newer is not None:  # the core has reloaded while this worker started
             self._reloading.signal()
         self.control.tell("serves")
-        async with cared_for(daemon.node, limit):
+        async with cared_for(daemon.server, limit):
             ends: list[asyncio.Future[Any]] = [self._stop, self.control.lost]
             if link.lost is not None:
                 ends.append(link.lost)
@@ -136,7 +139,7 @@ class Worker:
             await self._draining.cancel()
             if not self._stop.done():
                 log.warning("a worker ends: the core is gone", reason=link.reason)
-                for connection in list(daemon.node.connections):
+                for connection in list(daemon.server.connections):
                     connection.abort()
                 return _ALONE
             until_s = self._loop.time() + self._stop.result()

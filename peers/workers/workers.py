@@ -51,7 +51,7 @@ from peers.connections.tcp import TcpConversation
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.reloading import Reloading
-from peers.node.audit import By
+from peers.server.audit import By
 from peers.transport.backoff import Backoff
 from peers.workers.control import Control, Functions, wait_written
 from peers.workers.events import LOOK_S, EventsOfCore
@@ -270,9 +270,9 @@ class Workers:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._node = daemon.node
-        self._loop = daemon.node.loop
-        workers = daemon.node.settings.workers
+        self._server = daemon.server
+        self._loop = daemon.server.loop
+        workers = daemon.server.settings.workers
         _check(daemon, workers)
         self._supervision = Supervision(workers)
         # The processes that have not ended, by the number of their place.
@@ -289,7 +289,7 @@ class Workers:
         self._reasons: dict[int, str] = {}
         # Done once all workers serve, or one of them cannot at the first attempt.
         self._all_up: asyncio.Future[None] = self._loop.create_future()
-        self._whole = Gathering(self._node, self._controls, self._counts)
+        self._whole = Gathering(self._server, self._controls, self._counts)
         # The workers whose clients are all gone, as they were moved off.
         self._drained: set[int] = set()
         # Called once those of all are; None before the core's own are gone.
@@ -297,8 +297,8 @@ class Workers:
         # The workers that have heard those who publish there, as the hub stops; told of by the event.
         self._heard: set[int] = set()
         self._has_heard = asyncio.Event()
-        share_services(self._node, self._whole)
-        self._events = EventsOfCore(self._node.core, lambda: dict(self._controls()))
+        share_services(self._server, self._whole)
+        self._events = EventsOfCore(self._server.core, lambda: dict(self._controls()))
         # Looks once a second what is wanted of the hub's own topics; None before the start.
         self._looking: asyncio.TimerHandle | None = None
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
@@ -336,7 +336,7 @@ class Workers:
             draining.begin(by)
 
         whole.afterwards["drain"] = drain
-        share_services(self._node, whole, ("drain",))
+        share_services(self._server, whole, ("drain",))
 
     def when_drained(self, act: Callable[[], object]) -> None:
         """Call `act` once all workers have none of their clients any more, or have ended."""
@@ -389,7 +389,7 @@ class Workers:
         for process in list(self._processes.values()):
             await process.wait_written()
         swept = asyncio.Event()
-        self._node.links.sweep([process.hub for process in self._processes.values()], swept.set)
+        self._server.links.sweep([process.hub for process in self._processes.values()], swept.set)
         await swept.wait()
 
     # What supervision asks for.
@@ -433,7 +433,7 @@ class Workers:
     async def _watch(self, process: Process, start: int) -> None:
         number = process.number
         await process.connect()
-        orders = Orders(self._settings(), self._node.name, number, start)
+        orders = Orders(self._settings(), self._server.name, number, start)
         process.control.tell("begin", msgspec.to_builtins(orders))
         how = await process.wait_ended()
         del self._processes[number]
@@ -486,7 +486,7 @@ class Workers:
 
     def _settings(self) -> dict[str, Any]:
         listen = tuple(str(one) for one in self._daemon.endpoints if one.scheme.is_for_clients)
-        return tree_of(of_worker(self._node.settings, listen, self._node.id))
+        return tree_of(of_worker(self._server.settings, listen, self._server.id))
 
 
 def _check(daemon: Daemon, count: int) -> None:

@@ -16,7 +16,7 @@ __all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaugh
 @pytest.fixture
 async def hub(start_hub: StartHub) -> Hub:
     hub = await start_hub()
-    add_services(hub.node)
+    add_services(hub.server)
     return hub
 
 
@@ -24,6 +24,6 @@ POLICY = read_policy({"users": {"ada": ["admin"], "bob": ["member"], "eve": ["re
 
 
 def give_rights(hub: Hub, **users: str) -> None:
-    for handler in hub.node.core.handlers.values():
+    for handler in hub.server.core.handlers.values():
         if handler.name in users:
             handler.rights = POLICY.rights(users[handler.name])

@@ -57,8 +57,8 @@ class Site:
         users = Users(
             read_policy(tomllib.loads(POLICY), "policy.toml"), tokens=Tokens({one.sha256: one for one in tokens})
         )
-        hub.node.access.adopt(users)
-        hub.node.core.authority.adopt(users.policy)
+        hub.server.access.adopt(users)
+        hub.server.core.authority.adopt(users.policy)
 
     @contextlib.asynccontextmanager
     async def client(self, user: str, *prefixes: str, name: str = "") -> AsyncIterator[Client]:
@@ -75,7 +75,7 @@ class Site:
 
     @property
     def tested(self) -> dict[str, int]:
-        return dict(self.hub.node.access.tested)
+        return dict(self.hub.server.access.tested)
 
 
 @pytest.fixture
@@ -184,10 +184,10 @@ async def is_let(client: Client, action: str, topic: str, seen: MessageStream) -
 @pytest.mark.parametrize("seed", range(3))
 async def test_verdicts_of_random_policies_are_what_happens(site: Site, seed: int) -> None:
     tree = random_policy(random.Random(seed))  # noqa: S311 -- a test
-    access = site.hub.node.access
+    access = site.hub.server.access
     policy = read_policy(tree, "random")
     access.adopt(access._users._replace(policy=policy))
-    site.hub.node.core.authority.adopt(policy)
+    site.hub.server.core.authority.adopt(policy)
     async with site.client("ada") as ada, site.client("bob") as bob, ada.subscribe("", "$store/") as seen:
         for action, topic in itertools.product(ACTIONS, TOPICS):
             told = await ada.request("$hub/policy/test", {"action": action, "topic": topic, "user": "bob"})

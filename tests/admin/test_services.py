@@ -38,7 +38,7 @@ async def test_who(hub: Hub) -> None:
         connect(websocket.location, name="web") as other,
         other.subscribe("/a", "/b") as messages,
     ):
-        hub.node.core.attach(Handler(hub.connections[0], role=Role.LOCAL, limits=QueueLimits(), name="journal"))
+        hub.server.core.attach(Handler(hub.connections[0], role=Role.LOCAL, limits=QueueLimits(), name="journal"))
         client.publish_nowait("/a", 1)
         assert len(await messages.batch()) == 1
         first, second = await client.request("$hub/who", None)
@@ -67,7 +67,7 @@ async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def test_one_connection(hub: Hub) -> None:
     async with connect(hub.endpoint.location) as client, client.subscribe(*[f"/{n:02}" for n in range(20)]):
-        await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
+        await eventually(lambda: any(one.prefixes for one in hub.server.core.handlers.values()))
         (row,) = await client.request("$hub/who", None)
         (one,) = await client.request("$hub/who", {"id": row["id"]})
         assert (len(row["sample"]), one["sample"]) == (5, [f"/{n:02}" for n in range(20)])
@@ -85,10 +85,10 @@ async def test_what_a_connection_does(hub: Hub) -> None:
             client.publish_nowait("/a", number)
         await client.drain()
         hub.connections[0].since_s -= 10
-        now_s = int(hub.node.loop.time())
+        now_s = int(hub.server.loop.time())
         for second in (now_s - 10, now_s - 5, now_s):
-            hub.node.pulse.beat(float(second), 0.0)
-            await eventually(lambda: not hub.node.pulse.is_looking)
+            hub.server.ticker.beat(float(second), 0.0)
+            await eventually(lambda: not hub.server.ticker.is_looking)
         (row,) = await client.request("$hub/who", {"id": row["id"], "history": True})
         assert set(row["rates"]) == {"in_messages", "out_messages", "dropped_messages", "out_bytes", "offered_messages"}
         assert len(row["history"]["figures"]["in_messages"]) == row["history"]["points"] == 120
@@ -104,7 +104,7 @@ async def test_what_a_browser_runs(hub: Hub) -> None:
     )
     async with connect(hub.endpoint.location) as client, browser as socket:
         await socket.send('{"type": "hello"}')
-        await eventually(lambda: len(hub.node.core.handlers) == 2)
+        await eventually(lambda: len(hub.server.core.handlers) == 2)
         _, row = await client.request("$hub/who", None)
         assert row["software"] == "Mozilla/5.0 " + "x" * 116
 
@@ -157,7 +157,7 @@ async def test_who_may_ask(hub: Hub, topic: str) -> None:
         {"roles": {"seer": {"request": [topic]}, "other": {}}, "users": {"bob": ["seer"], "eve": ["other"]}}, "a test"
     )
     async with connect(hub.endpoint.location, name="bob") as bob, connect(hub.endpoint.location, name="eve") as eve:
-        for handler in hub.node.core.handlers.values():
+        for handler in hub.server.core.handlers.values():
             handler.rights = policy.rights(handler.name)
         for client, may in ((bob, topic not in FOR_ADMINS), (eve, topic in FOR_EVERYBODY)):
             for value in [None, *BAD[topic]]:
@@ -174,7 +174,7 @@ async def test_users(hub: Hub) -> None:
     ):
         give_rights(hub, ada="ada", bob="bob", bobby="bob")
         bobby.publish_nowait("/a", 1)
-        await eventually(lambda: sum(one.published_messages for one in hub.node.core.handlers.values()) == 1)
+        await eventually(lambda: sum(one.published_messages for one in hub.server.core.handlers.values()) == 1)
         nobody, ada, bob = await client.request("$hub/users", None)
         assert (nobody["user"], nobody["connections"], nobody["roles"]) == ("", 1, [])
         assert (ada["user"], ada["connections"], ada["roles"]) == ("ada", 1, ["admin"])
@@ -206,10 +206,10 @@ async def test_kicking(hub: Hub) -> None:
 async def test_kicking_in_steps(hub: Hub) -> None:
     for number in range(120):
         handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
-        hub.node.core.attach(handler)
+        hub.server.core.attach(handler)
         handler.rights = None
     give_rights(hub, **{f"n{number}": "bob" for number in range(120)})
-    many = [one for one in hub.node.core.handlers.values() if one.name.startswith("n")]
+    many = [one for one in hub.server.core.handlers.values() if one.name.startswith("n")]
     async with connect(hub.endpoint.location) as client:
         assert await client.request("$hub/kick", {"user": "bob"}) == {"kicked": 120}
     assert all(one.closed for one in many)
@@ -228,8 +228,8 @@ async def test_a_service_with_a_bug(hub: Hub) -> None:
         yield
         raise ZeroDivisionError
 
-    services = hub.node.core.requests.hub_services
-    services.add("$hub/broken", lambda *_: in_steps(hub.node, broken()))
+    services = hub.server.core.requests.hub_services
+    services.add("$hub/broken", lambda *_: in_steps(hub.server, broken()))
     async with connect(hub.endpoint.location) as client:
         with pytest.raises(RequestFailedError, match="please report it"):
             await client.request("$hub/broken", None)
@@ -243,7 +243,7 @@ async def test_what_is_refused_is_told(hub: Hub) -> None:
         connect(hub.endpoint.location, name="eve", on_rejected=lambda _: None) as eve,
         client.subscribe("$hub/audit") as audit,
     ):
-        hub.node.core.authority.adopt(POLICY)
+        hub.server.core.authority.adopt(POLICY)
         give_rights(hub, ada="ada", eve="eve")
         with pytest.raises(NotAllowedError):
             await eve.request("$hub/who", None)
@@ -274,13 +274,13 @@ async def test_what_is_refused_is_told(hub: Hub) -> None:
 
 async def test_pages_of_audit(hub: Hub) -> None:
     moments = iter(range(1, 10_000))
-    hub.node.audit._now_s = lambda: float(next(moments))
+    hub.server.audit._now_s = lambda: float(next(moments))
     async with connect(hub.endpoint.location, name="ada") as client:
         give_rights(hub, ada="ada")
-        (handler,) = hub.node.core.handlers.values()
+        (handler,) = hub.server.core.handlers.values()
         for number in range(EVENTS + 30):
-            hub.node.audit.refused(handler, "publish", RejectedError(CloseCode.NOT_ALLOWED, f"no {number}"))
-            hub.node.audit.tick()
+            hub.server.audit.refused(handler, "publish", RejectedError(CloseCode.NOT_ALLOWED, f"no {number}"))
+            hub.server.audit.tick()
         seen: list[str] = []
         page = await client.request("$hub/audit", {"limit": 7})
         assert len(page) == 7
@@ -332,7 +332,7 @@ async def test_what_is_told_is_what_holds(hub: Hub) -> None:
 async def test_who_serves_what(start_hub: StartHub) -> None:
     """Connections, each with what waits for it, and other hubs; nobody any more once he has left."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
-    add_services(near.node)
+    add_services(near.server)
     near.dial(far)
     asked, going_on = asyncio.Event(), asyncio.Event()
 
@@ -346,12 +346,12 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
         other = await stack.enter_async_context(connect(far.endpoint.location))
         for client, prefix in ((one, "/a/"), (other, "/a/"), (other, "/b/")):
             await stack.enter_async_context(client.serve(prefix, wait))
-        await eventually(lambda: len(near.node.core.requests.prefixes_served()) == 2)
-        await eventually(lambda: near.node.core.requests.who_serves("/a/").hubs)
+        await eventually(lambda: len(near.server.core.requests.prefixes_served()) == 2)
+        await eventually(lambda: near.server.core.requests.who_serves("/a/").hubs)
         asking = asyncio.create_task(asker.request("/a/x", 1))
         await asked.wait()
-        (number,) = [each.id for each in near.node.core.handlers.values() if each.name == "one"]
-        there = far.node.id.hex()
+        (number,) = [each.id for each in near.server.core.handlers.values() if each.name == "one"]
+        there = far.server.id.hex()
         nobody: dict[str, Any] = {"connections": [], "connections_total": 0, "pending": 0}
         assert await asker.request("$hub/services", None) == [
             {
@@ -369,7 +369,7 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
         going_on.set()
         await asking
         await stack.aclose()
-        await eventually(lambda: not near.node.core.requests.prefixes_served())
+        await eventually(lambda: not near.server.core.requests.prefixes_served())
         assert await asker.request("$hub/services", None) == []
 
 
@@ -378,7 +378,7 @@ async def test_pages_of_services(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(served_module, "_PREFIXES_PER_STEP", 3)
     async with connect(hub.endpoint.location) as client:
         prefixes = [f"/{number:02}/" for number in range(10)]
-        for _ in hub.node.core.requests.serving(next(iter(hub.node.core.handlers.values())), prefixes[::-1]):
+        for _ in hub.server.core.requests.serving(next(iter(hub.server.core.handlers.values())), prefixes[::-1]):
             pass
         found: list[str] = []
         while page := await client.request("$hub/services", {"after": found[-1]} if found else None):
@@ -412,7 +412,7 @@ def test_what_several_processes_know() -> None:
 async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> None:
     settings = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), topics=("/a/",), keep_s=3600.0))
     hub = await start_hub(settings=settings)
-    add_services(hub.node)
+    add_services(hub.server)
     async with connect(hub.endpoint.location) as client:
         before = await client.request("$hub/journal", None)
         assert (before["first"], before["committed"], before["tier"]) == (0, 0, None)
@@ -420,7 +420,7 @@ async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> Non
             assert await client.publish_confirmed("/a/x", number) == number
         await client.publish("/b", "not recorded")
         told = await client.request("$hub/journal", None)
-        assert told["id"] == hub.node.journal.id.hex()
+        assert told["id"] == hub.server.journal.id.hex()
         assert (told["first"], told["committed"], told["recorded_messages_total"]) == (0, 5, 5)
         assert (told["topics"], told["keep_s"], told["error"]) == (["/a/"], 3600.0, "")
         assert told["size_bytes"] > before["size_bytes"]
@@ -438,13 +438,13 @@ async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
 
 
 async def look(hub: Hub, second: int) -> None:
-    hub.node.pulse.beat(float(second), 0.0)
-    await eventually(lambda: not hub.node.pulse.is_looking)
+    hub.server.ticker.beat(float(second), 0.0)
+    await eventually(lambda: not hub.server.ticker.is_looking)
 
 
 async def test_the_state(hub: Hub) -> None:
     async with connect(hub.endpoint.location) as client, client.subscribe("/a"):
-        await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
+        await eventually(lambda: any(one.prefixes for one in hub.server.core.handlers.values()))
         await look(hub, 1)
         told = await client.request("$hub/state", None)
         assert told["text"] == "The only subscriber keeps up, nothing was dropped in the last minute."
@@ -453,10 +453,10 @@ async def test_the_state(hub: Hub) -> None:
 
 async def test_losses(hub: Hub) -> None:
     async with connect(hub.endpoint.location) as client:
-        now = int(hub.node.loop.time())
+        now = int(hub.server.loop.time())
         for second, number in [(now - 2, 4), (now - 1, 5), (now, 4)]:
             event = {"id": number, "name": "", "address": f"a{number}", "lost": 3, "overflow": "drop-oldest"}
-            hub.node.pulse.lose(second, event)
+            hub.server.ticker.lose(second, event)
         told = await client.request("$hub/losses", None)
         assert [one["label"] for one in told] == ["a4", "a5", "a4"]
         assert {"messages": 3, "why": "drop-oldest", "id": 4}.items() <= told[0].items()

@@ -25,14 +25,14 @@ def prefixes(answer: dict[str, Any]) -> list[tuple[str, int]]:
 
 async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
     """A level at a time, the busiest first; rows say what subscribing there would bring, and how many have done so."""
-    core = hub.node.core
+    core = hub.server.core
     async with (
         connect(hub.endpoint.location) as client,
         connect(hub.endpoint.location) as other,
         other.subscribe("/zeek/"),
         client.subscribe("/zeek/dns"),
     ):
-        now_s = hub.node.loop.time()
+        now_s = hub.server.loop.time()
         core.tick(now_s)
         await publish(client, "/zeek/dns/a", "/zeek/dns/a", "/zeek/dns/b", "/zeek/conn", "/other")
         await eventually(lambda: len(core.topic_rates) == 4)
@@ -54,13 +54,13 @@ async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
 async def test_what_a_topic_brought_before(hub: Hub) -> None:
     async with connect(hub.endpoint.location, name="bob") as client:
         await publish(client, "/open/a", "/open/a/b", "/shut")
-        await eventually(lambda: len(hub.node.core.topic_rates) == 3)
-        now_s = int(hub.node.loop.time())
-        hub.node.core.tick(now_s - 1)
-        hub.node.core.tick(now_s)
+        await eventually(lambda: len(hub.server.core.topic_rates) == 3)
+        now_s = int(hub.server.loop.time())
+        hub.server.core.tick(now_s - 1)
+        hub.server.core.tick(now_s)
         for second in (now_s - 5, now_s):
-            hub.node.pulse.beat(float(second), 0.0)
-            await eventually(lambda: not hub.node.pulse.is_looking)
+            hub.server.ticker.beat(float(second), 0.0)
+            await eventually(lambda: not hub.server.ticker.is_looking)
         history = (await client.request("$hub/topics", {"under": "/open/a"}))["history"]
         assert (history["step_s"], list(history["figures"])) == (5, ["in_messages", "in_bytes"])
         assert history["figures"]["in_messages"][-1] > 0
@@ -71,7 +71,7 @@ async def test_what_a_topic_brought_before(hub: Hub) -> None:
             {"roles": {"watcher": {"subscribe": ["/open"], "request": ["$hub"]}}, "users": {"bob": ["watcher"]}},
             "a test",
         )
-        for handler in hub.node.core.handlers.values():
+        for handler in hub.server.core.handlers.values():
             if handler.name == "bob":
                 handler.rights = policy.rights("bob")
         assert (await client.request("$hub/topics", {"under": "/open/a"}))["history"] is not None
@@ -83,7 +83,7 @@ async def test_many_rows(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics_module, "TOPICS_PER_STEP", 2)
     async with connect(hub.endpoint.location) as client:
         await publish(client, *[f"/{number}" for number in range(9) for _ in range(9 - number)])
-        await eventually(lambda: len(hub.node.core.topic_rates) == 9)
+        await eventually(lambda: len(hub.server.core.topic_rates) == 9)
         answer = await client.request("$hub/topics", None)
         assert prefixes(answer) == [("/0", 9), ("/1", 8), ("/2", 7)]
         assert (answer["others"]["nodes"], answer["others"]["topics"]) == (6, 6)
@@ -104,8 +104,8 @@ async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
         connect(hub.endpoint.location, name="nobody") as nobody,
     ):
         await publish(ada, "/open/a", "/open/not/this", "/secret/a", "/open/b")
-        await eventually(lambda: len(hub.node.core.topic_rates) == 4)
-        for handler in hub.node.core.handlers.values():
+        await eventually(lambda: len(hub.server.core.topic_rates) == 4)
+        for handler in hub.server.core.handlers.values():
             handler.rights = policy.rights(handler.name)
         answer = await eve.request("$hub/topics", None)
         assert prefixes(answer) == [("/open/", 2)]

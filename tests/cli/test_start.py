@@ -30,7 +30,7 @@ NOT_FOR_CLIENTS = (
     "hub.settings",
     "peers.daemon",
     "peers.journal",
-    "peers.node",
+    "peers.server",
     "prometheus_client",
     "structlog",
     "uvloop",

@@ -311,7 +311,7 @@ async def test_of_another_hub(journal_url: str, client: Client) -> None:
     near = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "peers": [journal_url]}, {}), "near")
     await near.start()
     try:
-        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        await eventually(lambda: len(near.server.core.mesh.graph.reached) == 2)
         there = near.endpoints[0].location
         await client.publish_confirmed("/a", 0)
         process = await sub(there, "/a", "--from-offset", "0", "--of", "test hub", "--limit", "2")

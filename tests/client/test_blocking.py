@@ -323,7 +323,7 @@ async def test_the_journal_of_another_hub(url: str) -> None:
 
     try:
         await in_thread(url, lambda client: fill(client, 10))
-        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        await eventually(lambda: len(near.server.core.mesh.graph.reached) == 2)
         found = await in_thread(near.endpoints[0].location, work)
     finally:
         await near.stop()
@@ -346,7 +346,7 @@ async def test_some_columns_of_the_journal_of_another_hub(url: str) -> None:
 
     try:
         await in_thread(url, lambda client: fill(client, 2000))
-        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        await eventually(lambda: len(near.server.core.mesh.graph.reached) == 2)
         records, few, all_of_it = await in_thread(near.endpoints[0].location, work)
     finally:
         await near.stop()

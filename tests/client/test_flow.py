@@ -73,7 +73,7 @@ async def test_disconnect(start_hub: StartHub) -> None:
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:  # noqa: SIM117
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
             await flood(publisher, "/a", range(MANY))
-            await eventually(lambda: hub.node.core.statistics().published_messages_total == MANY)
+            await eventually(lambda: hub.server.core.statistics().published_messages_total == MANY)
             got: list[Message] = []
 
             def back_again() -> bool:

@@ -226,7 +226,7 @@ async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Clie
     async for record in client.read("/a", piece_bytes=100_000):
         found.append(record.value[0])
         if len(found) in {200, 900}:
-            for connection in list(hub.node.connections):
+            for connection in list(hub.server.connections):
                 connection.abort()
     assert found == list(range(2000))
     assert client.statistics().connections >= 2

@@ -28,7 +28,7 @@ from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, connect
 from peers.client.journal_stream import decoded, recorded_batches
 from peers.client.values import decode_batch
-from peers.verbs.journal import FETCHES_LIMIT
+from peers.commands.journal import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.scripted import Told, quick_backoff
 from tests.hubs.eventually import eventually
@@ -333,9 +333,9 @@ async def test_a_right_that_is_lost(hub: RecordingHub) -> None:
     ):
         await client.publish("/n", 0)
         assert (await anext(messages)).value == 0
-        handler = next(one for one in hub.node.core.handlers.values() if one.name == "reader")
+        handler = next(one for one in hub.server.core.handlers.values() if one.name == "reader")
         policy = read_policy({"roles": {"some": {"subscribe": ["*"]}}}, "a test")
-        hub.node.core.authority.give_rights(handler, policy.rights("reader", ("some",)))
+        hub.server.core.authority.give_rights(handler, policy.rights("reader", ("some",)))
         await client.publish("/n", 1)
         with pytest.raises(RejectedError) as caught:
             await anext(messages)
@@ -387,14 +387,14 @@ async def test_closing(hub: RecordingHub) -> None:
             stream = client.subscribe("/n/", from_offset=0, buffer_bytes=buffer_bytes)
             await stream.open()
             await stream.batch()
-            assert len(hub.node.connections) == 1
+            assert len(hub.server.connections) == 1
             await stream.close()
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
         left_open = client.subscribe("/n/", from_offset=0)
         await left_open.open()
         await client.subscribe("/n/", from_offset=0).open()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     await _read_on(left_open)
     with pytest.raises(ClosedError):
         await client.subscribe("/n/", from_offset=0).open()

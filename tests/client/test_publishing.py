@@ -55,8 +55,8 @@ class Recorder:
 def record(hub: Hub) -> Recorder:
     recorder = Recorder()
     handler = Handler(recorder, role=Role.LOCAL, limits=QueueLimits())
-    hub.node.core.attach(handler)
-    hub.node.core.subscribe(handler, ["/"])
+    hub.server.core.attach(handler)
+    hub.server.core.subscribe(handler, ["/"])
     return recorder
 
 
@@ -152,7 +152,7 @@ async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureF
 async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
     hub = await start_hub(settings=Settings())
     client: Client = await connect(hub.url, close_timeout_s=0.01, buffer_bytes=64 * 1024 * 1024)
-    (connection,) = hub.node.connections
+    (connection,) = hub.server.connections
     connection.transport.pause_reading()  # type: ignore[attr-defined]
     for _ in range(400):
         client.publish_nowait("/a", bytes(100_000))

@@ -92,7 +92,7 @@ async def test_without_reconnecting(hub: Hub) -> None:
 async def test_waiting_calls_when_it_ends(start_hub: StartHub) -> None:
     hub = await start_hub()
     async with connect(hub.url, reconnect=False, buffer_bytes=5000) as client:
-        (connection,) = hub.node.connections
+        (connection,) = hub.server.connections
         connection.transport.pause_reading()  # type: ignore[attr-defined]
         opening = asyncio.ensure_future(client.subscribe("/a").open())
         draining: list[asyncio.Task[None]] = []
@@ -175,7 +175,7 @@ async def test_refused_when_dialling_again() -> None:
 async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     hub = await start_hub()
     client: Client = await connect(hub.url, buffer_bytes=64 * 1024 * 1024)
-    (connection,) = hub.node.connections
+    (connection,) = hub.server.connections
     connection.transport.pause_reading()  # type: ignore[attr-defined]
     for _ in range(400):
         client.publish_nowait("/a", bytes(100_000))
@@ -185,7 +185,7 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
     await asyncio.wait([closing])
     assert client.ended
     connection.transport.resume_reading()  # type: ignore[attr-defined]
-    await hub.node.wait_released()
+    await hub.server.wait_released()
 
 
 FINAL = {

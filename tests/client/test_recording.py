@@ -50,11 +50,11 @@ class Place:
         return self._listen
 
     def cut(self) -> None:
-        for connection in list(self.daemon.node.connections):
+        for connection in list(self.daemon.server.connections):
             connection.abort()
 
     def stands(self) -> Any:
-        statistics = self.daemon.node.journal.statistics()
+        statistics = self.daemon.server.journal.statistics()
         assert statistics is not None
         (one,) = statistics.consumers.each
         return one
@@ -239,7 +239,7 @@ async def test_connections_that_are_lost(daemon: Daemon) -> None:
             publishing = [asyncio.ensure_future(writer.publish("/a", number + each)) for each in range(3)]
             for _ in range(number):  # so that it is cut at other places each time
                 await asyncio.sleep(0)
-            for connection in list(daemon.node.connections):
+            for connection in list(daemon.server.connections):
                 connection.abort()
             offsets += await asyncio.gather(*publishing)
         assert offsets == list(range(60))

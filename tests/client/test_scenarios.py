@@ -303,15 +303,15 @@ class JavaScript:
         self._url = f"{url.rstrip('/')}/v1/hub"
 
     async def play(self, who: str, verb: str, given: list[Any]) -> dict[str, Any]:
-        node = await self._nodes.ready(self._url)
-        await node.evaluate(f"if (!globalThis.play) {{ {JAVASCRIPT} }}")
+        server = await self._nodes.ready(self._url)
+        await server.evaluate(f"if (!globalThis.play) {{ {JAVASCRIPT} }}")
         body = "return play(who, verb, given)"
-        answer: dict[str, Any] = await node.evaluate(body, who=who, verb=verb, given=given)
+        answer: dict[str, Any] = await server.evaluate(body, who=who, verb=verb, given=given)
         return answer
 
     async def close(self) -> None:
-        node = await self._nodes.ready(self._url)
-        await node.evaluate("globalThis.begin?.()")
+        server = await self._nodes.ready(self._url)
+        await server.evaluate("globalThis.begin?.()")
         await self._nodes.reset()
 
 
@@ -340,7 +340,7 @@ class World:
         return sorted(self.hub.prefixes(client))
 
     async def rules(self) -> int:
-        return len(self.hub.node.core.rules)
+        return len(self.hub.server.core.rules)
 
 
 Play = Callable[[str], Awaitable[None]]

@@ -19,7 +19,7 @@ from hub.errors import (
     UsageError,
 )
 from hub.handlers.delivery import Role
-from hub.handlers.far_hub import FarHub
+from hub.handlers.remote_hub import RemoteHub
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish
@@ -57,7 +57,7 @@ async def test_callbacks(hub: Hub) -> None:
             client.publish_nowait("/b", number)
         assert [await got.get() for _ in range(3)] == [Message("/b", number) for number in range(3)]
         await subscription.close()
-        assert hub.node.core.routes.find("/a").handlers == ()
+        assert hub.server.core.routes.find("/a").handlers == ()
     assert isinstance(failures[0]["exception"], ZeroDivisionError)
     assert "/b" in failures[0]["message"]
 
@@ -122,7 +122,7 @@ async def test_bad_values(start_hub: StartHub) -> None:
             (b"\x00", 0b100, 1),
         ):
             handler.offer(Batch(encode_frame(KIND_MESSAGES, body, key=b"/a", flags=flags), count))
-        publish(hub.node.core, "/a", "end")
+        publish(hub.server.core, "/a", "end")
         assert [message.value for message in await read(messages, 3)] == [1, 3, "end"]
         bad = [told.bad.get_nowait() for _ in range(3)]
         assert [(each.topic, each.body, each.messages) for each in bad] == [
@@ -142,7 +142,7 @@ async def test_unreadable_frames(start_hub: StartHub) -> None:
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"\x00\x02/a", flags=0b1000), 1))
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x01", key=b"/\xff"), 1))
         handler.offer(Batch(encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x09\x01", key=b"/a", flags=FLAG_BATCH), 9))
-        publish(hub.node.core, "/a", "end")
+        publish(hub.server.core, "/a", "end")
         assert (await anext(messages)).value == "end"
         assert [(await told.bad.get()).messages for _ in range(3)] == [1, 1, 1]
         assert client.statistics().connections == 1
@@ -234,7 +234,7 @@ async def test_more_rules_than_a_frame_holds_come_back(start_hub: StartHub) -> N
     async with told.connect(hub.url) as client:
         await asyncio.gather(*(client.subscribe_rule([str(number)]).open() for number in range(1001)))
         await hub.crash()
-        await eventually(lambda: len(hub.node.core.rules) == 1001)
+        await eventually(lambda: len(hub.server.core.rules) == 1001)
         assert told.rejected.empty()
 
 
@@ -277,23 +277,23 @@ async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
         await told.connected.get()
         lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
         others = handler_of(role=Role.CLIENT, name="other")
-        hub.node.core.attach(others)
+        hub.server.core.attach(others)
         await hub.crash()
         for name in ("a.a", "a.b"):
-            hub.node.core.names.claim(others, Wish(name), 1)
+            hub.server.core.names.claim(others, Wish(name), 1)
         await lost.wait_lost()
         with pytest.raises(RejectedError, match=r"name a\.a is owned by client \d+ 'other'"):
             await lost.wait_owned()
         assert "is owned by" in lost.reason
         await eventually(lambda: waits.reason == "queued")
-        hub.node.core.detach(others, "done")
+        hub.server.core.detach(others, "done")
         await waits.wait_owned()
 
 
 async def test_an_earlier_claim_of_a_peer_hub(client: Client, hub: Hub) -> None:
     lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
-    link = FarHub(b"\x07" * 16)
-    names = hub.node.core.names
+    link = RemoteHub(b"\x07" * 16)
+    names = hub.server.core.names
     names.hear(link, [Announced("a.a", (), 1, 1), Announced("a.b", (), 1, 1)], [])
     assert "whose claim was earlier" in await lost.wait_lost()
     assert "whose claim was earlier" in await waits.wait_lost()
@@ -325,8 +325,8 @@ async def test_without_a_connection(hub: Hub) -> None:
 
 
 async def test_many_names_are_listed_in_pages(client: Client, hub: Hub) -> None:
-    names = hub.node.core.names
-    link = FarHub(b"\x07" * 16)
+    names = hub.server.core.names
+    link = RemoteHub(b"\x07" * 16)
     names.hear(link, [Announced(f"a.n{number:04}", ("x",), 1, 9) for number in range(2500)], [])
     found = await client.names()
     assert [each.name for each in found] == [f"a.n{number:04}" for number in range(2500)]

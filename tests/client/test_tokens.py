@@ -230,7 +230,7 @@ async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -
         return given[-1]
 
     async with connect(known.hub.url, token=fresh) as client, client.subscribe("/a") as messages:
-        (connection,) = known.hub.node.connections
+        (connection,) = known.hub.server.connections
         assert isinstance(connection, HubConnection)
         await eventually(lambda: connection.proof_left_s() == math.inf)
         known.hub.later(5.0)

@@ -37,8 +37,8 @@ class Place:
 
     def __init__(self, hub: Hub, kind: str, endpoint: Endpoint) -> None:
         self.hub = hub
-        self.node = hub.node
-        self.core = hub.node.core
+        self.server = hub.server
+        self.core = hub.server.core
         self.kind = kind
         self._endpoint = endpoint
 

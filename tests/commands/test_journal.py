@@ -17,9 +17,9 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
+from peers.commands.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.journal.forms import NARROWED_PATHS
 from peers.journal.view import LARGE_FACTOR
-from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.wire.kinds import Kind
 from tests.commands.conftest import Place, StartPlace
 from tests.commands.talkers import FRAMES, except_on, talker
@@ -49,7 +49,7 @@ def record(start: StartPlace) -> Recording:
 
 
 def slow(place: Place, *topics: str) -> SlowJournal:
-    journal = place.node.journal = SlowJournal(place.core, *topics)
+    journal = place.server.journal = SlowJournal(place.core, *topics)
     return journal
 
 
@@ -103,7 +103,7 @@ async def test_confirmations_in_the_order_of_the_messages(place: Place) -> None:
         ("error", 3, None, CloseCode.NOT_ALLOWED),
         ("recorded", 4, 102, None),
     ]
-    assert place.node.rejected_messages == 2
+    assert place.server.rejected_messages == 2
     await client.say("publish", topic="/recorded", value=1, confirm=True, request=5)
     assert await client.values(1) == [("/recorded", 1)]
     journal.recorder.on_failed(JournalUnavailableError("the disk is full"), 100)
@@ -136,7 +136,7 @@ async def test_whoever_has_gone_is_not_answered(place: Place, *, leaves: bool) -
     await client.barrier()
     if leaves:
         client.close()
-        await eventually(lambda: not place.node.connections)
+        await eventually(lambda: not place.server.connections)
         assert journal.cancelled == [2]
     else:
         place.hub.connections[0].end(CloseCode.GOING_AWAY, "test")
@@ -285,7 +285,7 @@ async def test_what_readers_are_asked_and_answer(place: Place) -> None:
     assert getattr(order, "form", "frame") == {"json": "json", "msgpack": "msgpack"}.get(place.kind, "frame")
     assert (order.time, order.prefixes, order.wait_ms) == (1500, ("/a", "/b"), 5)
     assert 100_000 < order.bytes <= 4 << 20
-    large(bytearray(encode_frame(Kind.RECORDS, bytes(place.node.settings.limits.frame_bytes + 100_000))))
+    large(bytearray(encode_frame(Kind.RECORDS, bytes(place.server.settings.limits.frame_bytes + 100_000))))
     error = await client.hear()
     assert (error["code"], error["request"]) == (CloseCode.TOO_BIG, 1)
     damaged(RejectedError(CloseCode.JOURNAL_FAILED, "damaged"))
@@ -327,7 +327,7 @@ async def test_whoever_does_not_read_the_answers_is_not_read_on(place: Place) ->
 
 async def test_whoever_feeds_a_journal_that_is_behind_is_not_read(place: Place) -> None:
     """Others are; it is not given up for its silence, and goes on when there is room."""
-    journal = place.node.journal = SlowJournal(place.core, buffer_bytes=100_000)
+    journal = place.server.journal = SlowJournal(place.core, buffer_bytes=100_000)
     publisher = await place.client()
     feeding = place.hub.connections[-1]
     other, reader = await place.client(), await place.client("other")
@@ -336,7 +336,7 @@ async def test_whoever_feeds_a_journal_that_is_behind_is_not_read(place: Place) 
     await other.publish("other", 1)
     assert await reader.values(1) == [("other", 1)]
     place.hub.later(15.0)
-    assert feeding in place.node.connections
+    assert feeding in place.server.connections
     while not feeding.transport.is_reading():
         journal.write()
         await settle()

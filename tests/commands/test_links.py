@@ -45,9 +45,9 @@ async def linked(start_hub: StartHub) -> tuple[Hub, Hub]:
     north = await start_hub(name="north", hub_id=b"\1" * 16)
     south = await start_hub(name="south", hub_id=b"\2" * 16)
     north.dial(south)
-    await eventually(lambda: len(north.node.links) == len(south.node.links) == 1)
-    await eventually(lambda: {"north"} == {one.name for one in south.node.core.handlers.values()})
-    await eventually(lambda: {"south"} == {one.name for one in north.node.core.handlers.values()})
+    await eventually(lambda: len(north.server.links) == len(south.server.links) == 1)
+    await eventually(lambda: {"north"} == {one.name for one in south.server.core.handlers.values()})
+    await eventually(lambda: {"south"} == {one.name for one in north.server.core.handlers.values()})
     return north, south
 
 
@@ -58,8 +58,8 @@ async def test_rules_cross_several_links(start_hub: StartHub) -> None:
     by_rule, by_both, source = await north.client(), await north.client("/t"), await east.client()
     for client in (by_rule, by_both):
         await rule(client, "a", "b", prefix="/t")
-    known = east.node.core.far_hubs
-    await eventually(lambda: set(known.rules_of(north.node.id)) == {check_rule(["a", "b"], "/t")})
+    known = east.server.core.remote_hubs
+    await eventually(lambda: set(known.rules_of(north.server.id)) == {check_rule(["a", "b"], "/t")})
     await eventually(lambda: "/t" in east.wanted_by(north))
     await source.send(
         labelled(1, "a", "b"), labelled(2, "a", "b", topic="/u"), labelled(3, "a", "b", "c", topic="/t/x")
@@ -78,16 +78,16 @@ async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> Non
         await client.send(encode_rules(Kind.RULE, rules[start : start + 900], 1))
         await client.notice()
     north.dial(south)
-    await eventually(lambda: len(south.node.core.rules) == 2_500)
-    assert set(south.node.core.far_hubs.rules_of(north.node.id)) == set(rules)
+    await eventually(lambda: len(south.server.core.rules) == 2_500)
+    assert set(south.server.core.remote_hubs.rules_of(north.server.id)) == set(rules)
     envelope = Envelope("/t", rules[0].labels)
     link = south.handler("north")
-    assert south.node.core.routes.find_tagged(envelope).handlers == (link,)
+    assert south.server.core.routes.find_tagged(envelope).handlers == (link,)
     await north.stop_dialling()
-    await eventually(lambda: link not in south.node.core.routes.find_tagged(envelope).handlers)
+    await eventually(lambda: link not in south.server.core.routes.find_tagged(envelope).handlers)
     source = await south.client()
     await source.send(labelled(1, *rules[0].labels))
-    await eventually(lambda: south.node.core.mesh.statistics().unreached_messages_total == 1)
+    await eventually(lambda: south.server.core.mesh.statistics().unreached_messages_total == 1)
 
 
 async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> None:
@@ -95,8 +95,8 @@ async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> Non
     door, reader, source = await north.client(), await south.client(), await south.client()
     await rule(reader, sender=NAME)
     await door.send(encode_claim(NameClaim(0, Wish(NAME))))
-    await eventually(lambda: south.node.core.names.register.owner(NAME) is not None)
-    await eventually(lambda: len(north.node.core.rules) == 1)
+    await eventually(lambda: south.server.core.names.register.owner(NAME) is not None)
+    await eventually(lambda: len(north.server.core.rules) == 1)
     await door.send(labelled(1, sender=NAME))
     assert values_of([await reader.frame()]) == [1]
     await source.send(labelled(2, to=NAME), labelled(3, sender=NAME))

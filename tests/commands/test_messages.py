@@ -112,7 +112,7 @@ async def test_publications_that_are_refused(place: Place, name: str) -> None:
     if place.kind == "http":
         client = await place.client()
     else:
-        assert place.node.rejected_messages == 1
+        assert place.server.rejected_messages == 1
     await client.done("publish", topic="/end", value=1)
     assert await everything.values(1) == [("/end", 1)]
 
@@ -215,7 +215,7 @@ async def test_senders_and_destinations(place: Place) -> None:
     assert await owner.hear() == {"type": "messages", "topic": "/t", "to": NAME, "values": [2]}
     code, text = await other.refused("publish", topic="/t", value=3, sender=NAME)
     assert (code, text) == (CloseCode.NOT_ALLOWED, f"sender '{NAME}': that name is not yours")
-    assert place.node.rejected_messages == 2
+    assert place.server.rejected_messages == 2
     assert [one["values"] for one in await bystander.barrier()] == [[1]]
 
 
@@ -253,7 +253,7 @@ async def test_wishes_for_a_queue(place: Place, wish: Any, granted: tuple[int, i
 @except_on(http="is greeted by nothing")
 async def test_the_welcome(place: Place) -> None:
     client = await place.client(name="me")
-    told = {"type": "welcome", "hub": place.node.id.hex(), "name": "hub", "frame": 16 << 20}
+    told = {"type": "welcome", "hub": place.server.id.hex(), "name": "hub", "frame": 16 << 20}
     queue = {"messages": 8192, "bytes": 64 << 20, "overflow": "drop-oldest"}
     assert client.welcome == told | {"queue": queue, "software": client.welcome["software"]}
     assert client.welcome["software"].startswith("topichub ")
@@ -301,7 +301,7 @@ async def test_what_is_not_granted(place: Place, command: str, fields: Any, text
     action = {"rule": "subscribe", "fetch": "journal"}.get(command, command)
     assert told.startswith(f"{action} {text}")
     assert "user 'alice'" in told
-    assert place.node.audit.refused_total == 1
+    assert place.server.audit.refused_total == 1
     statistics = place.core.statistics().routing
     assert (statistics.subscriptions, statistics.rules) == (0, 0)
     assert not place.core.requests.statistics().services
@@ -316,7 +316,7 @@ async def test_what_is_granted_and_taken_away(place: Place) -> None:
     await client.done("claim", name="org.a.x")
     await client.done("publish", topic="/a/x", value=1)
     assert await client.values(1) == [("/a/x", 1)]
-    assert place.node.audit.refused_total == 0
+    assert place.server.audit.refused_total == 0
     handler = place.hub.handler("alice")
     less = policy_of(POLICY.replace('subscribe = ["/a", "/{user}"]', "").replace('claim = ["org.a"]', ""))
     place.core.authority.give_rights(handler, less.rights("alice"))

@@ -139,7 +139,7 @@ async def test_overflow_is_announced(place: Place) -> None:
     _, handler = await stalled(place, messages=HELD, overflow=Overflow.DROP_OLDEST)
     await flooded(place, handler)
     lost = handler.dropped_messages
-    core = place.hub.node.core
+    core = place.hub.server.core
     assert [event.value["lost"] for event in core.report_drops()] == [lost]
     assert core.report_drops() == []
     ((topic, value),) = await watcher.values(1)
@@ -169,7 +169,7 @@ async def test_a_client_that_disconnects_itself(place: Place) -> None:
 async def test_the_hub_stops_while_a_client_does_not_read(place: Place) -> None:
     client, handler = await stalled(place)
     total = await flooded(place, handler)
-    for connection in list(place.node.connections):
+    for connection in list(place.server.connections):
         connection.drain()
     assert await client.numbers_and_gaps(total) == list(range(total))
     assert await client.end() == (CloseCode.GOING_AWAY, "the hub stops")

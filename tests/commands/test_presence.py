@@ -50,7 +50,7 @@ async def test_whoever_leaves_leaves_nothing(place: Place, way: str) -> None:
     assert after.routing.subscriptions == before.routing.subscriptions - 2
     assert place.core.prefixes.asked_of_links.minimal == ()
     client.close()
-    await eventually(lambda: len(place.node.connections) == len(place.node.keepalive) == 1)
+    await eventually(lambda: len(place.server.connections) == len(place.server.keepalive) == 1)
 
 
 HELD: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -75,7 +75,7 @@ async def come_and_go(place: Place) -> None:
     stranger.close()
     for client in clients:
         client.close()
-    await eventually(lambda: not place.node.connections)
+    await eventually(lambda: not place.server.connections)
     place.hub.connections.clear()
     await settle()
 
@@ -103,8 +103,8 @@ async def test_the_hub_stops(place: Place) -> None:
     client, silent = await place.client("/a"), await place.client()
     await silent.publish("/a", 1)
     await silent.barrier()
-    place.node.draining = True
-    for connection in list(place.node.connections):
+    place.server.draining = True
+    for connection in list(place.server.connections):
         connection.drain()
     heard = [await client.hear() for _ in range(2)]
     assert [one["type"] for one in heard] == ["messages", "close"]

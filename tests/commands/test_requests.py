@@ -241,7 +241,7 @@ async def test_claim_and_release(place: Place) -> None:
     watcher = await place.client("$hub/names/")
     assert await one.done("claim", name=NAME, labels=["b", "a"]) == {}
     owner = place.hub.handler("one").id
-    appeared = {"name": NAME, "labels": ["a", "b"], "owner": owner, "hub": place.node.id.hex()}
+    appeared = {"name": NAME, "labels": ["a", "b"], "owner": owner, "hub": place.server.id.hex()}
     assert await watcher.values(1) == [("$hub/names/appeared", appeared)]
     code, text = await two.refused("claim", name=NAME)
     assert (code, text) == (CloseCode.NOT_ALLOWED, f"name {NAME} is owned by client {owner} 'one'")

@@ -14,9 +14,9 @@ from hub.limits import CoreLimits, HandlerLimits
 from hub.messages.frame import FLAG_BATCH, encode_frame
 from hub.messages.request_frame import FLAG_NAMED, Item
 from hub.settings.sections import Limits
+from peers.commands.commands import STEPS_OF_CLIENT, Commands, Verb
 from peers.journal.recording import NoJournal
-from peers.node.audit import Audit
-from peers.verbs.verbs import STEPS_OF_CLIENT, Verb, Verbs
+from peers.server.audit import Audit
 from peers.wire.control import RuleChange
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello
@@ -91,16 +91,16 @@ class Desk:
         self.handler, _ = self.turn.join()
         self.handler.poster = self
         self.far = Far()
-        self.node = SimpleNamespace(
+        self.server = SimpleNamespace(
             core=self.turn.core,
             journal=NoJournal(),
             rejected_messages=0,
             settings=SimpleNamespace(limits=Limits()),
             now_ms=lambda: 0,
             wall_us=lambda: 1,
-            audit=Audit(self.turn.core.own_events.announce, lambda: 1.0),
+            audit=Audit(self.turn.core.system_events.announce, lambda: 1.0),
         )
-        self.verbs = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
+        self.verbs = Commands(self.server, self.handler, self.far)  # type: ignore[arg-type]
 
     def post(self, items: list[Item]) -> None:
         """Be sent requests and replies."""

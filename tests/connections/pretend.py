@@ -12,7 +12,7 @@ from hub.limits import QueueLimits
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.wire.hello import Hello
 from tests.hub.fakes import FakeOutlet, handler_of
 
@@ -113,8 +113,8 @@ class PretendTransport(asyncio.Transport):
             self.connection.data_received(data)
 
 
-def over_tcp(node: Node) -> Connection:
-    return tcp_connection(node, QueueLimits())
+def over_tcp(server: Server) -> Connection:
+    return tcp_connection(server, QueueLimits())
 
 
 class Stage:
@@ -122,17 +122,17 @@ class Stage:
 
     def __init__(self, loop: PretendLoop | None = None) -> None:
         self.loop = loop or PretendLoop()
-        self.node = Node(Settings())
-        self.node.loop = self.loop  # type: ignore[assignment]
-        self.core = self.node.core
+        self.server = Server(Settings())
+        self.server.loop = self.loop  # type: ignore[assignment]
+        self.core = self.server.core
         self.outlet = FakeOutlet()
         reader = handler_of(self.outlet, role=Role.LOCAL)
         self.core.attach(reader)
         self.core.subscribe(reader, ["/"])
 
-    def connect(self, make: Callable[[Node], Connection] = over_tcp) -> Connection:
+    def connect(self, make: Callable[[Server], Connection] = over_tcp) -> Connection:
         """Let a client connect that says nothing yet."""
-        connection = make(self.node)
+        connection = make(self.server)
         transport = PretendTransport(self.loop, connection)
         transport.far = PretendTransport(self.loop, connection)
         connection.connection_made(transport)

@@ -59,7 +59,7 @@ async def test_a_hub_that_comes_later(start_hub: StartHub) -> None:
     assert told[0]["peer"] == f"tcp://127.0.0.1:{far.endpoint.port}"
     assert "Connect call failed" in told[0]["reason"] or "refused" in told[0]["reason"]
     await start_hub(far.endpoint.location, name="far again")
-    await eventually(lambda: len(near.node.links) == 1)
+    await eventually(lambda: len(near.server.links) == 1)
 
 
 async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
     far = await start_hub(f"unix://{tmp_path}/far.sock", name="far")
     reader = await far.client("/a")
     near.dial(far)
-    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
+    await eventually(lambda: len(near.server.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
     await (await near.client()).publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     assert near.handler("far").address == f"unix://{tmp_path}/far.sock"
@@ -82,7 +82,7 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize("url", UNREACHABLE)
 async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
-    dialler = hub_dialler(hub.node, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
+    dialler = hub_dialler(hub.server, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
     task = asyncio.ensure_future(dialler.run())
     await eventually(lambda: dialler.attempts > 2 or task.done())
     assert not task.done()
@@ -98,7 +98,7 @@ async def test_a_refusal_is_not_repeated_quickly(start_hub: StartHub) -> None:
     """
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
-    await eventually(lambda: len(near.node.links) == 1)
+    await eventually(lambda: len(near.server.links) == 1)
     dialler = near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0))
     await eventually(lambda: "(4009)" in dialler.last_reason)
     await settle()
@@ -115,7 +115,7 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
     dialler = near.dial(far, backoff=backoff)
     await eventually(lambda: backoff._bound_s == 0.01)
     far = await start_hub(far.endpoint.location, name="far")
-    await eventually(lambda: len(near.node.links) == 1)
+    await eventually(lambda: len(near.server.links) == 1)
     attempts = dialler.attempts
     (connection,) = far.connections
     connection.end(CloseCode.GOING_AWAY, "restart")
@@ -126,26 +126,26 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
 async def test_a_link_drains(start_hub: StartHub) -> None:
     near, far = await start_hub(name="near"), await start_hub(name="far")
     reader = await far.client("/a")
-    dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
+    dialler = hub_dialler(near.server, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
-    await eventually(lambda: len(near.node.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
+    await eventually(lambda: len(near.server.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
     publisher = await near.client()
     await publisher.send(*(publication("/a", number) for number in range(5000)))
     await publisher.ping()
-    near.node.draining = True
+    near.server.draining = True
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    for connection in list(near.node.connections):
+    for connection in list(near.server.connections):
         connection.drain()
     assert await reader.values(5000) == [("/a", number) for number in range(5000)]
     assert (await publisher.end())[0] == CloseCode.GOING_AWAY
-    await eventually(lambda: not len(far.node.links))
+    await eventually(lambda: not len(far.server.links))
 
 
 async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> None:
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
-    await eventually(lambda: len(near.node.links) == 1)
+    await eventually(lambda: len(near.server.links) == 1)
     diallers = [near.dial(far, backoff=Backoff(base_s=0.0, cap_s=0.0)) for _ in range(3)]
     await eventually(lambda: all("(4009)" in dialler.last_reason for dialler in diallers))
     await settle()
@@ -172,9 +172,9 @@ async def dialling(hub: Hub, port: int, names: Names) -> AsyncIterator[NameDiall
     peer = Endpoint.parse(f"tcp://hubs.example:{port}")
 
     def make(address: str) -> Dialler:
-        return hub_dialler(hub.node, peer, hub.node.settings.queue, Backoff(0.001, 0.005), address=address)
+        return hub_dialler(hub.server, peer, hub.server.settings.queue, Backoff(0.001, 0.005), address=address)
 
-    dialler = NameDialler(hub.node, peer, make, names.find)
+    dialler = NameDialler(hub.server, peer, make, names.find)
     task = asyncio.ensure_future(dialler.run())
     try:
         yield dialler
@@ -184,7 +184,7 @@ async def dialling(hub: Hub, port: int, names: Names) -> AsyncIterator[NameDiall
 
 
 def linked(hub: Hub) -> set[str]:
-    return {handler.name for handler in hub.node.core.handlers.values()}
+    return {handler.name for handler in hub.server.core.handlers.values()}
 
 
 async def start_on_one_port(start_hub: StartHub, *names: str) -> tuple[list[Hub], int]:
@@ -236,14 +236,14 @@ async def test_an_address_that_comes_back_is_kept(start_hub: StartHub) -> None:
     names = Names("127.0.0.2", "127.0.0.3")
     async with dialling(near, port, names) as dialler:
         await eventually(lambda: linked(near) == {"b", "c"})
-        link = near.node.links.find(b.node.id)
+        link = near.server.links.find(b.server.id)
         names.addresses = ["127.0.0.3"]
         await dialler.look()
         names.addresses = ["127.0.0.2", "127.0.0.3"]
         await dialler.look()
-        assert near.node.links.find(b.node.id) is link
+        assert near.server.links.find(b.server.id) is link
         await b.crash()
-        await eventually(lambda: near.node.links.find(b.node.id) not in {link, None})
+        await eventually(lambda: near.server.links.find(b.server.id) not in {link, None})
 
 
 async def test_a_name_of_one_address_is_dialled_as_such(start_hub: StartHub) -> None:
@@ -311,7 +311,7 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
     readers = [await hub.client("/a") for hub in (dialling, dialled)]
     dialling.dial(dialled)
     for hub, far in ((dialling, dialled), (dialled, dialling)):
-        await eventually(lambda hub=hub: len(hub.node.links) == 1)  # type: ignore[misc]
+        await eventually(lambda hub=hub: len(hub.server.links) == 1)  # type: ignore[misc]
         await eventually(lambda hub=hub, far=far: "/a" in hub.wanted_by(far))  # type: ignore[misc]
     await readers[0].publish("/a", 1)
     for reader in readers:
@@ -319,7 +319,7 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
         reader.close()
     await dialling.stop_dialling()
     for hub in (dialling, dialled):
-        await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+        await eventually(lambda hub=hub: not hub.server.connections)  # type: ignore[misc]
         hub.connections.clear()
     await settle()
 
@@ -331,14 +331,14 @@ async def test_links(start_hub: StartHub) -> None:
 
 async def test_attempts_that_fail(start_hub: StartHub) -> None:
     dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
-    dialled.node.draining = True
+    dialled.server.draining = True
     with left_for_the_collector() as left:
         dialler = dialling.dial(dialled)
         await eventually(lambda: dialler.attempts >= 5)
         await dialling.stop_dialling()
         for hub in (dialling, dialled):
             hub.later(60)  # whoever lingers is cut
-            await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+            await eventually(lambda hub=hub: not hub.server.connections)  # type: ignore[misc]
             hub.connections.clear()
         await settle()
     assert left == []

@@ -54,7 +54,7 @@ async def end_of(client: RawClient) -> tuple[int, str]:
 
 
 def the_connection(hub: Hub) -> Connection:
-    (found,) = hub.node.connections
+    (found,) = hub.server.connections
     assert isinstance(found, Connection)
     return found
 
@@ -142,8 +142,8 @@ async def test_what_stands_behind_an_unknown_hello(hub: Hub, known: KnownTokens,
     hub.later(delay_s + 1)
     assert (await end_of(stranger))[0] == 4401
     assert await witness.ping() == []
-    assert len(hub.node.core.handlers) == 1
-    assert hub.node.rejected_messages == 0
+    assert len(hub.server.core.handlers) == 1
+    assert hub.server.rejected_messages == 0
 
 
 async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
@@ -152,15 +152,15 @@ async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
     await client.send(hello(SECRET))
     await eventually(lambda: known.failures == 1)
     connection = the_connection(hub)
-    assert hub.node.admission.newcomers == 1
+    assert hub.server.admission.newcomers == 1
     assert not connection.transport.is_reading()
     hub.later(1.5)
     assert not connection.conversation.session.closed
     hub.later(3.0)
     assert await end_of(client) == (4401, UNKNOWN.text)
     client.close()
-    await hub.node.wait_released()
-    assert hub.node.admission.newcomers == 0
+    await hub.server.wait_released()
+    assert hub.server.admission.newcomers == 0
 
 
 async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
@@ -172,7 +172,7 @@ async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
         client = await hub.raw()
         await client.send(hello(SECRET))
         await eventually(lambda number=number: known.failures == number)  # type: ignore[misc]
-        assert hub.node.admission.newcomers <= 4
+        assert hub.server.admission.newcomers <= 4
     await hub.client("/a", token=known.token("bob"))
     await quiet.publish("/a", 1)
     assert await quiet.values(1) == [("/a", 1)]
@@ -185,7 +185,7 @@ async def test_a_stranger_who_goes_while_he_waits(hub: Hub, known: KnownTokens) 
     await eventually(lambda: known.failures == 1)
     client.close()
     hub.later(4.0)
-    await hub.node.wait_released()
+    await hub.server.wait_released()
 
 
 async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
@@ -193,11 +193,11 @@ async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) 
     client = await hub.raw()
     await client.send(hello(SECRET))
     await eventually(lambda: known.failures == 1)
-    hub.node.draining = True
+    hub.server.draining = True
     late = await hub.raw()
     await late.send(hello(known.token("alice")))
     assert (await end_of(late))[0] == CloseCode.TRY_AGAIN_LATER
-    for connection in list(hub.node.connections):
+    for connection in list(hub.server.connections):
         connection.drain()
     assert await end_of(client) == (CloseCode.GOING_AWAY, "the hub stops")
 
@@ -205,7 +205,7 @@ async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) 
 async def test_a_token_while_the_hub_stops(hub: Hub, known: KnownTokens) -> None:
     client = await hub.raw()
     await client.greet(token=known.token("alice"))
-    hub.node.draining = True
+    hub.server.draining = True
     await client.send(encode_token(Renewal(7, known.token("alice"))))
     assert decode_notice((await client.frame()).body) == Notice("confirmed", request=7)
     the_connection(hub).drain()
@@ -278,7 +278,7 @@ async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: Know
         await publisher.publish("/a", *(["x" * 1000] * 20))
         assert await publisher.ping() == []
     hub.later(16.0)
-    assert handler.closed or handler.id not in hub.node.core.handlers
+    assert handler.closed or handler.id not in hub.server.core.handlers
     await publisher.publish("/a", "too late")
     assert await publisher.ping() == []
     frames = [frame async for frame in stalled.frames()]
@@ -287,7 +287,7 @@ async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: Know
 
 
 async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTokens) -> None:
-    journal = hub.node.journal = SlowJournal(hub.node.core, buffer_bytes=1000)
+    journal = hub.server.journal = SlowJournal(hub.server.core, buffer_bytes=1000)
     client = await hub.raw()
     await client.greet(token=known.token("alice", seconds=15.0))
     await client.send(publication("/a", "x" * 2000))
@@ -305,7 +305,7 @@ async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path)
     file = tmp_path / "peer.token"
     settings = Settings(access=AccessSettings(peer_token=str(file)))
     far = await start_hub(settings=settings, name="far")
-    assert far.node.access.is_open
+    assert far.server.access.is_open
     dialler = far.dial(hub)
     with capture_logs() as lines:
         await eventually(lambda: "there is no such file" in dialler.last_reason)
@@ -318,7 +318,7 @@ async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path)
         await eventually(lambda: "no role of his has `link`" in dialler.last_reason)
         assert "(1008)" in dialler.last_reason
         file.write_text(known.token("far") + "\n")
-        await eventually(lambda: len(hub.node.links) == len(far.node.links) == 1)
+        await eventually(lambda: len(hub.server.links) == len(far.server.links) == 1)
     rights = hub.handler("far").rights
     assert rights is not None
     assert rights.user.name == "far"
@@ -333,7 +333,7 @@ async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path
     file.write_text(known.token("far", seconds=100.0))
     far = await start_hub(settings=Settings(access=AccessSettings(peer_token=str(file))), name="far")
     dialler = far.dial(hub)
-    await eventually(lambda: len(hub.node.links) == len(far.node.links) == 1)
+    await eventually(lambda: len(hub.server.links) == len(far.server.links) == 1)
     with capture_logs() as lines:
         file.unlink()
         far.later(81.0)
@@ -344,14 +344,14 @@ async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path
         await eventually(lambda: lines[-1]["event"] == "notice from peer")
         file.write_text(known.token("far", seconds=1000.0))
         far.later(5.0)
-        (connection,) = hub.node.connections
+        (connection,) = hub.server.connections
         assert isinstance(connection, Connection)
         await eventually(lambda: connection.proof_left_s() > 900.0)
     hub.later(19.0)
     hub.later(19.0)
     assert SECRET not in str(lines)
     assert dialler.attempts == 1
-    assert len(hub.node.links) == 1
+    assert len(hub.server.links) == 1
 
 
 async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens) -> None:
@@ -374,8 +374,8 @@ async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens
     assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
     code, text = decode_close(frames[-1].body)
     assert (code, text) == (1008, "user 'alice' may not be a peer hub: no role of his has `link`")
-    assert len(hub.node.links) == 0
-    assert hub.node.core.handlers == {}
+    assert len(hub.server.links) == 0
+    assert hub.server.core.handlers == {}
 
 
 async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -> None:
@@ -386,18 +386,18 @@ async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -
     await first.send(hub_hello(token=token, link=b"1" * 8))
     assert (await first.frame()).kind == Kind.HELLO
     await second.send(hub_hello(token=token, link=b"2" * 8))
-    await eventually(lambda: any(not one.transport.is_reading() for one in map(_shell, hub.node.connections)))
-    users = hub.node.access._users
+    await eventually(lambda: any(not one.transport.is_reading() for one in map(_shell, hub.server.connections)))
+    users = hub.server.access._users
     policy = read_policy({"roles": {"site": {"publish": ["*"]}}, "users": {"far": ["site"]}}, "test")
-    hub.node.access.adopt(users._replace(policy=policy))
-    hub.node.core.authority.adopt(policy)
+    hub.server.access.adopt(users._replace(policy=policy))
+    hub.server.core.authority.adopt(policy)
     first.close()
     frames = [frame async for frame in second.frames()]
     assert [frame.kind for frame in frames] == [Kind.HELLO, Kind.CLOSE]
     code, text = decode_close(frames[1].body)
     assert code == CloseCode.NOT_ALLOWED
     assert "may not be a peer hub" in text
-    assert not hub.node.core.handlers
+    assert not hub.server.core.handlers
 
 
 def _shell(connection: object) -> Connection:

@@ -184,7 +184,7 @@ async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) 
     assert len(stage.outlet.values) == 51, "what was put off is counted when its connection is over"
     third.transport.abort()
     stage.play()
-    assert not stage.node.connections
+    assert not stage.server.connections
     assert not stage.loop.due
 
 
@@ -211,7 +211,7 @@ async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch,
         transport.abort()
         stage.play()
         assert not stage.core.quotas.largest(1)
-        assert not stage.node.connections
+        assert not stage.server.connections
     else:
         connection.close(4008, "queue full")
         assert transport.reading
@@ -253,7 +253,7 @@ def unanswered(_stage: Stage, connection: Connection) -> End:
 def feeding(stage: Stage, connection: Connection) -> End:
     ends: list[End] = []
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(stage.node.journal, "wait_room", ends.append)
+        patched.setattr(stage.server.journal, "wait_room", ends.append)
         connection.hold_back()
     return ends.pop()
 

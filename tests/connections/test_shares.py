@@ -40,7 +40,7 @@ RECEIVE_BYTES = 4096
 
 
 def held(hub: Hub, user: str, resource: Resource = Resource.QUEUED_BYTES) -> int:
-    (share,) = [share for share in hub.node.core.quotas.largest(10) if share.user == user]
+    (share,) = [share for share in hub.server.core.quotas.largest(10) if share.user == user]
     return share.held.get(resource.value, 0)
 
 
@@ -88,7 +88,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     hub = await start_hub()
     known = KnownTokens(hub)
     token = known.token("alice")
-    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
+    hub.server.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
     first = await hub.client(token=token)
     await hub.client(token=token)
     third = await hub.raw()
@@ -96,8 +96,8 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     text = "user alice has 2 connections, 1 more are too many: the limit for this user is 2"
     (closed,) = [frame async for frame in third.frames()]  # no HELLO stands before it: that would be a welcome
     assert decode_close(closed.body) == (CloseCode.TRY_AGAIN_LATER, text)
-    await eventually(lambda: len(hub.node.core.handlers) == 2)
-    assert hub.node.core.authority.on_refused.keys() == set(hub.node.core.handlers.values())
+    await eventually(lambda: len(hub.server.core.handlers) == 2)
+    assert hub.server.core.authority.on_refused.keys() == set(hub.server.core.handlers.values())
     first.close()
     await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
     fourth = await hub.client("/a", token=token)
@@ -117,7 +117,7 @@ class Places:
         self.hub = hub
         self.known = KnownTokens(hub, anonymous="sensor")
         self.alice, self.bob = self.known.token("alice"), self.known.token("bob")
-        hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
+        hub.server.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
 
     async def websocket(self, token: str, *lines: str) -> RawWebSocket:
         client = await self.hub.raw_websocket(await self.hub.listen("ws://127.0.0.1:0"))
@@ -130,7 +130,7 @@ class Places:
         return client
 
     def held(self) -> dict[str, int]:
-        return {share.user: share.held["connections"] for share in self.hub.node.core.quotas.largest(10)}
+        return {share.user: share.held["connections"] for share in self.hub.server.core.quotas.largest(10)}
 
 
 @pytest.fixture
@@ -142,7 +142,7 @@ async def test_websockets_that_have_said_nothing_are_charged(places: Places) -> 
     hub = places.hub
     silent, talkative = await places.welcomed(places.alice), await places.welcomed(places.alice)
     assert places.held() == {"alice": 2}
-    assert hub.node.admission.newcomers == 0
+    assert hub.server.admission.newcomers == 0
     await talkative.say("hello", name="me", token=places.alice)
     assert (await talkative.message())["user"] == "alice"
     assert places.held() == {"alice": 2}
@@ -174,11 +174,11 @@ async def test_a_websocket_too_many_is_refused_before_it_is_welcomed(places: Pla
 async def test_a_websocket_that_has_shown_nothing_is_charged_to_nobody(places: Places) -> None:
     client = await places.welcomed("")
     assert places.held() == {}
-    assert places.hub.node.admission.newcomers == 1
+    assert places.hub.server.admission.newcomers == 1
     await client.say("subscribe", prefixes=["/a"], request=1)
     await client.message()
     assert places.held() == {"anonymous": 1}
-    assert places.hub.node.admission.newcomers == 0
+    assert places.hub.server.admission.newcomers == 0
 
 
 async def test_a_websocket_that_becomes_somebody_else(places: Places) -> None:
@@ -270,7 +270,7 @@ async def small_values(client: RawClient, count: int) -> AsyncIterator[int]:
 
 
 def crowd(hub: Hub) -> list[HandlerStatistics]:
-    return [handler.statistics() for handler in hub.node.core.handlers.values() if handler.name == "crowd"]
+    return [handler.statistics() for handler in hub.server.core.handlers.values() if handler.name == "crowd"]
 
 
 @pytest.mark.parametrize("secured", [False, True])
@@ -290,7 +290,7 @@ async def test_many_connections_that_do_not_read(start_hub: StartHub, *, secured
         assert unwritten(hub, "bob") <= part + free
     await publisher.publish("/a", *range(10))
     assert await publisher.ping() == []
-    usage = hub.node.core.quotas.statistics()["queued_bytes"]
+    usage = hub.server.core.quotas.statistics()["queued_bytes"]
     assert part // 2 <= usage.held <= part + free
     assert unwritten(hub, "bob") <= part + free
     assert all(one.queued_messages + one.dropped_messages + one.delivered_messages == 15 for one in crowd(hub))
@@ -304,9 +304,9 @@ LARGE_FRAME = publication("/large", bytes(4 * MIB))
 
 @pytest.fixture
 def small_hub(hub: Hub) -> Hub:
-    hub.node.memory.count_only_charged()
-    hub.node.memory.limit_bytes = 8 * MIB
-    hub.node.memory.look()
+    hub.server.memory.count_only_charged()
+    hub.server.memory.limit_bytes = 8 * MIB
+    hub.server.memory.look()
     return hub
 
 
@@ -314,34 +314,34 @@ async def test_a_frame_is_charged_until_it_is_complete(hub: Hub) -> None:
     client, reader = await hub.client(), await hub.client("/large")
     await client.send(LARGE_FRAME[:1000])
     await client.send(LARGE_FRAME[1000 : 3 * MIB])
-    await eventually(lambda: hub.node.held.size_bytes == 3 * MIB)
+    await eventually(lambda: hub.server.held.size_bytes == 3 * MIB)
     await client.send(LARGE_FRAME[3 * MIB :])
     assert len(await reader.values(1)) == 1
-    assert hub.node.held.size_bytes == 0
+    assert hub.server.held.size_bytes == 0
 
 
 async def test_what_never_becomes_complete_is_given_back_with_its_connection(hub: Hub) -> None:
     client = await hub.client()
     await client.send(LARGE_FRAME[:MIB])
-    await eventually(lambda: hub.node.held.size_bytes == MIB)
+    await eventually(lambda: hub.server.held.size_bytes == MIB)
     client.close()
-    await eventually(lambda: not hub.node.connections)
-    assert hub.node.held.size_bytes == 0
+    await eventually(lambda: not hub.server.connections)
+    assert hub.server.held.size_bytes == 0
 
 
 async def test_a_frame_that_grows_while_there_is_no_memory_ends_its_connection(small_hub: Hub) -> None:
     clients = [await small_hub.client() for _ in range(3)]
     for number, client in enumerate(clients[:2]):
         await client.send(LARGE_FRAME[: 7 * MIB // 2])
-        await eventually(lambda expected=(number + 1) * 7 * MIB // 2: small_hub.node.held.size_bytes == expected)  # type: ignore[misc]
+        await eventually(lambda expected=(number + 1) * 7 * MIB // 2: small_hub.server.held.size_bytes == expected)  # type: ignore[misc]
     await clients[2].send(LARGE_FRAME[: 2 * MIB])
     code, text = await clients[2].end()
     assert (code, "no memory left" in text) == (CloseCode.TRY_AGAIN_LATER, True)
-    await eventually(lambda: small_hub.node.held.size_bytes == 7 * MIB)
+    await eventually(lambda: small_hub.server.held.size_bytes == 7 * MIB)
     for client in clients[:2]:
         await client.send(LARGE_FRAME[7 * MIB // 2 :])
         assert await client.ping() == []
-    assert small_hub.node.held.size_bytes == 0
+    assert small_hub.server.held.size_bytes == 0
 
 
 async def test_what_a_transport_has_not_written_is_charged_until_it_is_read(hub: Hub) -> None:
@@ -349,11 +349,11 @@ async def test_what_a_transport_has_not_written_is_charged_until_it_is_read(hub:
     publisher = await hub.client()
     await publisher.send(LARGE_FRAME, publication("/large", "more"))
     await publisher.ping()
-    assert MIB < hub.node.held.size_bytes < 5 * MIB
+    assert MIB < hub.server.held.size_bytes < 5 * MIB
     await reader.values(2)
-    await eventually(lambda: hub.node.held.size_bytes == 0)
+    await eventually(lambda: hub.server.held.size_bytes == 0)
     await publisher.send(LARGE_FRAME)
     await publisher.ping()
-    assert hub.node.held.size_bytes > MIB
+    assert hub.server.held.size_bytes > MIB
     reader.close()
-    await eventually(lambda: hub.node.held.size_bytes == 0)
+    await eventually(lambda: hub.server.held.size_bytes == 0)

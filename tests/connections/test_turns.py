@@ -19,8 +19,8 @@ from hub.scheduling.turn import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
 from peers.connections.conversation import ENDED
 from peers.connections.websocket import websocket_connection
-from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN
-from peers.node.node import Node
+from peers.server.read_budget import CHANGES_PER_TURN, EVENTS_PER_TURN
+from peers.server.server import Server
 from peers.wire.control import encode_close, encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections import pretend
@@ -53,8 +53,8 @@ class Stage(pretend.Stage):
         for _ in range(2 * WRITES_PER_TURN):
             outlet = FakeOutlet()
             handler = handler_of(outlet)
-            self.node.core.attach(handler)
-            self.node.core.subscribe(handler, [prefix])
+            self.server.core.attach(handler)
+            self.server.core.subscribe(handler, [prefix])
             crowd.append(Member(handler, outlet))
         return crowd
 
@@ -85,9 +85,9 @@ async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
     stage.transport.abort()
     stage.play()
     assert stage.values == [1, 2]
-    assert [one.role for one in stage.node.core.handlers.values()] == [Role.LOCAL]
-    assert not stage.node.connections
-    assert len(stage.node.keepalive) == 0
+    assert [one.role for one in stage.server.core.handlers.values()] == [Role.LOCAL]
+    assert not stage.server.connections
+    assert len(stage.server.keepalive) == 0
 
 
 async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
@@ -108,14 +108,14 @@ async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
     assert stage.values == [1]
     assert stage.transport.closing
     assert stage.connection.reason == "bye (1000)"
-    assert not stage.node.connections
+    assert not stage.server.connections
 
 
 async def test_copies_for_many_are_work_too(stage: Stage) -> None:
     for _ in range(100):
         one = handler_of(FakeOutlet(), role=Role.LOCAL)
-        stage.node.core.attach(one)
-        stage.node.core.subscribe(one, ["/large/"])
+        stage.server.core.attach(one)
+        stage.server.core.subscribe(one, ["/large/"])
     second, quiet = stage.client(), stage.client()
     for number in range(1, 4):
         stage.connection.data_received(publication("/large/a", bytes(100_000)) + publication("/large/a", number))
@@ -155,7 +155,7 @@ async def test_a_publisher_that_leaves_while_it_waits_for_its_crowd(stage: Stage
     ended.transport.abort()
     stage.play()
     assert all(member.outlet.values == [bytes(5_000)] * 2 for member in crowd)
-    assert not stage.node.connections
+    assert not stage.server.connections
 
 
 async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> None:
@@ -229,21 +229,21 @@ async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> No
         stage.play()
     stage.transport.abort()
     stage.play()
-    assert not stage.node.connections
+    assert not stage.server.connections
 
 
 async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
-    seconds, sizes = stage.node.read_times.seconds, stage.node.read_times.bytes
+    seconds, sizes = stage.server.read_times.seconds, stage.server.read_times.bytes
     before = sum(seconds.statistics().counts)
     assert before == 1  # the HELLO
-    stage.node.read_times.due_s = 0.0
+    stage.server.read_times.due_s = 0.0
     stage.connection.data_received(BUSY + publication("/a", 1))
     assert sum(seconds.statistics().counts) == before
     stage.play()
     assert stage.values == [1]
     assert sum(seconds.statistics().counts) == before + 1
     assert sizes.statistics().total == len(HELLO) + len(BUSY) + len(publication("/a", 1))
-    stage.node.read_times.due_s = 0.0
+    stage.server.read_times.due_s = 0.0
     stage.connection.data_received(publication("/a", 2))
     assert sum(seconds.statistics().counts) == before + 2
 
@@ -252,7 +252,7 @@ async def test_what_was_read_is_counted_for_good(stage: Stage) -> None:
     stage.connection.data_received(publication("/a", 1))
     stage.transport.abort()
     stage.play()
-    assert stage.node.received_bytes_before == len(HELLO) + len(publication("/a", 1))
+    assert stage.server.received_bytes_before == len(HELLO) + len(publication("/a", 1))
 
 
 PONG = encode_frame(Kind.PONG, b"")
@@ -272,7 +272,7 @@ class Crowd(pretend.Stage):
         super().__init__()
         self.transports: list[PretendTransport] = []
 
-    def connect(self, make: Callable[[Node], Connection] = over_tcp) -> Connection:
+    def connect(self, make: Callable[[Server], Connection] = over_tcp) -> Connection:
         connection = super().connect(make)
         self.transports.append(self.transport_of(connection))
         return connection
@@ -294,8 +294,8 @@ class Crowd(pretend.Stage):
         return b"".join(data for transport in self.transports for data in transport.far.incoming if data is not None)
 
 
-def _websocket(node: Node) -> Connection:
-    return websocket_connection(node, QueueLimits(), loopback=True)
+def _websocket(server: Server) -> Connection:
+    return websocket_connection(server, QueueLimits(), loopback=True)
 
 
 @pytest.fixture
@@ -305,12 +305,12 @@ async def crowd() -> Crowd:
 
 async def test_all_that_subscribe_have_one_share_together(crowd: Crowd) -> None:
     clients = [crowd.client() for _ in range(CROWD)]
-    core = crowd.node.core
+    core = crowd.server.core
     for number, client in enumerate(clients):
         client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
     most = crowd.most_in_a_turn(lambda: core.statistics().routing.subscriptions - 1, 10 * CROWD)
     assert most < CHANGES_PER_TURN + 10
-    assert not len(crowd.node.changes)
+    assert not len(crowd.server.changes)
     assert all(transport.reading for transport in crowd.transports)
 
 
@@ -336,7 +336,7 @@ async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
     clients = [crowd.connect() for _ in range(CROWD)]
     for client in clients:
         client.data_received(HELLO)
-    assert crowd.most_in_a_turn(lambda: len(crowd.node.core.handlers) - 1, CROWD) <= CHANGES_PER_TURN // 10
+    assert crowd.most_in_a_turn(lambda: len(crowd.server.core.handlers) - 1, CROWD) <= CHANGES_PER_TURN // 10
 
 
 async def test_all_that_ask_for_answers_have_one_share_together(crowd: Crowd) -> None:
@@ -357,7 +357,7 @@ async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) ->
 @pytest.mark.parametrize("by_far_side", [True, False])
 async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: bool) -> None:
     publisher, *clients = [crowd.client() for _ in range(CROWD)]
-    core = crowd.node.core
+    core = crowd.server.core
     for client in clients:
         client.data_received(encode_subscription(Kind.SUBSCRIBE, ["/a"]))
     crowd.play()
@@ -382,8 +382,8 @@ async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None
     for transport in crowd.transports[:-1]:
         transport.abort()
     crowd.play()
-    assert crowd.node.core.statistics().routing.subscriptions == 1 + 10
-    assert len(crowd.node.connections) == 1
+    assert crowd.server.core.statistics().routing.subscriptions == 1 + 10
+    assert len(crowd.server.connections) == 1
 
 
 async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
@@ -393,10 +393,10 @@ async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
     for transport in crowd.transports:
         transport.abort()
     crowd.play()
-    assert not crowd.node.connections
-    assert len(crowd.node.core.handlers) == 1
+    assert not crowd.server.connections
+    assert len(crowd.server.core.handlers) == 1
     assert len(crowd.outlet.values) < CROWD // 2
-    assert crowd.node.failed_connections == 0
+    assert crowd.server.failed_connections == 0
 
 
 @pytest.mark.parametrize("kind", ["tcp", "websocket", "events"])
@@ -412,11 +412,11 @@ async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
     publisher.data_received(publication("/crowd/a", 1))
     most = crowd.most_in_a_turn(lambda: sum(bool(one.far.incoming) for one in followers), len(followers))
     assert most <= WRITES_PER_TURN
-    assert len(crowd.node.core.late) == 0
+    assert len(crowd.server.core.late) == 0
     publisher.data_received(publication("/crowd/a", 2))
     quiet.data_received(publication("/quiet", 3))
     assert crowd.outlet.values == [1, 2, 3]
-    assert crowd.node.core.late
+    assert crowd.server.core.late
     crowd.play()
     assert all(len(one.far.incoming) == 2 for one in followers)
 
@@ -461,7 +461,7 @@ def break_reading(pair: Pair) -> None:
 def break_writing(pair: Pair) -> None:
     handler = pair.one.handler
     assert handler is not None
-    pair.node.core.subscribe(handler, ["/b"])
+    pair.server.core.subscribe(handler, ["/b"])
     Broken(pair.one, "render")
     pair.other.data_received(publication("/b", 1))
 
@@ -476,7 +476,7 @@ async def test_a_bug_ends_one_connection(pair: Pair, how: Callable[[Pair], None]
     with structlog.testing.capture_logs() as logs:
         how(pair)
     assert pair.told(pair.one).endswith(SORRY)
-    assert pair.node.failed_connections == 1
+    assert pair.server.failed_connections == 1
     (line,) = [line for line in logs if line["log_level"] == "error"]
     assert line["error"].startswith("ZeroDivisionError: a bug x")
     pair.other.data_received(publication("/a", 2))
@@ -530,4 +530,4 @@ def test_what_comes_too_late(pair: Pair, late: Callable[[Connection], object]) -
         pair.loop.play_turn()
     assert (list(far.incoming), one.reason) == (said, reason)
     assert one.due_s == -1
-    assert pair.node.failed_connections == 0
+    assert pair.server.failed_connections == 0

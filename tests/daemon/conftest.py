@@ -43,7 +43,7 @@ async def start_daemon() -> AsyncIterator[StartDaemon]:
 
     yield start
     for daemon in daemons:
-        for connection in list(daemon.node.connections):
+        for connection in list(daemon.server.connections):
             connection.abort()
         await daemon.stop()
 

@@ -91,15 +91,15 @@ def test_a_place_for_it(tmp_path: Path) -> None:
 async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
     daemon = await start_daemon("tcp://0.0.0.0:0")
     assert daemon.has_new_admin
-    assert not daemon.node.access.is_open
+    assert not daemon.server.access.is_open
     flags: dict[str, Any] = {"listen": ["tcp://0.0.0.0:0"]}
     assert daemon.take_over(daemon.prepare(load(flags, {}))) == ([], [])
-    assert not daemon.node.access.is_open
+    assert not daemon.server.access.is_open
     daemon.take_over(daemon.prepare(load({"listen": ["tcp://127.0.0.1:0"]}, {})))  # a restart would be needed for that
-    assert not daemon.node.access.is_open
+    assert not daemon.server.access.is_open
     daemon.take_over(daemon.prepare(load(flags | {"access": {"anonymous": "reader"}}, {})))
-    assert daemon.node.access.anonymous == "reader"
-    assert daemon.node.settings.access.admin_token == ""
+    assert daemon.server.access.anonymous == "reader"
+    assert daemon.server.settings.access.admin_token == ""
 
 
 async def test_the_first_start_shows_a_link(start_process: StartProcess) -> None:
@@ -119,7 +119,7 @@ async def test_strangers_stay_out(start_daemon: StartDaemon) -> None:
     daemon = await start_daemon("tcp://0.0.0.0:0", "ws://0.0.0.0:0")
     ports = [endpoint.port for endpoint in daemon.endpoints]
     urls = [f"tcp://127.0.0.1:{ports[0]}", f"ws://127.0.0.1:{ports[1]}"]
-    token = AdminToken(daemon.node.settings.access.admin_token).secret()
+    token = AdminToken(daemon.server.settings.access.admin_token).secret()
     for url in urls:
         for wrong in ("", token[:-1]):
             with pytest.raises(PeerError):

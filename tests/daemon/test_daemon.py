@@ -23,7 +23,7 @@ from peers.cli.check import check
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.node.metrics import exposition
+from peers.server.metrics import exposition
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
@@ -46,7 +46,7 @@ async def test_an_address_that_fails_closes_the_others(start_daemon: StartDaemon
         await daemon.start()
     assert not is_listening(daemon.endpoints[0])
     assert is_listening(other.endpoints[0])
-    assert not daemon.node.ready
+    assert not daemon.server.ready
 
 
 async def test_listeners_have_queues_of_their_own(start_daemon: StartDaemon) -> None:
@@ -67,8 +67,8 @@ async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path
         daemon = await start_daemon(*listen, access={"anonymous": "reader"})
     told = [(line["on"], line["role"]) for line in lines if line["event"] == "strangers are let in"]
     assert told == [(daemon.endpoints[0].location, "reader")]
-    assert b'hub_strangers{role="reader"} 1.0' in exposition(daemon.node)
-    assert socket.gethostname().lower() in daemon.node.host_names
+    assert b'hub_strangers{role="reader"} 1.0' in exposition(daemon.server)
+    assert socket.gethostname().lower() in daemon.server.host_names
 
 
 # Stopping.
@@ -81,18 +81,18 @@ async def test_stopping_in_order(start_daemon: StartDaemon, connect: Connect) ->
     publisher = await connect(endpoint)
     stranger = await RawClient.connect(endpoint)
     total = 0
-    while next(one for one in daemon.node.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
+    while next(one for one in daemon.server.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
         await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
         await publisher.ping()
         total += 500
-    stopping = daemon.node.loop.create_task(daemon.stop())
+    stopping = daemon.server.loop.create_task(daemon.stop())
     assert await reader.numbers_and_gaps(total) == list(range(total))
     for client in (reader, publisher, stranger):
         assert await client.end() == (CloseCode.GOING_AWAY, "the hub stops")
         client.close()
     await stopping
-    assert not daemon.node.connections
-    assert not daemon.node.core.handlers
+    assert not daemon.server.connections
+    assert not daemon.server.core.handlers
     assert not is_listening(endpoint)
 
 
@@ -101,12 +101,12 @@ async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartD
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", receive_bytes=4096)
     publisher = await connect(endpoint)
-    while not any(not one.writable for one in daemon.node.core.handlers.values()):
+    while not any(not one.writable for one in daemon.server.core.handlers.values()):
         await publisher.send(numbered("/flood", range(500), padding=1000))
         await publisher.ping()
     await daemon.stop()
-    await eventually(lambda: not daemon.node.connections)
-    assert not daemon.node.core.handlers
+    await eventually(lambda: not daemon.server.connections)
+    assert not daemon.server.core.handlers
     assert await publisher.end() == (CloseCode.GOING_AWAY, "the hub stops")
 
 
@@ -121,7 +121,7 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
     applied, needs_restart = daemon.take_over(daemon.prepare(loaded))
     assert (applied, needs_restart) == (["queue.messages", "limits.connections"], [])
     await connect(listen, "/a", name="new")
-    limits = {one.name: one.limits.messages for one in daemon.node.core.handlers.values()}
+    limits = {one.name: one.limits.messages for one in daemon.server.core.handlers.values()}
     assert limits == {"old": 8192, "new": 11}
     third = await RawClient.connect(listen)
     assert (await third.end())[0] == CloseCode.TRY_AGAIN_LATER
@@ -190,12 +190,12 @@ async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: St
     flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"], **beside}
     flags |= {section: beside.get(section, {}) | {name: value}} if section else {name: value}
     loaded = load(flags, {})
-    old, new = value_at(daemon.node.settings, path), value_at(loaded.settings, path)
+    old, new = value_at(daemon.server.settings, path), value_at(loaded.settings, path)
     assert old != new
     live = KEYS[path].live
     for applied in ([path] if live else [], []):
         assert daemon.take_over(daemon.prepare(loaded)) == (applied, [] if live else [path])
-        assert value_at(daemon.node.settings, path) == (new if live else old)
+        assert value_at(daemon.server.settings, path) == (new if live else old)
     effect = EFFECTS.get(path)
     assert effect is None or effect(daemon) == new
 
@@ -204,11 +204,11 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
     "queue.messages": lambda daemon: daemon._queue(daemon.endpoints[0]).messages,
     "queue.bytes": lambda daemon: daemon._queue(daemon.endpoints[0]).bytes,
     "queue.overflow": lambda daemon: daemon._queue(daemon.endpoints[0]).overflow,
-    "limits.connections": lambda daemon: min(daemon.node.admission.limit, daemon.node.settings.limits.connections),
-    "limits.connections_per_address": lambda daemon: daemon.node.admission.address_limit,
-    "limits.tls_handshakes": lambda daemon: daemon.node.handshakes.limit,
-    "limits.tls_handshake_s": lambda daemon: daemon.node.handshakes.limit_s,
-    "limits.newcomers": lambda daemon: daemon.node.admission.newcomers_limit,
+    "limits.connections": lambda daemon: min(daemon.server.admission.limit, daemon.server.settings.limits.connections),
+    "limits.connections_per_address": lambda daemon: daemon.server.admission.address_limit,
+    "limits.tls_handshakes": lambda daemon: daemon.server.handshakes.limit,
+    "limits.tls_handshake_s": lambda daemon: daemon.server.handshakes.limit_s,
+    "limits.newcomers": lambda daemon: daemon.server.admission.newcomers_limit,
 }
 """Where a live key is not read from the node's settings each time that it is used."""
 
@@ -240,7 +240,7 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
 
 async def test_time_passes_for_topics(start_daemon: StartDaemon) -> None:
     daemon = await start_daemon()
-    counted = daemon.node.core.topic_rates
+    counted = daemon.server.core.topic_rates
     counted.every = 4
     daemon._second()
     daemon._second()
@@ -252,13 +252,13 @@ async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) 
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", name="stalled", queue=QueueWish(messages=10), receive_bytes=4096)
     watcher, publisher = await connect(endpoint, "$hub/overflow"), await connect(endpoint)
-    while daemon.node.core.handlers[1].dropped_messages == 0:
+    while daemon.server.core.handlers[1].dropped_messages == 0:
         await publisher.send(numbered("/flood", range(500), padding=1000))
         await publisher.ping()
     daemon._second()
     await publisher.send(numbered("/flood", range(500), padding=1000))
     await publisher.ping()
-    lost = daemon.node.core.handlers[1].dropped_messages
+    lost = daemon.server.core.handlers[1].dropped_messages
     daemon._second()
     daemon._second()
     announced: list[Any] = []
@@ -280,8 +280,8 @@ async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) ->
     daemon = await start_daemon()
     watcher = await connect(daemon.endpoints[0], "$hub/statistics")
     with structlog.testing.capture_logs() as lines:
-        daemon.node.keepalive._last_s -= 5
-        daemon.node.keepalive.watch(Broken(), 0.0)
+        daemon.server.keepalive._last_s -= 5
+        daemon.server.keepalive.watch(Broken(), 0.0)
         daemon._second()
         assert [topic for topic, _ in await watcher.values(2)] == ["$hub/statistics"] * 2
     bugs = [line for line in lines if "by a bug" in line["event"]]
@@ -299,7 +299,7 @@ async def test_a_timer_that_is_due_already(start_daemon: StartDaemon, connect: C
             return Handle(super().call_at(when_s, act, *arguments))
 
     daemon = await start_daemon()
-    daemon.node.loop = Late()  # type: ignore[assignment]
+    daemon.server.loop = Late()  # type: ignore[assignment]
     watcher = await connect(daemon.endpoints[0], "$hub/statistics")
     assert [topic for topic, _ in await watcher.values(3)] == ["$hub/statistics"] * 3
 
@@ -332,7 +332,7 @@ async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
     assert await checked() == [0, 0]
     assert await asked("/healthz") == (200, "ok\n")
     loop = Stopped()
-    daemon.node.loop = loop  # type: ignore[assignment]
+    daemon.server.loop = loop  # type: ignore[assignment]
     assert daemon._tick is not None
     daemon._tick.cancel()  # else it comes once more when a second is over
     daemon._second()
@@ -360,14 +360,14 @@ async def test_while_somebody_is_being_accepted(start_daemon: StartDaemon, turns
         for _ in range(turns):
             await asyncio.sleep(0)
         await daemon.stop()
-    await eventually(lambda: not daemon.node.connections)
-    await eventually(lambda: not daemon.node.admission.newcomers)
-    assert not daemon.node.failed_connections
+    await eventually(lambda: not daemon.server.connections)
+    await eventually(lambda: not daemon.server.admission.newcomers)
+    assert not daemon.server.failed_connections
 
 
 async def test_a_client_that_does_not_read_its_end(start_daemon: StartDaemon, connect: Connect) -> None:
     daemon = await start_daemon(limits={"drain_s": 0.2})
     idle = await connect(daemon.endpoints[0], "/a")
     await daemon.stop()
-    assert not daemon.node.connections
+    assert not daemon.server.connections
     assert await idle.end() == STOPS

@@ -29,7 +29,7 @@ FAST: dict[str, Any] = {"clients_per_s": 10_000, "retry_after_s": 0.1}
 class Drained:
     def __init__(self, daemon: Daemon) -> None:
         self.stopped = asyncio.Event()
-        self.draining = Draining(daemon.node, self.stopped.set, daemon.settle, random.Random(1))  # noqa: S311 -- spread
+        self.draining = Draining(daemon.server, self.stopped.set, daemon.settle, random.Random(1))  # noqa: S311 -- spread
 
     def begin(self) -> None:
         self.draining.begin(None)
@@ -49,7 +49,7 @@ async def test_everybody_is_moved_off(start_daemon: StartDaemon, connect: Connec
     for client in clients:
         client.close()
     await drained.stopped.wait()
-    assert daemon.node.drained_clients == 20
+    assert daemon.server.drained_clients == 20
 
 
 async def test_nobody_new_is_taken(start_daemon: StartDaemon, connect: Connect) -> None:
@@ -74,7 +74,7 @@ async def test_queues_run_out(start_daemon: StartDaemon, connect: Connect) -> No
     slow = await connect(endpoint, "/flood", queue=QueueWish(messages=100_000), receive_bytes=4096)
     publisher = await connect(endpoint)
     total = 0
-    while next(one for one in daemon.node.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
+    while next(one for one in daemon.server.core.handlers.values() if one.prefixes).statistics().queued_messages < 500:
         await publisher.send(numbered("/flood", range(total, total + 500), padding=1000))
         await publisher.ping()
         total += 500
@@ -82,7 +82,7 @@ async def test_queues_run_out(start_daemon: StartDaemon, connect: Connect) -> No
     drained.begin()
     assert (await publisher.end())[0] == CloseCode.GOING_AWAY
     publisher.close()
-    await eventually(lambda: daemon.node.drained_clients == 2)
+    await eventually(lambda: daemon.server.drained_clients == 2)
     assert not drained.stopped.is_set()
     assert await slow.numbers_and_gaps(total) == list(range(total))
     assert (await slow.end())[0] == CloseCode.GOING_AWAY
@@ -117,7 +117,7 @@ async def test_requests_are_answered_first(start_daemon: StartDaemon) -> None:
         may_answer.set()
         assert await answering == "answer to 7"
         await drained.stopped.wait()
-    assert daemon.node.drained_clients == 3
+    assert daemon.server.drained_clients == 3
 
 
 @pytest.mark.parametrize("way", ["drain", "stop"])
@@ -129,13 +129,13 @@ async def test_what_was_taken_is_confirmed(
     publisher = await connect(daemon.endpoints[0])
     for number in range(3):
         await publisher.send(encode_frame(Kind.MESSAGES, bytes([number]), key=b"/a", flags=FLAG_CONFIRM))
-    await eventually(lambda: sum(one.published_messages for one in daemon.node.core.handlers.values()) == 3)
+    await eventually(lambda: sum(one.published_messages for one in daemon.server.core.handlers.values()) == 3)
     drained = Drained(daemon)
     stopping = None
     if way == "drain":
         drained.begin()
     else:
-        stopping = daemon.node.loop.create_task(daemon.stop())
+        stopping = daemon.server.loop.create_task(daemon.stop())
     told = [await publisher.notice() for _ in range(3)]
     assert [(notice.kind, notice.offset) for notice in told] == [("recorded", 0), ("recorded", 1), ("recorded", 2)]
     assert (await publisher.end())[0] == CloseCode.GOING_AWAY
@@ -150,14 +150,14 @@ async def test_the_time_is_over(start_daemon: StartDaemon, connect: Connect) -> 
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", receive_bytes=4096)
     publisher = await connect(endpoint)
-    while not any(not one.writable for one in daemon.node.core.handlers.values()):
+    while not any(not one.writable for one in daemon.server.core.handlers.values()):
         await publisher.send(numbered("/flood", range(500), padding=1000))
         await publisher.ping()
     drained = Drained(daemon)
     drained.begin()
     await drained.stopped.wait()
     await daemon.stop()
-    await eventually(lambda: not daemon.node.connections)
+    await eventually(lambda: not daemon.server.connections)
 
 
 async def test_as_a_process(start_process: StartProcess) -> None:

@@ -17,7 +17,7 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading
 from peers.daemon.sources import Loaded, load
-from peers.node.whole import awaited
+from peers.server.whole import awaited
 from peers.wire.control import decode_close
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect
@@ -87,7 +87,7 @@ async def start(files: Files) -> Any:
 
     yield start
     for one in begun:
-        for connection in list(one.daemon.node.connections):
+        for connection in list(one.daemon.server.connections):
             connection.abort()
         await one.daemon.stop()
 
@@ -98,7 +98,7 @@ async def test_what_has_changed(files: Files, start: Callable[..., Any]) -> None
     assert await hub.ask() == {"changed": [], "needs_restart": [], "closed": 0}
     files.write("ada", queue=200, more="[journal]\ncommit_s = 0.5\n")
     assert await hub.ask() == {"changed": ["queue.messages"], "needs_restart": ["journal.commit_s"], "closed": 0}
-    assert hub.daemon.node.settings.queue.messages == 200
+    assert hub.daemon.server.settings.queue.messages == 200
     assert hub.applied == 2
 
 
@@ -142,7 +142,7 @@ async def test_a_policy_that_would_close_most(files: Files, start: Callable[...,
     files.write("eve", policy=POLICY.replace("ada", "eve"))
     with pytest.raises(HubError, match=r"11 of 11 connections would be closed.* --force"):
         await hub.ask()
-    assert len(hub.daemon.node.core.handlers) == MANY + 1
+    assert len(hub.daemon.server.core.handlers) == MANY + 1
     assert (await hub.ask({"force": True}))["closed"] == MANY + 1
     with pytest.raises(HubError, match="null is expected"):
         await hub.ask({"forced": True})
@@ -165,17 +165,17 @@ async def test_all_or_nothing(files: Files, start: Callable[..., Any], connect: 
     files.write("ada")
     hub = await start()
     client = await connect(hub.daemon.endpoints[1], name="here")
-    rights = next(iter(hub.daemon.node.core.handlers.values())).rights
+    rights = next(iter(hub.daemon.server.core.handlers.values())).rights
     BROKEN[broken](files)
     with pytest.raises(HubError) as failed:
         await hub.ask()
     assert "\n" not in str(failed.value)
-    assert hub.daemon.node.settings.queue.messages == 100
+    assert hub.daemon.server.settings.queue.messages == 100
     assert not hub.applied
-    handler = next(iter(hub.daemon.node.core.handlers.values()))
+    handler = next(iter(hub.daemon.server.core.handlers.values()))
     assert handler.rights is rights
     other = await connect(hub.daemon.endpoints[1], name="later")
-    users = [one.rights.user.name for one in hub.daemon.node.core.handlers.values() if one.rights is not None]
+    users = [one.rights.user.name for one in hub.daemon.server.core.handlers.values() if one.rights is not None]
     assert users == ["ada", "ada"]
     assert await client.ping() == await other.ping() == []
     files.write("ada", queue=200)
@@ -194,7 +194,7 @@ async def test_certificates_are_a_part_of_it(
     with pytest.raises(HubError, match=r"tls\.key"):
         await hub.ask()
     await connect(hub.daemon.endpoints[1])
-    (handler,) = hub.daemon.node.core.handlers.values()
+    (handler,) = hub.daemon.server.core.handlers.values()
     assert handler.rights is not None
     assert handler.rights.user.name == "ada"
 
@@ -208,7 +208,7 @@ async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Con
     assert (await client.end())[0] == CloseCode.FORBIDDEN
     client.close()
     again = await connect(hub.daemon.endpoints[1])
-    (handler,) = hub.daemon.node.core.handlers.values()
+    (handler,) = hub.daemon.server.core.handlers.values()
     assert handler.rights is not None
     assert handler.rights.user.name == "bob"
     assert await again.ping() == []
@@ -258,7 +258,7 @@ async def test_a_hub_that_gets_users(files: Files, start: Callable[..., Any], co
     files.write_settings("")
     await connect(hub.daemon.endpoints[1])
     assert (await hub.ask())["closed"] == 0
-    (handler,) = hub.daemon.node.core.handlers.values()
+    (handler,) = hub.daemon.server.core.handlers.values()
     assert handler.rights is None
 
 
@@ -292,7 +292,7 @@ async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytes
 async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) -> None:
     files.write("ada", policy=POLICY.replace('ada = ["member"]', 'ada = ["admin"]'))
     hub = await start()
-    services = hub.daemon.node.core.requests.hub_services
+    services = hub.daemon.server.core.requests.hub_services
     services.add("$hub/reload", hub.reloading.answer, for_admins=True)
     async with connect(hub.daemon.endpoints[1].location) as client, client.subscribe("$hub/audit") as audit:
         files.write("ada", queue=200, policy=POLICY.replace('ada = ["member"]', 'ada = ["admin"]'))

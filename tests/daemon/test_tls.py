@@ -24,7 +24,7 @@ from peers.client import connect
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.node.metrics import exposition
+from peers.server.metrics import exposition
 from peers.transport.tls import TlsError, client_context
 from peers.users.access import Failures
 from tests.daemon.conftest import StartDaemon, StartProcess
@@ -78,14 +78,14 @@ async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files:
     near = await start(start_daemon, hub_files, "tls", "wss", **required)
     tls = {"certificate": hub_files.certificate, "key": hub_files.key, "ca": authority.ca}
     far = await start_daemon("tcp://127.0.0.1:0", peers=[near.endpoints[0].location], tls=tls)
-    await eventually(lambda: len(far.node.links) == 1)
+    await eventually(lambda: len(far.server.links) == 1)
     own = {"ca": authority.ca, "certificate": hub_files.certificate, "key": hub_files.key}
     async with (
         connect(near.endpoints[1].location, **own) as publisher,
         connect(far.endpoints[0].location) as reader,
         reader.subscribe("/a") as messages,
     ):
-        await eventually(lambda: near.node.core.routes.find("/a").handlers)
+        await eventually(lambda: near.server.core.routes.find("/a").handlers)
         await publisher.publish("/a", 1)
         assert (await anext(messages)).value == 1
 
@@ -133,7 +133,7 @@ async def test_certificates_of_clients(
         return
     with pytest.raises(ConnectionLostError):
         await say_and_hear(url, ca=authority.ca)
-    await eventually(lambda: hub.node.tls_failures == 2)
+    await eventually(lambda: hub.server.tls_failures == 2)
 
 
 @pytest.mark.parametrize("scheme", BOTH)
@@ -151,7 +151,7 @@ async def test_hubs_that_a_client_does_not_trust(
         hub = await start(start_daemon, files, scheme)
         with pytest.raises(ConnectionLostError, match=told):
             await say_and_hear(hub.endpoints[0].location, ca=authority.ca)
-        await eventually(lambda hub=hub: hub.node.tls_failures == 1)  # type: ignore[misc]
+        await eventually(lambda hub=hub: hub.server.tls_failures == 1)  # type: ignore[misc]
     with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
         await say_and_hear(hub.endpoints[0].location)  # the system does not know the authority
 
@@ -174,7 +174,7 @@ async def test_a_far_side_that_wants_to_shake_hands_again(
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    await eventually(lambda: hub.node.connections)
+    await eventually(lambda: hub.server.connections)
     said, _ = await client.communicate(b"R\n")
     assert b"RENEGOTIATING" in said
     assert b"no renegotiation" in said
@@ -186,13 +186,13 @@ async def test_silent_handshakes_keep_nobody_out(
 ) -> None:
     hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshakes": 8})
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(50)]
-    await eventually(lambda: hub.node.handshakes.evicted == 42)
+    await eventually(lambda: hub.server.handshakes.evicted == 42)
     assert await say_and_hear(hub.endpoints[0].location, ca=authority.ca) == "over TLS"
-    figures = exposition(hub.node).decode()
+    figures = exposition(hub.server).decode()
     assert "hub_tls_handshakes 7.0" in figures
     assert "hub_tls_handshakes_limit 8.0" in figures
     assert "hub_tls_handshakes_evicted_total 43.0" in figures
-    assert hub.node.tls_failures == 0
+    assert hub.server.tls_failures == 0
     for _, writer in silent:
         writer.close()
 
@@ -201,11 +201,11 @@ async def test_the_hub_stops_within_handshakes(start_daemon: StartDaemon, hub_fi
     hub = await start(start_daemon, hub_files, "tls")
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(3)]
     silent[0][1].write(b"\x16\x03\x01\x02")
-    await eventually(lambda: len(hub.node.handshakes) == 3)
+    await eventually(lambda: len(hub.server.handshakes) == 3)
     tasks = asyncio.all_tasks()
     await hub.stop()
-    assert not len(hub.node.handshakes)
-    assert not hub.node.handshakes._timers
+    assert not len(hub.server.handshakes)
+    assert not hub.server.handshakes._timers
     assert asyncio.all_tasks() <= tasks
     for reader, writer in silent:
         with contextlib.suppress(ConnectionResetError):
@@ -263,14 +263,14 @@ async def test_an_authority_that_is_taken_away(
         connect(tcp, ca=authority.ca, **new) as client,
         client.subscribe("/a") as messages,
     ):
-        await eventually(lambda: len(hub.node.links) == 1)
+        await eventually(lambda: len(hub.server.links) == 1)
         _join(ca, stranger.ca)
         hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
         assert await hub.review(was_open=False) == 3
         for one in (gone, gone_too):
             with pytest.raises(ConnectionLostError, match="no authority that this hub knows vouches for it"):
                 await one.wait_closed()
-        await eventually(lambda: not far.node.links)
+        await eventually(lambda: not far.server.links)
         for url in (tcp, web):
             with pytest.raises(ConnectionLostError):
                 await say_and_hear(url, ca=authority.ca, **old)
@@ -292,7 +292,7 @@ async def test_a_certificate_that_is_revoked(
         connect(url, ca=authority.ca, **good) as client,
         connect(url, ca=authority.ca, reconnect=False, **lost._asdict()) as thief,
     ):
-        await eventually(lambda: len(hub.node.core.handlers) == 2)
+        await eventually(lambda: len(hub.server.core.handlers) == 2)
         crl.write_bytes(authority.revoke(lost))
         hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
         assert await hub.review(was_open=False) == 1
@@ -315,11 +315,11 @@ async def test_a_peer_whose_certificate_is_revoked(
     near = await start(start_daemon, shown, "tls")
     flags: dict[str, Any] = {"peers": [near.endpoints[0].location], "tls": {"ca": authority.ca, "crl": str(crl)}}
     far = await start_daemon("tcp://127.0.0.1:0", **flags)
-    await eventually(lambda: len(far.node.links) == 1)
+    await eventually(lambda: len(far.server.links) == 1)
     crl.write_bytes(authority.revoke(shown))
     far.take_over(far.prepare(load({"listen": ["tcp://127.0.0.1:0"], **flags}, {})))
     assert await far.review(was_open=False) == 1
-    await eventually(lambda: not far.node.links)
+    await eventually(lambda: not far.server.links)
 
 
 # What is missing or broken.
@@ -368,7 +368,7 @@ async def test_files_are_read_for_each_connection(
     hub = await start(start_daemon, hub_files, "tls")
     async with connect(hub.endpoints[0].location, ca=authority.ca) as client:
         assert len(made) == 1
-        for connection in list(hub.node.connections):
+        for connection in list(hub.server.connections):
             connection.abort()
         await eventually(lambda: len(made) == 2)
         await client.publish("/a", 1)
@@ -419,10 +419,10 @@ async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, pl
     ):
         await client.publish("/a", 1)
         assert (await anext(messages)).value == 1
-        (handler,) = [one for one in hub.node.core.handlers.values() if one.name == "me"]
+        (handler,) = [one for one in hub.server.core.handlers.values() if one.name == "me"]
         assert handler.rights is not None
         assert handler.rights.user.name == "alice"
-        (connection,) = hub.node.connections
+        (connection,) = hub.server.connections
         assert isinstance(connection, Connection)
         assert connection.how == "certificate"
         assert client.hub is not None
@@ -440,7 +440,7 @@ async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice
         ) as client,
         client.subscribe("/a") as messages,
     ):
-        (connection,) = hub.node.connections
+        (connection,) = hub.server.connections
         assert isinstance(connection, Connection)
         assert connection.identity is not None
         connection.identity = connection.identity._replace(until_s=0.0)
@@ -469,7 +469,7 @@ async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
 async def test_the_hubs_own_account(hub: Daemon) -> None:
     url = hub.endpoints[2].location
     async with connect(url, name="me"):
-        (connection,) = hub.node.connections
+        (connection,) = hub.server.connections
         assert isinstance(connection, Connection)
         assert connection.how == "local"
     with pytest.raises(RejectedError, match="not recognised"):
@@ -593,15 +593,15 @@ async def test_whose_it_is(careful: Daemon, issuer: Issuer, authority: Authority
     """Exactly the user's whose name it has, or nobody's; all of these are told the same, and logged in one line."""
     ca, url = authority.ca, careful.endpoints[0].location
     logged: list[str] = []
-    careful.node.access.on_refused = lambda _, reason, text: logged.append(f"{reason.value}: {text}")
-    careful.node.access.failures = AtOnce()
+    careful.server.access.on_refused = lambda _, reason, text: logged.append(f"{reason.value}: {text}")
+    careful.server.access.failures = AtOnce()
     users: dict[str, str] = {}
     told: set[tuple[int, str]] = set()
 
     async def show(name: str, files: Files) -> None:
         try:
             async with connect(url, ca=ca, certificate=files.certificate, key=files.key, name=name, reconnect=False):
-                (handler,) = [one for one in careful.node.core.handlers.values() if one.name == name]
+                (handler,) = [one for one in careful.server.core.handlers.values() if one.name == name]
                 assert handler.rights is not None
                 users[name] = handler.rights.user.name
         except RejectedError as error:
@@ -623,4 +623,4 @@ async def test_whose_it_is(careful: Daemon, issuer: Issuer, authority: Authority
         "it says no name that can be read",
     ):
         assert start + shown in logged
-    assert careful.node.failed_connections == 0
+    assert careful.server.failed_connections == 0

@@ -33,12 +33,12 @@ EVENT = Event("Demo::hello", "text", Count(3))
 
 
 def leaf_prefixes(daemon: Daemon) -> list[str]:
-    handlers = daemon.node.core.handlers.values()
+    handlers = daemon.server.core.handlers.values()
     return [prefix for handler in handlers if handler.role.value == "leaf" for prefix in handler.prefixes]
 
 
 def wanted(daemon: Daemon) -> set[str]:
-    return {prefix for handler in daemon.node.core.handlers.values() for prefix in handler.prefixes}
+    return {prefix for handler in daemon.server.core.handlers.values() for prefix in handler.prefixes}
 
 
 @pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp"])
@@ -55,7 +55,7 @@ async def test_over_brokers_protocol(start_daemon: StartDaemon, scheme: str) -> 
         assert second.value["plain"] == (1, True)
         await eventually(lambda: leaf_prefixes(near) == [])
     await near.stop()
-    await eventually(lambda: not far.node.core.handlers or not leaf_prefixes(far))
+    await eventually(lambda: not far.server.core.handlers or not leaf_prefixes(far))
 
 
 async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
@@ -102,7 +102,7 @@ async def test_a_websocket_server_closes_first(start_daemon: StartDaemon) -> Non
         await next_event()  # what the hub wants
         protocol.send_text(b'{"type":"ack","endpoint":"zeek","version":"8.2.2"}')
         await say()
-        await eventually(lambda: any(handler.name == "zeek" for handler in near.node.core.handlers.values()))
+        await eventually(lambda: any(handler.name == "zeek" for handler in near.server.core.handlers.values()))
         stopping = asyncio.create_task(near.stop())
         close = await next_event()
         assert isinstance(close, Frame)

@@ -202,8 +202,8 @@ async def test_a_client_of_a_hub_is_gone(url: str, make: Callable[[Endpoint], Aw
     hub = Hub(Settings())
     await hub.listen(Endpoint.parse(url))
     close = await make(hub.endpoint)
-    (connection,) = hub.node.connections
+    (connection,) = hub.server.connections
     close()
     connection.drain()
-    await hub.node.wait_released()
+    await hub.server.wait_released()
     await hub.stop()

@@ -158,20 +158,20 @@ class FuzzedHub:
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda _, context: self._wrong.append(_told(context)))
         self._daemon = self._loop.run_until_complete(self._start(journal))
-        self.node = self._daemon.node
+        self.server = self._daemon.server
         self._watch()
         self._watchers = len(self._wires)
-        self._handlers = len(self.node.core.handlers)
+        self._handlers = len(self.server.core.handlers)
         assert self._handlers == self._watchers + (journal is not None), self._wrong
-        self._subscriptions = self.node.core.statistics().routing.subscriptions
+        self._subscriptions = self.server.core.statistics().routing.subscriptions
 
     async def _start(self, journal: Path | None) -> Daemon:
         flags = {"limits": _LIMITS, "queue": {"messages": 100, "bytes": "256KiB"}, "zeek": {"topics": ["/"]}}
         daemon = Daemon(load(flags | ({"journal": _JOURNAL | {"path": str(journal)}} if journal else {}), {}), "hub")
         if journal:
-            settings = daemon.node.settings
-            daemon.node.journal = self._journal = Journal(daemon.node.core, settings.journal, settings.limits)
-        daemon.node.ready = True
+            settings = daemon.server.settings
+            daemon.server.journal = self._journal = Journal(daemon.server.core, settings.journal, settings.limits)
+        daemon.server.ready = True
         return daemon
 
     def connect(self, url: str) -> Wire:
@@ -229,14 +229,14 @@ class FuzzedHub:
         wire.end()
         self.settle()
         self._record()
-        core = self.node.core
+        core = self.server.core
         assert not self._wrong, self._take_wrong()
         assert len(core.handlers) == self._handlers, "a handler is left"
         assert core.statistics().routing.subscriptions == self._subscriptions, "a subscription is left"
         assert core.requests.statistics().services == 0, "a service is left"
         assert core.requests.statistics().pending == 0, "a request is left"
         assert core.names.statistics().names == 0, "a name is left"
-        assert len(self.node.connections) == self._watchers, "a connection is left"
+        assert len(self.server.connections) == self._watchers, "a connection is left"
 
     def _record(self) -> None:
         """Let the journal do what was asked of it, and forget what nobody will commit."""
@@ -249,7 +249,7 @@ class FuzzedHub:
         assert len(journal._staging) == journal._staging.size_bytes == 0, "something staged is left"
         assert journal.trouble == "", journal.trouble
         deadline_s = self._loop.time() + _READ_S
-        while len(self.node.connections) == self._watchers and journal.statistics().fetches:
+        while len(self.server.connections) == self._watchers and journal.statistics().fetches:
             assert self._loop.time() < deadline_s, "what somebody asked of the journal who has gone is read for ever"
             self._loop.run_until_complete(asyncio.sleep(0.001))
 

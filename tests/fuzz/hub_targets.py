@@ -445,17 +445,17 @@ _EDGES = (-1, 2**63 - 1, -(2**63), 2**64 - 1, float("nan"), float("inf"), "", "\
 @cache
 def _asked_hub() -> FuzzedHub:
     hub = FuzzedHub()
-    hub.node.pulse.history.add(500, Sample(*[1.0] * len(FIGURES)))
+    hub.server.ticker.history.add(500, Sample(*[1.0] * len(FIGURES)))
     return hub
 
 
 def _services() -> list[str]:
     # Sorted, so that an input that found something asks the same service until there are others.
-    return [one for one in _asked_hub().node.core.requests.hub_services.open_to(_asking()) if one not in _SENDS_AWAY]
+    return [one for one in _asked_hub().server.core.requests.hub_services.open_to(_asking()) if one not in _SENDS_AWAY]
 
 
 def _asking() -> Any:
-    return next(iter(_asked_hub().node.core.handlers.values()))
+    return next(iter(_asked_hub().server.core.handlers.values()))
 
 
 def _run_service(data: bytes) -> None:

@@ -47,7 +47,7 @@ from hub.journal.segment import (
 from hub.journal.segment import (
     Kind as EntryKind,
 )
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame

@@ -193,7 +193,7 @@ def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
     hub = handler.id.to_bytes(16)
     core.link(handler, hub, lambda: None)
     core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), interests))
-    while core.far_hubs.is_behind:
+    while core.remote_hubs.is_behind:
         core.flush()
     return hub
 
@@ -300,7 +300,7 @@ class Bench:
         self.check()
 
 
-class FarSide:
+class Replies:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.known: set[str] = set()

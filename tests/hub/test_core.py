@@ -20,7 +20,7 @@ from hub.prefixes.filter import Change
 from hub.routing.subscriptions import Asked
 from hub.scheduling.memory import Memory
 from hub.scheduling.turn import STEPS_PER_TURN
-from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
+from tests.hub.fakes import FakeOutlet, Replies, Turn, at_once, handler_of
 from tests.hub.requests.party import FakePoster
 
 # Messages.
@@ -149,7 +149,7 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
     source, _ = turn.join()
     many, outlet = turn.join(*(f"/{number}/" for number in range(4500)), role=Role.LOCAL)
     few, _ = turn.join("/few")
-    told = FarSide()
+    told = Replies()
     turn.core.attach(handler_of(role=Role.LINK), told)
     assert len(told.known) == 4501
 
@@ -336,7 +336,7 @@ HERE, THERE = b"h" * 16, b"t" * 16
 def test_the_mesh_is_told_the_filter_and_its_changes() -> None:
     turn = Turn()
     turn.join("/a/", "/a/b", "/c")
-    told = FarSide()
+    told = Replies()
     turn.core.prefixes.asked_of_links.tell(None, told)
     assert told.changes == [Change(("/a/", "/c"))]
     turn.join("/far", role=Role.LINK)
@@ -457,7 +457,7 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
     turn = Turn(asked_of_leaves=("/always/",))
     turn.join("/a/", "/a/b")
     link, _ = turn.join("/far", role=Role.LINK)
-    told = FarSide()
+    told = Replies()
     leaf = handler_of(role=Role.LEAF)
     turn.core.attach(leaf, told)
     assert told.known == {"/a/", "/always/", "/far"}
@@ -474,7 +474,7 @@ def test_leaves_are_told_what_clients_and_links_want() -> None:
 def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
     turn = Turn(may_ask_leaves=lambda prefix: prefix != "")
     turn.join("$hub/peers/", "", "/a/b")
-    told, leaf = FarSide(), handler_of(role=Role.LEAF)
+    told, leaf = Replies(), handler_of(role=Role.LEAF)
     turn.core.attach(leaf, told)
     assert told.known == {"/a/b"}
     client, _ = turn.join("/a/", "", "$hub/")
@@ -494,7 +494,7 @@ def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
     assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
     turn.core.detach(client, "done")
     leaf = handler_of(role=Role.LEAF)
-    turn.core.attach(leaf, FarSide())
+    turn.core.attach(leaf, Replies())
     turn.core.detach(leaf, "lost")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)
     assert turn.core.prefixes.of_leaves(())._filters is known
@@ -522,7 +522,7 @@ def test_what_counts_is_asked_for() -> None:
     asked.begin([handler])
     assert asked.minimal == ("/a/", "/always")
     assert len(asked) == 2
-    far = FarSide()
+    far = Replies()
     asked.tell(handler, far)
     for prefix in ("/a/b", "!c", "/c"):
         asked.add(later, prefix)

@@ -153,12 +153,12 @@ def test_whoever_is_not_meant_to_hear_the_hub() -> None:
     turn = Turn()
     deaf, outlet = turn.join("")
     deaf.restrict(hub=False)
-    assert not turn.core.own_events.is_wanted("$hub/overflow")
+    assert not turn.core.system_events.is_wanted("$hub/overflow")
     turn.join(name="new")
     turn.core.flush()
     assert outlet.values == []
     turn.core.subscribe(deaf, ["$hub/client/"])
-    assert turn.core.own_events.is_wanted("$hub/client/joined")
+    assert turn.core.system_events.is_wanted("$hub/client/joined")
     turn.join(name="newer")
     turn.core.flush()
     assert [value["name"] for value in outlet.values] == ["newer"]
@@ -173,15 +173,15 @@ def test_nobody_pays_for_events_that_nobody_wants() -> None:
 
 def test_what_is_announced_may_be_taken_by_somebody_else() -> None:
     turn = Turn()
-    own_events = turn.core.own_events
+    system_events = turn.core.system_events
     _, watcher = turn.join("$hub/")
     taken: list[Event] = []
-    own_events.announcing = taken.append
+    system_events.announcing = taken.append
     event = Event("$hub/x", 1)
-    own_events.announce(event)
+    system_events.announce(event)
     turn.core.flush()
     assert (taken, watcher.messages) == ([event], [])
-    own_events.tell_here(event)
+    system_events.tell_here(event)
     turn.core.flush()
     assert watcher.messages == [("$hub/x", 1)]
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hub.core import _level
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
+from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
@@ -100,7 +100,7 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
         lambda: core.subscribe_rules(client, [Rule(("a",))]),
         lambda: at_once(core.requests.serving(client, ["/a"])),
         lambda: core.names.claim(client, Wish("a.b"), 1),
-        lambda: core.names.hear(FarHub(b"2" * 16), [Announced("a.b", (), 1, 1)], []),
+        lambda: core.names.hear(RemoteHub(b"2" * 16), [Announced("a.b", (), 1, 1)], []),
     ):
         with pytest.raises(RejectedError, match="no memory left") as refused:
             attempt()

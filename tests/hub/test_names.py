@@ -13,8 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
+from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits, QueueLimits
 from hub.names.claim import Announced, Change, Claim, Standing, Wish
 from hub.names.names import Names, NamesStatistics, Register
@@ -58,7 +58,7 @@ class Client:
 @dataclass
 class Link:
     there: Hub
-    handler: FarHub  # The hub that announces, as the far hub has it
+    handler: RemoteHub  # The hub that announces, as the far hub has it
     waiting: deque[tuple[str, Announced | None]] = field(default_factory=deque)
     told: list[tuple[str, Announced | None]] = field(default_factory=list)  # The same, with what was heard
 
@@ -103,7 +103,7 @@ class Hub:
 
     def connect(self, far: Hub) -> None:
         for here, there in ((self, far), (far, self)):
-            link = here.links[there] = Link(there, FarHub(here.id))
+            link = here.links[there] = Link(there, RemoteHub(here.id))
             for name, contest in here.names.register.contests():
                 if contest.announced is not None:
                     link.tell(name, contest.announced)

@@ -22,7 +22,7 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.journal.journal import Journal
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls_transport import TlsTransport
@@ -52,16 +52,16 @@ class Hub:
     """
 
     def __init__(self, settings: Settings, name: str = "hub", hub_id: bytes = b"", *, loopback: bool = True) -> None:
-        self.node = Node(settings, name=name, hub_id=hub_id)
-        self.node.ready = True
+        self.server = Server(settings, name=name, hub_id=hub_id)
+        self.server.ready = True
         self.clock = ShiftedLoop()
-        self.node.loop = self.clock  # type: ignore[assignment]
+        self.server.loop = self.clock  # type: ignore[assignment]
         self.connections: list[Connection] = []
         self.endpoints: list[Endpoint] = []
         self.journal: Journal | None = None
         if settings.journal.path:
-            self.node.journal = self.journal = Journal(self.node.core, settings.journal, settings.limits)
-        self.node.stores.open(settings.stores)
+            self.server.journal = self.journal = Journal(self.server.core, settings.journal, settings.limits)
+        self.server.stores.open(settings.stores)
         self._loopback = loopback
         self._listeners: list[Listener] = []
         self._clients: list[RawSocket] = []
@@ -81,7 +81,7 @@ class Hub:
         failures: list[tuple[str, str]] = []
 
         def make() -> asyncio.BaseProtocol:
-            return TlsTransport(context, self._maker(plain), self.node.handshakes, lambda *of: failures.append(of))
+            return TlsTransport(context, self._maker(plain), self.server.handshakes, lambda *of: failures.append(of))
 
         listener, endpoint = await bind(plain, make, asyncio.get_running_loop())
         self._listeners.append(listener)
@@ -97,12 +97,12 @@ class Hub:
 
     def _maker(self, endpoint: Endpoint) -> Callable[[], Connection]:
         def make() -> Connection:
-            queue = endpoint.queue.applied_to(self.node.settings.queue)
+            queue = endpoint.queue.applied_to(self.server.settings.queue)
             if endpoint.scheme is Scheme.WS:
-                connection = websocket_connection(self.node, queue, loopback=self._loopback)
+                connection = websocket_connection(self.server, queue, loopback=self._loopback)
             else:
                 make = unix_connection if endpoint.scheme is Scheme.UNIX else tcp_connection
-                connection = make(self.node, queue, cost=endpoint.cost)
+                connection = make(self.server, queue, cost=endpoint.cost)
             return self._kept(connection)
 
         return make
@@ -144,7 +144,9 @@ class Hub:
         peer = await self._dialled_in(MeshPeer, endpoint, receive_bytes)
         await peer.link(*interests, **hello)
         hub_id = hello.get("id", PEER_ID)
-        await eventually(lambda: hub_id in self.node.core.mesh.graph.reached and not self.node.core.far_hubs.is_behind)
+        await eventually(
+            lambda: hub_id in self.server.core.mesh.graph.reached and not self.server.core.remote_hubs.is_behind
+        )
         return peer
 
     async def raw_websocket(
@@ -179,7 +181,9 @@ class Hub:
     def dial(self, other: Hub, *, backoff: Backoff | None = None, cost: int | None = None) -> Dialler:
         endpoint = replace(other.endpoint, cost=cost)
         return self._dialling(
-            hub_dialler(self.node, endpoint, self.node.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005))
+            hub_dialler(
+                self.server, endpoint, self.server.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005)
+            )
         )
 
     def _dialling(self, dialler: Dialler) -> Dialler:
@@ -194,25 +198,25 @@ class Hub:
     # What a test looks at, and does.
 
     def handler(self, name: str) -> Handler:
-        (found,) = [handler for handler in self.node.core.handlers.values() if handler.name == name]
+        (found,) = [handler for handler in self.server.core.handlers.values() if handler.name == name]
         return found
 
     def prefixes(self, name: str) -> dict[str, int]:
-        handlers = self.node.core.handlers.values()
+        handlers = self.server.core.handlers.values()
         return {
             prefix: count for handler in handlers if handler.name == name for prefix, count in handler.prefixes.items()
         }
 
     def wanted_by(self, other: Hub) -> set[str]:
-        return set(self.node.core.far_hubs.wanted_by(other.node.id))
+        return set(self.server.core.remote_hubs.wanted_by(other.server.id))
 
     def later(self, seconds: float) -> None:
         self.clock.ahead_s += seconds
-        self.node.keepalive.tick(self.clock.time())
-        self.node.expire()
+        self.server.keepalive.tick(self.clock.time())
+        self.server.expire()
 
     def shrink_buffers(self) -> None:
-        for connection in self.node.connections:
+        for connection in self.server.connections:
             sock = connection.transport.get_extra_info("socket")  # type: ignore[attr-defined]
             for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
                 sock.setsockopt(socket.SOL_SOCKET, option, 4096)
@@ -224,16 +228,16 @@ class Hub:
             listener.close()
 
     async def crash(self) -> None:
-        for connection in list(self.node.connections):
+        for connection in list(self.server.connections):
             connection.abort()
-        await self.node.wait_released()
+        await self.server.wait_released()
 
     async def drain(self) -> None:
         await self.stop_listening()
-        self.node.draining = True
-        for connection in list(self.node.connections):
+        self.server.draining = True
+        for connection in list(self.server.connections):
             connection.drain()
-        await self.node.wait_released()
+        await self.server.wait_released()
 
     async def stop(self) -> None:
         await self.stop_dialling()
@@ -247,6 +251,6 @@ class Hub:
         for client in self._clients:
             client.close()
         await self.crash()
-        await self.node.stores.stop()
+        await self.server.stores.stop()
         if self.journal is not None:
             await self.journal.stop()

@@ -50,11 +50,11 @@ class KnownTokens:
         self._tokens: dict[str, Token] = {}
         own_uids = frozenset({os.getuid()}) if knows_itself else frozenset()
         self._users = Users(read_policy(POLICY, "test"), own_uids=own_uids, anonymous=anonymous)
-        self._patience = hub.node.access.failures = _Patience()
-        hub.node.access._wall_s = self.wall_s
-        hub.node.wall_us = lambda: int(self.wall_s() * 1e6)  # type: ignore[method-assign]
-        hub.node.access.adopt(self._users)
-        hub.node.core.authority.adopt(self._users.policy)
+        self._patience = hub.server.access.failures = _Patience()
+        hub.server.access._wall_s = self.wall_s
+        hub.server.wall_us = lambda: int(self.wall_s() * 1e6)  # type: ignore[method-assign]
+        hub.server.access.adopt(self._users)
+        hub.server.core.authority.adopt(self._users.policy)
 
     def wall_s(self) -> float:
         return time.time() + self.hub.clock.ahead_s
@@ -64,7 +64,7 @@ class KnownTokens:
         now = datetime.fromtimestamp(self.wall_s(), UTC)
         ends = None if seconds is None else datetime.fromtimestamp(self.wall_s() + seconds, UTC)
         self._tokens[hash_of(secret)] = Token(hash_of(secret), user, now, ends, roles)
-        self.hub.node.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
+        self.hub.server.access.adopt(self._users._replace(tokens=Tokens(dict(self._tokens))))
         return secret
 
     def answer_after(self, seconds: float) -> None:
@@ -72,4 +72,4 @@ class KnownTokens:
 
     @property
     def failures(self) -> int:
-        return self.hub.node.access.refused.total()
+        return self.hub.server.access.refused.total()

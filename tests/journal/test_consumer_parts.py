@@ -18,11 +18,11 @@ from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import Later, target_at
-from peers.journal.consumers import far_consumers as far_module
 from peers.journal.consumers import positions as positions_module
+from peers.journal.consumers import remote_consumers as far_module
 from peers.journal.consumers import served as served_module
-from peers.journal.consumers.far_consumers import GONE, WHAT, FarClient, ForHubs, Question, encode_question
 from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.remote_consumers import GONE, WHAT, ForHubs, Question, RemoteClient, encode_question
 from peers.journal.consumers.served import Reading
 from peers.journal.readers import Deliver
 from peers.wire.control import Notice, encode_notice
@@ -203,14 +203,14 @@ HERE, THERE = b"h" * 16, b"t" * 16
 class Bench:
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
-        self.joined: list[FarClient] = []
-        self.gone: list[FarClient] = []
+        self.joined: list[RemoteClient] = []
+        self.gone: list[RemoteClient] = []
         self.later = Later()
         functions = {"join": self._join, "take": lambda _client, _value: self.later}
         self.for_hubs = ForHubs(self.room.core, functions, self.gone.append)
         self.link, self.outlet = self.room.link(THERE)
 
-    def _join(self, client: FarClient, value: Any) -> Any:
+    def _join(self, client: RemoteClient, value: Any) -> Any:
         self.joined.append(client)
         return value
 

@@ -15,10 +15,10 @@ from hub.messages.origin import Origin
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
 from hub.routing.routes import Route
-from peers.journal import far_confirmations as module
-from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marked, Marks, Question
+from peers.journal import remote_confirmations as module
 from peers.journal.recorder import Answer, OnMarked
 from peers.journal.recording import NoJournal
+from peers.journal.remote_confirmations import ANSWER_MS, RECORDED, Marked, Marks, Question, RemoteConfirmations
 from tests.hub.requests.party import Room
 
 HERE, THERE = b"h" * 16, b"t" * 16
@@ -28,7 +28,7 @@ class Bench:
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         Marks(self.room.core, lambda: self.room.now_ms, NoJournal)
-        self.confirmations = FarConfirmations(self.room.core, self._find, lambda: self.room.now_ms)
+        self.confirmations = RemoteConfirmations(self.room.core, self._find, lambda: self.room.now_ms)
         self.link, self.outlet = self.room.link(THERE)
         self.outcomes: list[int | RejectedError] = []
 

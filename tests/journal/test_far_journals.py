@@ -18,10 +18,10 @@ from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
-from peers.journal.far_confirmations import FarConfirmations, Marked
-from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
 from peers.journal.recording import NoJournal
+from peers.journal.remote_confirmations import Marked, RemoteConfirmations
+from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, RemoteJournals
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Records, Stage, records_parts
@@ -47,7 +47,7 @@ class Bench:
     def __init__(self) -> None:
         self.room = Room(hub_id=HERE)
         self.journal = FakeJournal()
-        self.journals = FarJournals(self.room.core, "here", lambda: self.room.now_ms, lambda: self.journal)  # type: ignore[arg-type,return-value]
+        self.journals = RemoteJournals(self.room.core, "here", lambda: self.room.now_ms, lambda: self.journal)  # type: ignore[arg-type,return-value]
         self.outcomes: list[Any] = []
         self.link, self.outlet = self._named(THERE, "there")
 
@@ -322,7 +322,7 @@ def test_what_a_link_may_take(bench: Bench) -> None:
 
 async def test_a_journal_elsewhere(bench: Bench) -> None:
     room = bench.room
-    confirmations = FarConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
+    confirmations = RemoteConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
     elsewhere = NoJournal("", "there", bench.journals, confirmations)
     elsewhere.fetch(Fetch(9), bench.outcomes.append)
     bench.room.settle()

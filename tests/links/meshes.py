@@ -27,12 +27,12 @@ async def row(start_hub: StartHub, *names: str) -> list[Hub]:
 
 
 async def know_each_other(hubs: Sequence[Hub]) -> None:
-    ids = {hub.node.id for hub in hubs}
-    await eventually(lambda: all(ids <= set(hub.node.core.mesh.graph.reached) for hub in hubs))
+    ids = {hub.server.id for hub in hubs}
+    await eventually(lambda: all(ids <= set(hub.server.core.mesh.graph.reached) for hub in hubs))
 
 
 async def settled(hubs: Sequence[Hub]) -> None:
-    await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in hubs))
+    await eventually(lambda: all(hub.server.core.mesh.is_settled for hub in hubs))
 
 
 class QuietPair:

@@ -16,7 +16,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
-from peers.node.node import Node
+from peers.server.server import Server
 from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.hub.fakes import FakeOutlet, handler_of
 
@@ -26,26 +26,26 @@ RUNS = 150
 class Side:
     def __init__(self, number: int) -> None:
         self.loop = PretendLoop()
-        self.node = Node(Settings(), hub_id=bytes([number + 1]) * 16)
-        self.node.loop = self.loop  # type: ignore[assignment]
+        self.server = Server(Settings(), hub_id=bytes([number + 1]) * 16)
+        self.server.loop = self.loop  # type: ignore[assignment]
         self.outlet = FakeOutlet()
         self.reader = handler_of(self.outlet, role=Role.CLIENT)
-        self.node.core.attach(self.reader)
+        self.server.core.attach(self.reader)
 
     @property
     def links(self) -> list[PretendTransport]:
-        handlers = self.node.core.handlers.values()
+        handlers = self.server.core.handlers.values()
         return [one.outlet.transport for one in handlers if one.role is Role.LINK]  # type: ignore[attr-defined]
 
     def publish(self, messages: int) -> None:
-        core = self.node.core
+        core = self.server.core
         for number in range(messages):
             core.publish(self.reader, core.routes.find("/a"), Batch.of("/a", [number]))
             core.flush()
 
     @property
     def told(self) -> tuple[int, int, int, int]:
-        accounts = self.node.accounts
+        accounts = self.server.accounts
         return (
             accounts.lost_messages,
             accounts.missed_messages,
@@ -60,13 +60,13 @@ class Scene:
         self.sides = Side(0), Side(1)
         self.transports: list[PretendTransport] = []
         for side in self.sides:
-            side.node.core.subscribe(side.reader, list(prefixes))
+            side.server.core.subscribe(side.reader, list(prefixes))
 
     def dial(self, source: int) -> None:
         ends = [
             PretendTransport(
                 self.sides[number].loop,
-                tcp_connection(self.sides[number].node, QueueLimits(), dialled=number == source),
+                tcp_connection(self.sides[number].server, QueueLimits(), dialled=number == source),
             )
             for number in (source, 1 - source)
         ]
@@ -101,8 +101,8 @@ async def test_exactly_one_link_stays(prefixes: tuple[str, ...]) -> None:
         assert [end.far for end in ours] == theirs, seed
         assert len(ours) == 1, seed
         for side, far in zip(scene.sides, scene.sides[::-1], strict=True):
-            assert (len(side.node.links), len(side.node.core.mesh.links)) == (1, 1)
-            assert tuple(side.node.core.far_hubs.wanted_by(far.node.id)) == prefixes
+            assert (len(side.server.links), len(side.server.core.mesh.links)) == (1, 1)
+            assert tuple(side.server.core.remote_hubs.wanted_by(far.server.id)) == prefixes
 
 
 @pytest.mark.parametrize(("published", "both"), [((5, 7), True), ((5, 0), False)])
@@ -123,7 +123,7 @@ async def test_what_was_on_its_way_when_a_link_ends(published: tuple[int, int], 
         scene.play()
         for side, sent, missed in zip(scene.sides, published, published[::-1], strict=True):
             assert side.told == ((sent, missed, 0, 0) if both else (0, 0, 0, 0)), seed
-            assert not side.node.failed_connections
-            assert not side.node.connections
+            assert not side.server.failed_connections
+            assert not side.server.connections
         if not both:
             assert len(scene.sides[1].outlet.values) == 3 + 3 + sum(published)

@@ -25,9 +25,9 @@ from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.client import Client, connect
 from peers.client.journal import History
-from peers.journal import far_journals
-from peers.journal.far_journals import PIECE_BYTES
-from peers.node.metrics import exposition
+from peers.journal import remote_journals
+from peers.journal.remote_journals import PIECE_BYTES
+from peers.server.metrics import exposition
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
 from tests.connections.rights.conftest import recognise
@@ -124,15 +124,15 @@ async def test_by_name_and_by_id(chain: Chain) -> None:
     async with connect(far.url) as client:
         own = [one async for one in client.read("/n")]
         state = await client.journal()
-        assert [one async for one in client.read("/n", hub=far.node.name)] == own
+        assert [one async for one in client.read("/n", hub=far.server.name)] == own
     assert [one.value for one in own] == list(range(100))
     browser = await hubs[0].listen("ws://127.0.0.1:0")
     for url in (hubs[0].url, browser.location):
         async with connect(url) as client:
-            assert [one async for one in client.read("/n", hub=far.node.name)] == own
-            assert [one async for one in client.read("/n", hub=far.node.id.hex())] == own
-            assert await client.journal(hub=far.node.name) == state
-            assert state.id == far.node.journal.id
+            assert [one async for one in client.read("/n", hub=far.server.name)] == own
+            assert [one async for one in client.read("/n", hub=far.server.id.hex())] == own
+            assert await client.journal(hub=far.server.name) == state
+            assert state.id == far.server.journal.id
             with pytest.raises(RejectedError, match="this hub has no journal"):
                 await client.journal()
 
@@ -148,7 +148,7 @@ async def test_much_by_prefix_and_time_beside_a_live_stream(chain: Chain) -> Non
         await source.publish_confirmed("/old/a", 500)
         (first,) = [one async for one in client.read("/old/", start=500, hub="hub-2")]
         since_us = first.time_us + 1
-        await eventually(lambda: far.node.wall_us() > since_us)
+        await eventually(lambda: far.server.wall_us() > since_us)
         for number in range(3_000):
             await source.publish("/old/b", [number, body])
             await source.publish("/other", number)
@@ -214,7 +214,7 @@ async def test_no_such_hub(chain: Chain) -> None:
         error = await refused(client, hub="hub-0")
         assert (error.code, error.text) == (1008, "hub 'hub-0' has no journal of its own")
         await hubs[1].stop_dialling()
-        await eventually(lambda: len(hubs[0].node.core.mesh.graph.reached) == 2)
+        await eventually(lambda: len(hubs[0].server.core.mesh.graph.reached) == 2)
         error = await refused(client, hub="hub-2")
         assert (error.code, error.text) == (1013, "hub 'hub-2' cannot be reached now")
         with pytest.raises(RejectedError, match="hub 'hub-2' cannot be reached now"):
@@ -233,14 +233,14 @@ async def test_a_name_that_two_hubs_have(chain: Chain, start_hub: StartHub, tmp_
     async with connect(hubs[0].url) as client:
         error = await refused(client, hub="hub-1")
         assert error.code == CloseCode.BAD_DATA
-        assert hubs[1].node.id.hex() in error.text
-        assert twin.node.id.hex() in error.text
-        assert await values(client, "/n", hub=hubs[1].node.id.hex()) == ["one"]
-        assert await values(client, "/m", hub=twin.node.id.hex()) == ["two"]
+        assert hubs[1].server.id.hex() in error.text
+        assert twin.server.id.hex() in error.text
+        assert await values(client, "/n", hub=hubs[1].server.id.hex()) == ["one"]
+        assert await values(client, "/m", hub=twin.server.id.hex()) == ["two"]
         await hubs[0].stop_dialling()
         await twin.crash()
         hubs[0].dial(hubs[1])
-        await eventually(lambda: set(hubs[0].node.core.mesh.graph.reached) == {hub.node.id for hub in hubs})
+        await eventually(lambda: set(hubs[0].server.core.mesh.graph.reached) == {hub.server.id for hub in hubs})
         assert await values(client, "/n", hub="hub-1") == ["one"]
 
 
@@ -273,9 +273,9 @@ async def test_the_hub_is_lost_while_it_is_waited_for(chain: Chain) -> None:
     ):
         assert [(await anext(messages)).value for _ in range(2)] == [0, 1]
         await eventually(lambda: messages.live)
-        await eventually(lambda: hubs[0].node.core.requests.statistics().pending)
+        await eventually(lambda: hubs[0].server.core.requests.statistics().pending)
         await hubs[1].stop_dialling()
-        await eventually(lambda: not hubs[0].node.core.requests.statistics().pending)
+        await eventually(lambda: not hubs[0].server.core.requests.statistics().pending)
         await record(hubs[2], 2, 3)
         hubs[1].dial(hubs[2])
         assert [(await anext(messages)).value for _ in range(2)] == [2, 3]
@@ -287,21 +287,21 @@ async def test_the_hub_is_lost_while_it_is_waited_for(chain: Chain) -> None:
 async def test_a_reader_that_has_gone_leaves_its_place_with_the_hubs(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, goes: str
 ) -> None:
-    monkeypatch.setattr(far_journals, "WAIT_MS", 1)
+    monkeypatch.setattr(remote_journals, "WAIT_MS", 1)
     hubs = await chain(3)
-    near, far = hubs[0].node, hubs[2].node
+    near, far = hubs[0].server, hubs[2].server
     await record(hubs[2], 0)
     async with connect(hubs[0].url) as staying, connect(hubs[0].url) as client:
         async with staying.subscribe("/n", from_offset=1, hub="hub-2") as messages:
             async with client.subscribe("/n", "/m", from_offset=1, hub="hub-2"):
-                await eventually(lambda: far.far_journals.answering == 2)
+                await eventually(lambda: far.remote_journals.answering == 2)
                 if goes == "client":
                     await client.close()
-            answered = far.far_journals.answered_total
-            await eventually(lambda: far.far_journals.answered_total >= answered + 4)
+            answered = far.remote_journals.answered_total
+            await eventually(lambda: far.remote_journals.answered_total >= answered + 4)
             await record(hubs[2], 1)
             assert (await anext(messages)).value == 1
-        await eventually(lambda: not far.far_journals.answering)
+        await eventually(lambda: not far.remote_journals.answering)
         await eventually(lambda: not near.core.requests.statistics().pending)
 
 
@@ -346,7 +346,7 @@ async def test_a_hub_without_a_journal_names_one(chain: Chain) -> None:
     await record(hubs[2], *range(10))
     async with connect(hubs[0].url) as client:
         assert await values(client) == list(range(10))
-        assert (await client.journal()).id == hubs[2].node.journal.id
+        assert (await client.journal()).id == hubs[2].server.journal.id
         async with client.subscribe("/n", from_offset=8) as messages:
             assert [(await anext(messages)).value for _ in range(2)] == [8, 9]
             await eventually(lambda: messages.live)
@@ -421,7 +421,7 @@ async def test_what_links_may_take_and_bring(
     async with connect(hubs[0].url) as client:
         assert await values(client, hub="hub-2") == found
         assert await values(client, "/half/", "/secret", hub="hub-2") == [one for one in found if one != "/open"]
-        assert await values(client, "/secret", hub=hubs[2].node.id.hex()) == []
+        assert await values(client, "/secret", hub=hubs[2].server.id.hex()) == []
 
 
 async def test_a_link_that_may_take_nothing(chain: Chain) -> None:
@@ -469,7 +469,7 @@ async def test_the_offset_is_that_of_the_record(chain: Chain) -> None:
             assert await other.publish_confirmed("/b", number) == 2 * number + 1
         found = [(record.offset, record.topic, record.value) async for record in one.read("/")]
     assert found == [(place, "/ab"[0] + "ab"[place % 2], place // 2) for place in range(6)]
-    marks, asked = far.node.marks, near.node.far_confirmations
+    marks, asked = far.server.marks, near.server.remote_confirmations
     assert (marks.expected, marks.confirmed_total, marks.refused_total) == (0, 6, 0)
     assert (asked.pending, asked.taken, asked.refused_total) == (0, 6, 0)
 
@@ -518,25 +518,25 @@ async def test_a_hub_that_is_lost_confirms_nothing(chain: Chain) -> None:
     hubs = await chain(3, of="hub-2")
     near, _, far = hubs
     await eventually(lambda: near.wanted_by(far))
-    far.node.journal = SlowJournal(far.node.core, "/")
+    far.server.journal = SlowJournal(far.server.core, "/")
     async with connect(near.url) as client:
         waiting = [asyncio.ensure_future(client.publish_confirmed("/a", number)) for number in range(50)]
-        await eventually(lambda: far.node.marks.expected)
+        await eventually(lambda: far.server.marks.expected)
         await far.crash()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
         assert all(isinstance(outcome, RejectedError) for outcome in outcomes)
         assert "may be recorded or not" in str(outcomes[0])
-        await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
+        await eventually(lambda: far.server.id not in near.server.core.mesh.graph.reached)
         with pytest.raises(RejectedError, match=r"journal\.of: hub 'hub-2' cannot be reached now"):
             await client.publish_confirmed("/a", 1)
-    assert near.node.far_confirmations.pending == 0
+    assert near.server.remote_confirmations.pending == 0
 
 
 # Consumers.
 
 
 def members(hub: Hub) -> int:
-    statistics = hub.node.journal.statistics()
+    statistics = hub.server.journal.statistics()
     assert statistics is not None
     return sum(one.members for one in statistics.consumers.each)
 
@@ -572,7 +572,7 @@ async def test_a_consumer_whose_link_is_lost(chain: Chain) -> None:
         async with client.consume("c", "/a", from_offset=0, redeliver_s=1000.0) as stream:
             assert [(await stream.receive()).value for _ in range(2)] == [0, 1]
             await near.stop_dialling()
-            await eventually(lambda: far.node.core.mesh.hub not in near.node.core.mesh.graph.reached)
+            await eventually(lambda: far.server.core.mesh.hub not in near.server.core.mesh.graph.reached)
             with pytest.raises(ResponderGoneError, match=r"journal\.of: hub 'hub-1' cannot be reached now"):
                 await client.consume("d", "/a").open()
             near.dial(far)
@@ -591,7 +591,7 @@ async def test_what_is_counted_of_consumers(chain: Chain) -> None:
             await (await stream.receive()).ack()
             assert (metric(near, "hub_far_consumers_clients"), metric(far, "hub_consumers_far_clients")) == (1, 1)
             ((shown,),) = [row["clients"] for row in await there.request("$hub/consumers", None)]
-            assert (shown["hub"], shown["id"] in near.node.core.handlers) == (near.node.id.hex(), True)
+            assert (shown["hub"], shown["id"] in near.server.core.handlers) == (near.server.id.hex(), True)
             await eventually(
                 lambda: metric(far, "hub_consumers_answering") == metric(near, "hub_far_consumers_pending")
             )
@@ -605,7 +605,7 @@ async def test_what_is_counted_of_consumers(chain: Chain) -> None:
 
 
 def metric(hub: Hub, name: str) -> float:
-    (line,) = [line for line in exposition(hub.node).decode().splitlines() if line.startswith(f"{name} ")]
+    (line,) = [line for line in exposition(hub.server).decode().splitlines() if line.startswith(f"{name} ")]
     return float(line.split()[1])
 
 
@@ -708,7 +708,7 @@ async def test_a_way_that_is_lost(start_pair: StartPair) -> None:
     await record(far, 0, topic="/a")
     assert await events(client, 1) == [(0, 0)]
     await near.stop_dialling()
-    await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
+    await eventually(lambda: far.server.id not in near.server.core.mesh.graph.reached)
     await record(far, 1, 2, topic="/a")
     near.dial(far)
     assert await events(client, 2) == [(1, 1), (2, 2)]
@@ -744,7 +744,7 @@ async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:
     await client.send(request("/v1/events?prefix=/a&from=0"))
     answer = await client.answer()
     assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
-    assert not any(handler.prefixes for handler in near.node.core.handlers.values())
+    assert not any(handler.prefixes for handler in near.server.core.handlers.values())
     live = await follow(near, "prefix=/a&overflow=drop-oldest", endpoint=endpoint)
     async with connect(near.url) as publisher:
         await publisher.publish("/a", 1)
@@ -773,8 +773,8 @@ async def test_streams_that_are_equally_far_ask_once(start_pair: StartPair) -> N
     near, far, endpoint = await start_pair()
     await record(far, 0, topic="/a")
     clients = [await follow(near, "prefix=/a", endpoint=endpoint) for _ in range(20)]
-    before = near.node.far_journals.asked_total
+    before = near.server.remote_journals.asked_total
     await record(near, 1, topic="/a")
     for client in clients:
         assert await events(client, 1) == [(1, 1)]
-    assert near.node.far_journals.asked_total - before < 10
+    assert near.server.remote_journals.asked_total - before < 10

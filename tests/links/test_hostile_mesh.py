@@ -65,7 +65,7 @@ async def test_origins_that_cannot_be(pair: QuietPair) -> None:
     reader = await hub.client("/a")
     peer = await linked(hub)
     said = (
-        (Origin(hub.node.id, 5), False),
+        (Origin(hub.server.id, 5), False),
         (Origin(_OTHER, 5), False),
         (Origin(_PEER, 7), True),
         (Origin(_PEER, SEQ_LIMIT), True),
@@ -77,7 +77,7 @@ async def test_origins_that_cannot_be(pair: QuietPair) -> None:
         await peer.send(encode_origin(origin), publication("/a", number))
     taken = [number for number, (_, is_taken) in enumerate(said) if is_taken]
     assert await reader.values(len(taken)) == [("/a", number) for number in taken]
-    mesh = hub.node.core.mesh
+    mesh = hub.server.core.mesh
     assert (mesh.traffic.repeated_messages, mesh.traffic.overtaken_messages) == (3, 1)
     await peer.send(encode_frame(Kind.ORIGIN, b"short"))
     assert await peer.end() == (1002, "ORIGIN: 5 bytes, expected 20")
@@ -90,9 +90,9 @@ async def test_small_frames_that_ask_for_large_ones(pair: QuietPair, asks: str) 
     peer = await linked(hub)
     copies = 0
     for _ in range(30):
-        await peer.send(*told(Digest(()) if asks == "digests" else Wanted(hub.node.id)))
+        await peer.send(*told(Digest(()) if asks == "digests" else Wanted(hub.server.id)))
         copies += sum(
-            isinstance(one, AnnouncementPart) and one.hub == hub.node.id for one in routing(await peer.ping())
+            isinstance(one, AnnouncementPart) and one.hub == hub.server.id for one in routing(await peer.ping())
         )
     assert 0 < copies < 15
 
@@ -105,7 +105,7 @@ async def test_gaps_without_end(pair: QuietPair) -> None:
         await peer.send(*told(*news))
     frames = await peer.ping()
     assert 0 < sum(isinstance(one, Wanted) for one in routing(frames)) <= 3_000
-    assert len(hub.node.core.mesh.records) == 3
+    assert len(hub.server.core.mesh.records) == 3
     await pair.exchange()
 
 
@@ -118,10 +118,10 @@ async def test_twenty_thousand_hubs(pair: QuietPair) -> None:
     frames = await peer.ping()
     notices = [decode_notice(frame.body).text for frame in frames if frame.kind == Kind.NOTICE]
     assert any(f"{_HUBS_LIMIT} hubs are known here, the limit is {_HUBS_LIMIT}" in text for text in notices)
-    assert hub.node.core.mesh.statistics().refused_total == 3_000 - (_HUBS_LIMIT - 3)
-    assert len(hub.node.core.mesh.records) == _HUBS_LIMIT
+    assert hub.server.core.mesh.statistics().refused_total == 3_000 - (_HUBS_LIMIT - 3)
+    assert len(hub.server.core.mesh.records) == _HUBS_LIMIT
     await pair.exchange()
-    assert len(pair.far.node.core.mesh.records) <= _HUBS_LIMIT
+    assert len(pair.far.server.core.mesh.records) <= _HUBS_LIMIT
 
 
 async def test_a_filter_without_end(pair: QuietPair) -> None:
@@ -138,34 +138,34 @@ async def test_a_filter_without_end(pair: QuietPair) -> None:
     (line,) = [line for line in logs if line["log_level"] == "warning"]
     assert line["event"].startswith("another hub wants more than is kept here")
     assert (line["hub"], line["name"], line["left_out"]) == (_PEER.hex(), "peer", 100_000)
-    assert hub.node.core.mesh.left_out == 100_000 + 2
-    assert hub.node.core.mesh.records[_PEER].believed == ("",)
-    await eventually(lambda: pair.far.node.core.mesh.records[_PEER].believed == ("",))
-    await peer.send(*told(Announcement(_PEER, 0, 4, "peer", ((hub.node.id, 1),), wanted[:_PREFIXES_LIMIT])))
+    assert hub.server.core.mesh.left_out == 100_000 + 2
+    assert hub.server.core.mesh.records[_PEER].believed == ("",)
+    await eventually(lambda: pair.far.server.core.mesh.records[_PEER].believed == ("",))
+    await peer.send(*told(Announcement(_PEER, 0, 4, "peer", ((hub.server.id, 1),), wanted[:_PREFIXES_LIMIT])))
     await peer.ping()
-    await eventually(lambda: len(pair.far.node.core.mesh.records[_PEER].wants) == _PREFIXES_LIMIT)
-    await eventually(lambda: not hub.node.core.far_hubs.is_behind)
+    await eventually(lambda: len(pair.far.server.core.mesh.records[_PEER].wants) == _PREFIXES_LIMIT)
+    await eventually(lambda: not hub.server.core.remote_hubs.is_behind)
 
 
 async def test_links_that_change_all_the_time(pair: QuietPair) -> None:
     hub = pair.near
     peer = await linked(hub)
     for number in range(2, 202):
-        links = ((hub.node.id, 1 + number % 3), *((other(one), 1) for one in range(number % 7)))
+        links = ((hub.server.id, 1 + number % 3), *((other(one), 1) for one in range(number % 7)))
         await peer.send(*told(Announcement(_PEER, number - 1, number, "", links)))
         if not number % 50:
             await pair.exchange()
-    await peer.send(*told(Announcement(_PEER, 0, SEQ_LIMIT, "peer", ((hub.node.id, 1),), ("/last",))))
-    await peer.send(*told(Announcement(_PEER, 0, 2_000, "peer", ((hub.node.id, 1),), ("/later",))))
+    await peer.send(*told(Announcement(_PEER, 0, SEQ_LIMIT, "peer", ((hub.server.id, 1),), ("/last",))))
+    await peer.send(*told(Announcement(_PEER, 0, 2_000, "peer", ((hub.server.id, 1),), ("/later",))))
     await peer.ping()
-    assert list(hub.node.core.mesh.records[_PEER].wants) == ["/last"]
-    await eventually(lambda: pair.far.node.core.mesh.records[_PEER].seq == SEQ_LIMIT)
+    assert list(hub.server.core.mesh.records[_PEER].wants) == ["/last"]
+    await eventually(lambda: pair.far.server.core.mesh.records[_PEER].seq == SEQ_LIMIT)
 
 
 async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
     hub = pair.near
     peer = await linked(hub)
-    mesh = hub.node.core.mesh
+    mesh = hub.server.core.mesh
     frames = told(Announcement(_PEER, 1, 9, "", None, ("/at/9",)))
     async with pair.busy():
         backward = AnnouncementPart(_PEER, 12, 10, 0, True, "", None, ("/backward",), ())
@@ -190,20 +190,20 @@ async def test_numbers_that_cannot_be(pair: QuietPair) -> None:
 async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
     hub, far = pair.near, pair.far
     peer = await linked(hub)
-    seq = hub.node.core.mesh.records[far.node.id].seq
+    seq = hub.server.core.mesh.records[far.server.id].seq
     with capture_logs() as logs:
         for lie in range(1, 4):
-            await peer.send(*told(Announcement(far.node.id, 0, seq + 10 * lie, "liar", ())))
+            await peer.send(*told(Announcement(far.server.id, 0, seq + 10 * lie, "liar", ())))
             await peer.ping()
             await eventually(
-                lambda: hub.wanted_by(far) == {"/quiet"} and far.node.id in hub.node.core.mesh.graph.reached
+                lambda: hub.wanted_by(far) == {"/quiet"} and far.server.id in hub.server.core.mesh.graph.reached
             )
             await pair.exchange()
     (line,) = [line for line in logs if line["log_level"] == "warning"]
-    assert (line["event"][:35], line["hub"]) == ("another hub has the id of this one,", far.node.id.hex())
-    assert far.node.core.mesh.clashes == 3
-    await peer.send(*told(Announcement(hub.node.id, 0, 1_000, "liar", (), ("/everything",))))
-    await eventually(lambda: hub.node.core.mesh.records[hub.node.id].seq > 1_000)
+    assert (line["event"][:35], line["hub"]) == ("another hub has the id of this one,", far.server.id.hex())
+    assert far.server.core.mesh.clashes == 3
+    await peer.send(*told(Announcement(hub.server.id, 0, 1_000, "liar", (), ("/everything",))))
+    await eventually(lambda: hub.server.core.mesh.records[hub.server.id].seq > 1_000)
     assert not far.wanted_by(hub)
 
 
@@ -214,12 +214,12 @@ async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: Quiet
     await writer.publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     peer = await linked(hub)
-    await peer.send(encode_origin(Origin(far.node.id, EPOCH_LIMIT)), publication("/a", "a lie"))
-    await peer.send(*told(Announcement(far.node.id, 0, SEQ_LIMIT, "liar", ())))
+    await peer.send(encode_origin(Origin(far.server.id, EPOCH_LIMIT)), publication("/a", "a lie"))
+    await peer.send(*told(Announcement(far.server.id, 0, SEQ_LIMIT, "liar", ())))
     await peer.ping()
     await writer.publish("/a", 2)
     assert await reader.values(1) == [("/a", 2)]
-    assert hub.node.core.mesh.traffic.repeated_messages == 1
+    assert hub.server.core.mesh.traffic.repeated_messages == 1
     await pair.exchange()
 
 
@@ -230,16 +230,16 @@ async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair
     await eventually(lambda: far.wanted_by(hub) == {"/a", "/b"})
     peer = await linked(hub)
     with capture_logs() as logs:
-        for lie in (far.node.core.mesh.epoch + 1_000, FAR_EPOCH):
-            await peer.send(encode_origin(Origin(far.node.id, lie)), publication("/a", "a lie"))
+        for lie in (far.server.core.mesh.epoch + 1_000, FAR_EPOCH):
+            await peer.send(encode_origin(Origin(far.server.id, lie)), publication("/a", "a lie"))
             assert await reader.values(1) == [("/a", "a lie")]
             await writer.publish("/b", "unheard")
-            await eventually(lambda lie=lie: far.node.core.mesh.epoch > lie)  # type: ignore[misc]
+            await eventually(lambda lie=lie: far.server.core.mesh.epoch > lie)  # type: ignore[misc]
             await writer.publish("/a", lie)
             assert await reader.values(1) == [("/a", lie)]
             await pair.exchange()
-    assert far.node.core.mesh.clashes == 2
-    assert [line["hub"] for line in logs if "id of this one" in line["event"]] == [far.node.id.hex()]
+    assert far.server.core.mesh.clashes == 2
+    assert [line["hub"] for line in logs if "id of this one" in line["event"]] == [far.server.id.hex()]
 
 
 # Real hubs.
@@ -260,7 +260,7 @@ async def test_two_hubs_with_one_id(pair: QuietPair, start_hub: StartHub) -> Non
         async with pair.busy():
             for twin, hub in zip(twins, (pair.near, pair.far), strict=True):
                 twin.dial(hub)
-            await eventually(lambda: all(twin.node.core.mesh.clashes >= 3 for twin in twins))
+            await eventually(lambda: all(twin.server.core.mesh.clashes >= 3 for twin in twins))
     assert [line["hub"] for line in logs if line["log_level"] == "warning"] == [(b"twin" * 4).hex()] * 2
     assert {text[:35] for text in warnings(logs)} == {"another hub has the id of this one,"}
 
@@ -277,12 +277,12 @@ async def test_a_hub_that_dials_itself(pair: QuietPair) -> None:
 
 async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
     flapping = await start_hub(name="flapping")
-    mesh, clock = pair.far.node.core.mesh, pair.far.clock
+    mesh, clock = pair.far.server.core.mesh, pair.far.clock
     before, since_s = mesh.statistics().announcements_total, clock.time()
     async with pair.busy():
         flapping.dial(pair.near)
         for _ in range(_FLAPS):
-            await eventually(lambda: len(flapping.node.links) == 1)
+            await eventually(lambda: len(flapping.server.links) == 1)
             await flapping.crash()
     told = mesh.statistics().announcements_total - before
     assert 0 < told <= 2 * (_BURST + 1 + clock.time() - since_s)
@@ -291,19 +291,19 @@ async def test_a_link_that_flaps(pair: QuietPair, start_hub: StartHub) -> None:
 @pytest.mark.parametrize("jump_s", [-9_000 * _DAY_S, 9_000 * _DAY_S])
 async def test_clocks_that_are_set(pair: QuietPair, monkeypatch: pytest.MonkeyPatch, jump_s: float) -> None:
     hubs = (pair.near, pair.far)
-    await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in hubs))
-    epochs = [hub.node.core.mesh.epoch for hub in hubs]
-    links = [list(hub.node.core.mesh.links) for hub in hubs]
+    await eventually(lambda: all(hub.server.core.mesh.is_settled for hub in hubs))
+    epochs = [hub.server.core.mesh.epoch for hub in hubs]
+    links = [list(hub.server.core.mesh.links) for hub in hubs]
     with capture_logs() as logs:
         async with pair.busy():
-            wall_us = pair.near.node.wall_us() + round(jump_s * 1e6)
-            monkeypatch.setattr(pair.near.node, "wall_us", lambda: wall_us)
+            wall_us = pair.near.server.wall_us() + round(jump_s * 1e6)
+            monkeypatch.setattr(pair.near.server, "wall_us", lambda: wall_us)
             for hub in hubs:
                 hub.later(1.5)
             reader = await pair.near.client("/late")
             await eventually(lambda: "/late" in pair.far.wanted_by(pair.near))
             await (await pair.far.client()).publish("/late", 1)
             assert await reader.values(1) == [("/late", 1)]
-    assert [hub.node.core.mesh.epoch for hub in hubs] == epochs
-    assert [list(hub.node.core.mesh.links) for hub in hubs] == links
+    assert [hub.server.core.mesh.epoch for hub in hubs] == epochs
+    assert [list(hub.server.core.mesh.links) for hub in hubs] == links
     assert warnings(logs) == []

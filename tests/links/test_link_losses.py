@@ -30,12 +30,12 @@ from tests.links.way import Way
 
 
 async def linked(north: Hub, south: Hub, *prefixes: str) -> None:
-    await eventually(lambda: len(north.node.links) == len(south.node.links) == 1)
+    await eventually(lambda: len(north.server.links) == len(south.server.links) == 1)
     await eventually(lambda: has(north, south, prefixes) and has(south, north, ()))
 
 
 def has(hub: Hub, other: Hub, prefixes: tuple[str, ...]) -> bool:
-    found = [handler for handler in hub.node.core.handlers.values() if handler.name == other.node.name]
+    found = [handler for handler in hub.server.core.handlers.values() if handler.name == other.server.name]
     return len(found) == 1 and hub.wanted_by(other) == set(prefixes)
 
 
@@ -49,7 +49,7 @@ async def losses(watcher: RawClient, count: int) -> list[dict[str, Any]]:
 
 
 def told(hub: Hub) -> tuple[int, int, int, int]:
-    accounts = hub.node.accounts
+    accounts = hub.server.accounts
     return (
         accounts.lost_messages,
         accounts.possibly_lost_messages,
@@ -88,7 +88,7 @@ async def test_what_was_published_was_received_or_is_counted(north: Hub, south: 
         received.append(number)
     lost, possibly, _, _ = told(north)
     assert (possibly, told(south)[2]) == (0, lost)
-    unreached = north.node.core.mesh.traffic.unreached_messages
+    unreached = north.server.core.mesh.traffic.unreached_messages
     assert len(received) - 2 + lost + unreached == published
 
 
@@ -101,7 +101,7 @@ async def test_messages_on_their_way_when_a_link_is_cut(north: Hub, south: Hub, 
     await publisher.send(numbered("/flood", range(10)))
     assert await reader.numbers_and_gaps(10) == list(range(10))
     south.later(2.0)
-    connections: Any = north.node.connections
+    connections: Any = north.server.connections
     (link,) = [one.conversation.link for one in connections if one.conversation.far_name == "south"]
     await eventually(lambda: link.confirmed == 10)
     way.hold()
@@ -145,12 +145,12 @@ async def test_a_way_that_swallows_everything(north: Hub, south: Hub, way: Way) 
     way.hold()
     await publisher.send(numbered("/flood", range(300)))
     await publisher.ping()
-    first = north.node.links.find(b"\x02" * 16)
+    first = north.server.links.find(b"\x02" * 16)
     way.replace()
     for hub in (north, south):
         for _ in range(20):
             hub.later(2.0)
-    await eventually(lambda: north.node.links.find(b"\x02" * 16) not in (first, None))
+    await eventually(lambda: north.server.links.find(b"\x02" * 16) not in (first, None))
     await eventually(lambda: told(north)[3] == 0)
     assert told(north) == (300, 0, 0, 0)
     await eventually(lambda: told(south) == (0, 0, 300, 0))
@@ -166,7 +166,7 @@ async def test_how_soon_a_silent_peer_is_given_up(start_hub: StartHub, south: Hu
     for steps in range(11):
         await publisher.send(numbered("/flood", range(steps, steps + 1)))
         await publisher.ping()
-        if not len(north.node.links):
+        if not len(north.server.links):
             break
         north.later(0.5)
     assert 3.0 <= steps / 2 <= 5.0
@@ -192,7 +192,7 @@ async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) 
     await eventually(lambda: told(north)[0] > 0 and told(north)[3] == 0)
     lost, possibly, _, _ = told(north)
     assert possibly == 0
-    assert lost + dropped + south.node.core.statistics().published_messages_total == sent
+    assert lost + dropped + south.server.core.statistics().published_messages_total == sent
     await eventually(lambda: told(south)[2] == lost + dropped)
     await linked(north, south, "/flood")
     assert (told(north)[0], told(south)[2]) == (lost, lost + dropped)
@@ -254,7 +254,7 @@ async def test_the_goodbye_of_this_side(north: Hub) -> None:
     assert (await peer.end())[0] == CloseCode.GOING_AWAY
     await peer.send(encode_account(Account(LINK_ID, sent=3, arrived=19, last=True)))
     peer.close()
-    await eventually(lambda: connection not in north.node.connections)
+    await eventually(lambda: connection not in north.server.connections)
     assert told(north) == (1, 0, 0, 0)
 
 
@@ -266,7 +266,7 @@ async def test_a_stream_that_ends_behind_the_goodbye_of_this_side(north: Hub) ->
     (connection,) = [one for one in north.connections if one.conversation.far_name == "peer"]
     connection.drain()
     peer.close()
-    await eventually(lambda: connection not in north.node.connections)
+    await eventually(lambda: connection not in north.server.connections)
     assert told(north) == (0, 0, 0, 20)
 
 
@@ -296,15 +296,15 @@ async def test_a_link_that_only_one_side_believes_in(north: Hub, south: Hub, way
     north.dial(way)
     await linked(north, south, "/a")
     (old,) = [one.conversation for one in south.connections if one.conversation.far_name == "north"]
-    standing = south.node.links.find(b"\x01" * 16)
+    standing = south.server.links.find(b"\x01" * 16)
     way.hold()
     way.replace()
     way.cut(far=False)
     await eventually(lambda: way.accepted == 2)
     await eventually(lambda: any(one.far_name == "north" and one is not old for one in conversations(south)))
-    assert south.node.links.find(b"\x01" * 16) is standing is not None
+    assert south.server.links.find(b"\x01" * 16) is standing is not None
     south.later(2.0)
-    await eventually(lambda: south.node.links.find(b"\x01" * 16) not in (standing, None))
+    await eventually(lambda: south.server.links.find(b"\x01" * 16) not in (standing, None))
     await linked(north, south, "/a")
     publisher = await north.client()
     await publisher.send(numbered("/a", range(2)))
@@ -319,7 +319,7 @@ async def test_a_dialler_does_not_ask_again_while_there_is_a_link(north: Hub, so
     await eventually(lambda: "(4009)" in dialler.last_reason)
     await settle()
     assert dialler.attempts == 1
-    assert len(south.node.vacancies._waiting) == 1
+    assert len(south.server.vacancies._waiting) == 1
     await north.stop_dialling()
     await eventually(lambda: dialler.attempts == 2)
     await linked(north, south)
@@ -333,7 +333,7 @@ async def test_nothing_is_read_of_a_link_that_waits(north: Hub) -> None:
     await settle()
     peer.reset()
     assert await reader.numbers_and_gaps(3) == [0, 1, 2]
-    assert Hello.decode((await second.frame()).body).id == north.node.id
+    assert Hello.decode((await second.frame()).body).id == north.server.id
 
 
 # What a mesh has overtaken.
@@ -362,7 +362,7 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
         assert notice.kind == "dropped"
         told_gaps += notice.count
     assert told_gaps == 3
-    assert north.node.core.statistics().dropped_messages_total.get("drop-oldest", 0) == 0
+    assert north.server.core.statistics().dropped_messages_total.get("drop-oldest", 0) == 0
     north.later(2.0)
     assert await losses(watcher, 1) == [{"lost": 3, "exactly": True, "sent": False}]
     north.later(2.0)
@@ -372,14 +372,14 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
     ((_, last),) = await watcher.values(1)
     assert (last["lost"], last["overtaken"], last["name"], last["hub"]) == (1, True, "peer 7", "07" * 16)
     assert told(north) == (0, 0, 0, 0)
-    assert north.node.core.mesh.statistics().overtaken_messages_total == 4
+    assert north.server.core.mesh.statistics().overtaken_messages_total == 4
 
 
 async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: Hub, south: Hub) -> None:
     north.dial(south)
     near, behind = await north.client("/a"), await south.client("/a")
     await eventually(lambda: north.wanted_by(south) == south.wanted_by(north) == {"/a"})
-    await eventually(lambda: south.node.id in north.node.core.mesh.graph.reached)
+    await eventually(lambda: south.server.id in north.server.core.mesh.graph.reached)
     old, new = await mesh_peer(north, 7), await mesh_peer(north, 8)
     await old.send(encode_origin(Origin(b"\x07" * 16, 10)), numbered("/a", range(2)))
     for reader in (near, behind):

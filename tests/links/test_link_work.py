@@ -25,7 +25,7 @@ from hub.settings.config import ConfigError
 from peers.connections.tcp import render_items
 from peers.links.link import PING_EVERY_S, Lag, LinkProof
 from peers.links.mesh_news import PORTIONS_PER_TURN, MeshNews
-from peers.node.traffic import LinkTraffic
+from peers.server.traffic import LinkTraffic
 from peers.wire.control import Renewal, decode_origin, decode_token, encode_origin
 from peers.wire.kinds import Kind
 from tests.connections.tcp.asking import asked, asking, serve
@@ -277,7 +277,7 @@ def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
 
 
 def traffic(hub: Hub, other: str) -> LinkTraffic:
-    (found,) = [one for one in hub.node.traffic.statistics(hub.clock.time()) if one.hub == other]
+    (found,) = [one for one in hub.server.traffic.statistics(hub.clock.time()) if one.hub == other]
     return found
 
 
@@ -296,7 +296,7 @@ async def test_what_goes_one_way(start_hub: StartHub) -> None:
     assert 10_000 < out.carried.sent_bytes <= arrived.carried.received_bytes < 20_000
     assert not any(out.dropped.values())
     await serve(reader, "/a")
-    await eventually(lambda: near.node.core.requests.statistics().services == 1)
+    await eventually(lambda: near.server.core.requests.statistics().services == 1)
     await writer.send(asking("/a", 1, "y" * 30_000))
     await asked(reader)
     grown = traffic(near, "far").carried.sent_bytes - out.carried.sent_bytes
@@ -360,11 +360,11 @@ PEER, BEYOND = b"peer" * 4, b"ends" * 4
 
 
 def slow(hub: Hub, user: str) -> None:
-    hub.node.core.quotas.adopt(QuotaLimits(users={user: SetLimits(rate=RateLimits(messages_per_s=10))}))
+    hub.server.core.quotas.adopt(QuotaLimits(users={user: SetLimits(rate=RateLimits(messages_per_s=10))}))
 
 
 def held_back(hub: Hub) -> int:
-    return hub.node.core.quotas.held_back_total
+    return hub.server.core.quotas.held_back_total
 
 
 async def test_a_publisher_is_held_back_where_he_is_connected(start_hub: StartHub) -> None:
@@ -387,9 +387,9 @@ async def test_the_rate_of_a_links_user_is_that_of_all_behind_it(start_hub: Star
     token = KnownTokens(hub).token("far")
     slow(hub, "far")
     peer = await hub.peer(id=PEER, token=token)
-    near, far = ((hub.node.id, 1), (BEYOND, 1)), ((PEER, 1),)
+    near, far = ((hub.server.id, 1), (BEYOND, 1)), ((PEER, 1),)
     await peer.send(*told(Announcement(PEER, 0, 2, "peer", near), Announcement(BEYOND, 0, 1, "ends", far)))
-    await eventually(lambda: BEYOND in hub.node.core.mesh.graph.reached)
+    await eventually(lambda: BEYOND in hub.server.core.mesh.graph.reached)
     for origin in (PEER, BEYOND):
         before = held_back(hub)
         await peer.send(encode_origin(Origin(origin, 1)), publication("/a", *range(15)))

@@ -19,7 +19,7 @@ from hub.names.claim import Wish
 from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
 from peers.client import Client, MessageStream, connect
-from peers.node.traffic import LinkTraffic
+from peers.server.traffic import LinkTraffic
 from peers.wire.control import decode_origin
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
@@ -55,7 +55,7 @@ async def test_each_message_reaches_each_subscriber_once(start_hub: StartHub) ->
     hubs[4].dial(hubs[0])
     queue = QueueWish(messages=1_000_000, bytes=1 << 30)
     readers = [await hub.client("/from/", queue=queue) for hub in hubs]
-    await eventually(lambda: all(len(hub.node.core.mesh.graph.links[hub.node.id]) == 2 for hub in hubs))
+    await eventually(lambda: all(len(hub.server.core.mesh.graph.links[hub.server.id]) == 2 for hub in hubs))
     await eventually(
         lambda: all(one.wanted_by(other) == {"/from/"} for one in hubs for other in hubs if one is not other)
     )
@@ -71,11 +71,11 @@ async def test_each_message_reaches_each_subscriber_once(start_hub: StartHub) ->
             seen.setdefault(topic, []).append(number)
         assert seen == {f"/from/{number}": list(range(total)) for number in range(len(hubs))}
     for hub in hubs:
-        assert hub.node.core.mesh.traffic.repeated_messages == hub.node.core.mesh.traffic.overtaken_messages == 0
+        assert hub.server.core.mesh.traffic.repeated_messages == hub.server.core.mesh.traffic.overtaken_messages == 0
 
 
 def cost(hub: Hub, one: Hub, other: Hub) -> int | None:
-    return hub.node.core.mesh.graph.links.get(one.node.id, {}).get(other.node.id)
+    return hub.server.core.mesh.graph.links.get(one.server.id, {}).get(other.server.id)
 
 
 @pytest.mark.parametrize(
@@ -96,17 +96,17 @@ async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> N
     first.dial(third)
     third.dial(last)
     reader, writer = await last.client("/a"), await first.client()
-    mesh = first.node.core.mesh
+    mesh = first.server.core.mesh
 
     def traffic(name: str) -> LinkTraffic:
-        (found,) = [one for one in last.node.traffic.statistics(last.clock.time()) if one.hub == name]
+        (found,) = [one for one in last.server.traffic.statistics(last.clock.time()) if one.hub == name]
         return found
 
     def moves() -> list[int]:
         return [traffic(name).carried.path_changes for name in ("first", "third")]
 
     await eventually(
-        lambda: first.wanted_by(last) == {"/a"} and mesh.traffic.way_to(last.node.id) == (2, first.handler("third"))
+        lambda: first.wanted_by(last) == {"/a"} and mesh.traffic.way_to(last.server.id) == (2, first.handler("third"))
     )
     await settled(hubs)
     await writer.publish("/a", 1)
@@ -114,7 +114,7 @@ async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> N
     assert (last.handler("third").published_messages, last.handler("first").published_messages) == (1, 0)
     assert moves() == [0, 0]
     await third.stop()
-    await eventually(lambda: mesh.traffic.way_to(last.node.id) == (10, first.handler("last")))
+    await eventually(lambda: mesh.traffic.way_to(last.server.id) == (10, first.handler("last")))
     await writer.publish("/a", 2)
     assert await reader.values(1) == [("/a", 2)]
     assert last.handler("first").published_messages == 1
@@ -145,7 +145,7 @@ async def test_what_a_link_in_the_middle_may_bring_and_take(start_hub: StartHub)
         found = {topic for topic, _ in await readers[other].values(20)}
         assert found == {f"/both/{number}", f"/taken/{number}" if number else f"/brought/{number}"}
         assert len(await readers[number].values(40)) == 40
-    assert guarded.node.audit.refused_total == 20
+    assert guarded.server.audit.refused_total == 20
 
 
 async def test_a_hub_between_cannot_keep_what_is_wanted(start_hub: StartHub) -> None:
@@ -226,12 +226,12 @@ async def test_clients_are_told_by_which_hub_messages_enter(start_hub: StartHub,
         publishers, entered = (at_near, at_far, at_middle, at_far, at_near), (near, far, middle, far, near)
         for value in (1, large):
             found = [await brought(stream, publisher, value) for publisher in publishers]
-            assert found == [(value, hub.node.id) for hub in entered]
+            assert found == [(value, hub.server.id) for hub in entered]
         async with connect(websocket.location, origins=True) as other, other.subscribe("/a") as untold:
             assert await brought(untold, other, 1) == (1, b"")
         async with reader.subscribe("$hub/client/") as joined, connect(near.url, name="another"):
             told = await joined.receive()
-            assert (told.topic, told.origin) == ("$hub/client/joined", near.node.id)
+            assert (told.topic, told.origin) == ("$hub/client/joined", near.server.id)
 
 
 async def test_a_client_that_takes_small_frames_is_told_too(start_hub: StartHub) -> None:
@@ -243,7 +243,7 @@ async def test_a_client_that_takes_small_frames_is_told_too(start_hub: StartHub)
     await (await far.client()).publish("/a", bytes(60), bytes(61), bytes(62))
     origin, *messages = [await reader.frame() for _ in range(4)]
     assert origin.kind == Kind.ORIGIN
-    assert decode_origin(origin.body).hub == far.node.id
+    assert decode_origin(origin.body).hub == far.server.id
     assert [decode_values(frame) for frame in messages] == [[bytes(size)] for size in (60, 61, 62)]
 
 
@@ -260,7 +260,7 @@ async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
     near, middle, far = [await start_hub(name=name) for name in ("near", "middle", "far")]
 
     def told_of(*hubs: Hub) -> list[dict[str, Any]]:
-        told = [{"hub": hub.node.id.hex(), "name": hub.node.name} for hub in hubs]
+        told = [{"hub": hub.server.id.hex(), "name": hub.server.name} for hub in hubs]
         return sorted(told, key=lambda hub: hub["hub"])
 
     async with connect(near.url) as client, client.subscribe("$hub/mesh") as events:
@@ -276,7 +276,7 @@ async def test_links_and_hubs_come_and_go(start_hub: StartHub) -> None:
 
 
 def services(hub: Hub) -> int:
-    return hub.node.core.requests.statistics().services
+    return hub.server.core.requests.statistics().services
 
 
 async def test_requests_over_several_links(start_hub: StartHub) -> None:
@@ -293,7 +293,7 @@ async def test_requests_over_several_links(start_hub: StartHub) -> None:
         (1, Status.OK, ["1"]),
         (5, Status.OK, ["2", "2"]),
     ]
-    assert not any(hub.node.core.requests.statistics().pending for hub in hubs)
+    assert not any(hub.server.core.requests.statistics().pending for hub in hubs)
     service.close()
     await eventually(lambda: not services(hubs[0]))
     await requester.send(asking("/a/x", 9, "nobody is there"))
@@ -307,16 +307,18 @@ async def test_the_nearest_hub_is_asked(start_hub: StartHub) -> None:
     await serve(own, "/o")
     await serve(near, "/a", "/o")
     await serve(far, "/a", "/a/b")
-    await eventually(lambda: services(hubs[0]) == 3 and len(hubs[0].node.core.far_hubs.served_by(hubs[2].node.id)) == 2)
+    await eventually(
+        lambda: services(hubs[0]) == 3 and len(hubs[0].server.core.remote_hubs.served_by(hubs[2].server.id)) == 2
+    )
     await requester.send(asking("/a", 1, "near"), asking("/a/b", 2, "far"), asking("/o", 4, "own"))
     for service, value in ((near, "near"), (far, "far"), (own, "own")):
         assert values_in(await asked(service)) == [value]
     await hubs[1].stop_dialling()
-    await eventually(lambda: hubs[2].node.id not in hubs[0].node.core.mesh.graph.reached)
+    await eventually(lambda: hubs[2].server.id not in hubs[0].server.core.mesh.graph.reached)
     assert (await answered(requester)).status == Status.RESPONDER_GONE
     await requester.send(asking("/a/b", 3, "near, as far is gone"))
     assert values_in(await asked(near)) == ["near, as far is gone"]
-    await eventually(lambda: not hubs[2].node.core.requests.statistics().pending)
+    await eventually(lambda: not hubs[2].server.core.requests.statistics().pending)
 
 
 async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> None:
@@ -325,7 +327,7 @@ async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> No
     await serve(service, "/taken", "/b")
     await eventually(lambda: services(hubs[0]) == 2)
     rights = policy_of(_POLICY.replace("hub-1", "south")).rights("south")
-    hubs[1].node.core.authority.give_rights(hubs[1].handler("south"), rights)
+    hubs[1].server.core.authority.give_rights(hubs[1].handler("south"), rights)
     await requester.send(asking("/b/x", 1, "not granted"))
     assert (await answered(requester)).status == Status.NO_RESPONDER
     await requester.send(asking("/taken/x", 2, "granted", timeout_ms=1000))
@@ -333,7 +335,7 @@ async def test_a_link_takes_requests_as_far_as_it_may(start_hub: StartHub) -> No
     hubs[0].later(1.1)
     assert (await answered(requester)).status == Status.TIMED_OUT
     hubs[2].later(1.1)
-    await eventually(lambda: hubs[0].node.core.requests.statistics().late_total == 1)
+    await eventually(lambda: hubs[0].server.core.requests.statistics().late_total == 1)
 
 
 async def test_many_prefixes_over_a_link(start_hub: StartHub) -> None:
@@ -353,7 +355,7 @@ async def claim(client: RawClient, *, queue: bool = False) -> None:
 
 
 def owners(*hubs: Hub) -> list[bytes | None]:
-    claims = [hub.node.core.names.register.claim_of(NAME) for hub in hubs]
+    claims = [hub.server.core.names.register.claim_of(NAME) for hub in hubs]
     return [None if found is None else found.hub for found in claims]
 
 
@@ -361,7 +363,7 @@ async def test_a_name_is_known_at_all_hubs_that_reach_its_owner(start_hub: Start
     hubs = await row(start_hub, "north", "middle", "south")
     player, listener = await hubs[0].client("/unrelated"), await hubs[2].client()
     await claim(player)
-    await eventually(lambda: owners(*hubs) == [hubs[0].node.id] * 3)
+    await eventually(lambda: owners(*hubs) == [hubs[0].server.id] * 3)
     await listener.send(Request(NAME.encode(), 7, 0, encode_value("play"), FLAG_NAMED).encode())
     request = await asked(player)
     assert values_in(request) == ["play"]
@@ -373,9 +375,9 @@ async def test_a_name_is_known_at_all_hubs_that_reach_its_owner(start_hub: Start
     frame = await player.frame()
     assert (frame.kind, decode_values(frame)) == (Kind.MESSAGES, ["for the player"])
     await hubs[1].stop_dialling()
-    await eventually(lambda: owners(*hubs) == [hubs[0].node.id, hubs[0].node.id, None])
+    await eventually(lambda: owners(*hubs) == [hubs[0].server.id, hubs[0].server.id, None])
     hubs[1].dial(hubs[2])
-    await eventually(lambda: owners(*hubs) == [hubs[0].node.id] * 3)
+    await eventually(lambda: owners(*hubs) == [hubs[0].server.id] * 3)
     player.close()
     await eventually(lambda: owners(*hubs) == [None] * 3)
 
@@ -387,12 +389,12 @@ async def test_the_first_claim_wins_when_parts_join(start_hub: StartHub) -> None
     early, late = await south.client(), await north.client()
     await claim(early)
     await claim(late, queue=True)
-    await eventually(lambda: owners(middle, center) == [north.node.id, south.node.id])
+    await eventually(lambda: owners(middle, center) == [north.server.id, south.server.id])
     middle.dial(center)
     await know_each_other(hubs)
     told = await late.notice()
     assert (told.kind, told.name) == ("queued", NAME)
-    await eventually(lambda: owners(*hubs) == [south.node.id] * 4)
+    await eventually(lambda: owners(*hubs) == [south.server.id] * 4)
     early.close()
     assert (await late.notice()).kind == "owned"
-    await eventually(lambda: owners(*hubs) == [north.node.id] * 4)
+    await eventually(lambda: owners(*hubs) == [north.server.id] * 4)

@@ -23,15 +23,15 @@ from tests.hubs.settings import settings_of
 
 async def link(source: Hub, target: Hub) -> None:
     source.dial(target)
-    await eventually(lambda: wants(source, target.node.name, target) and wants(target, source.node.name, source))
+    await eventually(lambda: wants(source, target.server.name, target) and wants(target, source.server.name, source))
 
 
 def is_linked(hub: Hub, name: str) -> bool:
-    return any(one.role is Role.LINK and one.name == name for one in hub.node.core.handlers.values())
+    return any(one.role is Role.LINK and one.name == name for one in hub.server.core.handlers.values())
 
 
 def wants(hub: Hub, name: str, other: Hub) -> bool:
-    return is_linked(hub, name) and hub.wanted_by(other) == set(other.node.core.prefixes.asked_of_links.minimal)
+    return is_linked(hub, name) and hub.wanted_by(other) == set(other.server.core.prefixes.asked_of_links.minimal)
 
 
 async def test_little_is_unsent_between_hubs(north: Hub, south: Hub) -> None:
@@ -42,7 +42,7 @@ async def test_little_is_unsent_between_hubs(north: Hub, south: Hub) -> None:
 
 
 def unsent_bytes(hub: Hub) -> list[int]:
-    socks = [one.transport.get_extra_info("socket") for one in hub.node.connections]
+    socks = [one.transport.get_extra_info("socket") for one in hub.server.connections]
     return sorted(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in socks)
 
 
@@ -61,7 +61,7 @@ async def test_changes_are_told(north: Hub, south: Hub) -> None:
     await eventually(lambda: north.wanted_by(south) == {"/a/b", "/a/c"})
     client.close()
     await eventually(lambda: not north.wanted_by(south))
-    assert set(north.node.core.prefixes.asked_of_links.minimal) == {"/a", "/c/d"}
+    assert set(north.server.core.prefixes.asked_of_links.minimal) == {"/a", "/c/d"}
 
 
 # Messages.
@@ -158,10 +158,10 @@ async def test_a_second_link_is_refused(north: Hub) -> None:
         code, text = await second.end()
         assert code == CloseCode.ALREADY_CONNECTED
         assert text == f"already connected: one link between two hubs is enough, hub {PEER_ID.hex()} has one"
-    assert len(north.node.links) == 1
+    assert len(north.server.links) == 1
     assert is_linked(north, "peer")
     await raw_link(north, name="another", hub_id=b"\x78" * 16)
-    assert len(north.node.links) == 2
+    assert len(north.server.links) == 2
 
 
 async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub) -> None:
@@ -180,7 +180,7 @@ async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub) -> None:
 
 
 def socket_ends(hub: Hub) -> list[tuple[object, object]]:
-    transports = [one.outlet.transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
+    transports = [one.outlet.transport for one in hub.server.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
     return [(one.get_extra_info("sockname"), one.get_extra_info("peername")) for one in transports]
 
 

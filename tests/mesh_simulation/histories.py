@@ -18,7 +18,7 @@ from random import Random
 from typing import NamedTuple
 
 from hub.limits import MeshLimits
-from hub.mesh.knowledge import FORGET_S
+from hub.mesh.link_state import FORGET_S
 from tests.mesh_simulation.network import SILENT_S
 from tests.mesh_simulation.world import Cable, Counts, Ending, World
 

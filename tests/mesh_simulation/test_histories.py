@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
 from hub.limits import MeshLimits
-from hub.mesh.knowledge import FORGET_S
+from hub.mesh.link_state import FORGET_S
 from tests.mesh_simulation.histories import PREFIXES, SHAPES, TOPICS, Plan, large_plan, run
 from tests.mesh_simulation.world import Cable, Ending, World
 

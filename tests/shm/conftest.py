@@ -48,7 +48,7 @@ async def start_hub(tmp_path: Path, uncaught: None) -> AsyncIterator[StartHub]: 
             return hub
 
         yield start
-    assert all(hub.node.shared.descriptors.open == 0 for hub in hubs)
+    assert all(hub.server.shared.descriptors.open == 0 for hub in hubs)
     gc.collect()
     assert memfds() == before
 

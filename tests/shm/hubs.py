@@ -126,7 +126,7 @@ class SharingHub(Hub):
         client = await SharingClient.connect(self.endpoint)
         self._clients.append(client)
         granted: Hello = await client.greet(shared=1, **hello)
-        assert granted.shared == self.node.settings.shm.over_bytes
+        assert granted.shared == self.server.settings.shm.over_bytes
         if prefixes:
             await client.subscribe(*prefixes)
         return client

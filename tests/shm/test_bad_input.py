@@ -86,7 +86,7 @@ async def test_memory_that_is_not_what_it_says(hub: SharingHub, reader: RawClien
     await publisher.publish_shared("/a", VALUES)
     await publisher.publish("/a", "behind")
     assert await reader.values(2) == [("/a", b"x" * 100_000), ("/a", "behind")]
-    assert hub.node.shared.refused_total == 1
+    assert hub.server.shared.refused_total == 1
 
 
 HANDLES = {
@@ -191,7 +191,7 @@ async def test_generations_only_grow(hub: SharingHub, reader: RawClient, ring: R
 
 async def test_more_descriptors_than_the_user_may_have(hub: SharingHub, ring: Ring) -> None:
     token = KnownTokens(hub).token("alice")
-    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.DESCRIPTORS: 1})}))
+    hub.server.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.DESCRIPTORS: 1})}))
     first, second = await hub.sharing(token=token), await hub.sharing(token=token)
     number = await first.open_segment(ring)
     another = Ring()
@@ -228,7 +228,7 @@ async def test_segments_that_are_not_what_they_say(hub: SharingHub, reader: RawC
     assert (error.code, error.request) == (code, 5)
     assert text in error.text
     assert await reader.ping() == []
-    assert hub.node.shared.segments == 0
+    assert hub.server.shared.segments == 0
 
 
 async def test_too_many_segments(start_hub: StartHub, ring: Ring) -> None:
@@ -276,7 +276,7 @@ async def test_a_reply_whose_memory_is_wrong_fails(hub: SharingHub) -> None:
 async def test_a_hub_without_a_descriptor(hub: SharingHub, reader: RawClient, monkeypatch: pytest.MonkeyPatch) -> None:
     """Serves a client without shared memory; where it cannot look at memory now, it says to try again later."""
     late = await SharingClient.connect(hub.endpoint)
-    await eventually(lambda: len(hub.node.connections) == 2)
+    await eventually(lambda: len(hub.server.connections) == 2)
     shared = memfd(VALUES)
     monkeypatch.setattr(memory, "_found_device", -1)
     with no_descriptor_left():

@@ -38,7 +38,7 @@ async def test_large_values_travel_as_memory(hub: SharingHub) -> None:
             client.publish_nowait("/a", value)
         assert [(await anext(messages)).value for _ in values] == values
         assert await remote.values(5) == [("/a", value) for value in values]
-        assert hub.node.shared.messages_total == 2
+        assert hub.server.shared.messages_total == 2
 
 
 async def test_a_hub_that_does_not_share(start_hub: StartHub) -> None:
@@ -99,13 +99,13 @@ async def test_blocks(hub: SharingHub) -> None:
             assert (await anext(values)).value == bytes([number]) * MIB
             assert (await anext(values)).value == number
             assert await remote.values(2) == [("/a", bytes([number]) * MIB), ("/a", number)]
-        assert hub.node.shared.segments == 1
+        assert hub.server.shared.segments == 1
 
 
 async def confirmed(hub: SharingHub, client: Client) -> None:
     client.allocate_nowait(1)
     await eventually(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
-    assert hub.node.shared.segments > 0
+    assert hub.server.shared.segments > 0
 
 
 async def test_a_block_is_free_when_its_readers_have_let_go(hub: SharingHub) -> None:
@@ -200,7 +200,7 @@ async def test_requests_and_replies_in_blocks(hub: SharingHub) -> None:
                 assert isinstance(answer, View)
                 assert answer.copy() == LARGE[::-1]
             assert isinstance(await asker.request("/invert", LARGE), View)
-        assert hub.node.shared.messages_total == 8
+        assert hub.server.shared.messages_total == 8
 
 
 @pytest.mark.parametrize("size_bytes", [100, 100_000])
@@ -251,7 +251,7 @@ async def test_another_connection_takes_the_ring_again(hub: SharingHub) -> None:
             connection.abort()
         async with connect(url_of(hub), views=True) as viewer, viewer.subscribe("/a") as views:
             await eventually(lambda: publisher.statistics().connections == 2)
-            await eventually(lambda: hub.node.shared.segments == 1)
+            await eventually(lambda: hub.server.shared.segments == 1)
             await eventually(lambda: publisher._exchange.blocks._conversation._ring_number > 1)  # type: ignore[union-attr]
             for _ in range(8):
                 publisher.publish_nowait("/a", await publisher.allocate(MIB))
@@ -286,7 +286,7 @@ async def test_document(hub: SharingHub, block: str) -> None:
     made = eval(code, names)  # noqa: S307 -- our own page
     if inspect.isawaitable(made):
         await made
-    assert hub.node.shared.messages_total > 0
+    assert hub.server.shared.messages_total > 0
 
 
 CLIENT = """
@@ -326,17 +326,17 @@ async def test_a_client_that_is_killed(hub: SharingHub, end: signal.Signals) -> 
     assert process.stdout is not None
     for _ in range(20):
         await process.stdout.readline()
-    assert hub.node.shared.segments == 1
+    assert hub.server.shared.segments == 1
     process.send_signal(end)
     await process.wait()
-    await eventually(lambda: len(hub.node.core.handlers) == 1)
+    await eventually(lambda: len(hub.server.core.handlers) == 1)
     reader.close()
-    await eventually(lambda: not hub.node.core.handlers)
+    await eventually(lambda: not hub.server.core.handlers)
     gc.collect()
     reader.descriptors.clear()
     assert memfds() == 0
-    assert hub.node.shared.descriptors.open == 0
-    assert hub.node.shared.segments == 0
+    assert hub.server.shared.descriptors.open == 0
+    assert hub.server.shared.segments == 0
     assert shared_names() <= before
 
 
@@ -346,8 +346,8 @@ async def test_a_reader_that_takes_nothing(hub: SharingHub) -> None:
     for _ in range(100):
         await publisher.publish_shared("/a", b"\xc6\x00\x03\x0d\x40" + bytes(200_000))
         await publisher.ping()
-    assert 0 < hub.node.shared.descriptors.open <= hub.node.settings.shm.client_descriptors
+    assert 0 < hub.server.shared.descriptors.open <= hub.server.settings.shm.client_descriptors
     reader.close()
-    await eventually(lambda: len(hub.node.core.handlers) == 1)
-    assert hub.node.shared.descriptors.open == 0
+    await eventually(lambda: len(hub.server.core.handlers) == 1)
+    assert hub.server.shared.descriptors.open == 0
     assert memfds() == 0

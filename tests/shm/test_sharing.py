@@ -44,7 +44,7 @@ async def test_a_descriptor_goes_to_those_who_take_it_and_bytes_to_the_others(hu
     assert await reader.values(1) == [("/a", "behind")]
     for client in (plain, remote):
         assert await client.values(2) == [("/a", b"x" * 200_000), ("/a", "behind")]
-    assert hub.node.shared.messages_total == 1
+    assert hub.server.shared.messages_total == 1
 
 
 async def test_several_values_in_one_frame(hub: SharingHub) -> None:
@@ -103,9 +103,9 @@ async def test_beyond_the_limit_of_descriptors_it_is_copied(start_hub: StartHub)
     for _ in range(6):
         await publisher.publish_shared("/a", LARGE)
     await publisher.ping()
-    assert hub.node.shared.descriptors.open <= 2
-    assert hub.node.shared.copied_total > 0
-    assert hub.node.shared.descriptors.refused == hub.node.shared.copied_total
+    assert hub.server.shared.descriptors.open <= 2
+    assert hub.server.shared.copied_total > 0
+    assert hub.server.shared.descriptors.refused == hub.server.shared.copied_total
     assert hub.handler("reader").dropped_messages == 0
     await reader.send(encode_released([(DESCRIPTORS, 2)]))
     await settle()
@@ -186,7 +186,7 @@ async def test_readers_are_told_when_the_publisher_goes(hub: SharingHub, ring: R
     publisher.close()
     frame = await reader.frame()
     assert decode_segment(frame.body) == Segment(number, 0)
-    assert hub.node.shared.segments == 0
+    assert hub.server.shared.segments == 0
 
 
 async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: Ring) -> None:
@@ -195,7 +195,7 @@ async def test_a_publisher_may_give_its_segment_back(start_hub: StartHub, ring: 
     number = await publisher.open_segment(ring)
     await publisher.send(encode_segment(Segment(number, 0)))
     assert await publisher.open_segment(ring) != number
-    assert hub.node.shared.descriptors.open == 1
+    assert hub.server.shared.descriptors.open == 1
 
 
 async def test_what_comes_behind_a_later_block_comes_as_bytes(start_hub: StartHub, ring: Ring) -> None:

@@ -32,6 +32,6 @@ def store(limits: StoreLimits = StoreLimits(), **terms: Any) -> Store:  # noqa: 
 
 
 def master_of(hub: Hub) -> Master:
-    master = hub.node.stores.get("s")
+    master = hub.server.stores.get("s")
     assert master is not None
     return master

@@ -218,8 +218,8 @@ async def test_a_replica_begins_anew_with_another_life_of_the_store(store: Store
     await store.put("old", 1)
     async with store.replica() as replica:
         assert replica.get("old") == 1
-        await storing.node.stores.stop()
-        storing.node.stores.open(StoresSettings(open=("s=:memory:",)))
+        await storing.server.stores.stop()
+        storing.server.stores.open(StoresSettings(open=("s=:memory:",)))
         await _answered(lambda: store.put("new", 1))
         await eventually(lambda: replica.get("new") == 1)
         assert replica.get("old") is None
@@ -235,8 +235,8 @@ async def test_a_watch_behind_a_restart_never_goes_back(start_hub: StartHub, tmp
         async with store.watch() as changes:
             told = await _take(changes, 3)
             assert [change.partial for change in told] == [True, True, False]
-            await hub.node.stores.stop()
-            hub.node.stores.open(settings)
+            await hub.server.stores.stop()
+            hub.server.stores.open(settings)
             for unheard in (command("put", "changed", 2), command("erase", "gone"), command("put", "new", 2)):
                 master_of(hub).store.apply(unheard, 0)
             told += await _take(changes, 3)
@@ -430,7 +430,7 @@ async def _fed(start_hub: StartHub, *urls: str, **settings: Any) -> Hub:
 
 
 def _counts(hub: Hub) -> list[tuple[int, int]]:
-    return [(feed.messages_total, feed.lost_total) for feed in hub.node.stores.feeds]
+    return [(feed.messages_total, feed.lost_total) for feed in hub.server.stores.feeds]
 
 
 async def test_a_late_comer_has_the_last_messages_first_and_then_what_comes(
@@ -477,7 +477,7 @@ async def test_entries_expire(start_hub: StartHub) -> None:
 async def test_forms(start_hub: StartHub) -> None:
     """What Zeeks publish is converted; what has no msgpack form, or is too large, is counted and changes nothing."""
     hub = await _fed(start_hub, entry_bytes=100)
-    feed = hub.node.stores.feeds[0]
+    feed = hub.server.stores.feeds[0]
 
     def publish(frame: bytes) -> None:
         feed.send([Batch(frame, 1)])
@@ -496,9 +496,9 @@ async def test_forms(start_hub: StartHub) -> None:
     async with connect(hub.url) as client:
         store = client.store("last")
         assert (await store.get("/status/zeek"), await store.get("/status/batch")) == (Count(3), [2])
-    before = len(hub.node.core.handlers)
-    await hub.node.stores.stop()
-    assert len(hub.node.core.handlers) == before - 4
+    before = len(hub.server.core.handlers)
+    await hub.server.stores.stop()
+    assert len(hub.server.core.handlers) == before - 4
 
 
 @pytest.mark.parametrize("text", ["last", "=/a", "a/b=/a", "last=$store/", "last=$store/x/"])

@@ -164,10 +164,10 @@ async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatc
 
 
 async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) -> None:
-    account = storing.node.memory.account("stores")
+    account = storing.server.memory.account("stores")
     await client.request(WRITE, ["put", pack("k"), pack("x" * 1_000)])
     assert account.size_bytes > 2_000
-    await storing.node.stores.stop()
+    await storing.server.stores.stop()
     assert account.size_bytes == 0
     with pytest.raises(HubError):
         await client.request(READ, ["state"])
@@ -175,7 +175,7 @@ async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) ->
 
 async def test_without_memory_stores_only_shrink(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     await client.request(WRITE, ["put", pack("k"), pack("x")])
-    monkeypatch.setattr(storing.node.memory, "is_over", True)
+    monkeypatch.setattr(storing.server.memory, "is_over", True)
     master = master_of(storing)
     told: list[Any] = []
     master.apply([Command("put", pack("l"), pack(1)), Command("erase", pack("k"))], lambda *of: told.append(of))
@@ -195,7 +195,7 @@ async def test_clients_have_no_stores(client: Client) -> None:
 
 
 def test_a_store_needs_a_name_of_its_own(hub: Hub) -> None:
-    stores = hub.node.stores
+    stores = hub.server.stores
     for name in ("", "a/b", "a=b"):
         with pytest.raises(UsageError, match="no name of a store"):
             stores.add(name, None, InMemory(lambda: 1))  # type: ignore[arg-type]
@@ -219,7 +219,7 @@ async def users(start_hub: StartHub) -> KnownTokens:
     hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:", "t=:memory:"), user_entries=2)))
     known = KnownTokens(hub)
     known._users = known._users._replace(policy=read_policy(_POLICY, "test"))
-    hub.node.core.authority.adopt(known._users.policy)
+    hub.server.core.authority.adopt(known._users.policy)
     return known
 
 
@@ -329,11 +329,11 @@ async def by_another_hub(hub: ZeekHub) -> None:
         await other.listen()
         other.dial(hub)
         reader = await hub.client(CHANGES)
-        await eventually(lambda: other.node.core.routes.find(CHANGES).far)
+        await eventually(lambda: other.server.core.routes.find(CHANGES).far)
         async with connect(other.url) as client:
             await client.store("s").put("k", "of another store")
         link = hub.handler("other")
-        await eventually(lambda: hub.node.rejected_messages == 1)
+        await eventually(lambda: hub.server.rejected_messages == 1)
         assert link.published_messages == 0
         async with connect(hub.url) as client:
             await client.store("s").put("k", "of this one")

@@ -38,17 +38,17 @@ def shares(workers: int, *tests: str) -> list[list[str]]:
     )
     scheduling = ScopeScheduling(config, SimpleNamespace(loadscopesched=lambda *_: None))
     nodes: list[Any] = [Worker(f"gw{number}") for number in range(workers)]
-    for node in nodes:
-        scheduling.add_node(node)
-    for node in nodes:
-        scheduling.add_node_collection(node, tests)
+    for server in nodes:
+        scheduling.add_node(server)
+    for server in nodes:
+        scheduling.add_node_collection(server, tests)
     scheduling.schedule()
     for turn in range(len(tests)):
-        for node in nodes:
-            if turn < len(node.sent):
-                scheduling.mark_test_complete(node, node.sent[turn])
+        for server in nodes:
+            if turn < len(server.sent):
+                scheduling.mark_test_complete(server, server.sent[turn])
     assert scheduling.tests_finished
-    return [[tests[index] for index in node.sent] for node in nodes]
+    return [[tests[index] for index in server.sent] for server in nodes]
 
 
 def test_a_file_stays_in_one_worker() -> None:
@@ -89,4 +89,4 @@ def test_a_process_is_seen_from_its_start_to_its_end() -> None:
 def test_the_garbage_collector_does_not_walk_over_it(request: pytest.FixtureRequest) -> None:
     walked = {id(one) for one in gc.get_objects()}
     assert not {id(one) for one in request.session.items} & walked
-    assert request.node in request.session.items
+    assert request.server in request.session.items

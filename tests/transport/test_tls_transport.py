@@ -18,13 +18,13 @@ from hypothesis import strategies as st
 
 from hub.settings.sections import Limits
 from peers.connections.listener import Acceptor
-from peers.node.admission import Handshakes
+from peers.server.admission import Handshakes
 from peers.transport.tls_transport import KEPT_BYTES, TlsSession, TlsTransport
 from tests.hubs.authority import Authority, Files
 from tests.hubs.eventually import eventually
 
 __all__ = [
-    "FarEnd",
+    "RemoteEnd",
     "listening_context",
 ]
 
@@ -35,7 +35,7 @@ def listening_context(files: Files) -> ssl.SSLContext:
     return context
 
 
-class FarEnd:
+class RemoteEnd:
     """A client that trusts whomever it meets.
 
     Args:
@@ -91,7 +91,7 @@ def context(files: Files) -> ssl.SSLContext:
     return listening_context(files)
 
 
-def shaken(context: ssl.SSLContext, far: FarEnd, piece: int = 10**6, tail: bytes = b"") -> TlsSession:
+def shaken(context: ssl.SSLContext, far: RemoteEnd, piece: int = 10**6, tail: bytes = b"") -> TlsSession:
     near = TlsSession(context)
     is_done = False
     while not is_done:
@@ -109,7 +109,7 @@ def shaken(context: ssl.SSLContext, far: FarEnd, piece: int = 10**6, tail: bytes
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("piece", [1, 7, 100, 10**6])
 def test_a_handshake_in_pieces(context: ssl.SSLContext, version: ssl.TLSVersion, piece: int) -> None:
-    far = FarEnd(version)
+    far = RemoteEnd(version)
     near = shaken(context, far, piece)
     near.feed(far.say(b"from there"))
     assert near.read() == b"from there"
@@ -120,7 +120,7 @@ def test_a_handshake_in_pieces(context: ssl.SSLContext, version: ssl.TLSVersion,
 
 @given(said=st.lists(st.binary(max_size=40_000), max_size=6), cuts=st.lists(st.integers(1, 70_000), min_size=1))
 def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: list[int]) -> None:
-    far = FarEnd()
+    far = RemoteEnd()
     near = shaken(context, far)
     sent = b"".join(far.say(one) for one in said if one)
     heard, place = b"", 0
@@ -137,14 +137,14 @@ def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: 
 
 
 def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext) -> None:
-    far = FarEnd()
+    far = RemoteEnd()
     near = shaken(context, far, tail=b"at once" * 20_000)
     assert near.read() == b"at once" * 20_000
 
 
 @given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
 def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
-    near, far = TlsSession(context), FarEnd()
+    near, far = TlsSession(context), RemoteEnd()
     said = far.shake()
     place %= len(said)
     if said[place : place + len(other)] == other:
@@ -394,11 +394,11 @@ async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport
         gc.enable()
 
 
-async def unread(listening: Listening) -> tuple[asyncio.StreamWriter, FarEnd, Spoken]:
+async def unread(listening: Listening) -> tuple[asyncio.StreamWriter, RemoteEnd, Spoken]:
     sock = socket.create_connection(listening.address)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     reader, writer = await asyncio.open_connection(sock=sock)
-    client = FarEnd()
+    client = RemoteEnd()
     while not client.is_shaken:
         writer.write(client.shake())
         if not client.is_shaken:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import decode_values
+from peers.commands.publish import Publication
 from peers.journal.forms import Form, Order
 from peers.values.conversion import NESTING_LIMIT, PARTS_LIMIT
-from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec
 from peers.websocket.messages import (

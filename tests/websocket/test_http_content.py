@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.limits import Overflow
-from peers.verbs.publish import Publication
+from peers.commands.publish import Publication
 from peers.websocket.http.content import FRAME_BYTES, Content, ContentError, Target, Values, content_of
 from peers.websocket.http.publishing import RANGES_LIMIT, Publishing
 from peers.websocket.http.query import target_of, wanted_of

@@ -13,9 +13,9 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode
+from peers.commands.publish import Publication
 from peers.connections.http.answers import plain
 from peers.transport.fragments import FRAGMENTS_LIMIT
-from peers.verbs.publish import Publication
 from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session
 from peers.wire.events import Closing, SubscriptionChange

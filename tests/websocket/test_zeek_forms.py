@@ -19,8 +19,8 @@ from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.prefixes.filter import Filter
+from peers.commands.publish import Publication
 from peers.values import CONVERTED_LIMIT_BYTES
-from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import Codec
 from peers.websocket.framing import encode_message

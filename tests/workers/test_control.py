@@ -22,8 +22,8 @@ from hub.settings.settings import Settings
 from hub.statistics.losses import KEPT, State
 from peers.admin import access
 from peers.admin import who as all_who
-from peers.node.node import Node
-from peers.node.whole import awaited
+from peers.server.server import Server
+from peers.server.whole import awaited
 from peers.transport.backoff import CLIENT_CAP_S
 from peers.workers import gathering
 from peers.workers.control import Control, Functions
@@ -148,33 +148,33 @@ async def test_an_end_that_is_gone(join: Join) -> None:
 
 
 @pytest.fixture
-async def node() -> Node:
-    return Node(Settings(), name="core")
+async def server() -> Server:
+    return Server(Settings(), name="core")
 
 
-def all_of(node: Node, *controls: Control) -> Gathering:
+def all_of(server: Server, *controls: Control) -> Gathering:
     counts = WorkerCounts(len(controls), len(controls), 0, 0, 0)
-    found = Gathering(node, lambda: enumerate(controls, 1), lambda silent: counts._replace(silent_total=silent))
+    found = Gathering(server, lambda: enumerate(controls, 1), lambda silent: counts._replace(silent_total=silent))
     found.parts.functions["kick"] = lambda _by, value: fail(value)
     return found
 
 
-async def test_one_answer_suffices(node: Node, join: Join) -> None:
+async def test_one_answer_suffices(server: Server, join: Join) -> None:
     one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
     other, _ = await join({}, {"part": fail})
-    assert await awaited(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
+    assert await awaited(all_of(server, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
     with pytest.raises(HubError, match="there is nobody"):
-        await awaited(all_of(node, other).ask("kick", {"user": "ada"}))
+        await awaited(all_of(server, other).ask("kick", {"user": "ada"}))
 
 
-async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_is_silent_is_left_out(server: Server, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gathering, "ANSWER_S", 0.01)
     one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
     silent, _ = await join({}, {"part": lambda _: Later()})
     gone, far = await join({}, {})
     far.close()
     await gone.lost
-    whole = all_of(node, one, silent, gone)
+    whole = all_of(server, one, silent, gone)
     assert await awaited(whole.ask("kick", {"user": "ada"})) == {"kicked": 2}
     assert whole.silent_total == 1
     one.close()
@@ -182,27 +182,27 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
     assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
 
 
-async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
-    far = Node(Settings(), name="worker")
+async def test_histograms_of_all_processes(server: Server, join: Join) -> None:
+    far = Server(Settings(), name="worker")
     far.queue_times.observe(0.3)
     one, _ = await join({}, {"part": lambda _: plain(far)})
-    told = await awaited(all_of_metrics(all_of(node, one)))
+    told = await awaited(all_of_metrics(all_of(server, one)))
     assert b'hub_queue_seconds_bucket{le="0.25",worker="1"} 0.0' in told
     assert b'hub_queue_seconds_bucket{le="0.5",worker="1"} 1.0' in told
     assert b'hub_queue_seconds_bucket{le="0.5",worker="core"} 0.0' in told
     assert told.count(b"# TYPE hub_queue_seconds histogram") == 1
 
 
-async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_why_a_hub_is_not_ready(server: Server, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
     ready, _ = await join({}, {"part": lambda _: ""})
     starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
     silent, _ = await join({}, {"part": lambda _: Later()})
-    assert await awaited(all_of(node, ready).ask("ready")) == "the hub is starting"
-    node.ready = True
-    assert await awaited(all_of(node, ready).ask("ready")) == ""
-    assert await awaited(all_of(node, ready, starting).ask("ready")) == "worker 2: the hub is starting"
+    assert await awaited(all_of(server, ready).ask("ready")) == "the hub is starting"
+    server.ready = True
+    assert await awaited(all_of(server, ready).ask("ready")) == ""
+    assert await awaited(all_of(server, ready, starting).ask("ready")) == "worker 2: the hub is starting"
     monkeypatch.setattr(gathering, "ANSWER_S", 0.5)  # in which the one that is ready answers, on a busy machine, too
-    assert await awaited(all_of(node, ready, silent).ask("ready")) == "1 of 2 workers serve"
+    assert await awaited(all_of(server, ready, silent).ask("ready")) == "1 of 2 workers serve"
 
 
 async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,9 +221,9 @@ def all_of_metrics(whole: Gathering) -> Later:
     return whole.ask("metrics")
 
 
-async def test_a_worker_asks_the_core(node: Node, join: Join) -> None:
+async def test_a_worker_asks_the_core(server: Server, join: Join) -> None:
     done: list[str] = []
-    whole = all_of(node)
+    whole = all_of(server)
     whole.of_core["reload"] = lambda by, _value: {"by": by["name"]}
     whole.parts.functions["drain"] = lambda _by, _value: {"clients": 1, "seconds": 0.1}
     whole.afterwards["drain"] = lambda _by: done.append("drain")

@@ -5,7 +5,7 @@
 | `/`, `/hub.js` and the page's other files | see `peers.console`; any page may load `/hub.js` and its types |
 | `/healthz` | 200, or 503 if the clock has stopped, of this process or of the core's |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
-| `/metrics` | Prometheus text, see `peers.node.metrics`; for admins and users that may subscribe to `$hub/statistics` |
+| `/metrics` | Prometheus text, see `peers.server.metrics`; for admins, and where `$hub/statistics` is granted |
 
 Of a hub that is several processes, all are asked. Every answer ends its connection.
 """
@@ -25,8 +25,8 @@ from hub.requests.hub_services import Later
 from hub.statistics.events import STATISTICS_TOPIC
 from hub.topics import printable
 from peers.console import page
-from peers.node.metrics import CONTENT_TYPE, exposition
-from peers.node.node import Node
+from peers.server.metrics import CONTENT_TYPE, exposition
+from peers.server.server import Server
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -70,12 +70,12 @@ def denied(path: str, rights: Rights | None) -> str:
     return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
 
 
-def ask_all(node: Node, request: Request) -> Later | None:
+def ask_all(server: Server, request: Request) -> Later | None:
     """Ask all processes of this hub, where several have to be asked."""
     path = path_of(request)
-    if node.whole is None or request.method not in _METHODS or (path == "/healthz" and node.clock_trouble):
+    if server.whole is None or request.method not in _METHODS or (path == "/healthz" and server.clock_trouble):
         return None
-    return node.whole.ask(_GATHERED[path]) if path in _GATHERED else None
+    return server.whole.ask(_GATHERED[path]) if path in _GATHERED else None
 
 
 def gathered(request: Request, later: Later) -> Response:
@@ -86,7 +86,7 @@ def gathered(request: Request, later: Later) -> Response:
     return _for_method(request, made[path_of(request)](later.value))
 
 
-def answer(node: Node, request: Request) -> Response:
+def answer(server: Server, request: Request) -> Response:
     """Answer a request that is for no WebSocket."""
     if request.method not in _METHODS:
         return plain(
@@ -94,7 +94,7 @@ def answer(node: Node, request: Request) -> Response:
             f"method {printable(request.method)}: GET and HEAD are answered",
             Allow="GET, HEAD",
         )
-    return _for_method(request, _resource(node, path_of(request), takes_gzip=_takes_gzip(request)))
+    return _for_method(request, _resource(server, path_of(request), takes_gzip=_takes_gzip(request)))
 
 
 def _for_method(request: Request, response: Response) -> Response:
@@ -117,14 +117,14 @@ def _takes_gzip(request: Request) -> bool:
     return False
 
 
-def _resource(node: Node, path: str, *, takes_gzip: bool) -> Response:
+def _resource(server: Server, path: str, *, takes_gzip: bool) -> Response:
     match path:
         case "/healthz":
-            return _health(node.clock_trouble)
+            return _health(server.clock_trouble)
         case "/readyz":
-            return _readiness(node.unready)
+            return _readiness(server.unready)
         case "/metrics":
-            return _metrics(exposition(node))
+            return _metrics(exposition(server))
     found = page(path)
     if found is None:
         text = f"there is nothing at {printable(path)}; WebSockets are at /v1/hub and /v1/messages/json"

@@ -26,13 +26,13 @@ from hub.messages.batch import Batch
 from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.messages.request_frame import Item
 from hub.names.claim import Change
+from peers.commands.commands import CHANGES, Commands
+from peers.connections.authentication import enter, join_client, take_place
 from peers.connections.connection import ELSEWHERE, Connection
-from peers.connections.door import enter, join_client, take_place
 from peers.connections.http.gate import CHALLENGE, bearer, foreign
 from peers.connections.http.stream import LIVE_HEADERS, Stream
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.values.event_stream import closed_event
-from peers.verbs.verbs import CHANGES, Verbs
 from peers.websocket.http.content import JSON_TYPE, TYPES, Values, content_of, error_body, status_of
 from peers.websocket.http.head import Head
 from peers.websocket.http.publishing import Publishing
@@ -59,7 +59,7 @@ _LAST_LOOK = 0.9
 
 
 class HttpConversation:
-    """One client. See `peers.connections.conversation.Conversation`; also its `peers.verbs.far_side.FarSide`.
+    """One client. See `peers.connections.conversation.Conversation`; also its `peers.commands.replies.Replies`.
 
     Args:
         node: The hub.
@@ -74,10 +74,10 @@ class HttpConversation:
         "_any_host",
         "_connection",
         "_loopback",
-        "_node",
         "_publishing",
         "_queue",
         "_refusal",
+        "_server",
         "_shared_headers",
         "_shown",
         "_stream",
@@ -94,7 +94,7 @@ class HttpConversation:
 
     def __init__(  # noqa: PLR0913 -- what is known of a connection is told at once
         self,
-        node: Node,
+        server: Server,
         queue: QueueLimits,
         connection: Connection,
         *,
@@ -102,8 +102,8 @@ class HttpConversation:
         any_host: bool,
         refusal: str,
     ) -> None:
-        settings = node.settings
-        self._node = node
+        settings = server.settings
+        self._server = server
         self._queue = queue
         self._connection = connection
         self._loopback = loopback
@@ -111,7 +111,7 @@ class HttpConversation:
         self._refusal = refusal
         self.session = HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes)
         self.frame_limit_bytes = settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
-        self._verbs: Verbs | None = None
+        self._verbs: Commands | None = None
         """Made with the handler, by the first request of an authenticated client."""
         self._publishing: Publishing | None = None
         """The POST that is being read, or waits for the journal."""
@@ -159,7 +159,7 @@ class HttpConversation:
                 self._publishing.is_done = True
                 self._answer_if_settled()
             case Refused() if self._publishing is not None:
-                self._node.rejected_messages += 1
+                self._server.rejected_messages += 1
                 self._publishing.refuse(event.code, event.text, event.line)
                 self._answer_if_settled()
             case Refused():
@@ -174,9 +174,9 @@ class HttpConversation:
         request = head.request
         path, _, query = request.path.partition("?")
         self._shared_headers = {}
-        refused = foreign(request, self._node, loopback=self._loopback, any_host=self._any_host)
+        refused = foreign(request, self._server, loopback=self._loopback, any_host=self._any_host)
         if refused is not None:
-            self._node.log.warning("connection refused", address=self._connection.address, reason=refused.text)
+            self._server.log.warning("connection refused", address=self._connection.address, reason=refused.text)
             self._refuse(refused.status, CloseCode.FORBIDDEN, refused.text)
             return
         origins = request.headers.get_all("Origin")
@@ -225,8 +225,8 @@ class HttpConversation:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, CloseCode.TRY_AGAIN_LATER, self._refusal)
             return False
         try:
-            enter(self._node, connection, token)
-            take_place(self._node, connection)
+            enter(self._server, connection, token)
+            take_place(self._server, connection)
         except NotRecognisedError as error:
             connection.turn_away(error)
             return False
@@ -239,11 +239,11 @@ class HttpConversation:
 
     def _join(self, request: Request) -> None:
         """Make the client a handler of the core."""
-        node, connection = self._node, self._connection
-        handler = join_client(node, connection, client_name(request.headers), self._queue)
-        self._verbs = Verbs(node, handler, self)
+        server, connection = self._server, self._connection
+        handler = join_client(server, connection, client_name(request.headers), self._queue)
+        self._verbs = Commands(server, handler, self)
         connection.opened()
-        node.log.info("client connected", address=connection.address, name=handler.name, protocol=connection.protocol)
+        server.log.info("client connected", address=connection.address, name=handler.name, protocol=connection.protocol)
 
     # POST.
 
@@ -255,7 +255,7 @@ class HttpConversation:
             text = "how long is the body? Say Content-Length, or send it in chunks"
             self._refuse(HTTPStatus.LENGTH_REQUIRED, CloseCode.BAD_DATA, text)
             return
-        content = content_of(", ".join(headers.get_all("Content-Type")), self._node.settings.limits.frame_bytes)
+        content = content_of(", ".join(headers.get_all("Content-Type")), self._server.settings.limits.frame_bytes)
         if content is None or headers.get_all("Content-Encoding"):
             text = f"Content-Type: one of {TYPES} is taken, as it is"
             self._refuse(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, CloseCode.WRONG_KIND, text)
@@ -264,7 +264,7 @@ class HttpConversation:
         if refused is not None:
             self._refuse(refused.status, refused.code, refused.text)
             return
-        self._publishing = Publishing(target, cast("Verbs", self._verbs).act)
+        self._publishing = Publishing(target, cast("Commands", self._verbs).act)
 
     def _answer_if_settled(self) -> None:
         """Answer the POST that was read, or wait until the journal has it."""
@@ -285,10 +285,10 @@ class HttpConversation:
             raise RejectedError(CloseCode.BAD_DATA, "a GET has no body")
         wanted = wanted_of(query, head.request.headers.get_all("Last-Event-ID"))
         handler = cast("Handler", self._connection.handler)
-        most = self._node.settings.queue_max
+        most = self._server.settings.queue_max
         handler.limits = grant(wanted.queue, self._queue, most.messages, most.bytes)
         handler.name = wanted.name or handler.name
-        self._stream = Stream(self._node, self._connection, self, cast("Verbs", self._verbs), wanted)
+        self._stream = Stream(self._server, self._connection, self, cast("Commands", self._verbs), wanted)
         self._stream.begin()
 
     def accept_stream(self) -> None:
@@ -438,7 +438,7 @@ class HttpConversation:
         """Say something into a stream; a client that has taken all that was written gives a sign of life by that."""
         if self._stream is not None:
             self._stream.look_for_life()
-            self._stream.later(self._node.settings.limits.ping_timeout_s * _LAST_LOOK, self._stream.look_for_life)
+            self._stream.later(self._server.settings.limits.ping_timeout_s * _LAST_LOOK, self._stream.look_for_life)
 
     # Ends.
 

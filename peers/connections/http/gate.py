@@ -13,7 +13,7 @@ from websockets.http11 import Request
 from hub.settings.sections import WebSocketSettings
 from hub.topics import printable
 from peers.connections.http.answers import path_of
-from peers.node.node import Node
+from peers.server.server import Server
 
 _FOR_ANY_HOST = frozenset({"/healthz", "/readyz"})
 """Paths that are answered under any host: load balancers use names of their own."""
@@ -59,7 +59,7 @@ def refused(
     return _misdirected(host)
 
 
-def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> Refused | None:
+def foreign(request: Request, server: Server, *, loopback: bool, any_host: bool) -> Refused | None:
     """Check a request to publish, or for events; return the answer that refuses it, or None.
 
     A browser sends `Origin` when a page publishes, or asks another hub than its own, but not when it follows events of
@@ -72,16 +72,16 @@ def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> 
         loopback: Whether the listener is bound to a loopback address.
         any_host: Whether no name can have been made to point here.
     """
-    headers, settings = request.headers, node.settings.websocket
+    headers, settings = request.headers, server.settings.websocket
     host = read_host(headers.get_all("Host"), request.protocol)
     if host is None:
         return Refused(HTTPStatus.BAD_REQUEST, _ONE_HOST)
-    known = any_host or is_known(host.name, {*settings.hosts, *node.host_names}, loopback=loopback)
+    known = any_host or is_known(host.name, {*settings.hosts, *server.host_names}, loopback=loopback)
     origins = headers.get_all("Origin")
     text = refusal(origins, host, settings.origins, loopback=loopback, is_host_known=known)
     if text:
         return Refused(HTTPStatus.FORBIDDEN, text)
-    if known or origins or (headers.get_all("Authorization") and not node.access.is_open):
+    if known or origins or (headers.get_all("Authorization") and not server.access.is_open):
         return None
     return _misdirected(host)
 

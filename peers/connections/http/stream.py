@@ -25,12 +25,12 @@ from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.policy.policy import Action
 from hub.topics import RESERVED
+from peers.commands.commands import Commands
 from peers.connections.connection import Connection
 from peers.journal.forms import PLACE, Order, granted
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.transport import unread_bytes
 from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event
-from peers.verbs.verbs import Verbs
 from peers.websocket.http.query import Wanted
 from peers.wire.events import SubscriptionChange
 from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
@@ -77,7 +77,7 @@ class Stream:
         "_is_rung",
         "_journal",
         "_looks",
-        "_node",
+        "_server",
         "_time_us",
         "_unread_bytes",
         "_verbs",
@@ -86,15 +86,15 @@ class Stream:
     )
 
     def __init__(
-        self, node: Node, connection: Connection, conversation: HttpConversation, verbs: Verbs, wanted: Wanted
+        self, server: Server, connection: Connection, conversation: HttpConversation, verbs: Commands, wanted: Wanted
     ) -> None:
-        self._node = node
+        self._server = server
         self._connection = connection
         self._conversation = conversation
         self._handler = cast("Handler", connection.handler)
         self._verbs = verbs
         self._wanted = wanted
-        self._looks = Looks() if node.settings.journal.of and not node.journal.id else None
+        self._looks = Looks() if server.settings.journal.of and not server.journal.id else None
         """Where the journal is another hub's."""
         self._journal: bytes | None = None
         """The id of that journal, once it is known."""
@@ -113,14 +113,14 @@ class Stream:
         """Bytes that the client had not taken at the last look."""
 
     def _is_all_recorded(self) -> bool:
-        topics = tuple(self._node.settings.journal.topics)
+        topics = tuple(self._server.settings.journal.topics)
         return self._has_journal and all(
             one.startswith(topics) and not one.startswith(RESERVED) for one in self._wanted.prefixes
         )
 
     @property
     def _has_journal(self) -> bool:
-        return bool(self._node.journal.id) or self._looks is not None
+        return bool(self._server.journal.id) or self._looks is not None
 
     def _may_read(self) -> bool:
         rights = self._handler.rights
@@ -156,7 +156,7 @@ class Stream:
         elif self.is_recorded:
             start = self._wanted.start
             if start is not None:
-                start = self._node.journal.cut_back(start, self._epoch)
+                start = self._server.journal.cut_back(start, self._epoch)
             self._accept(start, offset)
         else:
             self._is_accepted = True
@@ -285,7 +285,7 @@ class Stream:
     def _look(self) -> None:
         """A message has come for this stream: the journal has it, or will have it soon."""
         self._is_rung = False
-        following, head = self._following, self._node.journal.position()
+        following, head = self._following, self._server.journal.position()
         if following is None or self._handler.closed:
             return
         if head is None or not following.ring(head):
@@ -296,7 +296,7 @@ class Stream:
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
         """Call `act` after so long, if the client is still there."""
-        self._node.loop.call_later(seconds, lambda: self._connection.guard(act))
+        self._server.loop.call_later(seconds, lambda: self._connection.guard(act))
 
     # What the handler writes.
 

@@ -8,8 +8,8 @@ core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, wa
 
 A node publishes only what is wanted, and learns from subscriptions which other nodes are up. So each subscription is
 sent to all nodes, also to the node itself; its end only when neither a node nor the hub has it any more (`Wanted`). A
-subscription is in the core before a node hears of it. In a cluster with a central broker of its own (`FarCluster`) the
-same two connections lead there; in a `Member` the hub is a node with a name, that others see.
+subscription is in the core before a node hears of it. In a cluster with a central broker of its own (`RemoteCluster`)
+the same two connections lead there; in a `Member` the hub is a node with a name, that others see.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar, assert_never
 from hub.messages.batch import Batch
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.statistics.events import zeek_node
-from peers.connections.zeek_cluster.far_end import NO_CURVE
-from peers.node.node import Node
+from peers.connections.zeek_cluster.remote_end import NO_CURVE
+from peers.server.server import Server
 from peers.values.event import Event, NoEventError
 from peers.values.forms import Form
 from peers.values.layout import InvalidDataError
@@ -333,24 +333,24 @@ class Cluster:
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         *,
         name: str = "",
         serializer: str = "",
         mechanism: Callable[[], Mechanism] = NO_CURVE.served,
     ) -> None:
-        self.node = node
+        self.server = server
         self.mechanism = mechanism
-        self.reads_at_s = node.loop.time() + (0.0 if self.is_far else REDIAL_S)
+        self.reads_at_s = server.loop.time() + (0.0 if self.is_far else REDIAL_S)
         """From when on publishers are read, by the loop's clock."""
         self._is_told = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
         self.publishers: dict[Publisher, None] = {}
         """From their handshakes on."""
-        self.telling = Telling(node.after_turn, self.publishers)
-        self.own = HUB_ID + f"{name or node.name}_{node.id.hex()[:12]}".encode()
+        self.telling = Telling(server.after_turn, self.publishers)
+        self.own = HUB_ID + f"{name or server.name}_{server.id.hex()[:12]}".encode()
         """The hub's node id, sender of what no node has published."""
-        self._returning = Returning(self.own, node.loop, self.publishers, self._announce)
+        self._returning = Returning(self.own, server.loop, self.publishers, self._announce)
         self.mailbox = b"" if self.is_far else self._returning.mailbox
         """Beginning of the topics of events to the hub itself (`hear`); empty for none."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
@@ -407,11 +407,11 @@ class Cluster:
         else:
             self._writer.serializer = serializer
             text = "Zeek cluster uses another serializer now" if before else "Zeek cluster uses a serializer"
-        log = self.node.log.warning if before else self.node.log.info
+        log = self.server.log.warning if before else self.server.log.info
         log(text, serializer=serializer.decode(), before=before.decode())
         return not self._is_told
 
-    def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `FarCluster` looks at it
+    def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `RemoteCluster` looks at it
         """Whether publishers may know that the hub wants a topic for others than nodes of the cluster."""
         return True
 
@@ -448,7 +448,7 @@ _LOOK_S: Final = 1.0  # how often it is looked whether the mesh has changed
 _SETTLE_S: Final = 0.05  # how long it is waited for more subscriptions from the broker
 
 
-class FarCluster(Cluster):
+class RemoteCluster(Cluster):
     """A cluster with a central broker of its own, where the hub is a node.
 
     The hub publishes there what its clients, its own process, Zeeks of other protocols and other hubs publish, but
@@ -462,16 +462,16 @@ class FarCluster(Cluster):
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         address: str,
         *,
         name: str = "",
         serializer: str = "",
         mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
     ) -> None:
-        super().__init__(node, name=name, serializer=serializer, mechanism=mechanism)
+        super().__init__(server, name=name, serializer=serializer, mechanism=mechanism)
         self.address = address
-        self._hub_topic = HUB_TOPIC + node.id.hex().encode() + b"."
+        self._hub_topic = HUB_TOPIC + server.id.hex().encode() + b"."
         self.wanted.add(self, self._hub_topic)
         self.speaker: Subscriber | None = None
         """Connection by which the broker sends subscriptions, and gets what the hub publishes."""
@@ -488,7 +488,7 @@ class FarCluster(Cluster):
         self._hubs.clear()
         self._is_heard = False
         if self._holder is None:
-            self._set_left(is_left=len(self.node.core.mesh.graph.reached) > 1)
+            self._set_left(is_left=len(self.server.core.mesh.graph.reached) > 1)
         self._look_at_hubs_in(_LOOK_S)
 
     def keep(self, batch: Batch, events: bytes) -> None:
@@ -524,25 +524,25 @@ class FarCluster(Cluster):
     def _look_at_hubs_in(self, seconds: float) -> None:
         if self._hub_timer is not None:
             self._hub_timer.cancel()
-        self._hub_timer = self.node.loop.call_later(seconds, self._look_at_hubs)
+        self._hub_timer = self.server.loop.call_later(seconds, self._look_at_hubs)
 
     def _look_at_hubs(self) -> None:
         self._look_at_hubs_in(_LOOK_S)
         if not self._is_heard:
             return
-        reached = self.node.core.mesh.graph.reached
-        holder = min((hub for hub in self._hubs if hub in reached), default=self.node.id)
+        reached = self.server.core.mesh.graph.reached
+        holder = min((hub for hub in self._hubs if hub in reached), default=self.server.id)
         before, self._holder = self._holder, holder
-        is_left = holder != self.node.id
+        is_left = holder != self.server.id
         if holder != before and (before is not None or is_left):
             text = "Zeek cluster left to another hub of the mesh" if is_left else "Zeek cluster taken over"
-            self.node.log.info(text, cluster=self.address, hub=holder.hex())
+            self.server.log.info(text, cluster=self.address, hub=holder.hex())
         self._set_left(is_left=is_left)
 
     def _set_left(self, *, is_left: bool) -> None:
         if is_left != self.is_left:
             self.is_left = is_left
-            self.node.zeek_clusters_left += 1 if is_left else -1
+            self.server.zeek_clusters_left += 1 if is_left else -1
             for publisher in self.publishers:
                 publisher.change_sides()
             if self.speaker is not None:
@@ -556,7 +556,7 @@ def _hub_of(topic: bytes) -> bytes:
         return b""
 
 
-class Member(FarCluster):
+class Member(RemoteCluster):
     """A cluster with a central broker of its own, in which the hub is a node with a name, that others see.
 
     ```
@@ -571,16 +571,16 @@ class Member(FarCluster):
 
     def __init__(
         self,
-        node: Node,
+        server: Server,
         address: str,
         *,
         name: str,
         serializer: str = "",
         mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
     ) -> None:
-        super().__init__(node, address, name=name, serializer=serializer, mechanism=mechanism)
+        super().__init__(server, address, name=name, serializer=serializer, mechanism=mechanism)
         self._discovery = Discovery(name, self.own.decode())
-        node.zeek_clusters[address] = self._discovery
+        server.zeek_clusters[address] = self._discovery
         self.mailbox = self._discovery.mailbox
         for topic in (self.mailbox, b"zeek.cluster.node." + name.encode() + b"."):
             self.wanted.add(self, topic)
@@ -632,31 +632,31 @@ class Member(FarCluster):
             return
         super().leave(subscriber)
         self._discovery.interrupted()
-        if self.node.draining and self._looking is not None:
+        if self.server.draining and self._looking is not None:
             self._looking.cancel()
 
     def _look_again(self) -> None:
         if self._looking is None:
-            self._looking = self.node.loop.call_later(LOOK_S, self._look)
+            self._looking = self.server.loop.call_later(LOOK_S, self._look)
 
     def _look(self) -> None:
         self._looking = None
-        if not self.node.draining:
+        if not self.server.draining:
             self._discovery.look()
             self._act()
             self._look_again()
 
     def _act(self) -> None:
-        log, announce = self.node.log, self.node.core.own_events.announce
+        log, announce = self.server.log, self.server.core.system_events.announce
         for change in self._discovery.changes():
             match change:
                 case Say(topic, payload):
                     _offer(self.speaker, topic, payload)
                 case Up(node_id, name):
-                    log.info("Zeek node is up", node=name, id=node_id, cluster=self.address)
+                    log.info("Zeek node is up", server=name, id=node_id, cluster=self.address)
                     announce(zeek_node("up", self.address, node_id, name))
                 case Down(node_id, name, reason):
-                    log.info("Zeek node is down", node=name, id=node_id, cluster=self.address, reason=reason)
+                    log.info("Zeek node is down", server=name, id=node_id, cluster=self.address, reason=reason)
                     announce(zeek_node("down", self.address, node_id, name, reason))
                 case Odd(reason):
                     log.warning("Zeek cluster", cluster=self.address, reason=reason)

@@ -26,8 +26,8 @@ from hub.routing.routes import Route
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
-from peers.connections.zeek_cluster.far_end import NO_CURVE, PROOF_COST, Complaints, FarEnd
-from peers.node.node import Node
+from peers.connections.zeek_cluster.remote_end import NO_CURVE, PROOF_COST, Complaints, RemoteEnd
+from peers.server.server import Server
 from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.events import Addressed, EventSession, NoEvent
 from peers.zeek.zmtp.logs import LogSession
@@ -53,28 +53,28 @@ _SEALED_COST: Final = 5  # of a topic in a box
 
 def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
     """Make a connection to the XPUB of a node, or of the central broker at an address."""
-    return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection), address=address)
+    return Connection(cluster.server, lambda connection: Publisher(cluster, queue, connection), address=address)
 
 
-class Publisher(FarEnd):
+class Publisher(RemoteEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
 
     changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
-        node = cluster.node
+        server = cluster.server
         session: EventSession[Route] = EventSession(
-            node.settings.limits.frame_bytes,
-            node.core.routes,
+            server.settings.limits.frame_bytes,
+            server.core.routes,
             cluster.keep,
             cluster.own,
-            node.id,
+            server.id,
             mechanism=cluster.mechanism(),
             waits=not cluster.is_far,
             mailbox=cluster.mailbox,
             learn=cluster.learn,
         )
-        super().__init__(node, queue, connection, session)
+        super().__init__(server, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._asked: set[bytes] = set()
@@ -113,12 +113,12 @@ class Publisher(FarEnd):
             for topic in self._cluster.told_topics:
                 self.note(topic)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
-            self._node.log.info(text, address=self._connection.address)
-            self._connection.bar(self._cluster.reads_at_s - self._node.loop.time())
+            self._server.log.info(text, address=self._connection.address)
+            self._connection.bar(self._cluster.reads_at_s - self._server.loop.time())
 
     def _hear(self, event: Addressed[Route]) -> None:
         if (handler := self._connection.handler) is not None:
-            self._node.core.publish(handler, event.run.route, event.run)
+            self._server.core.publish(handler, event.run.route, event.run)
             self._cluster.hear(self, event.topic, event.payload)
 
     def _ask(self, change: Change) -> None:
@@ -219,18 +219,20 @@ class Publisher(FarEnd):
 
 def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
     """Make a connection to the XSUB of a node, or of the central broker at an address."""
-    return Connection(cluster.node, lambda connection: Subscriber(cluster, queue, connection), address=address)
+    return Connection(cluster.server, lambda connection: Subscriber(cluster, queue, connection), address=address)
 
 
-class Subscriber(FarEnd):
+class Subscriber(RemoteEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
 
     changes: frozenset[type] = frozenset({Proving, Ready, Subscribed, Unsubscribed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
-        limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
-        session = Session(SocketType.XPUB, limit_bytes, cluster.node.id, cluster.mechanism(), waits=not cluster.is_far)
-        super().__init__(cluster.node, queue, connection, session)
+        limit_bytes = cluster.server.settings.limits.handshake_bytes  # it sends nothing but subscriptions
+        session = Session(
+            SocketType.XPUB, limit_bytes, cluster.server.id, cluster.mechanism(), waits=not cluster.is_far
+        )
+        super().__init__(cluster.server, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._refused = Complaints(connection, "subscription of a Zeek node refused")
@@ -251,7 +253,7 @@ class Subscriber(FarEnd):
                 if self._join():
                     self._cluster.write_later(self)
                     text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
-                    self._node.log.info(text, address=self._connection.address)
+                    self._server.log.info(text, address=self._connection.address)
             case Subscribed():
                 self._subscribe(event.topic)
             case Unsubscribed():
@@ -271,7 +273,7 @@ class Subscriber(FarEnd):
             if self._cluster.is_left:
                 self._put_off_one(prefix)
             elif prefix not in handler.prefixes:
-                self._node.core.subscribe(handler, (prefix,))
+                self._server.core.subscribe(handler, (prefix,))
         except HubError as error:
             self._refuse(error.text if isinstance(error, RejectedError) else str(error))
             return
@@ -285,7 +287,7 @@ class Subscriber(FarEnd):
             try:
                 prefix = _prefix(topic)
                 self._put_off.pop(prefix, None)
-                self._node.core.unsubscribe(handler, (prefix,))
+                self._server.core.unsubscribe(handler, (prefix,))
             except InvalidTopicError:
                 return  # it was refused when it came
             self._cluster.want_no_more(self, topic)
@@ -302,17 +304,17 @@ class Subscriber(FarEnd):
             return
         if self._cluster.is_left:
             self._put_off.update(dict.fromkeys(handler.prefixes))
-            self._node.core.unsubscribe(handler, tuple(handler.prefixes))
+            self._server.core.unsubscribe(handler, tuple(handler.prefixes))
             return
         put_off, self._put_off = self._put_off, {}
         for prefix in put_off:
             try:
-                self._node.core.subscribe(handler, (prefix,))
+                self._server.core.subscribe(handler, (prefix,))
             except HubError as error:
                 self._refuse(error.text if isinstance(error, RejectedError) else str(error))
 
     def _refuse(self, reason: str) -> None:
-        self._node.zeek_refused_subscriptions += 1
+        self._server.zeek_refused_subscriptions += 1
         self._refused.add(reason)
 
     def render(self, batches: list[Batch]) -> list[bytes]:
@@ -345,23 +347,23 @@ def _prefix(topic: bytes) -> str:
 
 
 def logger_connection(
-    node: Node, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
+    server: Server, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
 ) -> Connection:
     """Make a connection to the PUSH of a node."""
-    return Connection(node, lambda connection: Logger(node, queue, connection, mechanism()))
+    return Connection(server, lambda connection: Logger(server, queue, connection, mechanism()))
 
 
-class Logger(FarEnd):
+class Logger(RemoteEnd):
     """One node; see `peers.connections.conversation.Conversation`."""
 
     scheme = "zeek+log"
     changes: frozenset[type] = frozenset({Proving, Ready})
 
-    def __init__(self, node: Node, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
+    def __init__(self, server: Server, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
         session: LogSession[Route] = LogSession(
-            node.settings.limits.frame_bytes, node.core.routes, mechanism, waits=True
+            server.settings.limits.frame_bytes, server.core.routes, mechanism, waits=True
         )
-        super().__init__(node, queue, connection, session)
+        super().__init__(server, queue, connection, session)
 
     def act(self, event: Event | NoEvent) -> int:
         """Do what an event asks for; return its share of a turn."""
@@ -370,7 +372,7 @@ class Logger(FarEnd):
                 return PROOF_COST
             case Ready():
                 if self._join():
-                    self._node.log.info("Zeek node logs", address=self._connection.address)
+                    self._server.log.info("Zeek node logs", address=self._connection.address)
             case NoEvent():
                 self.skip(event.reason)
             case Ended():

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient(NamedTuple):
-    """A client of this hub; see `peers.journal.consumers.far_consumers.FarClient` for those of others."""
+    """A client of this hub; see `peers.journal.consumers.remote_consumers.RemoteClient` for those of others."""
 
     handler: Handler
     hub: str = ""

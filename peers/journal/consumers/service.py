@@ -44,8 +44,8 @@ from hub.requests.hub_services import Later
 from hub.settings.sections import JournalSettings
 from hub.statistics.events import Event
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
-from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC, FarClient, ForHubs
 from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.remote_consumers import CONSUMERS_TOPIC, ForHubs, RemoteClient
 from peers.journal.consumers.served import LocalClient, Participant, Served, records_of
 from peers.journal.recorder import Answer
 from peers.wire.records import Fetch
@@ -158,7 +158,7 @@ _TAKEN_BYTES = 1024 * 1024
 _CUT_SHOWN = 16
 """How many consumers that were cut back the log names."""
 
-ConsumerClient: TypeAlias = LocalClient | FarClient
+ConsumerClient: TypeAlias = LocalClient | RemoteClient
 
 Function = Callable[[ConsumerClient, Any], Any]
 
@@ -556,7 +556,7 @@ class Consumers:
             core.end_read()
 
     def announce(self, name: str, fields: dict[str, Any]) -> None:
-        self.core.own_events.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
+        self.core.system_events.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
 
     def changed(self, served: Served) -> None:
         self._charge(served, served.consumer.size_bytes)

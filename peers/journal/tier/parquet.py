@@ -31,7 +31,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.journal.layout import Sections, join_sections
 from hub.journal.manifest import Entry, Hole
-from hub.journal.wanted import Wanted, counted_in_short
+from hub.journal.selection import Wanted, counted_in_short
 
 # Values after which a file ends, bytes: it is made in memory. A task of Spark takes about as much.
 FILE_BYTES = 128 * 1024 * 1024

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError

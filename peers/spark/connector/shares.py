@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from hub.journal.manifest import Entry
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import SCHEMA, Opened
 from peers.journal.tier.place import AbsentError, place_at

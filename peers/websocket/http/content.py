@@ -21,6 +21,7 @@ import msgspec
 from hub.errors import CloseCode
 from hub.messages.batch import encode_values
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER_BYTES
+from peers.commands.publish import Publication
 from peers.values.conversion import (
     NESTING_LIMIT,
     PARTS_LIMIT,
@@ -31,7 +32,6 @@ from peers.values.conversion import (
     possible_parts,
     without_collecting,
 )
-from peers.verbs.publish import Publication
 from peers.wire.reasons import MALFORMED
 
 FRAME_BYTES: Final = 64 * 1024

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from hub.errors import CloseCode, RejectedError
-from peers.verbs.publish import Publication
+from peers.commands.publish import Publication
 from peers.websocket.http.content import Target, Values, error_body, json_body, status_of
 
 _MESSAGES_PER_EVENT: Final = 64

@@ -53,13 +53,13 @@ from hub.messages.frame import (
 )
 from hub.prefixes.filter import Change
 from hub.topics import TOPIC_LIMIT_BYTES, printable
-from peers.node.node import Node
+from peers.commands.publish import Publication, publish
+from peers.commands.replies import INVALID, rejection
+from peers.server.server import Server
 from peers.transport.liveness import NO_ANSWER
 from peers.values import InvalidInputError, decode_message, encode_message, from_msgpack
 from peers.values.conversion import is_nested_too_deep
 from peers.values.forms import Form
-from peers.verbs.far_side import INVALID, rejection
-from peers.verbs.publish import Publication, publish
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import Codec
 from peers.websocket.dialogue import Carrier
@@ -274,8 +274,8 @@ _APPLICATION_NAME = re.compile(rf"[A-Za-z0-9\-/_.=:*@]{{1,{NAME_LIMIT_BYTES}}}")
 class ZeekDialogue:
     """One client; see `peers.websocket.dialogue.Dialogue`."""
 
-    def __init__(self, node: Node, session: Session, queue: QueueLimits, carrier: Carrier, name: str) -> None:
-        self._node = node
+    def __init__(self, server: Server, session: Session, queue: QueueLimits, carrier: Carrier, name: str) -> None:
+        self._server = server
         self._session = session
         self._queue = queue
         self._name = name
@@ -304,34 +304,36 @@ class ZeekDialogue:
         return code, text
 
     def _subscribe(self, wanted: SubscriptionChange) -> None:
-        node, session = self._node, self._session
+        server, session = self._server, self._session
         handler = self._handler = self._carrier.join(self._name, self._queue)
         handler.restrict(itself=False, hub=False)
         try:
-            node.core.subscribe(handler, dict.fromkeys(wanted.prefixes))
+            server.core.subscribe(handler, dict.fromkeys(wanted.prefixes))
         except INVALID as error:
             refused = rejection(error)
             session.reject(RefusedError(refused.code, refused.text))
             self._carrier.end(CloseCode.NOT_ALLOWED, refused.text)
             return
-        node.core.authority.on_revoked[handler] = self._revoke
-        session.send(Welcome(_endpoint_of(node, handler).hex, node.name, self._queue, node.settings.limits.frame_bytes))
+        server.core.authority.on_revoked[handler] = self._revoke
+        session.send(
+            Welcome(_endpoint_of(server, handler).hex, server.name, self._queue, server.settings.limits.frame_bytes)
+        )
 
     def _revoke(self, error: RejectedError) -> None:
         self._carrier.end(CloseCode.NOT_ALLOWED, error.text)
 
     def _publish(self, handler: Handler, publication: Publication) -> None:
         try:
-            publish(self._node, handler, publication)
+            publish(self._server, handler, publication)
         except RejectedError as error:
             if error.code == CloseCode.NOT_ALLOWED:
-                self._node.audit.refused(handler, "publish", error, publication.messages)
+                self._server.audit.refused(handler, "publish", error, publication.messages)
             self._session.reject(refusal_of(error.text, publication.request))
 
 
-def _endpoint_of(node: Node, handler: Handler) -> uuid.UUID:
+def _endpoint_of(server: Server, handler: Handler) -> uuid.UUID:
     """Return the id of a client: programs made for Zeek tell by it whether they are two."""
-    return uuid.uuid5(uuid.UUID(bytes=node.id), str(handler.id))
+    return uuid.uuid5(uuid.UUID(bytes=server.id), str(handler.id))
 
 
 def is_astray(request: Request) -> bool:

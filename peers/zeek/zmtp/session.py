@@ -287,7 +287,7 @@ class Session:
         self._own = own
         self._mechanism = mechanism
         self._hub = hub
-        self.far_hub = b""
+        self.remote_hub = b""
         """Id of the far side if it is a hub, once it is ready."""
         self.is_sealed = mechanism is not NULL
         """Whether whole messages must be sealed before they are written."""
@@ -454,7 +454,7 @@ class Session:
         if kind not in self._own.counterparts:
             names, own = " or ".join(self._own.counterparts), self._own.value
             raise _wrong(f"ZMTP: the far side is a socket of the type {kind!r}, this one ({own}) talks with {names}")
-        self.far_hub = properties.get(HUB, b"")
+        self.remote_hub = properties.get(HUB, b"")
         self._say(step.said)
         self.far_key = step.key
         self._state = _State.OPEN

@@ -34,7 +34,7 @@ from tests.websocket.zeek.messages import count
 
 
 def leaf(hub: Hub) -> Handler:
-    (found,) = [handler for handler in hub.node.core.handlers.values() if handler.role is Role.LEAF]
+    (found,) = [handler for handler in hub.server.core.handlers.values() if handler.role is Role.LEAF]
     return found
 
 
@@ -48,7 +48,7 @@ async def end_of(connection: ServerConnection) -> tuple[int, str]:
 def bridged_at(hub: Hub) -> Connection:
     (found,) = [
         one
-        for one in hub.node.connections
+        for one in hub.server.connections
         if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
     ]
     return found
@@ -196,7 +196,7 @@ async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> Non
         ("message of zeek refused", "contained malformed JSON -> Expecting value: line 1 column 1 (char 0)"),
         ("message of zeek refused", "topic '$hub/x': $hub/ is the hub's own"),
     ]
-    assert hub.node.rejected_messages == 2
+    assert hub.server.rejected_messages == 2
 
 
 async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
@@ -214,7 +214,7 @@ async def test_two_hubs(start_hub: StartHub) -> None:
     near, far = await start_hub(), await start_hub()
     reader, publisher = await ZeekClient.subscribed(near, "/a"), await ZeekClient.subscribed(far)
     async with Bridged(near, far.endpoint):
-        await eventually(lambda: any("/a" in handler.prefixes for handler in far.node.core.handlers.values()))
+        await eventually(lambda: any("/a" in handler.prefixes for handler in far.server.core.handlers.values()))
         assert far.handler("topichub").address.startswith("127.0.0.1:")
         await publisher.publish("/a", 1)
         assert await reader.text() == count("/a", 1)
@@ -248,7 +248,7 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
-    core = hub.node.core
+    core = hub.server.core
     limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
     with structlog.testing.capture_logs() as logs:
         async with Bridged(hub, publishing(zeek, "/to"), limits) as bridge:
@@ -266,12 +266,12 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
 
 async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
     with pytest.raises(InvalidTopicError, match="control character"):
-        bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())
+        bridge_dialler(hub.server, publishing(zeek, "/a\n"), QueueLimits())
 
 
 async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
-    hub.node.draining = True
-    dialler = bridge_dialler(hub.node, zeek.endpoint, QueueLimits())
+    hub.server.draining = True
+    dialler = bridge_dialler(hub.server, zeek.endpoint, QueueLimits())
     await dialler.run()
     assert dialler.attempts == 0
     assert zeek.connections.empty()
@@ -288,11 +288,11 @@ async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> Non
         async with Bridged(hub, zeek.endpoint) as bridge:
             await eventually(lambda: bridge.attempts > 2)
     assert "no connection within 5 s" in {line.get("reason") for line in logs}
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
 
 
 async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
-    core = hub.node.core
+    core = hub.server.core
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
         connection.transport.pause_reading()
@@ -302,8 +302,8 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
             publish(core, "/to", "x" * 10_000)
             core.flush()
             total += 1
-        hub.node.draining = True
-        for one in list(hub.node.connections):
+        hub.server.draining = True
+        for one in list(hub.server.connections):
             one.drain()
         connection.transport.resume_reading()
         for _ in range(total):
@@ -313,7 +313,7 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
 
 
 async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:
-    journal = hub.node.journal = SlowJournal(hub.node.core, "/recorded", buffer_bytes=1)
+    journal = hub.server.journal = SlowJournal(hub.server.core, "/recorded", buffer_bytes=1)
     reader = await ZeekClient.subscribed(hub, "/")
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection, _ = await zeek.greet()
@@ -328,7 +328,7 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         await connection.send(count("/recorded", 3).decode())
         for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
             bridged.liveness.heard_s -= 1000
-            assert bridged.check(hub.node.loop.time()) > hub.node.loop.time()
+            assert bridged.check(hub.server.loop.time()) > hub.server.loop.time()
         assert await reader.settle() == []
         journal.write()
         assert await reader.text() == count("/recorded", 3)
@@ -349,7 +349,7 @@ async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
             connection.transport.abort()
     reader.raw.close()
     publisher.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     hub.connections.clear()
     await settle()
 

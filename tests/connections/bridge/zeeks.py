@@ -71,7 +71,7 @@ class Bridged:
     """A bridge that runs as long as the block does."""
 
     def __init__(self, hub: Hub, endpoint: Endpoint, queue: QueueLimits | None = None) -> None:
-        self.bridge = bridge_dialler(hub.node, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
+        self.bridge = bridge_dialler(hub.server, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
         self._hub = hub
 
     async def __aenter__(self) -> Dialler:
@@ -90,4 +90,4 @@ def publishing(zeek: Zeek, *prefixes: str) -> Endpoint:
 
 
 async def linked(hub: Hub) -> None:
-    await eventually(lambda: any(handler.name.startswith("eeee") for handler in hub.node.core.handlers.values()))
+    await eventually(lambda: any(handler.name.startswith("eeee") for handler in hub.server.core.handlers.values()))

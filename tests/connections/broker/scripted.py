@@ -272,7 +272,7 @@ class ZeekHub(Hub):
 
     def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
         super().__init__(settings, name, hub_id)
-        self.peerings = Peerings(self.node)
+        self.peerings = Peerings(self.server)
         self.peerings.stores.open()
         self.zeeks: list[Connection] = []
         self.zeek_endpoint: Endpoint
@@ -280,15 +280,15 @@ class ZeekHub(Hub):
 
     async def listen_for_zeeks(self, url: str) -> None:
         endpoint = Endpoint.parse(url)
-        tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
-        queue = endpoint.queue.applied_to(self.node.settings.queue)
+        tls = server_context(self.server.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
+        queue = endpoint.queue.applied_to(self.server.settings.queue)
 
         def make() -> asyncio.BaseProtocol:
             return self._make_zeek(queue)
 
         def make_secured() -> asyncio.BaseProtocol:
             assert tls is not None
-            return TlsTransport(tls, make, self.node.handshakes, self.peerings.fail_tls)
+            return TlsTransport(tls, make, self.server.handshakes, self.peerings.fail_tls)
 
         loop = asyncio.get_running_loop()
         listener, self.zeek_endpoint = await bind(endpoint, make if tls is None else make_secured, loop)
@@ -302,7 +302,7 @@ class ZeekHub(Hub):
     def dial_zeek(self, url: str) -> Dialler:
         backoff = Backoff(base_s=0.001, cap_s=0.005)
         return self._dialling(
-            broker_dialler(self.peerings, Endpoint.parse_peer(url), self.node.settings.queue, backoff)
+            broker_dialler(self.peerings, Endpoint.parse_peer(url), self.server.settings.queue, backoff)
         )
 
     async def zeek(self, *prefixes: str, own_id: bytes = LOW) -> Endpointlike:

@@ -28,8 +28,8 @@ async def row(start_hub: StartHub, count: int = 2) -> list[ZeekHub]:
 
 
 async def reached(*hubs: ZeekHub) -> None:
-    ids = {hub.node.id for hub in hubs}
-    await eventually(lambda: all(hub.node.core.mesh.graph.reached >= ids for hub in hubs))
+    ids = {hub.server.id for hub in hubs}
+    await eventually(lambda: all(hub.server.core.mesh.graph.reached >= ids for hub in hubs))
 
 
 async def wanted(*hubs: ZeekHub) -> None:
@@ -37,7 +37,7 @@ async def wanted(*hubs: ZeekHub) -> None:
 
 
 def gateways(hubs: list[ZeekHub], endpoint: bytes = LOW) -> set[bytes]:
-    return {hub.node.core.leaves.gateway_of(endpoint) for hub in hubs}
+    return {hub.server.core.leaves.gateway_of(endpoint) for hub in hubs}
 
 
 def publish(count: int, *zeeks: Endpointlike, first: int = 0) -> None:
@@ -75,7 +75,7 @@ async def test_the_first_hub_is_the_gateway(start_hub: StartHub) -> None:
     for hub, reader in zip(hubs, readers, strict=True):
         assert await numbers(reader, 5) == [0, 1, 2, 3, 4]
         await nothing_more(hub, reader)
-    await eventually(lambda: hubs[0].node.core.leaves.skipped_messages == 5)
+    await eventually(lambda: hubs[0].server.core.leaves.skipped_messages == 5)
     await eventually(lambda: "/control/" in hubs[0].wanted_by(hubs[2]))
     assert not hubs[2].wanted_by(hubs[0]) & {"/control/"}
     for number, hub in enumerate(hubs):
@@ -109,7 +109,7 @@ async def test_another_hub_takes_over(start_hub: StartHub) -> None:
     await hubs[1].stop_dialling()
     await hubs[1].stop()
     assert _PREFIX in await back.told()  # a hub that is gone is remembered for a while, with what was wanted there
-    await eventually(lambda: [hub.node.core.leaves.left for hub in (hubs[0], hubs[2])] == [0, 0])
+    await eventually(lambda: [hub.server.core.leaves.left for hub in (hubs[0], hubs[2])] == [0, 0])
 
 
 async def test_a_zeek_that_comes_to_two_hubs_at_once(start_hub: StartHub) -> None:
@@ -159,9 +159,9 @@ async def test_zeeks_that_forward_to_each_other(start_hub: StartHub) -> None:
 
 async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None:
     hubs = await row(start_hub)
-    (link,) = hubs[0].node.core.mesh.links
+    (link,) = hubs[0].server.core.mesh.links
     policy = {"roles": {"near": {"link": {"bring": ["/site"], "take": ["*"]}}}, "users": {"far": ["near"]}}
-    hubs[0].node.core.authority.give_rights(link, read_policy(policy, "a test").rights("far"))
+    hubs[0].server.core.authority.give_rights(link, read_policy(policy, "a test").rights("far"))
     await hubs[0].client(_PREFIX)
     await eventually(lambda: _PREFIX in hubs[1].wanted_by(hubs[0]))
     assert [(await hub.zeek()).hub_filter for hub in (hubs[1], hubs[0])] == [(_PREFIX,), (_PREFIX,)]

@@ -133,8 +133,8 @@ async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub) -> None:
     await eventually(lambda: set(hub.handler(NAME).prefixes) == {"/p/00001/", "/last"})
     far.update(prefixes)
     far.close()
-    await eventually(lambda: not hub.node.core.handlers)
-    await eventually(lambda: hub.node.core.statistics().routing.subscriptions == 0)
+    await eventually(lambda: not hub.server.core.handlers)
+    await eventually(lambda: hub.server.core.statistics().routing.subscriptions == 0)
 
 
 async def test_a_filter_of_too_many_prefixes_ends_the_peering(start_hub: StartHub) -> None:
@@ -157,7 +157,7 @@ async def test_statuses(hub: ZeekHub) -> None:
     for number in range(50):
         await publisher.publish("/a", number)
     await publisher.ping()
-    hub.node.draining = True
+    hub.server.draining = True
     hub.zeeks[-1].drain()
     assert await far.data(50) == [Data("/a", encode(number)) for number in range(50)]
     assert (await far.envelope()).type is EnvelopeType.PING
@@ -168,7 +168,7 @@ async def test_statuses(hub: ZeekHub) -> None:
         ("added", "peer_added", NAME, 0),
         ("removed", "peer_removed", NAME, CloseCode.GOING_AWAY),
     ]
-    hub.node.draining = False
+    hub.server.draining = False
 
 
 async def test_a_goodbye_that_is_not_answered(hub: ZeekHub) -> None:
@@ -176,9 +176,9 @@ async def test_a_goodbye_that_is_not_answered(hub: ZeekHub) -> None:
     hub.zeeks[0].drain()
     await far.frame()
     hub.later(2.0)
-    assert hub.zeeks[0] in hub.node.connections
+    assert hub.zeeks[0] in hub.server.connections
     hub.later(2.0)
-    await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
+    await eventually(lambda: hub.zeeks[0] not in hub.server.connections)
 
 
 async def test_stopping_in_the_handshake(hub: ZeekHub) -> None:
@@ -236,7 +236,7 @@ async def test_a_peer_that_never_reads(start_hub: StartHub, overflow: Overflow) 
     hub = await start_hub(f"{PLAIN}?messages=100&overflow={overflow.value}")
     reader, publisher = await hub.client("/a"), await hub.client()
     slow = await hub.zeek("/a")
-    (handler,) = [one for one in hub.node.core.handlers.values() if one.role is Role.LEAF]
+    (handler,) = [one for one in hub.server.core.handlers.values() if one.role is Role.LEAF]
     sent = 0
     while not handler.dropped_messages:
         for _ in range(50):
@@ -326,13 +326,13 @@ async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
             _, writer = await asyncio.open_connection(hub.zeek_endpoint.host, hub.zeek_endpoint.port)
             writer.write(said)
             writer.write_eof()
-            failures = hub.node.zeek_tls_failures
-            await eventually(lambda failures=failures: hub.node.zeek_tls_failures > failures)  # type: ignore[misc]
+            failures = hub.server.zeek_tls_failures
+            await eventually(lambda failures=failures: hub.server.zeek_tls_failures > failures)  # type: ignore[misc]
             writer.close()
     told = [line for line in logs if line["event"] == "TLS handshake with a Zeek failed"]
-    assert len(told) == hub.node.zeek_tls_failures == 2
+    assert len(told) == hub.server.zeek_tls_failures == 2
     assert all(line["address"].startswith("127.0.0.1:") and line["reason"] for line in told)
-    assert not hub.node.connections
+    assert not hub.server.connections
 
 
 async def test_tls_where_none_is_expected(hub: ZeekHub) -> None:
@@ -371,7 +371,7 @@ async def test_a_zeek_that_is_nobody(start_hub: StartHub, delay_s: float) -> Non
     await eventually(lambda: known.failures == 1)
     hub.later(delay_s + 1)
     await eventually(lambda: hub.zeeks[0].conversation.session.closed)
-    assert hub.node.core.handlers == {}
+    assert hub.server.core.handlers == {}
     assert len(hub.peerings.registry) == 0
     peering.cancel()
     with contextlib.suppress(asyncio.CancelledError, AssertionError, EOFError, asyncio.IncompleteReadError):
@@ -389,8 +389,8 @@ async def test_a_zeek_that_this_hub_dials(start_hub: StartHub) -> None:
     near = await start_hub()
     KnownTokens(near)
     near.dial_zeek(f"zeek+tcp://127.0.0.1:{far.zeek_endpoint.port}")
-    await eventually(lambda: len(near.peerings.registry) == 1 and len(near.node.core.handlers) == 1)
-    (handler,) = near.node.core.handlers.values()
+    await eventually(lambda: len(near.peerings.registry) == 1 and len(near.server.core.handlers) == 1)
+    (handler,) = near.server.core.handlers.values()
     assert handler.rights is None
 
 
@@ -405,7 +405,7 @@ async def come_and_go(hub: ZeekHub) -> None:
     await far.data(1)
     for each in (far, silent, reader, publisher):
         each.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     for made in (hub.connections, hub.zeeks, hub._far_sides):
         made.clear()  # type: ignore[attr-defined]
     await settle()
@@ -420,7 +420,7 @@ async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
     await eventually(lambda: HIGH in near.peerings.registry and LOW in far.peerings.registry)
     await near.stop_dialling()
     for hub in (near, far):
-        await eventually(lambda hub=hub: not hub.node.connections)  # type: ignore[misc]
+        await eventually(lambda hub=hub: not hub.server.connections)  # type: ignore[misc]
         hub.zeeks.clear()
     await settle()
 

@@ -53,12 +53,12 @@ async def test_all_that_is_wrong(hub: ZeekHub, case: dict[str, Any]) -> None:
         if case["afterwards"] == "closed":
             assert await far.everything() == b""
         else:
-            assert hub.zeeks[0] in hub.node.connections
+            assert hub.zeeks[0] in hub.server.connections
             assert not hub.zeeks[0].reason
     far.close()
     good = [line for line in case["received"] if line.startswith("recv data")]
     assert await texts(reader, len(good)) == good if good else True
-    await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
+    await eventually(lambda: hub.zeeks[0] not in hub.server.connections)
 
 
 TLS = {
@@ -107,4 +107,4 @@ async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
     pong = encode_envelope(ours.of_type(EnvelopeType.PONG)[-1])
     assert await far.exactly(len(pong)) == pong
     far.close()
-    await eventually(lambda: hub.zeeks[0] not in hub.node.connections)
+    await eventually(lambda: hub.zeeks[0] not in hub.server.connections)

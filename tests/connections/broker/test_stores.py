@@ -21,7 +21,7 @@ from hub.settings.settings import Settings
 from hub.stores.command import Command
 from peers.client import connect
 from peers.connections import broker_stores
-from peers.node.metrics import registry
+from peers.server.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
 from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope
@@ -85,11 +85,11 @@ def packed(value: object) -> bytes:
 
 
 def metrics(hub: ZeekHub) -> str:
-    return generate_latest(registry(hub.node)).decode()
+    return generate_latest(registry(hub.server)).decode()
 
 
 def owner_of(hub: ZeekHub) -> Any:
-    owner = hub.node.stores.get("hosts")
+    owner = hub.server.stores.get("hosts")
     assert owner is not None
     return owner
 
@@ -105,8 +105,8 @@ def change(hub: ZeekHub, *commands: Command) -> None:
 def grant(hub: ZeekHub, **link: list[str]) -> None:
     KnownTokens(hub)
     policy = {"roles": {"copier": {"link": link}}, "users": {}}
-    hub.node.access.adopt(Users(read_policy(policy, "test")))
-    hub.node.core.authority.adopt(hub.node.access.policy)
+    hub.server.access.adopt(Users(read_policy(policy, "test")))
+    hub.server.core.authority.adopt(hub.server.access.policy)
 
 
 async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: Peer) -> None:
@@ -127,7 +127,7 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
     assert results == [False]
     assert cloned.replica.content == served.store.content
     assert len(served.store.content) == 101
-    assert (hub.node.zeek_stores.stores, hub.node.zeek_stores.entities) == (1, 2)
+    assert (hub.server.zeek_stores.stores, hub.server.zeek_stores.entities) == (1, 2)
     await zeeks.part(two)
     await eventually(lambda: CLONE not in one.filter)
     served.put("missed", 1)
@@ -142,9 +142,9 @@ async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: P
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     one.serve()
     two.copy()
-    await eventually(lambda: hub.node.zeek_stores.stores == 1)
+    await eventually(lambda: hub.server.zeek_stores.stores == 1)
     say(two, 1)
-    await eventually(lambda: hub.node.zeek_stores.counters.unheard == 1)
+    await eventually(lambda: hub.server.zeek_stores.counters.unheard == 1)
     assert (one.heard, one.filter, two.filter) == ([], (), ())
     text = metrics(hub)
     assert 'hub_zeek_store_commands_dropped_total{reason="unheard"} 1.0' in text
@@ -164,7 +164,7 @@ async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
         await zeeks.until(lambda: cloned.replica.content == served.store.content)
         for number in range(5):
             cloned.add("a", number)
-        await zeeks.until(lambda: hub.node.zeek_stores.counters.refused >= 5)
+        await zeeks.until(lambda: hub.server.zeek_stores.counters.refused >= 5)
     assert served.store.content == {encode("a"): encode(Count(1))}
     told = [line for line in logs if line["event"] == "a Zeek may not use a data store"]
     assert [(line["store"], line["reason"]) for line in told] == [("db", "bring 'db': not granted to user 'zeek'")]
@@ -178,29 +178,29 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
     await eventually(lambda: CLONE in one.filter)
     (writer,) = [zeek for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
     writer.pause_writing()
-    held_bytes = hub.node.held.size_bytes
+    held_bytes = hub.server.held.size_bytes
     for number in range(5):
         say(one, number)
-    await eventually(lambda: hub.node.zeek_stores.counters.undelivered == 2)
-    assert hub.node.held.size_bytes > held_bytes
+    await eventually(lambda: hub.server.zeek_stores.counters.undelivered == 2)
+    assert hub.server.held.size_bytes > held_bytes
     assert two.heard == []
     writer.resume_writing()
     await eventually(lambda: len(two.heard) == 3)
     assert [command.content[0] for command in two.heard] == [encode(number) for number in range(3)]
-    assert hub.node.held.size_bytes == held_bytes
+    assert hub.server.held.size_bytes == held_bytes
 
 
 async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
     stores = hub.peerings.stores
     far = await hub.zeek(CLONE)
-    await eventually(lambda: hub.node.zeek_stores.topics_for(OTHER))
+    await eventually(lambda: hub.server.zeek_stores.topics_for(OTHER))
     assert stores._timer is None
     far.close()
     await eventually(lambda: LOW not in hub.peerings.registry)
     assert stores._timer is not None
     for _ in range(600):
-        hub.node.zeek_stores.tick()
-    assert not hub.node.zeek_stores.is_needed
+        hub.server.zeek_stores.tick()
+    assert not hub.server.zeek_stores.is_needed
     await eventually(lambda: stores._timer is None)
 
 
@@ -317,7 +317,7 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
     (await zeeks.peer(OTHER)).serve().put("b", 2)
     await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
     hub.peerings.stores.close()
-    assert hub.node.zeek_copies == {}
+    assert hub.server.zeek_copies == {}
 
 
 async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -355,7 +355,7 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
         ticking.cancel()
         zeek.ends.clear()  # it does not answer any more
         asked = asyncio.ensure_future(store.put("b", 2))
-        (writes,) = hub.node.zeek_copies.values()
+        (writes,) = hub.server.zeek_copies.values()
         await eventually(lambda: len(writes) == 1)
         await zeeks.part(zeek)
         with pytest.raises(RequestFailedError, match="has gone: nobody knows whether it was carried out"):
@@ -381,7 +381,7 @@ async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zee
     deaf = zeek.ends.pop(MASTER)
     users = KnownTokens(hub)
     users._users = users._users._replace(policy=read_policy(WRITERS, "test"))
-    hub.node.core.authority.adopt(users._users.policy)
+    hub.server.core.authority.adopt(users._users.policy)
     async with (
         connect(hub.url, name="alice", token=users.token("alice")) as alice,
         connect(hub.url, token=users.token("bob")) as bob,

@@ -64,7 +64,7 @@ async def test_publishing_and_following_over_one_connection(hub: Hub) -> None:
     assert (status, "Date" in headers) == (200, True)
     await (await http(hub)).publish("/a", 2)
     assert await client.values(1) == [2]
-    assert len(hub.node.core.handlers) == 2
+    assert len(hub.server.core.handlers) == 2
 
 
 @pytest.mark.parametrize(
@@ -138,8 +138,8 @@ async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
         hub.later(21)
         hub.later(9)
         hub.later(2)
-    assert not any(one.name == "stalled" for one in hub.node.core.handlers.values())
-    assert any(one.name == "reads" for one in hub.node.core.handlers.values())
+    assert not any(one.name == "stalled" for one in hub.server.core.handlers.values())
+    assert any(one.name == "reads" for one in hub.server.core.handlers.values())
     while b":\n\n" not in reads._buffer:
         await reads.read()
     stops.close()
@@ -151,7 +151,7 @@ async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
 async def test_the_hub_stops(hub: Hub) -> None:
     client = await follow(hub, "prefix=/a")
     await (await http(hub)).publish("/a", 1)
-    for connection in list(hub.node.connections):
+    for connection in list(hub.server.connections):
         connection.drain()  # type: ignore[attr-defined]
     assert await client.values(1) == [1]
     assert (await client.event()).value["code"] == CloseCode.GOING_AWAY
@@ -162,7 +162,7 @@ async def test_a_token_that_ends(hub: Hub) -> None:
     known = KnownTokens(hub)
     token = known.token("alice", seconds=30)
     client = await follow(hub, "prefix=/a", f"Authorization: Bearer {token}")
-    assert next(iter(hub.node.core.handlers.values())).rights is not None
+    assert next(iter(hub.server.core.handlers.values())).rights is not None
     hub.later(31)
     last = await client.event()
     assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_RECOGNISED)
@@ -172,9 +172,9 @@ async def test_a_right_that_is_taken(hub: Hub) -> None:
     known = KnownTokens(hub)
     client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
     policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
-    hub.node.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
-    hub.node.core.authority.adopt(policy)
-    await review(hub.node, was_open=False)
+    hub.server.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
+    hub.server.core.authority.adopt(policy)
+    await review(hub.server, was_open=False)
     last = await client.event()
     assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)
 
@@ -420,7 +420,7 @@ async def _come_and_go(hub: Hub) -> None:
     await following[0].event()
     for client in (done, busy, refused, *following):
         client.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     hub.connections.clear()
     await settle()
 

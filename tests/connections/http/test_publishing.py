@@ -25,7 +25,7 @@ async def test_json_becomes_a_message(hub: Hub) -> None:
         assert (answer.status, answer.value) == (200, {"messages": 1})
         assert "Connection" not in answer.headers
         assert await reader.messages(1) == [("/t/a", value)]
-    assert len(hub.node.connections) == 2
+    assert len(hub.server.connections) == 2
 
 
 async def test_msgpack_is_passed_on(hub: Hub) -> None:
@@ -63,7 +63,7 @@ async def test_a_line_that_is_wrong(hub: Hub) -> None:
     assert answer.value["error"]["line"] == 3
     assert answer.value["error"]["text"].startswith("no JSON: ")
     assert await reader.messages(2) == [("/t", 1), ("/t", 2)]
-    assert hub.node.rejected_messages == 1
+    assert hub.server.rejected_messages == 1
     assert await client.ends() == b""
 
 
@@ -226,7 +226,9 @@ async def test_closed_within_a_body(hub: Hub) -> None:
     await client.send(
         request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"), b"2\r\n1\n\r\n"
     )
-    await eventually(lambda: any(one.name == "x" and one.published_messages for one in hub.node.core.handlers.values()))
+    await eventually(
+        lambda: any(one.name == "x" and one.published_messages for one in hub.server.core.handlers.values())
+    )
     hub.handler("x").close(CloseCode.FORBIDDEN, "closed by an admin")
     answer = await client.answer()
     assert (answer.status, answer.value["messages"]) == (403, 1)
@@ -237,8 +239,8 @@ async def test_the_hub_stops(hub: Hub) -> None:
     idle, busy = await http(hub), await http(hub)
     await idle.publish("/t", 1)
     await busy.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"))
-    await eventually(lambda: any(one.name == "x" for one in hub.node.core.handlers.values()))
-    for connection in list(hub.node.connections):
+    await eventually(lambda: any(one.name == "x" for one in hub.server.core.handlers.values()))
+    for connection in list(hub.server.connections):
         connection.drain()  # type: ignore[attr-defined]
     assert (await busy.answer()).status == 503
     assert await idle.ends() == b""

@@ -43,7 +43,7 @@ def recognise(hub: Hub, policy: Policy = POLICY) -> None:
 
     A Zeek is alice. `narrow-` before the name is for programs of Zeek's API, which cannot ask for that.
     """
-    core = hub.node.core
+    core = hub.server.core
     core.authority.adopt(policy)
     attach = core.attach
 
@@ -63,7 +63,7 @@ class Guarded:
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.web, self.tcp, self.unix = hub.endpoints
-        self.core = hub.node.core
+        self.core = hub.server.core
         self._watcher = Watcher(hub, "")
 
     @property
@@ -74,7 +74,7 @@ class Guarded:
 
     @property
     def refused(self) -> int:
-        return self.hub.node.audit.refused_total
+        return self.hub.server.audit.refused_total
 
     async def until(self, condition: Callable[[], bool]) -> None:
         await eventually(condition)

@@ -63,7 +63,7 @@ async def into_shared_memory(guarded: Guarded, user: str) -> None:
     async with connect(guarded.unix.location, name=user) as client:
         for topic in BRINGABLE:
             await client.publish(topic, topic.encode().ljust(200_000))
-    assert guarded.hub.node.shared.messages_total
+    assert guarded.hub.server.shared.messages_total
 
 
 async def in_zeeks_messages(guarded: Guarded, user: str) -> None:
@@ -268,7 +268,7 @@ async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
 @pytest.fixture
 async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
     settings = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, topics=FIRST)
-    journal = guarded.hub.node.journal = Journal(guarded.core, settings, Limits())
+    journal = guarded.hub.server.journal = Journal(guarded.core, settings, Limits())
     async with connect(guarded.tcp.location, name="free") as client:
         for topic in RECORDED:
             await client.publish_confirmed(topic, topic)
@@ -321,9 +321,9 @@ async def test_a_peer_hub(start_hub: StartHub) -> None:
         client = await east.client()
         for topic in BRINGABLE:
             await client.publish(topic, topic)
-        await eventually(lambda: west.node.audit.refused_total == len(REFUSED))
+        await eventually(lambda: west.server.audit.refused_total == len(REFUSED))
         await eventually(lambda: any("not granted" in log.get("text", "") for log in logs))
-    west.node.core.flush()
+    west.server.core.flush()
     assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
     link = west.handler("alice")
     assert link.published_messages == len(ALLOWED)
@@ -362,9 +362,9 @@ async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:
         await linked(hub)
         for topic in BRINGABLE:
             await connection.send(count(topic, 1).decode())
-        await eventually(lambda: hub.node.rejected_messages == len(REFUSED))
-        assert hub.node.audit.refused_total == len(REFUSED)
-    hub.node.core.flush()
+        await eventually(lambda: hub.server.rejected_messages == len(REFUSED))
+        assert hub.server.audit.refused_total == len(REFUSED)
+    hub.server.core.flush()
     assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
 
 
@@ -386,8 +386,8 @@ async def test_a_zeek_over_broker(zeek_hub: ZeekHub) -> None:
     for topic in BRINGABLE:
         far.publish(topic, from_msgpack(encode_value(1)))
     await far.barrier()
-    await eventually(lambda: hub.node.rejected_messages == len(REFUSED))
-    hub.node.core.flush()
+    await eventually(lambda: hub.server.rejected_messages == len(REFUSED))
+    hub.server.core.flush()
     assert [frame.topic.decode() for frame in watcher.frames if not frame.topic.startswith(b"$hub/")] == ALLOWED
     client = await hub.client()
     for topic in BRINGABLE:

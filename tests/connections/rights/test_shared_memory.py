@@ -101,16 +101,16 @@ async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -
 @pytest.mark.parametrize("by", ["message", "block", "request"])
 async def test_what_is_shared_counts_for_the_rate(guarded: Guarded, by: str) -> None:
     limits = SetLimits(rate=RateLimits(bytes_per_s=100_000))
-    guarded.hub.node.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
+    guarded.hub.server.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
     async with connect(guarded.unix.location, name="alice") as alice:
         value = await fill_block(guarded, alice) if by == "block" else LARGE
         if by == "request":
             asking = asyncio.ensure_future(alice.request("/zeek/dns", value))
         else:
             await alice.publish("/zeek/dns", value)
-        handler = next(one for one in guarded.hub.node.core.handlers.values() if one.name == "alice")
+        handler = next(one for one in guarded.hub.server.core.handlers.values() if one.name == "alice")
         assert handler.share is not None
         rate = handler.share.rate
-        await guarded.until(lambda: rate.wait_s(guarded.hub.node.loop.time()) > 0.5)
+        await guarded.until(lambda: rate.wait_s(guarded.hub.server.loop.time()) > 0.5)
         if by == "request":
             asking.cancel()

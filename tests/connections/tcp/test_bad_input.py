@@ -144,10 +144,10 @@ async def test_what_ends_the_connection(hub: Hub, others: Others) -> None:
         await client.send(bad.stream)
         code, text = await client.end()
         assert (code, bad.text in text) == (bad.code, True), f"{name}: {text}"
-        assert [handler.name for handler in hub.node.core.handlers.values()] == ["publisher", "subscriber"]
+        assert [handler.name for handler in hub.server.core.handlers.values()] == ["publisher", "subscriber"]
         await others.are_unaffected()
         client.close()
-    await eventually(lambda: len(hub.node.connections) == 2)
+    await eventually(lambda: len(hub.server.connections) == 2)
 
 
 @pytest.mark.parametrize("name", ["garbage", "an unknown kind", "a body over the limit", "HELLO twice"])
@@ -185,8 +185,8 @@ async def test_refused_messages_are_counted(hub: Hub) -> None:
     notices = [await client.notice(), await client.notice()]
     assert [notice.count for notice in notices] == [3, 4]
     client.close()
-    await eventually(lambda: not hub.node.connections)
-    assert hub.node.rejected_messages == 7
+    await eventually(lambda: not hub.server.connections)
+    assert hub.server.rejected_messages == 7
 
 
 async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
@@ -197,7 +197,7 @@ async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
         with pytest.raises(EOFError):
             await client.frame()
     await others.are_unaffected()
-    await eventually(lambda: len(hub.node.connections) == 2)
+    await eventually(lambda: len(hub.server.connections) == 2)
 
 
 async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:

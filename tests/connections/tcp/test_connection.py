@@ -108,8 +108,8 @@ async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
         await bystander.ping()
         stranger.reset()
         await bystander.ping()
-    await eventually(lambda: len(hub.node.connections) == len(hub.node.keepalive) == 1)
-    assert [handler.name for handler in hub.node.core.handlers.values()] == [""]
+    await eventually(lambda: len(hub.server.connections) == len(hub.server.keepalive) == 1)
+    assert [handler.name for handler in hub.server.core.handlers.values()] == [""]
 
 
 # Queues.
@@ -148,8 +148,8 @@ async def test_answers_and_requests_in_one_packet() -> None:
 async def recording(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
     hub = await start_hub(settings=settings_of(ping_after_s=3600.0))
     defaults = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, buffer_bytes=100_000)
-    journal = Journal(hub.node.core, defaults, Limits())
-    hub.node.journal = journal
+    journal = Journal(hub.server.core, defaults, Limits())
+    hub.server.journal = journal
     yield hub
     await journal.stop()
 
@@ -294,7 +294,7 @@ async def test_a_client_that_takes_small_frames(hub: Hub) -> None:
     assert len(await large.values(24)) == 24
     statistics = hub.handler("small").statistics()
     assert (statistics.delivered_messages, statistics.dropped_messages) == (22, 2)
-    assert [event.value["lost"] for event in hub.node.core.report_drops()] == [2]
+    assert [event.value["lost"] for event in hub.server.core.report_drops()] == [2]
 
 
 HERE, FAR, FARTHER = b"h" * 16, b"f" * 16, b"g" * 16

@@ -41,17 +41,17 @@ HELLO = Hello(protocol=1, role="client").encode()
 async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
     client = await hub.raw()
     await client.send(said)
-    await eventually(lambda: hub.node.connections)
+    await eventually(lambda: hub.server.connections)
     hub.later(4)
     await settle()
-    assert len(hub.node.connections) == 1
+    assert len(hub.server.connections) == 1
     hub.later(2)
     assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 5 s")
 
 
 async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
     client = await hub.raw()
-    await eventually(lambda: hub.node.connections)
+    await eventually(lambda: hub.server.connections)
     for byte in HELLO[:6]:
         await say(hub, client, bytes([byte]))
         hub.later(0.9)
@@ -60,7 +60,7 @@ async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
 
 
 async def say(hub: Hub, client: RawClient, data: bytes) -> None:
-    (connection,) = hub.node.connections
+    (connection,) = hub.server.connections
     liveness = cast("Connection", connection).liveness
     heard_s = liveness.heard_s
     hub.later(0.01)  # the clock of a loop may stand while this is said
@@ -85,7 +85,7 @@ async def test_a_frame_that_drips(hub: Hub) -> None:
             break
     assert session.closed
     assert await client.end() == (1002, "a frame has been incomplete for more than 60 s")
-    assert hub.node.cut_connections == {"incomplete": 1, "unread": 0}
+    assert hub.server.cut_connections == {"incomplete": 1, "unread": 0}
 
 
 async def test_anything_is_an_answer(hub: Hub) -> None:
@@ -96,9 +96,9 @@ async def test_anything_is_an_answer(hub: Hub) -> None:
         await say(hub, client, said)
         hub.later(11)
         await settle()
-        assert len(hub.node.core.handlers) == 1
+        assert len(hub.server.core.handlers) == 1
         client.close()
-        await eventually(lambda: not hub.node.connections)
+        await eventually(lambda: not hub.server.connections)
 
 
 async def test_who_reads_slowly_is_alive(start_hub: StartHub, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ async def refill(hub: Hub) -> None:
 async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(handshake_s=2.0, ping_after_s=3.0, ping_timeout_s=1.5))
     stranger, client = await hub.raw(), await hub.client()
-    await eventually(lambda: len(hub.node.connections) == 2)
+    await eventually(lambda: len(hub.server.connections) == 2)
     hub.later(3.5)
     assert await stranger.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 2 s")
     hub.later(1)
@@ -150,11 +150,11 @@ async def test_who_does_not_close_is_closed(hub: Hub) -> None:
     await eventually(lambda: unread_bytes(connection.transport) == 0)
     hub.later(LINGER_S - 1)
     await settle()
-    assert len(hub.node.connections) == 1
+    assert len(hub.server.connections) == 1
     hub.later(2)
     await settle()
-    assert not hub.node.connections
-    assert len(hub.node.keepalive) == 0
+    assert not hub.server.connections
+    assert len(hub.server.keepalive) == 0
 
 
 async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
@@ -164,11 +164,11 @@ async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
     await publisher.ping()
     hub.later(LINGER_S + 1)
     await settle()
-    assert len(hub.node.connections) == 2
-    hub.later(hub.node.settings.limits.linger_unread_s)
+    assert len(hub.server.connections) == 2
+    hub.later(hub.server.settings.limits.linger_unread_s)
     await settle()
-    assert len(hub.node.connections) == 1
-    assert hub.node.cut_connections == {"incomplete": 0, "unread": 1}
+    assert len(hub.server.connections) == 1
+    assert hub.server.cut_connections == {"incomplete": 0, "unread": 1}
 
 
 async def stalled(hub: Hub) -> RawClient:
@@ -182,7 +182,7 @@ async def stalled(hub: Hub) -> RawClient:
 
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(connections=2))
-    hub.node.admission.limit = 2
+    hub.server.admission.limit = 2
     first, second = await hub.client("/a"), await hub.client()
     for said in (b"", HELLO + publication("/a", "smuggled")):
         third = await hub.raw()
@@ -194,9 +194,9 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
         third.close()
     await second.publish("/a", 1)
     assert await first.values(1) == [("/a", 1)]
-    assert (hub.node.admission.accepted, hub.node.admission.refused) == (2, 2)
+    assert (hub.server.admission.accepted, hub.server.admission.refused) == (2, 2)
     second.close()
-    await eventually(lambda: len(hub.node.connections) == 1)
+    await eventually(lambda: len(hub.server.connections) == 1)
     assert await (await hub.client()).ping() == []
 
 
@@ -209,7 +209,7 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
     lost = hub.connections[-1].lost
     assert lost is not None
     await lost
-    await eventually(lambda: len(hub.node.connections) == 1)
+    await eventually(lambda: len(hub.server.connections) == 1)
 
 
 # What a client makes the hub write.
@@ -222,7 +222,7 @@ def is_at_work(connection: Connection) -> bool:
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client("/a")
-    connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
+    connection = next(one for one in hub.connections if one.handler is hub.server.core.handlers[1])
     transport = connection.transport
     bodies = [number.to_bytes(100) for number in range(8_000)]
     sending = asyncio.ensure_future(client.send(*(encode_frame(Kind.PING, body) for body in bodies)))
@@ -261,13 +261,13 @@ async def test_one_greedy_client_does_not_hold_up_the_others(start_hub: StartHub
 async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> None:
     client = await hub.client()
     await client.send(b"".join(encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(8_000)))
-    assert await most_in_a_turn(lambda: hub.node.core.routes.misses, 8_000) <= 2 * TURN_EVENTS
+    assert await most_in_a_turn(lambda: hub.server.core.routes.misses, 8_000) <= 2 * TURN_EVENTS
 
 
 async def test_refused_messages_do_not_hold_up_the_others(hub: Hub) -> None:
     client = await hub.client(name="greedy")
     await client.send(encode_frame(Kind.MESSAGES, b"") * 8_000)
-    assert await most_in_a_turn(lambda: hub.node.rejected_messages, 8_000) <= 2 * TURN_EVENTS
+    assert await most_in_a_turn(lambda: hub.server.rejected_messages, 8_000) <= 2 * TURN_EVENTS
 
 
 def test_the_user_pays_from_when_he_is_known() -> None:

@@ -49,7 +49,7 @@ async def test_what_makes_no_sense_ends_the_connection(hub: Hub, data: bytes, co
     found_code, found_reason = await client.end()
     assert found_code == code
     assert reason in found_reason
-    assert [handler.name for handler in hub.node.core.handlers.values()] == ["bystander"]
+    assert [handler.name for handler in hub.server.core.handlers.values()] == ["bystander"]
 
 
 @pytest.mark.usefixtures("bystander")
@@ -167,8 +167,8 @@ async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
     )
     assert (await client.end())[0] == 1007
     client.close()
-    await eventually(lambda: not hub.node.connections)
-    assert hub.node.core.statistics().published_messages_total == 0
+    await eventually(lambda: not hub.server.connections)
+    assert hub.server.core.statistics().published_messages_total == 0
 
 
 JSON = "hub.v1.json"
@@ -178,14 +178,14 @@ JSON = "hub.v1.json"
 async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
     client = await hub.raw_websocket()
     await client.send(sent)
-    await eventually(lambda: hub.node.connections)
+    await eventually(lambda: hub.server.connections)
     hub.later(4)
     hub.later(2)
     answer = await client.response()
     assert answer.status == 408
     assert b"5 s" in answer.body
     client.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
 
 
 async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
@@ -195,7 +195,7 @@ async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
     (connection,) = hub.connections
     await eventually(lambda: unread_bytes(connection.transport) == 0)
     hub.later(4)
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
 
 
 @pytest.mark.parametrize(
@@ -224,7 +224,7 @@ async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> Non
     while answer[0] != Opcode.CLOSE:
         answer = await client.frame()
     assert answer[1][2:] == b"a frame has been incomplete for more than 60 s"
-    await eventually(lambda: not hub.node.core.handlers)
+    await eventually(lambda: not hub.server.core.handlers)
 
 
 async def test_messages_that_are_always_begun(hub: Hub) -> None:
@@ -250,18 +250,18 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     await page.shake_hands(JSON, "Origin: http://localhost")
     assert await page.end() == (1013, "1 connections are open, which is the limit")
     assert await first.barrier() == []
-    assert hub.node.admission.refused == 2
+    assert hub.server.admission.refused == 2
     first.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     assert (await (await hub.websocket("/a")).barrier()) == []
 
 
 async def test_stopping(hub: Hub) -> None:
     half = await hub.raw_websocket()
     await half.send(b"GET ")
-    await eventually(lambda: hub.node.connections)
-    hub.node.draining = True
-    for connection in list(hub.node.connections):
+    await eventually(lambda: hub.server.connections)
+    hub.server.draining = True
+    for connection in list(hub.server.connections):
         connection.drain()
     assert (await half.response()).status == 503
     late = await hub.raw_websocket()

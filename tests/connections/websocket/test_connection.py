@@ -49,7 +49,7 @@ async def test_the_example_of_the_documentation(hub: Hub, subprotocol: str) -> N
     async with dial(hub, subprotocol) as socket:
         assert await hear(socket) == {
             "type": "welcome",
-            "hub": hub.node.id.hex(),
+            "hub": hub.server.id.hex(),
             "name": "hub",
             "software": SOFTWARE,
             "queue": {"messages": 8192, "bytes": 67108864, "overflow": "drop-oldest"},
@@ -89,7 +89,7 @@ async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
 
 async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
     client = await hub.websocket("/old")
-    publish(hub.node.core, "/old", "x" * (WRITE_LIMIT_BYTES - 1000))
+    publish(hub.server.core, "/old", "x" * (WRITE_LIMIT_BYTES - 1000))
     (connection,) = hub.connections
     read = text({"type": "subscribe", "prefixes": ["/new"], "request": 3}) + text(
         {"type": "publish", "topic": "/new", "value": "y" * 1000}
@@ -105,7 +105,7 @@ async def test_a_value_that_grows_over_the_limit_is_refused(start_hub: StartHub)
     await client.send(text({"type": "publish", "topic": "/t", "value": [0.5] * 700, "request": 3}))
     error = await client.message()
     assert (error["type"], error["code"], error["request"]) == ("error", 1009, 3)
-    assert hub.node.rejected_messages == 1
+    assert hub.server.rejected_messages == 1
 
 
 async def test_the_largest_message_is_that_of_the_welcome(start_hub: StartHub) -> None:
@@ -127,7 +127,7 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
     for make in {connection.session.codec.form for connection in hub.connections}:
         form = batch.form(make)
         made.append((form, form.frames(batch)))
-    core = hub.node.core
+    core = hub.server.core
     core.publish(next(iter(core.handlers.values())), core.routes.find("/t"), batch)
     for client in clients:
         assert await client.messages(2) == [("/t", {"n": 1}), ("/t", 2)]
@@ -139,7 +139,7 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
 async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
     one, other = await hub.websocket("/t", name="json"), await hub.websocket("/t", subprotocol=MSGPACK, name="msgpack")
     ext = b"\xd4\x05x"
-    core = hub.node.core
+    core = hub.server.core
     source = hub.handler("msgpack")
     route = core.routes.find("/t")
     for body in (b"\x01", ext, ext, b"\x02"):
@@ -162,7 +162,7 @@ async def test_foreign_pages_are_refused(hub: Hub) -> None:
         answer = await client.response()
         assert answer.status == 403
         assert b"websocket.origins" in answer.body or b"several Origin" in answer.body
-    assert not hub.node.core.handlers
+    assert not hub.server.core.handlers
 
 
 async def test_pages_that_may_connect(start_hub: StartHub) -> None:
@@ -230,7 +230,7 @@ async def come_and_go(hub: Hub) -> None:
     await zeek.settle()
     for client in (asking, silent, zeek.raw):
         client.close()
-    await eventually(lambda: not hub.node.connections)
+    await eventually(lambda: not hub.server.connections)
     hub.connections.clear()
     await settle()
 

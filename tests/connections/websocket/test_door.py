@@ -62,7 +62,7 @@ async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
     assert isinstance(welcome["until"], float)
     assert 50.0 < welcome["until"] <= 60.0
     assert (welcome["user"], "strangers" in welcome) == ("alice", False)
-    assert hub.node.admission.newcomers == 0
+    assert hub.server.admission.newcomers == 0
     await client.say("hello", name="me")
     assert (await client.message())["until"] <= welcome["until"]
     assert user_of(hub.handler("me")) == "alice"
@@ -138,10 +138,10 @@ async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: 
     client = await hub.raw_websocket()
     await client.shake_hands(subprotocol)
     assert not {"until", "user"} & (await client.message()).keys()
-    assert hub.node.admission.newcomers == 1
+    assert hub.server.admission.newcomers == 1
     await client.say("hello", name="me", token=known.token("alice", seconds=60.0), narrow=True)
     assert (await client.message())["until"] <= 60.0
-    assert hub.node.admission.newcomers == 0
+    assert hub.server.admission.newcomers == 0
     assert user_of(hub.handler("me")) == "alice"
     assert hub.handler("me").narrows
 
@@ -186,7 +186,7 @@ async def test_a_stranger(hub: Hub, known: KnownTokens, message: dict[str, objec
     hub.later(delay_s + 1)
     assert await client.end() == UNKNOWN
     assert await witness.barrier() == []
-    assert len(hub.node.core.handlers) == 1
+    assert len(hub.server.core.handlers) == 1
 
 
 @pytest.mark.parametrize("anonymous", ["", "sensor"])
@@ -229,7 +229,7 @@ async def test_somebody_who_says_nothing(hub: Hub, known: KnownTokens) -> None:
 async def test_nobody_in_particular(hub: Hub) -> None:
     known = KnownTokens(hub, anonymous="sensor")
     client, _ = await shaken(hub)
-    assert hub.node.admission.newcomers == 1
+    assert hub.server.admission.newcomers == 1
     await client.say("hello", name="nobody")
     await client.message()
     assert user_of(hub.handler("nobody")) == "anonymous"
@@ -257,7 +257,7 @@ async def test_zeeks_path(hub: Hub, known: KnownTokens) -> None:
     assert b" 101 " in await client.head()
     await client.send(text(["/a"]))
     assert (await client.message())["type"] == "ack"
-    (handler,) = hub.node.core.handlers.values()
+    (handler,) = hub.server.core.handlers.values()
     assert user_of(handler) == "alice"
 
 

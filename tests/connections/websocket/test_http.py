@@ -268,17 +268,17 @@ async def test_a_query_does_not_matter(hub: Hub) -> None:
 
 
 async def test_health(hub: Hub) -> None:
-    hub.node.ready = False
+    hub.server.ready = False
     answer = await get(hub, "/healthz")
     assert (answer.status, answer.body, answer.headers["Cache-Control"]) == (200, b"ok\n", "no-store")
 
 
 async def test_readiness(hub: Hub) -> None:
     assert (await get(hub, "/readyz")).status == 200
-    hub.node.ready = False
+    hub.server.ready = False
     answer = await get(hub, "/readyz")
     assert (answer.status, answer.body) == (503, b"not ready: the hub is starting\n")
-    hub.node.draining = True
+    hub.server.draining = True
     answer = await get(hub, "/readyz")
     assert (answer.status, answer.body) == (503, b"not ready: the hub is stopping\n")
 
@@ -341,7 +341,7 @@ async def test_health_is_told_to_every_host(hub: Hub) -> None:
 
 async def test_hosts_that_may(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(hosts=("hub.example.org",)), loopback=False)
-    hub.node.host_names = frozenset({"box.example.org"})
+    hub.server.host_names = frozenset({"box.example.org"})
     for name in ("192.168.1.5:7401", "[2001:db8::1]:7401", "hub:7401", "Hub.Example.ORG", "box.example.org:1"):
         assert (await ask(hub, "/metrics", f"Host: {name}")).status == 200
 

@@ -39,7 +39,7 @@ async def hub() -> AsyncIterator[Daemon]:
     daemon = Daemon(load({"listen": listen}, {}), "hub")
     await daemon.start()
     yield daemon
-    for connection in list(daemon.node.connections):
+    for connection in list(daemon.server.connections):
         connection.abort()
     await daemon.stop()
 
@@ -51,20 +51,20 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
 
     async def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
         before = len(joined_nodes(hub))
-        node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
-        nodes.append(node)
+        server = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
+        nodes.append(server)
         await eventually(lambda: len(joined_nodes(hub)) == before + 2)
-        node.subscribe(*topics)
-        return node
+        server.subscribe(*topics)
+        return server
 
     yield start
-    for node in nodes:
-        node.close()
+    for server in nodes:
+        server.close()
     context.term()
 
 
 def joined_nodes(hub: Daemon) -> list[Connection]:
-    return [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
+    return [one for one in hub.server.connections if one.protocol == "zeek+zmq" and one.handler is not None]
 
 
 # Clusters that have a central broker of their own.
@@ -100,14 +100,14 @@ def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[..., Zmq
     nodes: list[ZmqNode] = []
 
     def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
-        node = ZmqNode(context, endpoint, node_id)
-        node.subscribe(*topics)
-        nodes.append(node)
-        return node
+        server = ZmqNode(context, endpoint, node_id)
+        server.subscribe(*topics)
+        nodes.append(server)
+        return server
 
     yield start
-    for node in nodes:
-        node.close()
+    for server in nodes:
+        server.close()
 
 
 @pytest.fixture
@@ -119,5 +119,5 @@ def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[...
         return nodes[-1]
 
     yield start
-    for node in nodes:
-        node.close()
+    for server in nodes:
+        server.close()

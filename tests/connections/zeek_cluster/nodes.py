@@ -134,7 +134,7 @@ class ZeekNode(ZmqNode):
         self.hellos: set[str] = set()
         """Halves of greetings: of each that stays, Zeek's reporter warns after 10 s."""
         self._told_until = self._got_until = 0
-        self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.node.{name}.")
+        self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.server.{name}.")
 
     def run(self) -> ZeekNode:
         while self._told_until < len(self.told):
@@ -257,11 +257,11 @@ async def running(name: str, peers: Sequence[str], *listen: str, **sections: Any
     try:
         yield daemon
     finally:
-        for connection in list(daemon.node.connections):
+        for connection in list(daemon.server.connections):
             connection.abort()
         await daemon.stop()
 
 
 def joined(hub: Daemon) -> list[Connection]:
-    found = [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
+    found = [one for one in hub.server.connections if one.protocol == "zeek+zmq" and one.handler is not None]
     return sorted(found, key=lambda one: type(one.conversation).__name__)

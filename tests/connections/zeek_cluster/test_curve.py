@@ -65,8 +65,8 @@ def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]
         return nodes[-1]
 
     yield start
-    for node in nodes:
-        node.close()
+    for server in nodes:
+        server.close()
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def broker_url(endpoint: Endpoint) -> str:
     return f"zeek+zmq://127.0.0.1:{endpoint.port}?xsub={endpoint.xsub}"
 
 
-def events_of(node: ZmqNode) -> list[bytes]:
-    return [parts[3] for parts in node.events]
+def events_of(server: ZmqNode) -> list[bytes]:
+    return [parts[3] for parts in server.events]
 
 
 # What works.
@@ -115,10 +115,10 @@ async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: C
             await client.publish("zeek.a.hub", HELLO)
         await eventually(lambda: len(reader.events) == len(sent) + 1)
         assert reader.events[-1][3] == HELLO.encode()
-        assert {identity.how for one in hub.node.connections if (identity := one.identity)} == {"local", "curve"}
+        assert {identity.how for one in hub.server.connections if (identity := one.identity)} == {"local", "curve"}
         sender.close()
         reader.close()
-        assert not hub.node.zeek_failed_handshakes
+        assert not hub.server.zeek_failed_handshakes
 
 
 async def test_a_node_of_an_encrypted_cluster(
@@ -127,23 +127,23 @@ async def test_a_node_of_an_encrypted_cluster(
     broker = ZmqBroker(context, as_server)
     try:
         async with running("hub", (broker_url(broker.endpoint),), zeek=zeek) as hub:
-            node = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
+            server = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
             async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from.") as messages:
                 for _ in range(2):
-                    await eventually(lambda: node.is_told("zeek.from."))
-                    node.publish_event("zeek.from.node")
+                    await eventually(lambda: server.is_told("zeek.from."))
+                    server.publish_event("zeek.from.node")
                     assert Event.of((await anext(messages)).value) == HELLO
-                    before = len(node.events)
+                    before = len(server.events)
 
                     async def publish(before: int = before) -> None:
-                        while len(node.events) == before:
+                        while len(server.events) == before:
                             await client.publish("zeek.to.node", HELLO)
                             await asyncio.sleep(0.01)
 
                     await publish()
                     broker.stop()
-                    await eventually(lambda: not [one for one in hub.node.connections if one.protocol == "zeek+zmq"])
-                    node.told.clear()
+                    await eventually(lambda: not [one for one in hub.server.connections if one.protocol == "zeek+zmq"])
+                    server.told.clear()
                     broker.start()
     finally:
         broker.stop()
@@ -170,7 +170,7 @@ async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, 
             connect(other.endpoints[0].location) as far,
             near.subscribe("zeek.b") as messages,
         ):
-            await eventually(lambda: len([one for one in other.node.connections if one.protocol == "zeek+zmq"]) == 2)
+            await eventually(lambda: len([one for one in other.server.connections if one.protocol == "zeek+zmq"]) == 2)
 
             async def publish() -> None:
                 while True:
@@ -205,13 +205,13 @@ async def test_strangers_at_an_encrypted_port(
         with structlog.testing.capture_logs() as logs:
             stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
             stranger.publish_event("zeek.a")
-            await eventually(lambda: hub.node.zeek_failed_handshakes[kind] >= 2)
-            node = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
-            await eventually(lambda: node.is_told("zeek.a"))
-            node.publish_event("zeek.a")
-            await eventually(lambda: node.events)
-        assert [parts[1] for parts in node.events] == [b"node"]
-        assert {topic for _, topic in node.told} == {"zeek.a"}
+            await eventually(lambda: hub.server.zeek_failed_handshakes[kind] >= 2)
+            server = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
+            await eventually(lambda: server.is_told("zeek.a"))
+            server.publish_event("zeek.a")
+            await eventually(lambda: server.events)
+        assert [parts[1] for parts in server.events] == [b"node"]
+        assert {topic for _, topic in server.told} == {"zeek.a"}
         failures = [line for line in logs if line["event"] == "handshake with a Zeek node failed"]
         assert [(told in line["reason"], line["kind"], line["handshakes"]) for line in failures] == [(True, kind, 1)]
         closed = [line for line in logs if line["event"] == "connection closed" and line["log_level"] == "info"]
@@ -221,8 +221,8 @@ async def test_strangers_at_an_encrypted_port(
 async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNode]) -> None:
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek={"stores": []}) as hub:
         start_node(hub.endpoints[1], "node", secure=as_client())
-        await eventually(lambda: hub.node.zeek_failed_handshakes["mechanism"] >= 3)  # it tries again
-        assert set(hub.node.zeek_failed_handshakes) == {"mechanism"}
+        await eventually(lambda: hub.server.zeek_failed_handshakes["mechanism"] >= 3)  # it tries again
+        assert set(hub.server.zeek_failed_handshakes) == {"mechanism"}
 
 
 async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any]) -> None:
@@ -234,8 +234,8 @@ async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any]) -> None:
             writer.write_eof()
             assert Greeting("CURVE", is_server=True).encode().startswith(await reader.read())
             writer.close()
-            await eventually(lambda number=number: hub.node.zeek_failed_handshakes.total() == number)  # type: ignore[misc]
-        assert set(hub.node.zeek_failed_handshakes) <= {"garbled", "ended"}
+            await eventually(lambda number=number: hub.server.zeek_failed_handshakes.total() == number)  # type: ignore[misc]
+        assert set(hub.server.zeek_failed_handshakes) <= {"garbled", "ended"}
 
 
 async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[str, Any], tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[
         ):
             with structlog.testing.capture_logs() as logs:
                 async with running("hub", (broker_url(broker.endpoint),), zeek=settings) as hub:
-                    await eventually(lambda hub=hub: hub.node.zeek_failed_handshakes["ended"] >= 3)  # type: ignore[misc]
+                    await eventually(lambda hub=hub: hub.server.zeek_failed_handshakes["ended"] >= 3)  # type: ignore[misc]
             lines = [line for line in logs if line["event"] == "no link to peer"]
             assert any(told in line["reason"] for line in lines), logs
     finally:
@@ -264,11 +264,11 @@ async def test_a_broker_that_does_not_allow_the_hub(zeek: dict[str, Any], tmp_pa
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as one:
         with structlog.testing.capture_logs() as logs:
             async with running("hub", (broker_url(one.endpoints[1]),), zeek=zeek) as other:
-                await eventually(lambda: other.node.zeek_failed_handshakes["ended"])
+                await eventually(lambda: other.server.zeek_failed_handshakes["ended"])
                 await eventually(lambda: [line for line in logs if line["event"] == "no link to peer"])
         reasons = [line["reason"] for line in logs if line["event"] == "no link to peer"]
         assert reasons[0] == "the stream ended in the handshake: it may not allow this side's key"
-        assert one.node.zeek_failed_handshakes["key"]
+        assert one.server.zeek_failed_handshakes["key"]
 
 
 async def test_a_key_that_is_taken_away(
@@ -280,7 +280,7 @@ async def test_a_key_that_is_taken_away(
         leaves = start_node(hub.endpoints[1], "leaves", "zeek.a", secure=as_client())
         await eventually(lambda: leaves.is_told("zeek.a"))
         comes = start_node(hub.endpoints[1], "comes", "zeek.b", secure=as_client(OTHER_PUBLIC, OTHER_SECRET))
-        await eventually(lambda: hub.node.zeek_failed_handshakes["key"])
+        await eventually(lambda: hub.server.zeek_failed_handshakes["key"])
         clients.write_text(OTHER_PUBLIC.decode())
         hub.take_over(hub.prepare(hub._loaded))
         assert await hub.review(was_open=False) == 2
@@ -299,13 +299,13 @@ async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_n
         reader = start_node(hub.endpoints[1], "reader", "zeek.a", secure=as_client())
         await eventually(lambda: sender.is_told("zeek.a"))
         hello = _hello()
-        most = hub.node.settings.limits.newcomers
+        most = hub.server.settings.limits.newcomers
         open_ones: list[asyncio.StreamWriter] = []
         for number in range(0, strangers, 200):
             opened = await asyncio.gather(*(_half(hub.endpoints[1].port, hello) for _ in range(200)))
             open_ones += opened
             sender.publish_event("zeek.a", Event("Demo::number", Count(number)))
-            assert hub.node.admission.newcomers <= most
+            assert hub.server.admission.newcomers <= most
             for writer in open_ones[: -most // 2]:
                 writer.close()
             del open_ones[: -most // 2]
@@ -313,8 +313,8 @@ async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_n
         assert events_of(reader) == [Event("Demo::number", Count(at)).encode() for at in range(0, strangers, 200)]
         for writer in open_ones:
             writer.close()
-        await eventually(lambda: hub.node.admission.newcomers == 0 and len(hub.node.connections) == 4)
-        assert hub.node.admission.refused == 0
+        await eventually(lambda: hub.server.admission.newcomers == 0 and len(hub.server.connections) == 4)
+        assert hub.server.admission.refused == 0
 
 
 def _hello() -> bytes:

@@ -41,11 +41,11 @@ async def member_of(endpoint: Endpoint, further: str = "name=hub") -> AsyncItera
 
 
 def names(daemon: Daemon) -> list[str]:
-    return sorted(name for one in daemon.node.zeek_clusters.values() for name in one.nodes.values())
+    return sorted(name for one in daemon.server.zeek_clusters.values() for name in one.nodes.values())
 
 
 def ups(*nodes: ZeekNode) -> list[int]:
-    return [len(node.run().up) for node in nodes]
+    return [len(server.run().up) for server in nodes]
 
 
 async def test_it_is_seen_and_sees(cluster: Endpoint, start_zeek: StartZeek) -> None:
@@ -179,7 +179,7 @@ async def test_a_serializer_that_is_said(broker: ZmqBroker, start_zeek: StartZee
                 await eventually(lambda: wrong.is_told("zeek.wrong"))
                 wrong.say("zeek.wrong", Event("Demo::wrong"))
                 await anext(messages)
-            everybody = daemon.node.core.handlers
+            everybody = daemon.server.core.handlers
             wanted = "zeek.cluster.node.manager."
             await eventually(lambda: any(wanted in one.prefixes for one in everybody.values()))
             await client.publish(wanted, Event("Demo::tell", Count(2)))
@@ -219,12 +219,14 @@ class Zeeks:
     def are_all_up(self) -> bool:
         names = set(self.nodes)
         return all(
-            set(node.up.values()) == names - {node.name} and not (node.subscriptions or node.hellos)
-            for node in [node.run() for node in self.nodes.values()]
+            set(server.up.values()) == names - {server.name} and not (server.subscriptions or server.hellos)
+            for server in [server.run() for server in self.nodes.values()]
         )
 
     def raised(self, name: str) -> list[list[tuple[str, str]]]:
-        return [[one for one in node.raised if one[1] == name] for node in self.nodes.values() if node.name != name]
+        return [
+            [one for one in server.raised if one[1] == name] for server in self.nodes.values() if server.name != name
+        ]
 
 
 @pytest.fixture
@@ -250,7 +252,7 @@ async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[typ
     await eventually(
         lambda: zeeks.are_all_up() and zeeks.raised("worker-1") == [[(word, "worker-1") for word in DOWN_AND_UP]] * 2
     )
-    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
     zeeks.nodes["worker-1"].publish_event("zeek.cluster.worker", Event("Demo::hello"))
     await eventually(lambda: zeeks.nodes["manager"].run().got and zeeks.nodes["worker-2"].run().got)
 
@@ -261,7 +263,7 @@ async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
     await eventually(lambda: len(joined_nodes(hub)) == 6)
     await settle()
     assert zeeks.are_all_up()
-    assert all(len(node.raised) == 2 and not node.warnings for node in zeeks.nodes.values())
+    assert all(len(server.raised) == 2 and not server.warnings for server in zeeks.nodes.values())
 
 
 async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
@@ -270,7 +272,7 @@ async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
     manager = zeeks.nodes["manager"]
     await eventually(lambda: zeeks.are_all_up() and manager.raised[2:].count(("down", "worker-1")) == 1)
     assert manager.raised[2:].count(("down", "worker-2")) == 1
-    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
 
 
 async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
@@ -279,7 +281,7 @@ async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
     await eventually(lambda: len(joined_nodes(hub)) < 4)
     await zeeks.start("worker-3")
     await eventually(lambda: zeeks.are_all_up() and ("down", "worker-2") in zeeks.nodes["worker-1"].raised)
-    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
+    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
 
 
 async def test_a_hub_that_comes_back(context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:

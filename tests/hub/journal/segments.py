@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hub.journal.block import Block, pack
 from hub.journal.segment import Head, Header, Kind, Mark, Write, encode_entry
-from hub.journal.wanted import listing
+from hub.journal.selection import listing
 from hub.messages.batch import Batch
 
 ID = bytes(range(16))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.manifest import Entry, Hole, Manifest, encode_manifest, parse_manifest, range_name, range_of
-from hub.journal.wanted import LISTED_LIMIT, Wanted, listed_texts, listing
+from hub.journal.selection import LISTED_LIMIT, Wanted, listed_texts, listing
 from tests.hub.fakes import nasty_texts
 
 prefixes = st.lists(nasty_texts, min_size=1, max_size=12)

@@ -11,7 +11,7 @@ from hub.labels.rules import Rule
 from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Served, Wanted
 from hub.mesh.graph import GraphChange
-from hub.mesh.knowledge import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
+from hub.mesh.link_state import BURST, FORGET_S, GONE_S, OUTBID_LIMIT
 from hub.mesh.mesh import Mesh
 from hub.messages.origin import EPOCH_LIMIT, Origin
 from hub.names.claim import Announced

@@ -149,12 +149,12 @@ def test_gateways_beyond_a_link_are_judged_again(hall: Hall) -> None:
         give(link, role)
         core.flush()
         assert core.leaves.gateway_of(leaf) == gateway
-        assert list(core.far_hubs.leaves_of(NEAR)) == ([leaf] if gateway else [])
-    core.far_hubs.reach(NEAR, False)
+        assert list(core.remote_hubs.leaves_of(NEAR)) == ([leaf] if gateway else [])
+    core.remote_hubs.reach(NEAR, False)
     give(link, "all")
     core.flush()
     assert core.leaves.gateway_of(leaf) == b""
-    core.far_hubs.reach(NEAR, True)
+    core.remote_hubs.reach(NEAR, True)
     core.flush()
     assert core.leaves.gateway_of(leaf) == NEAR
 
@@ -185,19 +185,19 @@ def test_many_names_are_judged_in_steps(hall: Hall) -> None:
     core.link(link.handler, NEAR, lambda: None)
     names = tuple(Announced(f"org.b.n{number}", (), 1, 1) for number in range(5 * STEPS_PER_TURN))
     core.mesh.hear(link.handler, Announcement(NEAR, 0, 1, "", ((core.mesh.hub, 1),), names))
-    while core.far_hubs.is_behind:
+    while core.remote_hubs.is_behind:
         core.flush()
     give(link, "some")
     turns = 0
-    while core.far_hubs.is_behind:
+    while core.remote_hubs.is_behind:
         core.flush()
         turns += 1
     assert turns > 1
     assert core.names.statistics().far == 0
-    core.far_hubs.reach(NEAR, False)
+    core.remote_hubs.reach(NEAR, False)
     give(link, "all")
-    core.far_hubs.reach(NEAR, True)
-    while core.far_hubs.is_behind:
+    core.remote_hubs.reach(NEAR, True)
+    while core.remote_hubs.is_behind:
         core.flush()
     assert core.names.statistics().far == len(names)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hub.journal.block import Block, Record, pack
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.store import Segmenting, Store
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import Opened, blocks_of

@@ -21,7 +21,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block, Record, pack
 from hub.journal.layout import Records, write_block
 from hub.journal.manifest import Entry, Hole
-from hub.journal.wanted import Wanted
+from hub.journal.selection import Wanted
 from peers.journal.tier import parquet
 from peers.journal.tier.parquet import SCHEMA, FileMaker, Opened, Stripe, blocks_of, digests, entry_from
 from tests.cli.programs import PATIENCE_S

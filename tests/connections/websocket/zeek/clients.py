@@ -25,7 +25,7 @@ class Watcher:
 
     def __init__(self, hub: Hub, prefix: str) -> None:
         self.frames: list[Frame] = []
-        core = hub.node.core
+        core = hub.server.core
         self.handler = Handler(self, role=Role.LOCAL, limits=QueueLimits())
         core.attach(self.handler)
         core.subscribe(self.handler, [prefix])

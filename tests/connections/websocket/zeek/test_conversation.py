@@ -31,7 +31,7 @@ async def test_with_the_library(hub: Hub) -> None:
         await socket.send('["/a"]')
         ack = json.loads(await socket.recv())
         assert ack == {"type": "ack", "endpoint": str(uuid.UUID(ack["endpoint"])), "version": "2.8.0-dev"}
-        publish(hub.node.core, "/a/b", True)
+        publish(hub.server.core, "/a/b", True)
         assert await socket.recv() == '{"type":"data-message","topic":"/a/b","@data-type":"boolean","data":true}'
         assert socket.subprotocol is None
         assert socket.protocol.extensions == []
@@ -112,7 +112,7 @@ async def test_topics_that_the_hub_does_not_take(hub: Hub) -> None:
         context = f"input #{2 * number - 1} was refused -> {cause}"
         assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": context}
         assert await other.text() == count("/ok", number)
-        assert hub.node.rejected_messages == number
+        assert hub.server.rejected_messages == number
 
 
 async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub) -> None:
@@ -125,13 +125,13 @@ async def test_prefixes_that_the_hub_does_not_take(start_hub: StartHub) -> None:
         await client.say(json.dumps(prefixes).encode(), count("/a", 1))
         assert await client.reply() == {"type": "error", "code": "deserialization_failed", "context": cause}
         assert await client.raw.end() == (1008, cause)
-        await eventually(lambda: not hub.node.core.handlers)
+        await eventually(lambda: not hub.server.core.handlers)
 
 
 async def test_duplicates_are_one(start_hub: StartHub) -> None:
     hub = await start_hub(settings=settings_of(prefixes_per_client=1))
     client = await ZeekClient.subscribed(hub, "/a", "/a")
-    publish(hub.node.core, "/a", None)
+    publish(hub.server.core, "/a", None)
     await client.text()
     assert await client.settle() == []
 
@@ -142,7 +142,7 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
     batch = Batch(encode_frame(KIND_MESSAGES, body_of(count("/a", 1)), key=b"/a", flags=2), 1)
     form = batch.form(zeek_form)
     made = form.frames(batch)
-    core = hub.node.core
+    core = hub.server.core
     core.publish(source, core.routes.find("/a"), batch)
     for client in clients:
         assert await client.text() == count("/a", 1)
@@ -152,7 +152,7 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
 
 async def test_what_has_no_form_is_counted(hub: Hub) -> None:
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: me",))
-    core = hub.node.core
+    core = hub.server.core
     source = Watcher(hub, "/elsewhere").handler
     for body in (b"\x01", b"\xc1", b"\x02"):
         core.publish(source, core.routes.find("/a"), Batch(encode_frame(KIND_MESSAGES, body, key=b"/a"), 1))
@@ -184,7 +184,7 @@ async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) 
     client = await ZeekClient.subscribed(hub, "/a", lines=("X-Application-Name: stalled",), receive_bytes=4096)
     hub.shrink_buffers()
     handler = hub.handler("stalled")
-    core = hub.node.core
+    core = hub.server.core
     total = 0
     while handler.dropped_messages < 100:
         publish(core, "/a", ["x" * 1000, total])
@@ -200,8 +200,8 @@ async def test_overflow_drops_silently(start_hub: StartHub, overflow: Overflow) 
 
 async def test_the_hub_stops(hub: Hub) -> None:
     client = await ZeekClient.subscribed(hub)
-    hub.node.draining = True
-    for connection in list(hub.node.connections):
+    hub.server.draining = True
+    for connection in list(hub.server.connections):
         connection.drain()
     assert await client.raw.end() == (1001, "the hub stops")
 

@@ -173,7 +173,7 @@ async def test_all_types_from_the_hub(hub: Hub) -> None:
     ack = await client.text()
     endpoint = str(uuid.UUID(json.loads(ack)["endpoint"])).encode()
     assert ack == b'{"type":"ack","endpoint":"%b","version":"%b"}' % (endpoint, VERSION.encode())
-    core = hub.node.core
+    core = hub.server.core
     source = Watcher(hub, "/elsewhere").handler
     compared = set()
     for recorded in texts_of(_VALUES):

@@ -1,11 +1,11 @@
-"""`Outgoing`: the changes that are due on one link.
+"""`FloodQueue`: the changes that are due on one link.
 
 ```
 hub A: announcements 7, 8, 9 come ─▶ due: base 6, interests touched {/a, /b}, neighbours? no
 take() ─▶ Announcement(A, base 6, seq 9, added: those of the touched that A wants now, removed: the others)
 ```
 
-`Outgoing` has no texts, only changes that the far side does not have yet. So changes merge while a far side does not
+`FloodQueue` has no texts, only changes that the far side does not have yet. So changes merge while a far side does not
 read, and a link never holds more than the mesh has. The far side knows of each hub at least the state at the `base` of
 what is due, and its topics of `since`. Topics that are not known here are owed, and sent once they are known.
 """
@@ -66,7 +66,7 @@ class _Due:
         self.touched = dict.fromkeys(filter(is_topic, self.touched)) if self.since else {}
 
 
-class Outgoing:
+class FloodQueue:
     """One link, whose far side is sent `digest` first."""
 
     __slots__ = ("_asked_hubs", "_compared", "_due", "_owed", "_wanted", "answers", "digest", "is_told")

@@ -1,4 +1,4 @@
-"""`Pulse`: looks at the whole hub once a second, and keeps what it saw: its state, and its figures.
+"""`Ticker`: looks at the whole hub once a second, and keeps what it saw: its state, and its figures.
 
 ```
 beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ history: figures of this second
@@ -28,7 +28,7 @@ from hub.statistics.history import STEP_S, Counters, Recent, Ring, Rings, Sample
 from hub.statistics.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
 
 if TYPE_CHECKING:
-    from peers.node.node import Connected, Node
+    from peers.server.server import Connected, Server
 
 STEP: Final = 1_000  # Connections that are looked at in a turn: about 0.4 ms
 
@@ -43,10 +43,10 @@ class _Sums:
         self.read_bytes = 0
 
 
-class Pulse:
+class Ticker:
     """The pulse of one node."""
 
-    def __init__(self, source: Node, after_turn: Callable[[Callable[[], object]], object]) -> None:
+    def __init__(self, source: Server, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._source = source
         self._after_turn = after_turn
         self.history = Ring()

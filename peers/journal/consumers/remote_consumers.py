@@ -1,7 +1,7 @@
-"""Named consumers across hubs: `FarConsumers` asks the hub that `journal.of` names, `ForHubs` answers other hubs.
+"""Named consumers across hubs: `RemoteConsumers` asks the hub that `journal.of` names, `ForHubs` answers other hubs.
 
 ```
-client ─ $hub/consumers/take ─▶ FarConsumers ─ REQUEST $hub/at/ID/consumers ─▶ ForHubs ─▶ Consumers
+client ─ $hub/consumers/take ─▶ RemoteConsumers ─ REQUEST $hub/at/ID/consumers ─▶ ForHubs ─▶ Consumers
        ◀──────── rows ────────              ◀─────────── REPLY ────────────
        ─ leaves, or its hub is reached no more, or was started again ─▶ it is a member of nothing
 ```
@@ -138,7 +138,7 @@ class _Judge(NamedTuple):
     publishes: Callable[[str], bool]
 
 
-class FarClient:
+class RemoteClient:
     """A client of another hub."""
 
     __slots__ = ("_judges", "_link", "_question", "is_gone")
@@ -220,7 +220,7 @@ class _Hub(NamedTuple):
     run: int
     user: str | None
     """The user of the link that has brought its clients; None for a link without one."""
-    clients: dict[int, FarClient]
+    clients: dict[int, RemoteClient]
     """Those who have joined, until they are gone."""
 
 
@@ -230,8 +230,8 @@ class ForHubs:
     def __init__(
         self,
         core: Core,
-        functions: Mapping[str, Callable[[FarClient, Any], Any]],
-        gone: Callable[[FarClient], object],
+        functions: Mapping[str, Callable[[RemoteClient, Any], Any]],
+        gone: Callable[[RemoteClient], object],
     ) -> None:
         self._core = core
         self._functions = functions
@@ -300,7 +300,7 @@ class ForHubs:
             raise RequestError(Status.OVERFLOW, f"{ANSWERING_LIMIT} questions of other hubs wait, which is the limit")
         if not question.what and link.rights is not None and not link.rights.may(link.acts.requesting, CONSUMERS_TOPIC):
             raise RequestError(Status.NOT_ALLOWED, f"{CONSUMERS_TOPIC}: not granted to the link")
-        client = known or FarClient(link, question)
+        client = known or RemoteClient(link, question)
         if known is not None:
             known.adopt(link, question)
         elif question.what == "join":
@@ -337,7 +337,7 @@ _AS_IT_IS = frozenset({Status.FAILED, Status.OVERFLOW, Status.NOT_ALLOWED, Statu
 _LOST = frozenset({Status.OVERFLOW, Status.NO_RESPONDER, Status.RESPONDER_GONE, Status.TIMED_OUT})
 
 
-class FarConsumers:
+class RemoteConsumers:
     """The consumers of the hub `of`, by name or id, for one hub; with an empty one, questions are only passed on.
 
     `find` returns the id of the hub that has a name, or raises `RejectedError`.

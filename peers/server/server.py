@@ -1,4 +1,4 @@
-"""`Node`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock."""
+"""`Server`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from hub.quotas.resource import Resource
 from hub.scheduling.memory import STAGED_PARTS
 from hub.settings.settings import Settings
 from hub.statistics.events import messages_lost
-from peers.journal.consumers.far_consumers import FarConsumers
-from peers.journal.far_confirmations import FarConfirmations, Marks
-from peers.journal.far_journals import FarJournals
+from peers.journal.consumers.remote_consumers import RemoteConsumers
 from peers.journal.readers import PENDING_LIMIT
 from peers.journal.recording import NoJournal, Recording
-from peers.node.accounts import Accounts, Loss
-from peers.node.admission import Admission, Handshakes
-from peers.node.audit import Audit
-from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
-from peers.node.keepalive import Keepalive
-from peers.node.links import Links, Vacancies
-from peers.node.memory import budget, memory_limit_bytes
-from peers.node.pulse import Pulse
-from peers.node.read_times import QUEUE_S_BOUNDS, ReadTimes
-from peers.node.traffic import Traffic
-from peers.node.whole import Whole
+from peers.journal.remote_confirmations import Marks, RemoteConfirmations
+from peers.journal.remote_journals import RemoteJournals
+from peers.server.accounts import Accounts, Loss
+from peers.server.admission import Admission, Handshakes
+from peers.server.audit import Audit
+from peers.server.keepalive import Keepalive
+from peers.server.links import Links, Vacancies
+from peers.server.memory import budget, memory_limit_bytes
+from peers.server.read_budget import CHANGES_PER_TURN, EVENTS_PER_TURN, ReadBudget
+from peers.server.read_times import QUEUE_S_BOUNDS, ReadTimes
+from peers.server.ticker import Ticker
+from peers.server.traffic import Traffic
+from peers.server.whole import Whole
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
 from peers.users.access import Access
@@ -106,7 +106,7 @@ def connection_of(handler: Handler) -> Connected:
     return cast("Connected", handler.outlet)
 
 
-class Node:
+class Server:
     """One hub: its core and what its connections have in common.
 
     Raises:
@@ -135,8 +135,8 @@ class Node:
         self._is_mesh_asked = False
         self.core = self._make_core()
         self.keepalive = Keepalive(self.loop.time())
-        self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
-        self.changes = CommonShare(CHANGES_PER_TURN, self.after_turn)
+        self.events = ReadBudget(EVENTS_PER_TURN, self.after_turn)
+        self.changes = ReadBudget(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
         self.handshakes = Handshakes(settings.limits, self.loop)
         self.tls_failures = 0  # How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start
@@ -146,7 +146,7 @@ class Node:
         self.zeek_clusters_left = 0  # Joined clusters that this hub leaves to other hubs of the mesh now
         self.zeek_clusters: dict[str, Discovery] = {}  # In which this hub is a named node, by broker
         self.zeek_failed_handshakes: Counter[str] = Counter()  # By reason
-        self.lines = MinuteLines()  # Lines of what may happen all the time: libzmq dials again ten times a second
+        self.lines = LogThrottle()  # Lines of what may happen all the time: libzmq dials again ten times a second
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         self.zeek_masters: dict[str, BrokerMaster] = {}  # Stores of this hub that Zeeks may clone, by their name there
         self.zeek_copies: dict[str, Clone] = {}  # Stores of this hub that follow stores of Zeeks, by their name there
@@ -154,12 +154,12 @@ class Node:
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
-        self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
+        self.remote_journals = RemoteJournals(self.core, name, self.now_ms, lambda: self.journal)
         # Asks the journals of other hubs what they have recorded of what has entered here; and says it of this one.
-        self.far_confirmations = FarConfirmations(self.core, self.far_journals.find, self.now_ms)
+        self.remote_confirmations = RemoteConfirmations(self.core, self.remote_journals.find, self.now_ms)
         self.marks = Marks(self.core, self.now_ms, lambda: self.journal)
         # Asks the hub that `journal.of` names for its consumers, and passes on what other hubs ask each other.
-        self.far_consumers = FarConsumers(self.core, settings.journal.of, self.far_journals.find, self.now_ms)
+        self.remote_consumers = RemoteConsumers(self.core, settings.journal.of, self.remote_journals.find, self.now_ms)
         self.journal = self._journal_without_file()
         self.shared = SharedMemory(settings.shm)
         self.stores = Stores(self.core, self.loop)  # The stores that this hub is the master of, once they are open
@@ -185,7 +185,7 @@ class Node:
         self._released: asyncio.Event | None = None
         # The timers for the request that times out first, and for what is due next in the mesh.
         self._expiry: asyncio.TimerHandle | None = None
-        self.pulse = Pulse(self, self.after_turn)  # Looks at everything once a second, and knows what was before
+        self.ticker = Ticker(self, self.after_turn)  # Looks at everything once a second, and knows what was before
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         # Replaced once this process has a queue for its log
@@ -193,7 +193,7 @@ class Node:
 
     def _journal_without_file(self) -> Recording:
         of = self.settings.journal.of
-        return NoJournal("", of, self.far_journals, self.far_confirmations) if of else NoJournal()
+        return NoJournal("", of, self.remote_journals, self.remote_confirmations) if of else NoJournal()
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
         if self._has_no_broker or not covers_stores(prefix, self.settings.zeek.stores):
@@ -312,7 +312,7 @@ class Node:
             )
 
     def _make_audit(self) -> Audit:
-        audit = Audit(self.core.own_events.announce, time.time)
+        audit = Audit(self.core.system_events.announce, time.time)
         self.core.requests.on_not_allowed = self._audit_requests
         self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
         return audit
@@ -331,7 +331,7 @@ class Node:
         }
         log = self.log.warning if loss.messages else self.log.info
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)
-        self.core.own_events.announce(messages_lost(hub, name, address, fields))
+        self.core.system_events.announce(messages_lost(hub, name, address, fields))
 
     def hello(
         self, granted: QueueLimits | None = None, link: bytes = b"", *, until_s: float = math.inf, token: str = ""
@@ -447,7 +447,7 @@ KEYS_LIMIT: Final = 1_000  # More hosts than fail at the same time in any cluste
 MINUTE_S: Final = 60.0
 
 
-class MinuteLines:
+class LogThrottle:
     """Decides which events are logged; of too many keys the one that was logged first makes room."""
 
     __slots__ = ("_keys",)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from tests.node.test_metrics import documented, documented_values
+from tests.server.test_metrics import documented, documented_values
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "monitoring"

@@ -29,7 +29,7 @@ from itertools import count
 from typing import Final, Protocol
 
 from hub.errors import CloseCode, RejectedError
-from peers.node.keepalive import Keepalive
+from peers.server.keepalive import Keepalive
 
 PROOF_S: Final = 1.0  # A hundred times what a busy hub needs, and less than the far side takes to dial again
 

@@ -24,7 +24,7 @@ from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 
 if TYPE_CHECKING:
-    from peers.node.node import Connected
+    from peers.server.server import Connected
 
 
 class Admission:

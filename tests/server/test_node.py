@@ -21,12 +21,12 @@ from hub.messages.batch import Batch
 from hub.scheduling.memory import Memory
 from hub.settings.sections import Limits
 from hub.settings.settings import Settings
-from peers.node import memory as module
-from peers.node import pulse as pulse_module
-from peers.node.memory import MemoryWatch, available_bytes, resident_bytes
-from peers.node.node import KEYS_LIMIT, MINUTE_S, MinuteLines, Node, core_limits
-from peers.node.pulse import Pulse
-from peers.node.read_times import BETWEEN_S, ReadTimes, WaitingTime
+from peers.server import memory as module
+from peers.server import ticker as pulse_module
+from peers.server.memory import MemoryWatch, available_bytes, resident_bytes
+from peers.server.read_times import BETWEEN_S, ReadTimes, WaitingTime
+from peers.server.server import KEYS_LIMIT, MINUTE_S, LogThrottle, Server, core_limits
+from peers.server.ticker import Ticker
 from tests.descriptors import no_descriptor_left
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hub.fakes import publish as publish_at
@@ -62,7 +62,7 @@ class Source:
         self.log_trouble = ""
         self.connections: dict[Any, str] = {}
         self.turns: list[Callable[[], object]] = []
-        self.pulse = Pulse(self, self.turns.append)
+        self.ticker = Ticker(self, self.turns.append)
 
     def join(self, role: Role = Role.CLIENT, prefix: str = "", name: str = "n") -> Connection:
         limits = QueueLimits(messages=2, bytes=1 << 20, overflow=Overflow.DROP_OLDEST)
@@ -83,7 +83,7 @@ class Source:
             self.core.flush()
 
     def beat(self, now_s: float, lag_s: float = 0.0) -> int:
-        self.pulse.beat(now_s, lag_s)
+        self.ticker.beat(now_s, lag_s)
         turns = 0
         while self.turns:
             turns += 1
@@ -91,7 +91,7 @@ class Source:
         return turns
 
     def newest(self, name: str) -> float | None:
-        value: float | None = self.pulse.history.behind()["figures"][name][-1]
+        value: float | None = self.ticker.history.behind()["figures"][name][-1]
         return value
 
 
@@ -108,7 +108,7 @@ def test_rates_are_what_was_done_between_two_looks() -> None:
     publisher, reader = source.join(), source.join(prefix="/a")
     publish(source, publisher, "/a/b", 7)
     source.beat(100.0)
-    assert source.pulse.history.behind()["figures"]["in_messages"] == []
+    assert source.ticker.history.behind()["figures"]["in_messages"] == []
     publish(source, publisher, "/a/b", 10)
     publisher.read_bytes += 500
     source.beat(102.0, 0.25)
@@ -139,7 +139,7 @@ def test_what_stays_within_the_hub_does_not_count(*, is_link: bool) -> None:
     source = Source()
     inner = source.join(Role.LINK if is_link else Role.LOCAL, prefix="/")
     if is_link:
-        source.pulse.leave_out(inner)
+        source.ticker.leave_out(inner)
     publisher = source.join()
     source.beat(1.0)
     publish(source, publisher, "/a", 4)
@@ -147,7 +147,7 @@ def test_what_stays_within_the_hub_does_not_count(*, is_link: bool) -> None:
     inner.read_bytes = 100
     source.beat(2.0)
     assert (source.newest("in_messages"), source.newest("out_messages"), source.newest("in_bytes")) == (4, 0, 0)
-    assert (source.newest("connections"), source.pulse.state.subscribers) == (1, 0)
+    assert (source.newest("connections"), source.ticker.state.subscribers) == (1, 0)
     source.leave(inner)
     source.beat(3.0)
     assert (source.newest("in_messages"), source.newest("out_messages"), source.newest("in_bytes")) == (0, 0, 0)
@@ -162,26 +162,26 @@ def test_who_is_slow() -> None:
     reader.handler.pause()
     publish(source, publisher, "/a", 1)
     source.beat(1.0)
-    assert source.pulse.state.slow == 0
+    assert source.ticker.state.slow == 0
     source.beat(2.0)
-    assert (source.pulse.state.slow, source.pulse.state.slow_ids) == (1, (reader.handler.id,))
+    assert (source.ticker.state.slow, source.ticker.state.slow_ids) == (1, (reader.handler.id,))
     assert (source.newest("queued_messages"), (source.newest("queued_bytes") or 0) > 0) == (1, True)
     publish(source, publisher, "/a", 5)
     for event in source.core.report_drops():
-        source.pulse.lose(2, event.value)
+        source.ticker.lose(2, event.value)
     reader.handler.resume()
     source.beat(3.0)
     assert source.newest("dropped_messages") == 4
     assert source.newest("out_messages") == 2
-    assert source.pulse.state.fields()["text"] == (
+    assert source.ticker.state.fields()["text"] == (
         "1 of 2 subscribers is slow, 4 messages were dropped in the last minute, all by `sensor-7`."
     )
-    (lost,) = source.pulse.losses.last()
+    (lost,) = source.ticker.losses.last()
     assert (lost.second, lost.id, lost.label, lost.messages, lost.why) == (
         2, reader.handler.id, "sensor-7", 4, "drop-oldest",
     )  # fmt: skip
     source.beat(70.0)
-    assert source.pulse.state.fields()["text"] == "All 2 subscribers keep up, nothing was dropped in the last minute."
+    assert source.ticker.state.fields()["text"] == "All 2 subscribers keep up, nothing was dropped in the last minute."
 
 
 def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,8 +191,8 @@ def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatc
     source.beat(1.0)
     for one in some:
         publish(source, one, "/a", 1)
-    source.pulse.beat(2.0, 0.0)
-    source.pulse.beat(2.5, 0.0)
+    source.ticker.beat(2.0, 0.0)
+    source.ticker.beat(2.5, 0.0)
     assert len(source.turns) == 1
     source.leave(some[30])
     turns = 0
@@ -209,21 +209,21 @@ def test_every_five_seconds_each_connection_and_topic_is_marked() -> None:
     source = Source()
     publisher, inner = source.join(), source.join(role=Role.LINK)
     local = source.join(role=Role.LOCAL)
-    source.pulse.leave_out(inner)
+    source.ticker.leave_out(inner)
     source.core.tick(9.0)
     for second in range(9, 16):
         source.beat(float(second))
         source.core.tick(float(second))
         publish(source, publisher, "/a/b", 10)
     assert publisher.handler is not None
-    found = source.pulse.recent.rings.behind(publisher.handler.id)
+    found = source.ticker.recent.rings.behind(publisher.handler.id)
     assert found is not None
     assert found["figures"]["in_messages"][-2:] == [10, 10]
-    assert [source.pulse.recent.rings.behind(one.handler.id) is None for one in (inner, local) if one.handler] == [
+    assert [source.ticker.recent.rings.behind(one.handler.id) is None for one in (inner, local) if one.handler] == [
         False,
         True,
     ]
-    topic = source.pulse.topics.behind("/a/b")
+    topic = source.ticker.topics.behind("/a/b")
     assert topic is not None
     assert topic["figures"]["in_messages"][-1] == pytest.approx(10, rel=0.2)
 
@@ -440,7 +440,7 @@ async def test_malloc_is_asked_again_for_what_it_could_not_give_back(watched: Wa
 
 
 def test_one_line_a_minute_stands_for_all() -> None:
-    lines = MinuteLines()
+    lines = LogThrottle()
     assert [lines.add("a", now_s) for now_s in (5.0, 5.1, 64.9)] == [1, 0, 0]
     assert lines.add("b", 64.9) == 1
     assert lines.add("a", 65.0) == 3
@@ -448,7 +448,7 @@ def test_one_line_a_minute_stands_for_all() -> None:
 
 
 def test_keys_are_bounded() -> None:
-    lines = MinuteLines()
+    lines = LogThrottle()
     for key in range(KEYS_LIMIT + 1):
         assert lines.add(key, 0.0) == 1
     assert lines.add(1, 1.0) == 0
@@ -459,19 +459,19 @@ def test_keys_are_bounded() -> None:
 
 
 @pytest.fixture
-async def node() -> Node:
-    return Node(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
+async def server() -> Server:
+    return Server(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
 
 
-async def test_the_end_of_a_turn(node: Node) -> None:
+async def test_the_end_of_a_turn(server: Server) -> None:
     outlet = FakeOutlet()
     handler = Handler(outlet, role=Role.LOCAL, limits=QueueLimits())
-    node.core.attach(handler)
-    node.core.subscribe(handler, ["/a"])
-    publish_at(node.core, "/a", 1)
-    publish_at(node.core, "/a", 2)
+    server.core.attach(handler)
+    server.core.subscribe(handler, ["/a"])
+    publish_at(server.core, "/a", 1)
+    publish_at(server.core, "/a", 2)
     order: list[str] = []
-    node.after_turn(lambda: order.append(f"{outlet.writes} writes"))
+    server.after_turn(lambda: order.append(f"{outlet.writes} writes"))
     assert outlet.writes == 0
     await asyncio.sleep(0)
     assert outlet.writes == 1
@@ -481,23 +481,23 @@ async def test_the_end_of_a_turn(node: Node) -> None:
 
 
 async def test_limits_reach_the_core() -> None:
-    node = Node(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
-    assert node.core.routes.limit == 7
+    server = Server(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
+    assert server.core.routes.limit == 7
     assert core_limits(Settings(limits=Limits(prefixes_per_client=3)), 1 << 40).client.prefixes == 3
     assert core_limits(Settings(), 1 << 40) == CoreLimits()
     assert core_limits(Settings(), 256 << 20).mesh.prefixes_total == 32_768
 
 
 async def test_another_hub_with_the_same_id_is_logged_once_a_minute() -> None:
-    node, clock = Node(Settings(), name="north"), ShiftedLoop()
-    node.loop = clock  # type: ignore[assignment]
+    server, clock = Server(Settings(), name="north"), ShiftedLoop()
+    server.loop = clock  # type: ignore[assignment]
     link = handler_of(role=Role.LINK)
-    node.core.attach(link)
-    node.core.link(link, b"\x01" * 16, lambda: None)
+    server.core.attach(link)
+    server.core.link(link, b"\x01" * 16, lambda: None)
     with capture_logs() as lines:
         for ahead_s in (0.0, 1.0, MINUTE_S + 1, 1.0):
             clock.ahead_s += ahead_s
-            node.core.mesh.hear(link, Announcement(node.id, 0, 1000, "twin", ()))
+            server.core.mesh.hear(link, Announcement(server.id, 0, 1000, "twin", ()))
     told = [line["hub"] for line in lines if line["event"].startswith("another hub has the id of this one")]
-    assert told == [node.id.hex()] * 2
-    assert node.core.mesh.statistics().clashes_total == 4
+    assert told == [server.id.hex()] * 2
+    assert server.core.mesh.statistics().clashes_total == 4

@@ -1,7 +1,7 @@
-"""`FarSide`: answers to a client or hub, in the words of its protocol.
+"""`Replies`: answers to a client or hub, in the words of its protocol.
 
 ```
-event ─▶ Verbs.act ─▶ core, journal ─▶ FarSide ─▶ NOTICE frames, or `confirmed`, `error`, … messages
+event ─▶ Commands.act ─▶ core, journal ─▶ Replies ─▶ NOTICE frames, or `confirmed`, `error`, … messages
 ```
 
 Each protocol implements it once (`peers.connections.tcp`, `peers.websocket.dialogue`), in the output of its session, so
@@ -26,7 +26,7 @@ def rejection(error: Exception) -> RejectedError:
     return RejectedError(CloseCode.BAD_DATA, str(error))
 
 
-class FarSide(Protocol):
+class Replies(Protocol):
     """Answers requests of a client or hub."""
 
     @property

@@ -1,4 +1,4 @@
-"""`CommonShare`: how much all connections together may ask for in one turn of the event loop.
+"""`ReadBudget`: how much all connections together may ask for in one turn of the event loop.
 
 ```
 read ─▶ within the connection's own share, and something is left of the common one? ─▶ done now
@@ -32,7 +32,7 @@ class Waiting(Protocol):
         """Go on, with a share of so many events."""
 
 
-class CommonShare:
+class ReadBudget:
     """One share of all connections together."""
 
     __slots__ = ("_after_turn", "_limit", "_line", "_refill_is_due", "left", "put_off_total", "refill_below")

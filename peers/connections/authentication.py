@@ -26,7 +26,7 @@ from hub.limits import QueueLimits
 from hub.policy.policy import ZEEK, Rights
 from hub.settings.config import ConfigError
 from peers.connections.connection import Connection
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.transport.transport import NO_TRANSPORT
 from peers.users.access import Proof
 from peers.users.files import read_file
@@ -47,17 +47,17 @@ def proof_of(connection: Connection, token: str = "") -> Proof:
     return Proof(connection.address, token, certificate, uid, uid is not None or _is_loopback(sock))
 
 
-def enter(node: Node, connection: Connection, token: str = "") -> Rights | None:
+def enter(server: Server, connection: Connection, token: str = "") -> Rights | None:
     """Authenticate the far side of a connection, and keep its identity; return its rights, None for all.
 
     Raises:
         NotRecognisedError: It is not known; the caller turns it away.
     """
-    connection.identity = node.access.recognise(proof_of(connection, token))
-    return rights_of(node, connection)
+    connection.identity = server.access.recognise(proof_of(connection, token))
+    return rights_of(server, connection)
 
 
-def take_place(node: Node, connection: Connection) -> None:
+def take_place(server: Server, connection: Connection) -> None:
     """Charge a connection to its user.
 
     Zeeks are charged as they join the hub (`Core.detach`): they get no answer before.
@@ -65,13 +65,13 @@ def take_place(node: Node, connection: Connection) -> None:
     Raises:
         RejectedError: The user has as many connections as they may have.
     """
-    rights = rights_of(node, connection)
+    rights = rights_of(server, connection)
     if rights is not None:
         connection.take_place(rights.user)
 
 
 def join_client(
-    node: Node, connection: Connection, name: str, limits: QueueLimits, *, poster: Poster | None = None
+    server: Server, connection: Connection, name: str, limits: QueueLimits, *, poster: Poster | None = None
 ) -> Handler:
     """Make an authenticated client a handler of the core; a poster lets it send requests and serve."""
     handler = Handler(
@@ -81,16 +81,16 @@ def join_client(
         name=name,
         address=connection.address,
         poster=poster,
-        frame_limit_bytes=node.settings.limits.frame_bytes,
-        rights=rights_of(node, connection),
+        frame_limit_bytes=server.settings.limits.frame_bytes,
+        rights=rights_of(server, connection),
     )
     connection.join(handler)
-    node.core.attach(handler)
+    server.core.attach(handler)
     connection.charge_user()
     return handler
 
 
-def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
+def enter_zeek(server: Server, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
     """Authenticate a Zeek by the setting `zeek.role`, or without it by its certificate.
 
     A Zeek that this hub has dialled needs neither: the hub's configuration names it.
@@ -104,30 +104,30 @@ def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes 
     Raises:
         NotRecognisedError: It is not known; the caller turns it away.
     """
-    role = "" if node.access.is_open else node.settings.zeek.role
-    if key and (role or node.access.is_open):
+    role = "" if server.access.is_open else server.settings.zeek.role
+    if key and (role or server.access.is_open):
         connection.identity = Identity(ZEEK, frozenset({role} if role else ()), "curve", key=encode_key(key))
     elif role:
         connection.identity = Identity(ZEEK, frozenset({role}), "setting")
     elif not dialled:
-        connection.identity = node.access.recognise(proof_of(connection))
+        connection.identity = server.access.recognise(proof_of(connection))
 
 
-def refuse_zeek(node: Node, connection: Connection, error: RejectedError, messages: int) -> None:
+def refuse_zeek(server: Server, connection: Connection, error: RejectedError, messages: int) -> None:
     """Count and log messages that a Zeek may not publish: neither of its protocols has a word for that."""
     if connection.handler is not None:
-        node.audit.refused(connection.handler, "publish", error, messages)
-    node.rejected_messages += messages
-    node.log.warning("messages of a Zeek refused", address=connection.address, messages=messages, reason=error.text)
+        server.audit.refused(connection.handler, "publish", error, messages)
+    server.rejected_messages += messages
+    server.log.warning("messages of a Zeek refused", address=connection.address, messages=messages, reason=error.text)
 
 
-def rights_of(node: Node, connection: Connection) -> Rights | None:
+def rights_of(server: Server, connection: Connection) -> Rights | None:
     """Return the rights of a far side; None for all, as for a peer hub that this hub has dialled."""
     identity = connection.identity
-    return None if identity is None else node.access.rights(identity)
+    return None if identity is None else server.access.rights(identity)
 
 
-def renew(node: Node, connection: Connection, token: str) -> None:
+def renew(server: Server, connection: Connection, token: str) -> None:
     """Take a fresh token in place of the earlier proof.
 
     Raises:
@@ -135,7 +135,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     """
     before = connection.identity
     try:
-        identity = node.access.recognise(proof_of(connection, token))
+        identity = server.access.recognise(proof_of(connection, token))
     except NotRecognisedError as error:
         connection.bar(error.delay_s)  # as long as a stranger would wait: nobody tries tokens quicker from within
         raise RejectedError(error.code, error.text) from None
@@ -144,16 +144,16 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     connection.identity = identity
     connection.look_in(0.0)  # it may end sooner
     if connection.handler is not None:  # a token may vouch for other roles than the one before
-        node.core.authority.give_rights(connection.handler, rights_of(node, connection))
+        server.core.authority.give_rights(connection.handler, rights_of(server, connection))
 
 
-def own_token(node: Node) -> str:
+def own_token(server: Server) -> str:
     """Return this hub's token for the hubs that it dials; empty for none. It is read for each link.
 
     Raises:
         ConfigError: The file cannot be read, or holds no token.
     """
-    place = node.settings.access.peer_token
+    place = server.settings.access.peer_token
     if not place:
         return ""
     content = read_file(Path(place), TOKEN_LIMIT_BYTES, "a token")

@@ -23,13 +23,13 @@ from hub.messages.frame import HEADER_BYTES
 from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
 from hub.routing.routes import Route
+from peers.commands.publish import Publication
+from peers.commands.replies import Replies
 from peers.journal.forms import granted
 from peers.journal.recording import Cancel, nothing
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
-from peers.node.node import Node
-from peers.verbs.far_side import FarSide
-from peers.verbs.publish import Publication
+from peers.server.server import Server
 from peers.wire.records import Commit, Fetch, Stage
 
 FETCHES_LIMIT = 256
@@ -75,7 +75,7 @@ class _Fetch(NamedTuple):
 class JournalRequests:
     """The journal requests of one client."""
 
-    __slots__ = ("_confirmations", "_far", "_fetches", "_handler", "_node")
+    __slots__ = ("_confirmations", "_far", "_fetches", "_handler", "_server")
 
     _fetches: dict[int, _Fetch]
     """Waiting FETCHes by request number."""
@@ -83,8 +83,8 @@ class JournalRequests:
     _confirmations: deque[_Confirmation]
     """Confirmations in the order of the messages; the first one has no outcome yet."""
 
-    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
-        self._node = node
+    def __init__(self, server: Server, handler: Handler, far: Replies) -> None:
+        self._server = server
         self._handler = handler
         self._far = far
         self._fetches = {}
@@ -101,17 +101,17 @@ class JournalRequests:
 
     def publish(self, publication: Publication, route: Route) -> None:
         """Publish, and confirm with the offset once the journal has committed it."""
-        node, confirmation = self._node, self._expect(publication.request, publication.messages)
-        node.journal.confirm(
+        server, confirmation = self._server, self._expect(publication.request, publication.messages)
+        server.journal.confirm(
             route,
             publication.batch,
-            partial(node.core.publish, self._handler, route),
+            partial(server.core.publish, self._handler, route),
             lambda outcome: self._settle(confirmation, outcome),
         )
 
     def refuse(self, error: RejectedError, request: int, messages: int) -> None:
         """Reject messages, after all earlier confirmations."""
-        self._node.rejected_messages += messages
+        self._server.rejected_messages += messages
         self._settle(self._expect(request, messages), error)
 
     def _expect(self, request: int, messages: int) -> _Confirmation:
@@ -149,11 +149,11 @@ class JournalRequests:
         most = max(1, most)
         rights = self._handler.rights
         order = msgspec.structs.replace(fetch, bytes=min(fetch.bytes, most))
-        if len(fetch.prefixes) <= self._node.settings.limits.prefixes_per_client:  # else the journal refuses them
+        if len(fetch.prefixes) <= self._server.settings.limits.prefixes_per_client:  # else the journal refuses them
             order = granted(order, rights, Action.JOURNAL, narrows=self._handler.narrows)
         self._fetches[request] = _Fetch(nothing, is_here=False)  # the journal may answer within the call
-        journal = self._node.far_journals if fetch.hub else self._node.journal
-        is_here = bool(self._node.journal.id) and not fetch.hub
+        journal = self._server.remote_journals if fetch.hub else self._server.journal
+        is_here = bool(self._server.journal.id) and not fetch.hub
         share = self._handler.share
         usage = None if share is None else share[Resource.JOURNAL_READS]
         cancel = journal.fetch(order, lambda outcome: self._fetched(outcome, fetch, rights), usage)
@@ -196,7 +196,7 @@ class JournalRequests:
                 self._far.confirm(stage.request)
                 self._far.write_later()
 
-        self._node.journal.stage(self._handler, stage, answer)
+        self._server.journal.stage(self._handler, stage, answer)
 
     def commit(self, commit: Commit) -> None:
         """Have the journal route and record everything that was staged, or nothing."""
@@ -209,7 +209,7 @@ class JournalRequests:
             self._far.confirm(commit.request, first, messages=messages, again=again)
             self._far.write_later()
 
-        self._node.journal.commit(self._handler, commit, answer)
+        self._server.journal.commit(self._handler, commit, answer)
 
     def _reject(self, error: RejectedError, request: int) -> None:
         self._far.reject(error, request)

@@ -1,4 +1,4 @@
-"""`FarHub`: another hub of the mesh, in the multimap beside handlers. Which links lead to it depends on the origin."""
+"""`RemoteHub`: a hub of the mesh, in the multimap beside handlers. The links that lead to it depend on the origin."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hub.names.claim import Announced
 
 
-class FarHub:
+class RemoteHub:
     """One hub, by its id; the class attributes are those of a handler."""
 
     __slots__ = ("delivery", "hub", "is_lost", "leaves", "link", "names", "prefixes", "rules", "served")
@@ -50,4 +50,4 @@ class FarHub:
         return len(self.prefixes) + len(self.rules) + len(self.served) + len(self.names) + len(self.leaves)
 
     def __repr__(self) -> str:
-        return f"<FarHub {self.hub.hex()}>"
+        return f"<RemoteHub {self.hub.hex()}>"

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from peers.node.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
-from peers.node.keepalive import Keepalive
-from peers.node.links import PROOF_S, Links
-from peers.node.traffic import KEPT_S, NAMES_KEPT, Carried, LinkTraffic, Moment, Traffic
+from peers.server.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
+from peers.server.keepalive import Keepalive
+from peers.server.links import PROOF_S, Links
+from peers.server.traffic import KEPT_S, NAMES_KEPT, Carried, LinkTraffic, Moment, Traffic
 from peers.wire.control import Account
 
 # What was lost: exactly where both sides can tell, at most where not; each message is counted once.

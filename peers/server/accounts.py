@@ -21,7 +21,7 @@ import math
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from peers.node.keepalive import Keepalive
+from peers.server.keepalive import Keepalive
 from peers.wire.control import Account
 
 # How long a far side may take to come back and tell: ample, as links are dialled every second or two

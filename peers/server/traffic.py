@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
 from hub.handlers.handler import Handler
-from peers.node.accounts import Loss, Peer
+from peers.server.accounts import Loss, Peer
 
 KEPT_S: Final = 3600.0  # How long a name is kept whose last link has ended: by then it has gone for good
 

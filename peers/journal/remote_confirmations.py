@@ -1,4 +1,4 @@
-"""`FarConfirmations`: what the journal of another hub of the mesh has recorded of messages that have entered here.
+"""`RemoteConfirmations`: what the journal of another hub of the mesh has recorded of messages that have entered here.
 
 ```
 client ─ CONFIRM ─▶ this hub ─ REQUEST $hub/at/ID/recorded [mark] ──────────▶ that hub, its journal
@@ -252,7 +252,7 @@ class Marked(Batch):
         self._entered = None if origin is None else origin._replace(mark=self._mark)
 
 
-class FarConfirmations:
+class RemoteConfirmations:
     """The confirmations of other hubs' journals, for one hub.
 
     `find` returns the id of the hub that has a name, or raises `RejectedError`.

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from hub.settings.sections import Limits
-from peers.node.admission import STEPS_PER_TURN, Admission, Handshakes
-from peers.node.common_share import CommonShare
-from peers.node.keepalive import Keepalive
+from peers.server.admission import STEPS_PER_TURN, Admission, Handshakes
+from peers.server.keepalive import Keepalive
+from peers.server.read_budget import ReadBudget
 from peers.transport.tls_transport import TlsTransport
 
 # Places.
@@ -208,7 +208,7 @@ async def test_the_hub_stops() -> None:
 class Stage:
     def __init__(self) -> None:
         self.turns: list[Callable[[], object]] = []
-        self.share = CommonShare(100, self.turns.append)
+        self.share = ReadBudget(100, self.turns.append)
         self.went_on: list[tuple[str, int]] = []
 
     def turn(self) -> list[tuple[str, int]]:

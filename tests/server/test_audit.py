@@ -9,7 +9,7 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.policy.language import read_policy
 from hub.statistics.events import AUDIT_TOPIC, Event
-from peers.node.audit import KEPT, KINDS, KINDS_OF_USER, Audit
+from peers.server.audit import KEPT, KINDS, KINDS_OF_USER, Audit
 from tests.hub.fakes import FakeOutlet
 from tests.hubs.slow_journal import SlowJournal
 
@@ -106,7 +106,7 @@ async def test_admins_hear_of_it() -> None:
         core.attach(handler)
         core.subscribe(handler, [AUDIT_TOPIC])
         handler.rights = POLICY.rights(user) if user else None
-    Audit(core.own_events.announce, lambda: 12.5).did(None, "drain")
+    Audit(core.system_events.announce, lambda: 12.5).did(None, "drain")
     core.flush()
     assert {user: len(outlet.batches) for user, outlet in outlets.items()} == {"ada": 1, "bob": 0, "": 1}
     assert len(journal.entries) == 1

@@ -1,4 +1,4 @@
-"""`FarHubs`: what other hubs of the mesh want, on its way into the multimap.
+"""`RemoteHubs`: what other hubs of the mesh want, on its way into the multimap.
 
 ```
 mesh: on_interest ─▶ changes in their order ─ a share each turn ─▶ multimap, rules, services, names, leaves
@@ -18,8 +18,8 @@ from itertools import chain
 from typing import TypeVar
 
 from hub.errors import RejectedError
-from hub.handlers.far_hub import FarHub
 from hub.handlers.handler import Handler
+from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule
 from hub.labels.subscriptions import RuleSubscriptions
 from hub.links.leaves import Leaves
@@ -62,7 +62,7 @@ def _may_be_gateway(rights: Rights | None) -> bool:
     return rights is None or (rights.may_all(Action.BRING, "") and rights.may_all(Action.TAKE, ""))
 
 
-class FarHubs:
+class RemoteHubs:
     """The other hubs.
 
     Args:
@@ -107,11 +107,11 @@ class FarHubs:
         # How much they hold together.
         self._held = 0
         # Id → hub, while it holds anything.
-        self._hubs: dict[bytes, FarHub] = {}
+        self._hubs: dict[bytes, RemoteHub] = {}
         # Changes that are not done yet, in their order.
         self._steps: deque[Iterator[None]] = deque()
 
-    def __iter__(self) -> Iterator[FarHub]:
+    def __iter__(self) -> Iterator[RemoteHub]:
         return iter(self._hubs.values())
 
     @property
@@ -177,7 +177,7 @@ class FarHubs:
     def _changing(self, hub: bytes, change: Interests, link: Handler | None) -> Iterator[None]:
         far = self._hubs.get(hub)
         if far is None:
-            far = self._hubs[hub] = FarHub(hub)
+            far = self._hubs[hub] = RemoteHub(hub)
         if link is not None:
             far.link = link
         before = far.held
@@ -194,7 +194,7 @@ class FarHubs:
             self._hubs.pop(hub, None)
             self._names.forget(far)
 
-    def _change_names(self, far: FarHub, added: list[Announced], removed: list[Announced]) -> Iterator[None]:
+    def _change_names(self, far: RemoteHub, added: list[Announced], removed: list[Announced]) -> Iterator[None]:
         gone = [one.name for one in removed if far.names.get(one.name) == one]
         for name in gone:
             del far.names[name]
@@ -203,7 +203,7 @@ class FarHubs:
         if not far.is_lost:
             yield from self._hear(far, added, [name for name in gone if name not in far.names])
 
-    def _change_leaves(self, far: FarHub, added: list[Leaf], removed: list[Leaf]) -> None:
+    def _change_leaves(self, far: RemoteHub, added: list[Leaf], removed: list[Leaf]) -> None:
         gone = [endpoint for endpoint, since_us in removed if far.leaves.get(endpoint) == since_us]
         for endpoint in gone:
             del far.leaves[endpoint]
@@ -211,13 +211,13 @@ class FarHubs:
         if not far.is_lost:
             self._leaves.hear(far.hub, added if _may_be_gateway(far.rights) else (), gone)
 
-    def _judge_leaves(self, far: FarHub) -> None:
+    def _judge_leaves(self, far: RemoteHub) -> None:
         if _may_be_gateway(far.rights):
             self._leaves.hear(far.hub, far.leaves.items(), ())
         else:
             self._leaves.hear(far.hub, (), far.leaves)
 
-    def _hear(self, far: FarHub, held: Iterable[Announced], released: Iterable[str]) -> Iterator[None]:
+    def _hear(self, far: RemoteHub, held: Iterable[Announced], released: Iterable[str]) -> Iterator[None]:
         """Pass names on in steps. `Names` counts the refused ones; the far hub does not learn of them."""
         for some in _batched(held):
             with suppress(RejectedError):
@@ -243,7 +243,7 @@ class FarHubs:
                 yield from self._hear(far, taken, [one.name for one in some if one.name not in granted])
                 yield
 
-    def _speaks_for(self, link: Handler, far: FarHub) -> bool:
+    def _speaks_for(self, link: Handler, far: RemoteHub) -> bool:
         """Return whether a link brought what is known of a hub, or leads there in place of one that is gone."""
         if far.link is None or not far.link.closed:
             return far.link is link

@@ -1,4 +1,4 @@
-"""`Verbs` carry out and answer everything that one far side may ask of the hub, whatever protocol it speaks.
+"""`Commands` carry out and answer everything that one far side may ask of the hub, whatever protocol it speaks.
 
 | event | file | answer |
 |---|---|---|
@@ -14,7 +14,7 @@ Owner: one conversation, with a client or with a peer hub, from the moment in wh
 a request that the core refuses changes nothing, and is answered by `reject` with its number; a change of many prefixes
 or rules goes on in steps, and nothing else that the far side asks is done in between. All of it is synchronous.
 
-Not here: who may ask what (the session's table), the wording of the answers (`FarSide`), runs of messages (the
+Not here: who may ask what (the session's table), the wording of the answers (`Replies`), runs of messages (the
 connection hands them to the core itself).
 """
 
@@ -30,11 +30,11 @@ from hub.labels.rules import check_rule
 from hub.messages.frame import FLAG_BATCH
 from hub.messages.request_frame import Item, Reply, Request
 from hub.names.claim import Change, Standing
+from peers.commands.journal import JournalRequests
+from peers.commands.publish import Publication, publish, to_be_confirmed, way
+from peers.commands.replies import INVALID, Replies, rejection
 from peers.journal.forms import Order
-from peers.node.node import Node
-from peers.verbs.far_side import INVALID, FarSide, rejection
-from peers.verbs.journal import JournalRequests
-from peers.verbs.publish import Publication, publish, to_be_confirmed, way
+from peers.server.server import Server
 from peers.wire.control import RuleChange
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease
@@ -43,10 +43,10 @@ from peers.wire.records import Commit, Fetch, Stage
 __all__ = [
     "CHANGES",
     "STEPS_OF_CLIENT",
+    "Commands",
     "NameClaims",
     "Rest",
     "Verb",
-    "Verbs",
     "change_rules",
 ]
 
@@ -98,7 +98,7 @@ _ACTIONS: dict[type, str] = {
 """What the audit calls each verb that may be refused."""
 
 
-class Verbs:
+class Commands:
     """Carries out what one far side asks.
 
     Args:
@@ -107,7 +107,7 @@ class Verbs:
         far: The far side, which gets the answers.
     """
 
-    __slots__ = ("_far", "_handler", "_journal", "_names", "_node")
+    __slots__ = ("_far", "_handler", "_journal", "_names", "_server")
 
     _journal: JournalRequests | None
     """None until the far side asks something of the journal for the first time, as most never do."""
@@ -115,13 +115,13 @@ class Verbs:
     _names: NameClaims | None
     """None until the far side claims or releases a name for the first time, as most never do."""
 
-    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
-        self._node = node
+    def __init__(self, server: Server, handler: Handler, far: Replies) -> None:
+        self._server = server
         self._handler = handler
         self._far = far
         self._journal = None
         self._names = None
-        node.core.authority.on_revoked[handler] = self._revoke
+        server.core.authority.on_revoked[handler] = self._revoke
 
     def act(self, verb: Verb) -> int:
         """Do what the far side asks for; return how much work that was, beyond the frame's own share of a turn."""
@@ -151,23 +151,23 @@ class Verbs:
     def journal(self) -> JournalRequests:
         """The far side's journal requests, made when they are first needed."""
         if self._journal is None:
-            self._journal = JournalRequests(self._node, self._handler, self._far)
+            self._journal = JournalRequests(self._server, self._handler, self._far)
         return self._journal
 
     @property
     def _claims(self) -> NameClaims:
         if self._names is None:
-            self._names = NameClaims(self._node, self._handler, self._far)
+            self._names = NameClaims(self._server, self._handler, self._far)
         return self._names
 
     def _pass_on(self, item: Item) -> int:
         """Pass a request or a reply to the core."""
-        node, handler, far = self._node, self._handler, self._far
+        server, handler, far = self._server, self._handler, self._far
         if isinstance(item, Request):
-            refused = node.core.requests.ask(handler, item, node.now_ms())
+            refused = server.core.requests.ask(handler, item, server.now_ms())
             far.expect_answers()
         else:
-            refused = node.core.requests.answer(handler, item)
+            refused = server.core.requests.answer(handler, item)
         # A peer hub is told nothing: what it sends may come too late without anybody's fault. A client is not told the
         # number: another of its requests that is still pending may have the same.
         if refused is not None and not handler.is_link:
@@ -188,16 +188,16 @@ class Verbs:
         """Tell the audit of what the far side may not do."""
         if error.code == CloseCode.NOT_ALLOWED:
             action = _ACTIONS[type(what.change if isinstance(what, Rest) else what)]
-            self._node.audit.refused(self._handler, action, error, count)
+            self._server.audit.refused(self._handler, action, error, count)
 
     def _do(self, change: _Change | Rest) -> int:
-        handler, core = self._handler, self._node.core
+        handler, core = self._handler, self._server.core
         match change:
             case SubscriptionChange():
                 subscribe = core.subscribing if change.subscribe else core.unsubscribing
                 return self._step(subscribe(handler, change.prefixes), change)
             case RuleChange():
-                return self._step(change_rules(self._node, handler, change), change)
+                return self._step(change_rules(self._server, handler, change), change)
             case ServiceChange():
                 serve = core.requests.serving if change.serve else core.requests.unserving
                 return self._step(serve(handler, change.prefixes), change)
@@ -231,11 +231,11 @@ class Verbs:
         there on is delivered as well.
         """
         is_subscription = not isinstance(change, ServiceChange) and change.subscribe
-        self._far.confirm(change.request, self._node.journal.position() if is_subscription else None)
+        self._far.confirm(change.request, self._server.journal.position() if is_subscription else None)
 
     def _revoke(self, error: RejectedError) -> None:
         """Tell the far side what it held and may no longer hold, outside of any request."""
-        self._node.audit.refused(self._handler, "hold", error)
+        self._server.audit.refused(self._handler, "hold", error)
         self._far.reject(error)
         self._far.write_later()
 
@@ -243,15 +243,15 @@ class Verbs:
         request, messages = publication.request, publication.messages
         try:
             if publication.confirm:
-                self.journal.publish(publication, way(self._node, self._handler, publication))
+                self.journal.publish(publication, way(self._server, self._handler, publication))
             else:
-                publish(self._node, self._handler, publication)
+                publish(self._server, self._handler, publication)
         except RejectedError as error:
             self._audit(publication, error, messages)
             if publication.confirm:
                 self.journal.refuse(error, request, messages)
             else:
-                self._node.rejected_messages += messages
+                self._server.rejected_messages += messages
                 self._far.refuse(error, messages, request)
             return 0
         if not publication.confirm:
@@ -266,7 +266,7 @@ _CHECKED_PER_STEP = 2
 """How many rules are checked in one step."""
 
 
-def change_rules(node: Node, handler: Handler, change: RuleChange) -> Iterator[None]:
+def change_rules(server: Server, handler: Handler, change: RuleChange) -> Iterator[None]:
     """Add or remove rules. The iterator does one step each time that it is advanced.
 
     Raises:
@@ -279,9 +279,9 @@ def change_rules(node: Node, handler: Handler, change: RuleChange) -> Iterator[N
         if not len(rules) % _CHECKED_PER_STEP:
             yield
     if change.subscribe:
-        node.core.subscribe_rules(handler, rules)
+        server.core.subscribe_rules(handler, rules)
     else:
-        node.core.rules.unsubscribe(handler, rules)
+        server.core.rules.unsubscribe(handler, rules)
     for _ in rules:
         yield
 
@@ -298,14 +298,14 @@ class NameClaims:
         far: The client, which is told of changes.
     """
 
-    __slots__ = ("_changes", "_far", "_handler", "_node")
+    __slots__ = ("_changes", "_far", "_handler", "_server")
 
     _changes: dict[str, Change]
     """The last change of each name that the client was not told of, because it did not read. An entry is made by
     `_tell`, and removed by `write_more` when the client reads again, or by an answer about the same name."""
 
-    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
-        self._node = node
+    def __init__(self, server: Server, handler: Handler, far: Replies) -> None:
+        self._server = server
         self._handler = handler
         self._far = far
         self._changes = {}
@@ -318,7 +318,7 @@ class NameClaims:
             RejectedError: Somebody else owns the name and the client would not wait, or there would be too many claims.
         """
         wish = claim.wish
-        standing = self._node.core.names.claim(self._handler, wish, self._node.wall_us(), self._tell)
+        standing = self._server.core.names.claim(self._handler, wish, self._server.wall_us(), self._tell)
         self._confirm(claim.request, wish.name, "queued" if standing is Standing.QUEUED else "")
 
     def release(self, release: NameRelease) -> None:
@@ -327,7 +327,7 @@ class NameClaims:
         Raises:
             RejectedError: The client has not claimed it.
         """
-        self._node.core.names.release(self._handler, release.name)
+        self._server.core.names.release(self._handler, release.name)
         self._confirm(release.request, release.name)
 
     def _confirm(self, request: int, name: str, text: str = "") -> None:

@@ -26,20 +26,20 @@ from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.node.accounts import EndedLink, Peer
-from peers.node.metrics import HubCollector, exposition
-from peers.node.node import Node
-from peers.node.traffic import Carried
+from peers.server.accounts import EndedLink, Peer
+from peers.server.metrics import HubCollector, exposition
+from peers.server.server import Server
+from peers.server.traffic import Carried
 from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.control import Account
 from peers.workers.merging import WorkerCounts, worker_metrics
 from tests.hub.fakes import FakeOutlet, handler_of, publish
-from tests.node.test_links import Standing
+from tests.server.test_links import Standing
 
 
-def scrape(node: Node) -> dict[str, Metric]:
-    families = text_string_to_metric_families(exposition(node).decode())
+def scrape(server: Server) -> dict[str, Metric]:
+    families = text_string_to_metric_families(exposition(server).decode())
     return {family.name: family for family in families}
 
 
@@ -57,34 +57,34 @@ def holds(families: dict[str, Metric], **figures: float) -> None:
     assert {sample: value(families, sample) for sample in figures} == figures
 
 
-def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
+def join(server: Server, role: Role = Role.CLIENT, **queue: Any) -> Handler:
     handler = Handler(FakeOutlet(), role=role, limits=QueueLimits(**queue))
-    node.core.attach(handler)
-    node.core.subscribe(handler, ["/"])
+    server.core.attach(handler)
+    server.core.subscribe(handler, ["/"])
     return handler
 
 
 @pytest.fixture
-async def node() -> Node:
-    return Node(Settings(), name='hub "one"\n')
+async def server() -> Server:
+    return Server(Settings(), name='hub "one"\n')
 
 
 @pytest.fixture
-async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
+async def journal(server: Server, tmp_path: Path) -> AsyncIterator[Journal]:
     settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
-    made = node.journal = Journal(node.core, settings, node.settings.limits)
+    made = server.journal = Journal(server.core, settings, server.settings.limits)
     yield made
     await made.stop()
 
 
-async def test_messages(node: Node) -> None:
-    quick, slow = join(node), join(node, messages=2, overflow=Overflow.DROP_NEWEST)
+async def test_messages(server: Server) -> None:
+    quick, slow = join(server), join(server, messages=2, overflow=Overflow.DROP_NEWEST)
     slow.pause()
     for number in range(5):
-        node.core.publish(quick, node.core.routes.find("/a"), Batch.of("/a", [number, number]))
-        node.core.flush()
-    node.rejected_messages = 7
-    families = scrape(node)
+        server.core.publish(quick, server.core.routes.find("/a"), Batch.of("/a", [number, number]))
+        server.core.flush()
+    server.rejected_messages = 7
+    families = scrape(server)
     holds(families, hub_messages_published_total=10, hub_messages_delivered_total=10)
     assert value(families, "hub_messages_dropped_total", overflow="drop-newest") == 8
     holds(families, hub_messages_rejected_total=7, hub_queued_messages=2)
@@ -93,27 +93,27 @@ async def test_messages(node: Node) -> None:
     assert value(families, "hub_delivered_bytes_total") > 0
 
 
-async def test_what_a_far_side_cannot_read(node: Node) -> None:
-    reader = join(node)
+async def test_what_a_far_side_cannot_read(server: Server) -> None:
+    reader = join(server)
     reader.lose(3)
-    families = scrape(node)
+    families = scrape(server)
     assert value(families, "hub_messages_unreadable_total") == 3
-    node.core.detach(reader, "gone")
-    families = scrape(node)
+    server.core.detach(reader, "gone")
+    families = scrape(server)
     assert value(families, "hub_messages_unreadable_total") == 3
     assert value(families, "hub_messages_dropped_total", overflow="drop-oldest") == 3
 
 
-async def test_counters_keep_what_left(node: Node) -> None:
+async def test_counters_keep_what_left(server: Server) -> None:
     totals = []
     for _ in range(3):
-        handler = join(node, messages=1, overflow=Overflow.DROP_OLDEST)
+        handler = join(server, messages=1, overflow=Overflow.DROP_OLDEST)
         for number in range(4):
             if number == 2:
                 handler.pause()
-            publish(node.core, "/a", number, source=handler)
-            node.core.flush()
-            families = scrape(node)
+            publish(server.core, "/a", number, source=handler)
+            server.core.flush()
+            families = scrape(server)
             totals.append(
                 [
                     value(families, "hub_messages_published_total"),
@@ -122,14 +122,14 @@ async def test_counters_keep_what_left(node: Node) -> None:
                     value(families, "hub_delivered_bytes_total"),
                 ]
             )
-        node.core.detach(handler, "gone")
+        server.core.detach(handler, "gone")
     assert all(
         later >= earlier for one, two in itertools.pairwise(totals) for earlier, later in zip(one, two, strict=True)
     )
     assert totals[-1][0] == 12
 
 
-async def test_connections(node: Node) -> None:
+async def test_connections(server: Server) -> None:
     class Socket:
         address, read_bytes = "", 21
 
@@ -137,40 +137,40 @@ async def test_connections(node: Node) -> None:
 
         def abort(self) -> None: ...
 
-    node.admission.limit = 2
+    server.admission.limit = 2
     sockets = [Socket() for _ in range(3)]
     for expected, connection in zip((False, False, True), sockets, strict=True):
-        assert bool(node.admit(connection)) is expected
+        assert bool(server.admit(connection)) is expected
         if not expected:
-            node.settle(connection)
-    families = scrape(node)
+            server.settle(connection)
+    families = scrape(server)
     assert value(families, "hub_connections") == 2
-    node.received_bytes_before = 100
-    assert value(scrape(node), "hub_received_bytes_total") == 142
+    server.received_bytes_before = 100
+    assert value(scrape(server), "hub_received_bytes_total") == 142
     holds(families, hub_connections_accepted_total=2, hub_connections_refused_total=1, hub_connections_newcomers=1)
     holds(families, hub_connections_newcomers_limit=1024)
     assert value(families, "hub_connections_evicted_total") == value(families, "hub_connections_shed_total") == 0
-    node.ready = True
-    assert value(scrape(node), "hub_ready") == 1
-    node.draining = True
-    assert value(scrape(node), "hub_ready") == 0
+    server.ready = True
+    assert value(scrape(server), "hub_ready") == 1
+    server.draining = True
+    assert value(scrape(server), "hub_ready") == 0
 
 
-async def test_the_route_cache(node: Node) -> None:
-    publish(node.core, "/a", 1)
-    publish(node.core, "/a", 2)
-    publish(node.core, "/b", 3)
-    families = scrape(node)
+async def test_the_route_cache(server: Server) -> None:
+    publish(server.core, "/a", 1)
+    publish(server.core, "/a", 2)
+    publish(server.core, "/b", 3)
+    families = scrape(server)
     holds(families, hub_route_misses_total=2, hub_routes=2, hub_routes_limit=Settings().limits.routes)
 
 
-async def test_stores(node: Node) -> None:
-    node.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:"), feeds=("b=/b",)))
-    node.stores.feeds[0].send([Batch.of("/b", [1, 2])])
-    master = node.stores.get("a")
+async def test_stores(server: Server) -> None:
+    server.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:"), feeds=("b=/b",)))
+    server.stores.feeds[0].send([Batch.of("/b", [1, 2])])
+    master = server.stores.get("a")
     assert master is not None
     master.apply([Command("put", b"\x01", b"\x02"), Command("pop", b"\x01")], lambda *_: None)
-    families = scrape(node)
+    families = scrape(server)
     assert value(families, "hub_stores") == 2
     assert value(families, "hub_store_entries", store="a") == 1
     assert value(families, "hub_store_entries_limit", store="b") == 1_000_000
@@ -180,18 +180,18 @@ async def test_stores(node: Node) -> None:
     assert value(families, "hub_store_operations_total", store="b", what="fed") == 2
     assert value(families, "hub_store_operations_total", store="b", what="fed_lost") == 0
     assert value(families, "hub_store_entries", store="b") == 1
-    await node.stores.stop()
+    await server.stores.stop()
 
 
-async def test_without_a_journal(node: Node) -> None:
-    assert not [family for family in scrape(node) if family.startswith("hub_journal")]
+async def test_without_a_journal(server: Server) -> None:
+    assert not [family for family in scrape(server) if family.startswith("hub_journal")]
 
 
-async def test_the_journal(node: Node, journal: Journal) -> None:
-    publish(node.core, "/a", 1, 2, 3)
-    node.core.flush()
+async def test_the_journal(server: Server, journal: Journal) -> None:
+    publish(server.core, "/a", 1, 2, 3)
+    server.core.flush()
     await journal.settle()
-    families = scrape(node)
+    families = scrape(server)
     holds(families, hub_journal_ready=1, hub_journal_recorded_total=3, hub_journal_confirm_seconds_count=1)
     holds(families, hub_journal_committed_offset=3, hub_journal_lost_total=0, hub_journal_waiting_bytes=0)
     assert value(families, "hub_journal_bytes") > 0
@@ -199,27 +199,27 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
         assert value(families, "hub_journal_batches_total", outcome=outcome) == 0
 
 
-async def test_messages_lost_with_links(node: Node) -> None:
+async def test_messages_lost_with_links(server: Server) -> None:
     peer = Peer(b"\x07" * 16, "south", "tcp://127.0.0.1:1")
     for link, sent in ((b"12345678", 5), (b"12345678", 7), (b"87654321", 11)):
         sums = {"offered": sent + 1, "sent": sent, "arrived": 0, "missed": 0, "waiting": 1, "confirmed": 0}
         ended = EndedLink(link, peer, **sums, is_settled=False)
-        node.accounts.conclude(node.accounts.end(ended, 0.0))
-    node.accounts.hear(peer.hub, Account(b"12345678", sent=2, arrived=4))
-    families = scrape(node)
+        server.accounts.conclude(server.accounts.end(ended, 0.0))
+    server.accounts.hear(peer.hub, Account(b"12345678", sent=2, arrived=4))
+    families = scrape(server)
     assert value(families, "hub_links_lost_messages_total", known="exactly") == 3 + 3
     assert value(families, "hub_links_lost_messages_total", known="at_most") == 5
     holds(families, hub_links_doubtful_messages=11, hub_links_missed_messages_total=2)
 
 
-async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
+async def test_links_by_the_hub_at_their_other_end(server: Server) -> None:
     link, other = Standing("south", lag_s=0.25, cost=3), Standing("west", 2)
     for one in (link, other):
-        node.traffic.begin(one, node.loop.time())
+        server.traffic.begin(one, server.loop.time())
     link.sums = Carried(1, 2, 3, 4, 5, 6, 7)
     link.now = link.now._replace(queued_messages=8, waiting_s=9.0)
-    node.accounts.miss(link.peer, 10)
-    families = scrape(node)
+    server.accounts.miss(link.peer, 10)
+    families = scrape(server)
     for sample, figure in (("up", 1), ("queued_messages", 8), ("waiting_seconds", 9), ("lag_seconds", 0.25)):
         assert value(families, f"hub_link_{sample}", hub="south") == figure
     assert value(families, "hub_link_cost", hub="south") == 3
@@ -230,20 +230,20 @@ async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
     for reason, lost in (("queue_full", 5), ("too_large", 6), ("missed", 10), ("cut", 0), ("overtaken", 0)):
         assert value(families, "hub_link_dropped_messages_total", hub="south", reason=reason) == lost
     assert [one.labels for one in families["hub_link_lag_seconds"].samples] == [{"hub": "south"}]
-    node.traffic.end(other, node.loop.time())
-    assert value(scrape(node), "hub_link_up", hub="west") == 0
+    server.traffic.end(other, server.loop.time())
+    assert value(scrape(server), "hub_link_up", hub="west") == 0
 
 
-async def test_the_mesh(node: Node) -> None:
-    mesh, far = node.core.mesh, b"\x07" * 16
+async def test_the_mesh(server: Server) -> None:
+    mesh, far = server.core.mesh, b"\x07" * 16
     links = [handler_of(role=Role.LINK) for _ in range(2)]
     for number, link in enumerate(links):
-        node.core.attach(link)
-        node.core.link(link, bytes([number + 1]) * 16, lambda: None)
+        server.core.attach(link)
+        server.core.link(link, bytes([number + 1]) * 16, lambda: None)
         mesh.hear(link, Digest(()))
     mesh.hear(links[0], Announcement(far, 0, 1, "south", (), ("/a", "/b")))
-    mesh.hear(links[0], Announcement(node.id, 0, 1000, "twin", ()))
-    too_many = tuple((number.to_bytes(16, "big"), 1) for number in range(node.settings.mesh.links + 1))
+    mesh.hear(links[0], Announcement(server.id, 0, 1000, "twin", ()))
+    too_many = tuple((number.to_bytes(16, "big"), 1) for number in range(server.settings.mesh.links + 1))
     with pytest.raises(RejectedError):
         mesh.hear(links[0], Announcement(far, 1, 2, "", too_many))
     for link, epoch in ((links[0], 1), (links[1], 2)):
@@ -251,7 +251,7 @@ async def test_the_mesh(node: Node) -> None:
     mesh.traffic.refuse(links[0], Origin(far, 1), 3)
     mesh.traffic.refuse(links[1], Origin(far, 1), 2)
     mesh.traffic.unreached_messages += 6
-    families = scrape(node)
+    families = scrape(server)
     holds(families, hub_mesh_hubs=2, hub_mesh_hubs_limit=4096, hub_mesh_links=2, hub_mesh_prefixes=2)
     holds(families, hub_mesh_prefixes_left_out_total=0, hub_mesh_epoch=mesh.epoch)
     assert mesh.epoch > 1
@@ -261,14 +261,14 @@ async def test_the_mesh(node: Node) -> None:
     holds(families, hub_mesh_unreached_messages_total=6, hub_mesh_clashes_total=1)
 
 
-async def test_users(node: Node) -> None:
-    families = scrape(node)
+async def test_users(server: Server) -> None:
+    families = scrape(server)
     assert value(families, "hub_users_open") == 1
-    node.access.recognise(Proof("192.0.2.7:5"))
-    node.access.adopt(Users(read_policy({}, "policy")))
+    server.access.recognise(Proof("192.0.2.7:5"))
+    server.access.adopt(Users(read_policy({}, "policy")))
     with pytest.raises(NotRecognisedError):
-        node.access.recognise(Proof("192.0.2.7:5"))
-    families = scrape(node)
+        server.access.recognise(Proof("192.0.2.7:5"))
+    families = scrape(server)
     assert value(families, "hub_users_open") == 0
     assert value(families, "hub_users_recognised_total", how="anonymous") == 1
     assert value(families, "hub_users_recognised_total", how="token") == 0
@@ -277,42 +277,42 @@ async def test_users(node: Node) -> None:
     assert value(families, "hub_users_slowed") == 1
 
 
-async def test_what_users_hold(node: Node) -> None:
+async def test_what_users_hold(server: Server) -> None:
     rights = read_policy({}, "policy").rights("alice", ("member",))
     for _ in range(2):
         handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
-        node.core.attach(handler)
-        node.core.subscribe(handler, ["/a", "/b"])
+        server.core.attach(handler)
+        server.core.subscribe(handler, ["/a", "/b"])
     assert handler.share is not None
     assert not handler.share[Resource.RULES].take(10**9)
-    families = scrape(node)
-    assert value(families, "hub_quota_limit", resource="prefixes") == node.memory.limit_bytes // 8192
+    families = scrape(server)
+    assert value(families, "hub_quota_limit", resource="prefixes") == server.memory.limit_bytes // 8192
     assert value(families, "hub_quota_held", resource="prefixes") == 4
     assert value(families, "hub_quota_refused_total", resource="rules") == 1
     handler.share.rate.held_back(1.5)
-    for one in list(node.core.handlers.values()):
-        node.core.detach(one, "")
-    node.core.flush()
-    left = scrape(node)
+    for one in list(server.core.handlers.values()):
+        server.core.detach(one, "")
+    server.core.flush()
+    left = scrape(server)
     assert value(left, "hub_quota_held_back_total") == 1
 
 
-async def test_what_users_may_not_do(node: Node) -> None:
+async def test_what_users_may_not_do(server: Server) -> None:
     rights = read_policy({"users": {"bob": ["reader"]}}, "a test").rights("bob")
     handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
-    node.audit.refused(handler, "publish", RejectedError(1008, "no"), 3)
-    node.audit.refused(handler, "subscribe", RejectedError(1008, "no"))
-    node.drained_clients = 2
+    server.audit.refused(handler, "publish", RejectedError(1008, "no"), 3)
+    server.audit.refused(handler, "subscribe", RejectedError(1008, "no"))
+    server.drained_clients = 2
     policy = rights.policy
-    node.core.authority.adopt(policy)
+    server.core.authority.adopt(policy)
     policy.forgotten_total = 3
-    node.access.tested.update({"refused": 2})
-    families = scrape(node)
+    server.access.tested.update({"refused": 2})
+    families = scrape(server)
     assert value(families, "hub_users_forgotten_total") == 3
     assert [value(families, "hub_policy_tests_total", outcome=one) for one in ("refused", "allowed")] == [2, 0]
     holds(families, hub_users_denied_total=4, hub_drained_clients_total=2, hub_draining=0)
-    node.draining = True
-    assert value(scrape(node), "hub_draining") == 1
+    server.draining = True
+    assert value(scrape(server), "hub_draining") == 1
 
 
 # Every name stands in the documents, with its type and its labels.
@@ -354,17 +354,17 @@ def told_of(families: Iterable[Any]) -> dict[str, Family]:
     }
 
 
-async def test_every_metric_stands_there_and_no_other(node: Node, journal: Journal) -> None:
+async def test_every_metric_stands_there_and_no_other(server: Server, journal: Journal) -> None:
     del journal
     workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
-    assert documented() == told_of(HubCollector(node).collect()) | told_of(workers)
+    assert documented() == told_of(HubCollector(server).collect()) | told_of(workers)
 
 
-async def test_buckets_stand_there(node: Node, journal: Journal) -> None:
+async def test_buckets_stand_there(server: Server, journal: Journal) -> None:
     del journal
     bounds = {
         family.name: [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
-        for family in HubCollector(node).collect()
+        for family in HubCollector(server).collect()
         if family.type == "histogram"
     }
     listed = {name: [*map(float, row.split(",")), math.inf] for name, row in _BUCKETS.findall(_TABLES)}

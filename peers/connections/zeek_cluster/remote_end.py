@@ -1,4 +1,4 @@
-"""`FarEnd`: what the connections to all sockets of a Zeek node, or of a central broker, have in common.
+"""`RemoteEnd`: what the connections to all sockets of a Zeek node, or of a central broker, have in common.
 
 It becomes a leaf of the hub with the end of the handshake. A far side that is refused, or that is ended, is told
 nothing: ZeroMQ has no word for it that Zeek survives, so the reason is in the log.
@@ -21,9 +21,9 @@ from hub.messages.request_frame import Item
 from hub.routing.subscriptions import OnFilter
 from hub.settings.config import ConfigError
 from hub.settings.sections import ZeekSettings
+from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.users.curve_keys import read_public, read_secret
 from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
@@ -100,7 +100,7 @@ class Complaints:
         """Log bad input, now or with the next."""
         self._count += 1
         self._reason = reason
-        now_s = self._connection.node.loop.time()
+        now_s = self._connection.server.loop.time()
         if now_s >= self._again_s:
             self._again_s = now_s + _SECOND_S
             self._lines_left = LINES_PER_SECOND
@@ -117,7 +117,7 @@ class Complaints:
         connection, count = self._connection, self._count
         self._count = 0
         name, address = connection.far_name, connection.address
-        connection.node.log.warning(self._text, address=address, name=name, reason=self._reason, messages=count)
+        connection.server.log.warning(self._text, address=address, name=name, reason=self._reason, messages=count)
 
 
 _LOOK_S: Final = 1.0  # how soon a hub parts that has become one of the same mesh
@@ -131,7 +131,7 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT"
 """The kernel gives a silent far side up after 4 minutes."""
 
 
-class FarEnd:
+class RemoteEnd:
     """One socket of a node."""
 
     scheme = "zeek+zmq"
@@ -141,8 +141,8 @@ class FarEnd:
     is_dialled = False
     """Whether it is a central broker, which this hub has dialled."""
 
-    def __init__(self, hub: Node, queue: QueueLimits, connection: Connection, session: Session) -> None:
-        self._node = hub
+    def __init__(self, hub: Server, queue: QueueLimits, connection: Connection, session: Session) -> None:
+        self._server = hub
         self._queue = queue
         self._connection = connection
         self.session = session
@@ -180,42 +180,44 @@ class FarEnd:
 
     def _join(self, on_filter: OnFilter | None = None) -> bool:
         """Take the far side in after the handshake; return whether it may come in."""
-        node, connection = self._node, self._connection
+        server, connection = self._server, self._connection
         if self.is_dialled and self._is_of_mesh():
             self._part()
             return False
         try:
-            enter_zeek(node, connection, dialled=self.is_dialled, key=self.session.far_key)
+            enter_zeek(server, connection, dialled=self.is_dialled, key=self.session.far_key)
         except NotRecognisedError as error:
             connection.turn_away(error)
             return False
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
         if self.session.is_sealed:
             handler.make_dear(SEALED_WRITE_COST)
-        handler.rights = rights_of(node, connection)
+        handler.rights = rights_of(server, connection)
         handler.restrict(itself=False, leaves=not self.is_dialled)  # the other connection to that broker is a leaf, too
         connection.join(handler)
-        node.core.attach(handler, on_filter)
-        node.core.authority.on_refused[handler] = partial(refuse_zeek, node, connection)
+        server.core.attach(handler, on_filter)
+        server.core.authority.on_refused[handler] = partial(refuse_zeek, server, connection)
         connection.charge_user()
         connection.opened()
-        if self.is_dialled and self.session.far_hub:
+        if self.is_dialled and self.session.remote_hub:
             self._look_again()
         return True
 
     # A cluster is not joined at a hub of the same mesh: events would come by its links, too, and go around without end.
 
     def _is_of_mesh(self) -> bool:
-        return self.session.far_hub in self._node.core.mesh.graph.reached  # which this hub itself is, too
+        return self.session.remote_hub in self._server.core.mesh.graph.reached  # which this hub itself is, too
 
     def _part(self) -> None:
         connection = self._connection
-        connection.reason = f"the broker is hub {self.session.far_hub.hex()}, of the same mesh: it brings all by links"
-        self._node.log.warning("Zeek cluster not joined", address=connection.address, reason=connection.reason)
+        connection.reason = (
+            f"the broker is hub {self.session.remote_hub.hex()}, of the same mesh: it brings all by links"
+        )
+        self._server.log.warning("Zeek cluster not joined", address=connection.address, reason=connection.reason)
         connection.transport.abort()
 
     def _look_again(self) -> None:
-        self._looking = self._node.loop.call_later(_LOOK_S, self._connection.guard, self._look)
+        self._looking = self._server.loop.call_later(_LOOK_S, self._connection.guard, self._look)
 
     def _look(self) -> None:
         if self._is_of_mesh():
@@ -232,23 +234,23 @@ class FarEnd:
         connection = self._connection
         connection.reason = connection.reason or ended.text
         if (fault := self.session.fault) is not None:
-            self._node.zeek_failed_handshakes[fault.value] += 1
+            self._server.zeek_failed_handshakes[fault.value] += 1
             if not self.is_dialled:  # a dialler tells why there is no link
                 self._log_fault(fault, ended.text)
         elif not ended.by_far_side:
             self._has_broken = True
-            self._node.zeek_broken_connections += 1
+            self._server.zeek_broken_connections += 1
             text = "a Zeek node broke the protocol"
-            self._node.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
+            self._server.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
 
     def _log_fault(self, fault: Fault, reason: str) -> None:
         """Log a failed handshake, for one host and fault once a minute."""
         address = self._connection.address
         key = (address.rpartition(":")[0], fault)
-        if handshakes := self._node.lines.add(key, self._node.loop.time()):
+        if handshakes := self._server.lines.add(key, self._server.loop.time()):
             text = "handshake with a Zeek node failed"
-            self._node.log.warning(text, address=address, reason=reason, kind=fault.value, handshakes=handshakes)
+            self._server.log.warning(text, address=address, reason=reason, kind=fault.value, handshakes=handshakes)
 
     # What the handler writes.
 
@@ -275,7 +277,7 @@ class FarEnd:
 
     def time_out(self) -> None:
         """The handshake is not over."""
-        self._connection.reason = f"no handshake within {self._node.settings.limits.handshake_s:g} s"
+        self._connection.reason = f"no handshake within {self._server.settings.limits.handshake_s:g} s"
         self._connection.transport.abort()
 
     def drain(self, text: str) -> None:
@@ -294,9 +296,9 @@ class FarEnd:
             self._looking = None
         self._skipped.end()
         handler = self._connection.handler
-        if handler is not None and handler.id in self._node.core.handlers:
-            self._node.core.detach(handler, reason)
-            self._node.vacancies.tell()
+        if handler is not None and handler.id in self._server.core.handlers:
+            self._server.core.detach(handler, reason)
+            self._server.vacancies.tell()
 
     def conclude(self) -> None:
         """Nothing more is to be done."""

@@ -1,4 +1,4 @@
-"""`FarJournals`: the journals of other hubs of the mesh, read for clients of this one, and this one's for others.
+"""`RemoteJournals`: the journals of other hubs of the mesh, read for clients of this one, and this one's for others.
 
 ```
 client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─▶ hubs on the way ─▶ its journal
@@ -8,7 +8,7 @@ client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─�
 A piece is one request with one answer, which is the frame that the reader process there has made. The next piece comes
 when the reader asks for it, so that links carry little of it at a time.
 
-Permission is asked three times: this hub asks what its client may read (`peers.verbs.journal`), and each hub on the
+Permission is asked three times: this hub asks what its client may read (`peers.commands.journal`), and each hub on the
 way, both ends among them, what the link may take over which it is asked, and what the link may bring over which it asks
 on. Each adds what it grants to the order, and the process that reads leaves out what is not granted by all.
 """
@@ -76,7 +76,7 @@ class _Asked(NamedTuple):
     order: Order
 
 
-class FarJournals:
+class RemoteJournals:
     """The journals of the other hubs, for one hub."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:

@@ -1,4 +1,4 @@
-"""`Knowledge`: the record of every hub of the mesh, and which change to send over which link.
+"""`LinkState`: the record of every hub of the mesh, and which change to send over which link.
 
 ```
 hear(link, announcement) ─ newer ──▶ record ─▶ due on every other link
@@ -30,8 +30,8 @@ from hub.mesh.announcement import (
     Told,
     Wanted,
 )
+from hub.mesh.flood_queue import FloodQueue, Pace
 from hub.mesh.graph import Graph
-from hub.mesh.outgoing import Outgoing, Pace
 from hub.prefixes.filter import Change
 
 L = TypeVar("L")
@@ -76,7 +76,7 @@ def contradicts(announcement: Announcement, record: Record) -> bool:
     return told is not None and announcement.seq == record.seq and dict(told) != record.neighbours
 
 
-class Knowledge(Generic[L]):
+class LinkState(Generic[L]):
     """Every hub that is known.
 
     Args:
@@ -105,7 +105,7 @@ class Knowledge(Generic[L]):
         # Hub → its record, from its first announcement until `forget`; that of this hub is always there.
         self.records: dict[bytes, Record] = {own.hub: own}
         # Link → what is to be sent on it, from `add` to `discard`.
-        self._links: dict[L, Outgoing] = {}
+        self._links: dict[L, FloodQueue] = {}
         # The links that may have something to send since `take`.
         self._due: dict[L, None] = {}
         # The links whose far side has asked for something, and is not answered yet.
@@ -121,7 +121,7 @@ class Knowledge(Generic[L]):
 
     def add(self, link: L) -> None:
         """A link is up: the far side is sent a digest."""
-        outgoing = self._links[link] = Outgoing(self._digest())
+        outgoing = self._links[link] = FloodQueue(self._digest())
         self._due[link] = None
         for hub in self._cut:
             if self._fits(self.records[hub]):
@@ -359,16 +359,16 @@ class OwnNews(Generic[L]):
         "_changes",
         "_gone_s",
         "_interest_pace",
-        "_knowledge",
         "_link_pace",
+        "_link_state",
         "_links",
         "_outbid",
         "costs",
         "link_changes",
     )
 
-    def __init__(self, knowledge: Knowledge[L], links: Mapping[bytes, L]) -> None:
-        self._knowledge, self._links = knowledge, links
+    def __init__(self, knowledge: LinkState[L], links: Mapping[bytes, L]) -> None:
+        self._link_state, self._links = knowledge, links
         # The id of a neighbour → the cost of the link, as it is announced next. Until then messages go by what is
         # announced.
         self.costs: dict[bytes, int] = {}
@@ -384,7 +384,7 @@ class OwnNews(Generic[L]):
 
     def change(self, change: Change | Interests) -> None:
         """The interests of this hub have changed; a change that is taken back in time is not announced."""
-        wants, changes = self._knowledge.own.wants, self._changes
+        wants, changes = self._link_state.own.wants, self._changes
         for some, is_wanted in ((change.removed, False), (change.added, True)):
             for one in some:
                 if (one in wants) is is_wanted:
@@ -409,9 +409,9 @@ class OwnNews(Generic[L]):
         """Announce which links are gone; new ones are announced when it is time for that."""
         self._link_pace.use(now_s)
         self._gone_s = math.inf
-        own = self._knowledge.own
+        own = self._link_state.own
         own.neighbours = {hub: cost for hub, cost in own.neighbours.items() if hub in self._links}
-        self._knowledge.announce(Interests(), neighbours=True)
+        self._link_state.announce(Interests(), neighbours=True)
 
     def tell_what_is_due(self, now_s: float) -> bool:
         """Announce all that is due; return whether the announced links have changed."""
@@ -427,7 +427,7 @@ class OwnNews(Generic[L]):
             self._interest_pace.use(now_s)
         if links_due:
             return self._announce_links(now_s, change) or is_gone
-        self._knowledge.announce(change, neighbours=False)
+        self._link_state.announce(change, neighbours=False)
         return is_gone
 
     def due_s(self, now_s: float) -> float:
@@ -441,7 +441,7 @@ class OwnNews(Generic[L]):
 
     def _look_for_ends(self, now_s: float) -> bool:
         """Return whether links that are gone are to be announced now."""
-        if self._links.keys() >= self._knowledge.own.neighbours.keys():
+        if self._links.keys() >= self._link_state.own.neighbours.keys():
             self._gone_s = math.inf
         elif self._gone_s == math.inf:
             self._gone_s = now_s + GONE_S
@@ -453,18 +453,18 @@ class OwnNews(Generic[L]):
         self._link_pace.use(now_s)
         self.link_changes = False
         self._gone_s = math.inf
-        own = self._knowledge.own
+        own = self._link_state.own
         is_changed = own.neighbours != self.costs
         own.neighbours = dict(self.costs)
         if self._outbid:
-            self._knowledge.outbid(self._outbid)
+            self._link_state.outbid(self._outbid)
             self._outbid = 0
         else:
-            self._knowledge.announce(change, neighbours=True)
+            self._link_state.announce(change, neighbours=True)
         return is_changed
 
     def _take_changes(self) -> Interests:
-        wants, changes = self._knowledge.own.wants, self._changes
+        wants, changes = self._link_state.own.wants, self._changes
         added = tuple(one for one, is_wanted in changes.items() if is_wanted)
         removed = tuple(one for one, is_wanted in changes.items() if not is_wanted)
         for one in removed:

@@ -20,12 +20,12 @@ from prometheus_client.utils import floatToGoString
 from hub import __version__
 from hub.handlers.counters import HistogramStatistics
 from hub.limits import Overflow
-from peers.journal.consumers.far_consumers import ANSWERING_LIMIT as CONSUMERS_ANSWERING_LIMIT
-from peers.journal.far_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
-from peers.journal.far_journals import ANSWERING_LIMIT
+from peers.journal.consumers.remote_consumers import ANSWERING_LIMIT as CONSUMERS_ANSWERING_LIMIT
 from peers.journal.recording import JournalStatistics
+from peers.journal.remote_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
+from peers.journal.remote_journals import ANSWERING_LIMIT
 from peers.journal.tiering import TierStatistics
-from peers.node.node import Node
+from peers.server.server import Server
 from peers.users.access import Tested
 from peers.users.identity import How, Reason
 from peers.zeek.zmtp.session import Fault
@@ -54,20 +54,20 @@ GAUGE, COUNTER, HISTOGRAM = GaugeMetricFamily, CounterMetricFamily, HistogramMet
 class Scrape:
     """Figures of a node at one moment, except those that a row can read directly."""
 
-    def __init__(self, node: Node) -> None:
-        self.node, self.core = node, node.core
-        self.statistics = node.core.statistics()
-        self.requests = node.core.requests.statistics()
-        self.names = node.core.names.statistics()
-        self.quotas = node.core.quotas.statistics()
-        self.memory = node.memory.statistics()
-        self.log = node.log_statistics()
-        self.links = node.traffic.statistics(node.loop.time())
-        self.mesh = node.core.mesh.statistics()
-        self.far_journals = node.far_journals
-        self.far_consumers = node.far_consumers
-        self.far_confirmations = node.far_confirmations
-        self.marks = node.marks
+    def __init__(self, server: Server) -> None:
+        self.server, self.core = server, server.core
+        self.statistics = server.core.statistics()
+        self.requests = server.core.requests.statistics()
+        self.names = server.core.names.statistics()
+        self.quotas = server.core.quotas.statistics()
+        self.memory = server.memory.statistics()
+        self.log = server.log_statistics()
+        self.links = server.traffic.statistics(server.loop.time())
+        self.mesh = server.core.mesh.statistics()
+        self.remote_journals = server.remote_journals
+        self.remote_consumers = server.remote_consumers
+        self.remote_confirmations = server.remote_confirmations
+        self.marks = server.marks
 
 
 def handlers_by_role(scrape: Scrape) -> dict[str, float]:
@@ -79,7 +79,7 @@ def handlers_by_role(scrape: Scrape) -> dict[str, float]:
 
 def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
     counted: dict[tuple[str, ...], float] = {}
-    for master in scrape.node.stores:
+    for master in scrape.server.stores:
         statistics = master.statistics()
         for what, total in (
             ("command", statistics.commands_total),
@@ -91,83 +91,83 @@ def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
             ("keep_failure", statistics.keep_failures_total),
         ):
             counted[master.name, what] = total
-    for feed in scrape.node.stores.feeds:
+    for feed in scrape.server.stores.feeds:
         for what, total in (("fed", feed.messages_total), ("fed_lost", feed.lost_total)):
             counted[feed.store, what] = counted.get((feed.store, what), 0) + total
     return counted
 
 
 def zeek_store_events(scrape: Scrape) -> dict[str, float]:
-    counts = asdict(scrape.node.zeek_master_counters)
+    counts = asdict(scrape.server.zeek_master_counters)
     channel: dict[str, float] = counts.pop("channel")
     return channel | counts
 
 
 def zeek_commands_dropped(scrape: Scrape) -> dict[str, float]:
-    counts: dict[str, float] = asdict(scrape.node.zeek_stores.counters)
+    counts: dict[str, float] = asdict(scrape.server.zeek_stores.counters)
     del counts["forwarded"]
     return counts
 
 
 def zeek_wishes_refused(scrape: Scrape) -> dict[str, float]:
-    refused: dict[str, float] = {name: one.refused for name, one in scrape.node.zeek_masters.items()}
-    return refused | {name: clone.refused for name, clone in scrape.node.zeek_copies.items()}
+    refused: dict[str, float] = {name: one.refused for name, one in scrape.server.zeek_masters.items()}
+    return refused | {name: clone.refused for name, clone in scrape.server.zeek_copies.items()}
 
 
 # fmt: off
 METRICS: tuple[Row[Scrape], ...] = (
     # The hub, and its connections.
     Row("hub_info", GAUGE, "Name, id and version of the hub.",
-        lambda s: {(s.node.name, s.node.id.hex(), __version__): 1}, ("name", "id", "version")),
-    Row("hub_ready", GAUGE, "1 while the hub accepts clients.", lambda s: not s.node.unready),
-    Row("hub_draining", GAUGE, "1 after hub drain, or the signal to stop.", lambda s: s.node.draining),
-    Row("hub_drained_clients", COUNTER, "Clients that hub drain has moved off.", lambda s: s.node.drained_clients),
+        lambda s: {(s.server.name, s.server.id.hex(), __version__): 1}, ("name", "id", "version")),
+    Row("hub_ready", GAUGE, "1 while the hub accepts clients.", lambda s: not s.server.unready),
+    Row("hub_draining", GAUGE, "1 after hub drain, or the signal to stop.", lambda s: s.server.draining),
+    Row("hub_drained_clients", COUNTER, "Clients that hub drain has moved off.", lambda s: s.server.drained_clients),
     Row("hub_strangers", GAUGE, "1 if clients without credentials are admitted, with their role.",
-        lambda s: {s.node.access.anonymous: bool(s.node.access.anonymous)}, ("role",)),
-    Row("hub_connections", GAUGE, "Open connections of all kinds.", lambda s: len(s.node.connections)),
-    Row("hub_connections_limit", GAUGE, "Limit of open connections.", lambda s: s.node.admission.limit),
-    Row("hub_connections_accepted", COUNTER, "Connections accepted.", lambda s: s.node.admission.accepted),
+        lambda s: {s.server.access.anonymous: bool(s.server.access.anonymous)}, ("role",)),
+    Row("hub_connections", GAUGE, "Open connections of all kinds.", lambda s: len(s.server.connections)),
+    Row("hub_connections_limit", GAUGE, "Limit of open connections.", lambda s: s.server.admission.limit),
+    Row("hub_connections_accepted", COUNTER, "Connections accepted.", lambda s: s.server.admission.accepted),
     Row("hub_connections_refused", COUNTER, "Connections refused because of a limit.",
-        lambda s: s.node.admission.refused),
+        lambda s: s.server.admission.refused),
     Row("hub_connections_newcomers", GAUGE, "Connections that have not identified themselves yet.",
-        lambda s: s.node.admission.newcomers),
+        lambda s: s.server.admission.newcomers),
     Row("hub_connections_newcomers_limit", GAUGE, "Limit of connections that have not identified themselves.",
-        lambda s: s.node.admission.newcomers_limit),
+        lambda s: s.server.admission.newcomers_limit),
     Row("hub_connections_evicted", COUNTER, "Newcomers closed to make room for others.",
-        lambda s: s.node.admission.evicted),
+        lambda s: s.server.admission.evicted),
     Row("hub_connections_shed", COUNTER, "Connections closed because no file descriptor was left.",
-        lambda s: s.node.admission.shed),
+        lambda s: s.server.admission.shed),
     Row("hub_connections_failed", COUNTER, "Connections closed because of a bug of the hub.",
-        lambda s: s.node.failed_connections),
+        lambda s: s.server.failed_connections),
     Row("hub_connections_cut", COUNTER, "Connections closed with an incomplete frame, or with unread bytes.",
-        lambda s: s.node.cut_connections, ("what",)),
+        lambda s: s.server.cut_connections, ("what",)),
     Row("hub_connections_put_off", COUNTER, "Times that a connection waited for a later turn.",
-        lambda s: {"events": s.node.events.put_off_total,
-                   "changes": s.node.changes.put_off_total, "writes": s.core.writers.put_off_total},
+        lambda s: {"events": s.server.events.put_off_total,
+                   "changes": s.server.changes.put_off_total, "writes": s.core.writers.put_off_total},
         ("share",)),
-    Row("hub_connections_watched", GAUGE, "Connections with a deadline.", lambda s: len(s.node.keepalive)),
-    Row("hub_tls_handshakes", GAUGE, "TLS handshakes in progress.", lambda s: len(s.node.handshakes)),
-    Row("hub_tls_handshakes_limit", GAUGE, "Limit of TLS handshakes in progress.", lambda s: s.node.handshakes.limit),
+    Row("hub_connections_watched", GAUGE, "Connections with a deadline.", lambda s: len(s.server.keepalive)),
+    Row("hub_tls_handshakes", GAUGE, "TLS handshakes in progress.", lambda s: len(s.server.handshakes)),
+    Row("hub_tls_handshakes_limit", GAUGE, "Limit of TLS handshakes in progress.", lambda s: s.server.handshakes.limit),
     Row("hub_tls_handshakes_evicted", COUNTER, "TLS handshakes closed to make room for others.",
-        lambda s: s.node.handshakes.evicted),
+        lambda s: s.server.handshakes.evicted),
     Row("hub_tls_failures", COUNTER, "Failed TLS handshakes of clients and peer hubs.",
-        lambda s: s.node.tls_failures),
-    Row("hub_zeek_tls_failures", COUNTER, "Failed TLS handshakes of Zeeks.", lambda s: s.node.zeek_tls_failures),
+        lambda s: s.server.tls_failures),
+    Row("hub_zeek_tls_failures", COUNTER, "Failed TLS handshakes of Zeeks.", lambda s: s.server.zeek_tls_failures),
     # Users, and what they hold.
     Row("hub_users_open", GAUGE, "1 if the hub has no access control.",
-        lambda s: s.node.access.is_open),
+        lambda s: s.server.access.is_open),
     Row("hub_users_recognised", COUNTER, "Clients recognised, by credential.",
-        lambda s: {how: s.node.access.recognised[how] for how in get_args(How)}, ("how",)),
+        lambda s: {how: s.server.access.recognised[how] for how in get_args(How)}, ("how",)),
     Row("hub_users_refused", COUNTER, "Clients not recognised, by reason.",
-        lambda s: {reason.value: s.node.access.refused[reason] for reason in Reason}, ("reason",)),
+        lambda s: {reason.value: s.server.access.refused[reason] for reason in Reason}, ("reason",)),
     Row("hub_users_denied", COUNTER, "Messages and requests that their user may not send.",
-        lambda s: s.node.audit.refused_total),
+        lambda s: s.server.audit.refused_total),
     Row("hub_policy_tests", COUNTER, "Policy tests, by outcome.",
-        lambda s: {outcome: s.node.access.tested[outcome] for outcome in get_args(Tested)}, ("outcome",)),
+        lambda s: {outcome: s.server.access.tested[outcome] for outcome in get_args(Tested)}, ("outcome",)),
     Row("hub_users_forgotten", COUNTER, "Times that the cached decisions for a user were too many, and were discarded.",
         lambda s: s.core.authority.forgotten_total),
     Row("hub_users_slowed", GAUGE, "Addresses with recent failures, whose next failure is answered later.",
-        lambda s: s.node.access.failures.addresses),
+        lambda s: s.server.access.failures.addresses),
     Row("hub_quota_limit", GAUGE, "Total of a resource for all users together.",
         lambda s: {resource: whole.total for resource, whole in s.quotas.items()}, ("resource",)),
     Row("hub_quota_held", GAUGE, "Amount of a resource that users hold.",
@@ -183,18 +183,18 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_queued_messages", GAUGE, "Messages that wait for slow handlers.", lambda s: s.statistics.queued_messages),
     Row("hub_queued_bytes", GAUGE, "Bytes that wait for slow handlers.", lambda s: s.statistics.queued_bytes),
     Row("hub_received_bytes", COUNTER, "Bytes read.",
-        lambda s: s.node.received_bytes_before + sum(one.read_bytes for one in s.node.connections)),
-    Row("hub_read_bytes", HISTOGRAM, "Size of a read.", lambda s: s.node.read_times.bytes.statistics()),
+        lambda s: s.server.received_bytes_before + sum(one.read_bytes for one in s.server.connections)),
+    Row("hub_read_bytes", HISTOGRAM, "Size of a read.", lambda s: s.server.read_times.bytes.statistics()),
     Row("hub_read_seconds", HISTOGRAM, "Time from a read until all its messages are written or queued.",
-        lambda s: s.node.read_times.seconds.statistics()),
+        lambda s: s.server.read_times.seconds.statistics()),
     Row("hub_queue_seconds", HISTOGRAM, "Time that messages waited for clients and peers that did not read.",
-        lambda s: s.node.queue_times.statistics()),
+        lambda s: s.server.queue_times.statistics()),
     Row("hub_messages_published", COUNTER, "Messages accepted from clients, links and this process.",
         lambda s: s.statistics.published_messages_total),
     Row("hub_messages_delivered", COUNTER, "Messages written, once for each handler.",
         lambda s: s.statistics.delivered_messages_total),
     Row("hub_messages_rejected", COUNTER, "Messages rejected: bad topic, not allowed.",
-        lambda s: s.node.rejected_messages),
+        lambda s: s.server.rejected_messages),
     Row("hub_messages_dropped", COUNTER, "Messages lost, by overflow policy.",
         lambda s: {policy.value: s.statistics.dropped_messages_total.get(policy.value, 0) for policy in Overflow},
         ("overflow",)),
@@ -241,7 +241,7 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_services", GAUGE, "Served prefixes, here or at peer hubs.", lambda s: s.requests.services),
     Row("hub_requests_pending", GAUGE, "Requests without an answer yet.", lambda s: s.requests.pending),
     Row("hub_requests_limit", GAUGE, "Limit of pending requests.",
-        lambda s: s.node.settings.requests.pending_total),
+        lambda s: s.server.settings.requests.pending_total),
     Row("hub_requests", COUNTER, "Requests accepted from clients and links.", lambda s: s.requests.asked_total),
     Row("hub_requests_answered", COUNTER, "Answers, by status.", lambda s: s.requests.answered_total, ("status",)),
     Row("hub_requests_abandoned", COUNTER, "Requests whose client left before the answer.",
@@ -265,24 +265,24 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: s.names.unheard_total),
     # Shared memory.
     Row("hub_shared_messages", COUNTER, "Messages, requests and replies that arrived in shared memory.",
-        lambda s: s.node.shared.messages_total),
+        lambda s: s.server.shared.messages_total),
     Row("hub_shared_copied", COUNTER, "Shared messages copied at once, because there were too many descriptors.",
-        lambda s: s.node.shared.copied_total),
-    Row("hub_shared_refused", COUNTER, "Invalid handles and segments.", lambda s: s.node.shared.refused_total),
+        lambda s: s.server.shared.copied_total),
+    Row("hub_shared_refused", COUNTER, "Invalid handles and segments.", lambda s: s.server.shared.refused_total),
     Row("hub_shared_descriptors", GAUGE, "Open descriptors of shared memory.",
-        lambda s: s.node.shared.descriptors.open),
+        lambda s: s.server.shared.descriptors.open),
     Row("hub_shared_descriptors_limit", GAUGE, "Limit of descriptors of shared memory.",
-        lambda s: s.node.shared.descriptors.limit),
-    Row("hub_shared_segments", GAUGE, "Segments of publishers.", lambda s: s.node.shared.segments),
+        lambda s: s.server.shared.descriptors.limit),
+    Row("hub_shared_segments", GAUGE, "Segments of publishers.", lambda s: s.server.shared.segments),
     # Links to other hubs.
-    Row("hub_links", GAUGE, "Linked peer hubs.", lambda s: len(s.node.links)),
+    Row("hub_links", GAUGE, "Linked peer hubs.", lambda s: len(s.server.links)),
     Row("hub_links_lost_messages", COUNTER, "Messages lost with links to peer hubs.",
-        lambda s: {"exactly": s.node.accounts.lost_messages, "at_most": s.node.accounts.possibly_lost_messages},
+        lambda s: {"exactly": s.server.accounts.lost_messages, "at_most": s.server.accounts.possibly_lost_messages},
         ("known",)),
     Row("hub_links_doubtful_messages", GAUGE, "Messages sent over links that ended; may have arrived.",
-        lambda s: s.node.accounts.messages_in_doubt),
+        lambda s: s.server.accounts.messages_in_doubt),
     Row("hub_links_missed_messages", COUNTER, "Messages of peer hubs that did not arrive, as these hubs reported.",
-        lambda s: s.node.accounts.missed_messages),
+        lambda s: s.server.accounts.missed_messages),
     Row("hub_link_up", GAUGE, "Links to hubs of a name that are up.",
         lambda s: {one.hub: one.links for one in s.links}, ("hub",)),
     Row("hub_link_messages", COUNTER, "Messages over links.",
@@ -308,11 +308,11 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: {one.hub: one.carried.path_changes for one in s.links}, ("hub",)),
     # The mesh.
     Row("hub_mesh_hubs", GAUGE, "Known hubs of the mesh.", lambda s: s.mesh.hubs),
-    Row("hub_mesh_hubs_limit", GAUGE, "Limit of known hubs of the mesh.", lambda s: s.node.settings.mesh.hubs),
+    Row("hub_mesh_hubs_limit", GAUGE, "Limit of known hubs of the mesh.", lambda s: s.server.settings.mesh.hubs),
     Row("hub_mesh_links", GAUGE, "Links of this hub that are part of the mesh.", lambda s: s.mesh.links),
     Row("hub_mesh_prefixes", GAUGE, "Stored prefixes of other hubs.", lambda s: s.mesh.prefixes),
     Row("hub_mesh_prefixes_limit", GAUGE, "Limit of stored prefixes of other hubs.",
-        lambda s: s.node.settings.mesh.prefixes),
+        lambda s: s.server.settings.mesh.prefixes),
     Row("hub_mesh_prefixes_left_out", COUNTER, "Prefixes of other hubs that were not stored.",
         lambda s: s.mesh.left_out_total),
     Row("hub_mesh_hubs_incomplete", GAUGE, "Hubs that are sent everything, as their prefixes are not known here.",
@@ -333,81 +333,81 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: s.core.leaves.skipped_messages),
     # Zeeks, and their data stores.
     Row("hub_zeek_subscriptions_refused", COUNTER, "Rejected subscriptions of Zeek nodes.",
-        lambda s: s.node.zeek_refused_subscriptions),
+        lambda s: s.server.zeek_refused_subscriptions),
     Row("hub_zeek_connections_broken", COUNTER, "Connections of Zeek nodes, and to brokers, that broke the protocol.",
-        lambda s: s.node.zeek_broken_connections),
+        lambda s: s.server.zeek_broken_connections),
     Row("hub_zeek_handshakes_failed", COUNTER, "Failed handshakes with Zeek nodes and brokers, by reason.",
-        lambda s: {fault.value: s.node.zeek_failed_handshakes[fault.value] for fault in Fault}, ("reason",)),
+        lambda s: {fault.value: s.server.zeek_failed_handshakes[fault.value] for fault in Fault}, ("reason",)),
     Row("hub_zeek_clusters_left", GAUGE, "Zeek clusters left to other hubs of the mesh.",
-        lambda s: s.node.zeek_clusters_left),
+        lambda s: s.server.zeek_clusters_left),
     Row("hub_zeek_nodes", GAUGE, "Nodes that are up in Zeek clusters in which the hub is a node.",
-        lambda s: sum(len(discovery.nodes) for discovery in s.node.zeek_clusters.values())),
-    Row("hub_zeek_stores", GAUGE, "Data stores of Zeeks.", lambda s: s.node.zeek_stores.stores),
+        lambda s: sum(len(discovery.nodes) for discovery in s.server.zeek_clusters.values())),
+    Row("hub_zeek_stores", GAUGE, "Data stores of Zeeks.", lambda s: s.server.zeek_stores.stores),
     Row("hub_zeek_store_entities", GAUGE, "Masters and clones of data stores at Zeeks.",
-        lambda s: s.node.zeek_stores.entities),
+        lambda s: s.server.zeek_stores.entities),
     Row("hub_zeek_store_commands_forwarded", COUNTER, "Commands for data stores forwarded to other Zeeks.",
-        lambda s: s.node.zeek_stores.counters.forwarded),
+        lambda s: s.server.zeek_stores.counters.forwarded),
     Row("hub_zeek_store_commands_dropped", COUNTER, "Commands for data stores dropped, by reason.",
         zeek_commands_dropped, ("reason",)),
     Row("hub_zeek_store_clones", GAUGE, "Clones, at Zeeks, of stores of this hub.",
-        lambda s: {name: one.clones for name, one in s.node.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.clones for name, one in s.server.zeek_masters.items()}, ("store",)),
     Row("hub_zeek_store_waiting_bytes", GAUGE, "Bytes that clones have not acknowledged.",
-        lambda s: {name: one.waiting_bytes for name, one in s.node.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.waiting_bytes for name, one in s.server.zeek_masters.items()}, ("store",)),
     Row("hub_zeek_store_left_out", COUNTER, "Entries without a Broker form.",
-        lambda s: {name: one.unwritable for name, one in s.node.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.unwritable for name, one in s.server.zeek_masters.items()}, ("store",)),
     Row("hub_zeek_store_following", GAUGE, "1 while a store of this hub follows a master at a Zeek.",
-        lambda s: {name: one.is_attached for name, one in s.node.zeek_copies.items()}, ("store",)),
+        lambda s: {name: one.is_attached for name, one in s.server.zeek_copies.items()}, ("store",)),
     Row("hub_zeek_store_refused", COUNTER, "Commands that were not granted.", zeek_wishes_refused, ("store",)),
     Row("hub_zeek_store_events", COUNTER, "Irregularities between stores and their clones at Zeeks.",
         zeek_store_events, ("event",)),
     # Stores.
-    Row("hub_stores", GAUGE, "Stores of this hub.", lambda s: len(s.node.stores)),
+    Row("hub_stores", GAUGE, "Stores of this hub.", lambda s: len(s.server.stores)),
     Row("hub_store_entries", GAUGE, "Entries of a store.",
-        lambda s: {one.name: one.statistics().store.entries for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.statistics().store.entries for one in s.server.stores}, ("store",)),
     Row("hub_store_entries_limit", GAUGE, "Limit of the entries of a store.",
-        lambda s: {one.name: one.store.limits.entries for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.store.limits.entries for one in s.server.stores}, ("store",)),
     Row("hub_store_bytes", GAUGE, "Bytes charged for the entries of a store.",
-        lambda s: {one.name: one.statistics().store.bytes for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.statistics().store.bytes for one in s.server.stores}, ("store",)),
     Row("hub_store_bytes_limit", GAUGE, "Limit of the bytes charged for a store.",
-        lambda s: {one.name: one.store.limits.bytes for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.store.limits.bytes for one in s.server.stores}, ("store",)),
     Row("hub_store_kept_changes", GAUGE, "Last changes of a store, kept for watchers that missed some.",
-        lambda s: {one.name: one.statistics().store.kept_changes for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.statistics().store.kept_changes for one in s.server.stores}, ("store",)),
     Row("hub_store_kept_changes_limit", GAUGE, "Limit of the kept changes of a store.",
-        lambda s: {one.name: one.store.limits.changes for one in s.node.stores}, ("store",)),
+        lambda s: {one.name: one.store.limits.changes for one in s.server.stores}, ("store",)),
     Row("hub_store_operations", COUNTER, "Operations of a store, by kind.", store_operations, ("store", "what")),
     # Journals of other hubs.
     Row("hub_far_journals_pending", GAUGE, "Pieces of other hubs' journals that clients of this hub wait for.",
-        lambda s: s.far_journals.pending),
+        lambda s: s.remote_journals.pending),
     Row("hub_far_journals_asked", COUNTER, "Pieces of other hubs' journals requested.",
-        lambda s: s.far_journals.asked_total),
+        lambda s: s.remote_journals.asked_total),
     Row("hub_far_journals_answering", GAUGE, "Pieces of this hub's journal that other hubs wait for.",
-        lambda s: s.far_journals.answering),
+        lambda s: s.remote_journals.answering),
     Row("hub_far_journals_answering_limit", GAUGE, "Limit of pieces that other hubs wait for.",
         lambda _: ANSWERING_LIMIT),
     Row("hub_far_journals_answered", COUNTER, "Requests of other hubs passed to the journal.",
-        lambda s: s.far_journals.answered_total),
+        lambda s: s.remote_journals.answered_total),
     Row("hub_far_journals_refused", COUNTER, "Requests of other hubs for the journal refused.",
-        lambda s: s.far_journals.refused_total),
+        lambda s: s.remote_journals.refused_total),
     Row("hub_far_consumers_clients", GAUGE, "Clients of this hub that have joined a consumer of another hub.",
-        lambda s: s.far_consumers.clients),
+        lambda s: s.remote_consumers.clients),
     Row("hub_far_consumers_pending", GAUGE, "Requests for consumers of another hub without an answer yet.",
-        lambda s: s.far_consumers.pending),
+        lambda s: s.remote_consumers.pending),
     Row("hub_far_consumers_untold", GAUGE, "Clients that have left, which the other hub does not know yet.",
-        lambda s: s.far_consumers.untold),
+        lambda s: s.remote_consumers.untold),
     Row("hub_far_consumers_asked", COUNTER, "Requests for consumers of another hub.",
-        lambda s: s.far_consumers.asked_total),
+        lambda s: s.remote_consumers.asked_total),
     Row("hub_far_consumers_lost", COUNTER, "Requests for consumers of another hub lost with the path.",
-        lambda s: s.far_consumers.lost_total),
+        lambda s: s.remote_consumers.lost_total),
     Row("hub_far_confirmations_pending", GAUGE, "Confirmations of other hubs' journals that clients wait for.",
-        lambda s: s.far_confirmations.pending),
+        lambda s: s.remote_confirmations.pending),
     Row("hub_far_confirmations_limit", GAUGE, "Pending confirmations at which the hub stops reading from publishers.",
         lambda _: WAITING_LIMIT),
     Row("hub_far_confirmations_asked", COUNTER, "Confirmations of other hubs' journals requested.",
-        lambda s: s.far_confirmations.taken),
+        lambda s: s.remote_confirmations.taken),
     Row("hub_far_confirmations_refused", COUNTER, "Confirmations of other hubs' journals that became errors.",
-        lambda s: s.far_confirmations.refused_total),
+        lambda s: s.remote_confirmations.refused_total),
     Row("hub_far_confirmations_pauses", COUNTER, "Times that reading from a publisher stopped because of the limit.",
-        lambda s: s.far_confirmations.pauses_total),
+        lambda s: s.remote_confirmations.pauses_total),
     Row("hub_marks_expected", GAUGE, "Confirmations of this hub's journal that other hubs wait for.",
         lambda s: s.marks.expected),
     Row("hub_marks_expected_limit", GAUGE, "Limit of confirmations that other hubs wait for.",
@@ -505,16 +505,16 @@ def families(rows: Iterable[Row[Snapshot]], snapshot: Snapshot) -> Iterator[Metr
 class HubCollector:
     """Collects the metrics of a hub."""
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
+    def __init__(self, server: Server) -> None:
+        self._server = server
 
     def describe(self) -> list[Metric]:
         """Return nothing, which spares the registry a collection that it would make only to learn the names."""
         return []
 
     def collect(self) -> Iterator[Metric]:
-        yield from families(METRICS, Scrape(self._node))
-        journal = self._node.journal.statistics()
+        yield from families(METRICS, Scrape(self._server))
+        journal = self._server.journal.statistics()
         if journal is None:
             return
         yield from families(JOURNAL, journal)
@@ -522,13 +522,13 @@ class HubCollector:
             yield from families(TIER, journal.tier)
 
 
-def registry(node: Node) -> CollectorRegistry:
+def registry(server: Server) -> CollectorRegistry:
     found = CollectorRegistry()
-    found.register(HubCollector(node))
+    found.register(HubCollector(server))
     ProcessCollector(registry=found)
     PlatformCollector(registry=found)
     return found
 
 
-def exposition(node: Node) -> bytes:
-    return generate_latest(registry(node))
+def exposition(server: Server) -> bytes:
+    return generate_latest(registry(server))

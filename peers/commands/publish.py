@@ -9,7 +9,7 @@ from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.messages.frame import Frame, encode_frame
 from hub.routing.routes import Route
-from peers.node.node import Node
+from peers.server.server import Server
 
 _LENGTH_BYTES = 4
 """The length field in front of the routing key; see `hub.messages.frame`."""
@@ -45,21 +45,21 @@ def to_be_confirmed(frame: Frame) -> Publication:
     return Publication(raw, frame.routing_key, frame.messages, confirm=True)
 
 
-def publish(node: Node, handler: Handler, publication: Publication) -> None:
+def publish(server: Server, handler: Handler, publication: Publication) -> None:
     """Publish for a client; raises as `way`."""
-    route = way(node, handler, publication)
-    node.core.publish(handler, route, publication.batch)
+    route = way(server, handler, publication)
+    server.core.publish(handler, route, publication.batch)
 
 
-def way(node: Node, handler: Handler, publication: Publication) -> Route:
+def way(server: Server, handler: Handler, publication: Publication) -> Route:
     """Return the route of messages of a client.
 
     Raises:
         RejectedError: The messages are too large, or the client may not publish them.
     """
-    size_bytes, limit_bytes = publication.body_bytes, node.settings.limits.frame_bytes
+    size_bytes, limit_bytes = publication.body_bytes, server.settings.limits.frame_bytes
     if size_bytes > limit_bytes:
         raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
-    route = node.core.routes.of(publication.routing_key)
-    node.core.authority.check(handler, route, publication.batch)
+    route = server.core.routes.of(publication.routing_key)
+    server.core.authority.check(handler, route, publication.batch)
     return route
