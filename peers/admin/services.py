@@ -93,7 +93,7 @@ def nodes(server: Server, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
     """Answer null, or a map with `after`, the id of a node, with a list of maps, by id."""
     found = (
         {"id": node_id, "name": name, "cluster": cluster}
-        for cluster, discovery in server.zeek_clusters.items()
+        for cluster, discovery in server.zeek.clusters.items()
         for node_id, name in discovery.nodes.items()
         if node_id > page.after
     )

@@ -198,7 +198,7 @@ class Peerings:
     @property
     def own_id(self) -> bytes:
         """The hub's endpoint id; the same from when its stores are open."""
-        return self.server.zeek_stores.own_id
+        return self.server.zeek.forwarder.own_id
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""
@@ -209,7 +209,7 @@ class Peerings:
 
     def fail_tls(self, address: str, reason: str) -> None:
         """A TLS handshake at a listener has failed."""
-        self.server.zeek_tls_failures += 1
+        self.server.zeek.tls_failures += 1
         self.server.log.warning("TLS handshake with a Zeek failed", address=address, reason=reason)
 
     # Statuses.

@@ -77,10 +77,10 @@ class _OwnEnd:
     def join(self) -> None:
         """Take part, if there are any stores."""
         if self.by_topic:
-            self._server.zeek_stores.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
+            self._server.zeek.forwarder.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
 
     def send(self, topic: str, to: bytes, command: bytes) -> None:
-        self._server.zeek_stores.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
+        self._server.zeek.forwarder.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
     def tick(self) -> None:
         for end in self.by_topic.values():
@@ -89,7 +89,7 @@ class _OwnEnd:
     def close(self) -> None:
         """Take part no more."""
         self.by_topic.clear()
-        self._server.zeek_stores.leave(self.id)
+        self._server.zeek.forwarder.leave(self.id)
 
     def deliver(self, frame: bytes) -> bool:
         """See `End`."""
@@ -99,7 +99,7 @@ class _OwnEnd:
             try:
                 command = decode_command(envelope.payload)
             except InvalidCommandError:
-                self._server.zeek_master_counters.unexpected += 1
+                self._server.zeek.master_counters.unexpected += 1
             else:
                 end.hear(command, len(envelope.payload))
         return True
@@ -128,13 +128,13 @@ class Stores:
         """Bytes that masters hold for their clones, as they were charged last."""
         self._told: set[str] = set()
         self._refused: set[tuple[str, str | None]] = set()
-        server.zeek_stores.on_topics = self._topics_changed
+        server.zeek.forwarder.on_topics = self._topics_changed
 
     def open(self) -> None:
         """Serve the stores of the settings; the stores of the hub are open, and no Zeek has come."""
         server = self.server
-        server.zeek_stores.own_id = self._endpoint_id()
-        self._masters.set_id(server.zeek_stores.own_id)
+        server.zeek.forwarder.own_id = self._endpoint_id()
+        self._masters.set_id(server.zeek.forwarder.own_id)
         for text in server.settings.zeek.masters:
             self._serve(*parse_served(text))
         self._masters.join()
@@ -142,17 +142,17 @@ class Stores:
         for text in server.settings.zeek.clones:
             self._follow(*parse_served(text))
         self._clones.join()
-        for clone in server.zeek_copies.values():
+        for clone in server.zeek.copies.values():
             clone.begin()
         self._plan()
 
     def close(self) -> None:
         """The stores of the hub are about to be closed."""
-        for master in self.server.zeek_masters.values():
+        for master in self.server.zeek.masters.values():
             master.close()
-        self.server.zeek_masters.clear()
+        self.server.zeek.masters.clear()
         self._charge()
-        self.server.zeek_copies.clear()
+        self.server.zeek.copies.clear()
         self._masters.close()
         self._clones.close()
         if self._timer is not None:
@@ -185,17 +185,17 @@ class Stores:
             partial(self._masters.send, clone_topic(known)),
             now_ns=lambda: server.wall_us() * 1_000,
             limits=MasterLimits(snapshot_bytes=server.settings.limits.frame_bytes),
-            counters=server.zeek_master_counters,
-            user_of=server.zeek_stores.user_of,
+            counters=server.zeek.master_counters,
+            user_of=server.zeek.forwarder.user_of,
             on_refused=partial(self._log_refusal, known),
         )
-        self._masters.by_topic[master_topic(known).encode()] = server.zeek_masters[known] = master
+        self._masters.by_topic[master_topic(known).encode()] = server.zeek.masters[known] = master
 
     def _follow(self, known: str, name: str) -> None:
         server = self.server
         owner = self._owner(name)
         topic = master_topic(known)
-        is_announced = partial(server.zeek_stores.is_announced, self._clones.id, topic)
+        is_announced = partial(server.zeek.forwarder.is_announced, self._clones.id, topic)
 
         def send(to: bytes, command: bytes) -> None:
             if to != NIL_ID or is_announced():  # no other Zeek is asked for a master
@@ -208,10 +208,10 @@ class Stores:
             send,
             partial(self._log_state, known),
             is_announced=is_announced,
-            counters=server.zeek_master_counters.channel,
+            counters=server.zeek.master_counters.channel,
         )
         owner.forward = clone.apply
-        self._clones.by_topic[clone_topic(known).encode()] = server.zeek_copies[known] = clone
+        self._clones.by_topic[clone_topic(known).encode()] = server.zeek.copies[known] = clone
 
     def _log_state(self, known: str, reason: str) -> None:
         if reason:
@@ -229,7 +229,7 @@ class Stores:
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
         """Log if a Zeek has a master of a store that is served here; once for each store."""
-        for known in self.server.zeek_masters:
+        for known in self.server.zeek.masters:
             if known not in self._told and announces_master(prefixes, known):
                 self._told.add(known)
                 text = "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic"
@@ -240,13 +240,13 @@ class Stores:
         self._announce.add(announce)
 
     def _plan(self) -> None:
-        if self._timer is None and self.server.zeek_stores.is_needed:
+        if self._timer is None and self.server.zeek.forwarder.is_needed:
             self._timer = self.server.loop.call_later(TICK_S, self._tick)
 
     def leave(self, announce: Callable[[], object], peer_id: bytes) -> None:
         """A peering takes part no longer."""
         self._announce.discard(announce)
-        self.server.zeek_stores.leave(peer_id)
+        self.server.zeek.forwarder.leave(peer_id)
         self._plan()
 
     def _topics_changed(self) -> None:
@@ -254,13 +254,13 @@ class Stores:
             announce()
 
     def _charge(self) -> None:
-        held_bytes = sum(master.log_bytes for master in self.server.zeek_masters.values())
+        held_bytes = sum(master.log_bytes for master in self.server.zeek.masters.values())
         self.server.held.charge(held_bytes - self._held_bytes)
         self._held_bytes = held_bytes
 
     def _tick(self) -> None:
         self._timer = None
-        self.server.zeek_stores.tick()
+        self.server.zeek.forwarder.tick()
         self._masters.tick()
         self._clones.tick()
         self._charge()
@@ -296,11 +296,11 @@ class StoreEnd:
     @property
     def topics(self) -> frozenset[str]:
         """The topics of stores to announce to the far side."""
-        return self._server.zeek_stores.topics_for(self._session.peer_id)
+        return self._server.zeek.forwarder.topics_for(self._session.peer_id)
 
     def follow(self, prefixes: Sequence[str]) -> None:
         """The far side takes part, with this filter."""
-        forwarder = self._server.zeek_stores
+        forwarder = self._server.zeek.forwarder
         peer_id = self._session.peer_id
         if self._is_in:
             forwarder.announced(peer_id, prefixes)
@@ -329,7 +329,7 @@ class StoreEnd:
 
     def hear(self, envelope: Envelope) -> None:
         """The far side has sent a command."""
-        self._server.zeek_stores.hear(envelope.sender, envelope)
+        self._server.zeek.forwarder.hear(envelope.sender, envelope)
 
     def _log_stores(self) -> None:
         stores = [store for store in map(store_of, self._topics) if store is not None]

@@ -98,20 +98,20 @@ def store_operations(scrape: Scrape) -> dict[tuple[str, ...], float]:
 
 
 def zeek_store_events(scrape: Scrape) -> dict[str, float]:
-    counts = asdict(scrape.server.zeek_master_counters)
+    counts = asdict(scrape.server.zeek.master_counters)
     channel: dict[str, float] = counts.pop("channel")
     return channel | counts
 
 
 def zeek_commands_dropped(scrape: Scrape) -> dict[str, float]:
-    counts: dict[str, float] = asdict(scrape.server.zeek_stores.counters)
+    counts: dict[str, float] = asdict(scrape.server.zeek.forwarder.counters)
     del counts["forwarded"]
     return counts
 
 
 def zeek_wishes_refused(scrape: Scrape) -> dict[str, float]:
-    refused: dict[str, float] = {name: one.refused for name, one in scrape.server.zeek_masters.items()}
-    return refused | {name: clone.refused for name, clone in scrape.server.zeek_copies.items()}
+    refused: dict[str, float] = {name: one.refused for name, one in scrape.server.zeek.masters.items()}
+    return refused | {name: clone.refused for name, clone in scrape.server.zeek.copies.items()}
 
 
 # fmt: off
@@ -152,7 +152,7 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: s.server.handshakes.evicted),
     Row("hub_tls_failures", COUNTER, "Failed TLS handshakes of clients and peer hubs.",
         lambda s: s.server.tls_failures),
-    Row("hub_zeek_tls_failures", COUNTER, "Failed TLS handshakes of Zeeks.", lambda s: s.server.zeek_tls_failures),
+    Row("hub_zeek_tls_failures", COUNTER, "Failed TLS handshakes of Zeeks.", lambda s: s.server.zeek.tls_failures),
     # Users, and what they hold.
     Row("hub_users_open", GAUGE, "1 if the hub has no access control.",
         lambda s: s.server.access.is_open),
@@ -333,30 +333,30 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: s.core.leaves.skipped_messages),
     # Zeeks, and their data stores.
     Row("hub_zeek_subscriptions_refused", COUNTER, "Rejected subscriptions of Zeek nodes.",
-        lambda s: s.server.zeek_refused_subscriptions),
+        lambda s: s.server.zeek.refused_subscriptions),
     Row("hub_zeek_connections_broken", COUNTER, "Connections of Zeek nodes, and to brokers, that broke the protocol.",
-        lambda s: s.server.zeek_broken_connections),
+        lambda s: s.server.zeek.broken_connections),
     Row("hub_zeek_handshakes_failed", COUNTER, "Failed handshakes with Zeek nodes and brokers, by reason.",
-        lambda s: {fault.value: s.server.zeek_failed_handshakes[fault.value] for fault in Fault}, ("reason",)),
+        lambda s: {fault.value: s.server.zeek.failed_handshakes[fault.value] for fault in Fault}, ("reason",)),
     Row("hub_zeek_clusters_left", GAUGE, "Zeek clusters left to other hubs of the mesh.",
-        lambda s: s.server.zeek_clusters_left),
+        lambda s: s.server.zeek.clusters_left),
     Row("hub_zeek_nodes", GAUGE, "Nodes that are up in Zeek clusters in which the hub is a node.",
-        lambda s: sum(len(discovery.nodes) for discovery in s.server.zeek_clusters.values())),
-    Row("hub_zeek_stores", GAUGE, "Data stores of Zeeks.", lambda s: s.server.zeek_stores.stores),
+        lambda s: sum(len(discovery.nodes) for discovery in s.server.zeek.clusters.values())),
+    Row("hub_zeek_stores", GAUGE, "Data stores of Zeeks.", lambda s: s.server.zeek.forwarder.stores),
     Row("hub_zeek_store_entities", GAUGE, "Masters and clones of data stores at Zeeks.",
-        lambda s: s.server.zeek_stores.entities),
+        lambda s: s.server.zeek.forwarder.entities),
     Row("hub_zeek_store_commands_forwarded", COUNTER, "Commands for data stores forwarded to other Zeeks.",
-        lambda s: s.server.zeek_stores.counters.forwarded),
+        lambda s: s.server.zeek.forwarder.counters.forwarded),
     Row("hub_zeek_store_commands_dropped", COUNTER, "Commands for data stores dropped, by reason.",
         zeek_commands_dropped, ("reason",)),
     Row("hub_zeek_store_clones", GAUGE, "Clones, at Zeeks, of stores of this hub.",
-        lambda s: {name: one.clones for name, one in s.server.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.clones for name, one in s.server.zeek.masters.items()}, ("store",)),
     Row("hub_zeek_store_waiting_bytes", GAUGE, "Bytes that clones have not acknowledged.",
-        lambda s: {name: one.waiting_bytes for name, one in s.server.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.waiting_bytes for name, one in s.server.zeek.masters.items()}, ("store",)),
     Row("hub_zeek_store_left_out", COUNTER, "Entries without a Broker form.",
-        lambda s: {name: one.unwritable for name, one in s.server.zeek_masters.items()}, ("store",)),
+        lambda s: {name: one.unwritable for name, one in s.server.zeek.masters.items()}, ("store",)),
     Row("hub_zeek_store_following", GAUGE, "1 while a store of this hub follows a master at a Zeek.",
-        lambda s: {name: one.is_attached for name, one in s.server.zeek_copies.items()}, ("store",)),
+        lambda s: {name: one.is_attached for name, one in s.server.zeek.copies.items()}, ("store",)),
     Row("hub_zeek_store_refused", COUNTER, "Commands that were not granted.", zeek_wishes_refused, ("store",)),
     Row("hub_zeek_store_events", COUNTER, "Irregularities between stores and their clones at Zeeks.",
         zeek_store_events, ("event",)),

@@ -6,7 +6,6 @@ import asyncio
 import math
 import time
 import uuid
-from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -38,22 +37,15 @@ from peers.server.read_times import QUEUE_S_BOUNDS, ReadTimes
 from peers.server.ticker import Ticker
 from peers.server.traffic import Traffic
 from peers.server.whole import Whole
+from peers.server.zeek import Zeek
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
 from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
-from peers.zeek.broker.stores.clone import Clone
-from peers.zeek.broker.stores.command import covers_stores
-from peers.zeek.broker.stores.forwarder import Forwarder
-from peers.zeek.broker.stores.master import Master as BrokerMaster
-from peers.zeek.broker.stores.master import MasterCounters
-from peers.zeek.zmtp.discovery import Discovery
 
 CLOCK_LATE_S: Final = 5.0  # How late work that is due once a second may be before the hub is unhealthy
-
-_BROKER_URLS: Final = ("zeek://", "zeek+tcp://", "zeek+ws://")
 
 HUB_STOPS: Final = "the hub stops"  # Reason of a close for everybody then
 
@@ -115,18 +107,13 @@ class Server:
 
     whole: Whole | None = None  # All processes of this hub, where it is more than one; set before it serves anybody
 
-    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:  # noqa: PLR0915 -- many parts
+    def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
         self.settings = settings
         # Source of each setting, by its path (`hub.settings.config`); the daemon sets it
         self.origins: Mapping[str, str] = {}
         self.name = name
-        urls = (*settings.listen, *settings.peers)
-        # Whether all Zeeks are nodes of clusters over ZeroMQ, which have no data stores.
-        self._has_no_broker = any(url.startswith("zeek+zmq://") for url in urls) and not any(
-            url.startswith(_BROKER_URLS) for url in urls
-        )
-        self._has_told_of_stores = False  # Set with the first warning about prefixes that cover data stores
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
+        self.zeek = Zeek(settings, self.id)
         self.loop = asyncio.get_running_loop()
         self.memory = budget(memory_limit_bytes(settings.limits.memory_bytes, settings.workers))
         # Frames that are not complete, and what transports have not written
@@ -140,17 +127,7 @@ class Server:
         self.links = Links(self.id, self.keepalive, self.after_turn)
         self.handshakes = Handshakes(settings.limits, self.loop)
         self.tls_failures = 0  # How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start
-        self.zeek_tls_failures = 0  # How many TLS handshakes at `zeek://` listeners have failed since the start
-        self.zeek_broken_connections = 0  # Of Zeek nodes, ended as what came was no ZMTP
-        self.zeek_refused_subscriptions = 0  # How many subscriptions of Zeek nodes were not taken since the start
-        self.zeek_clusters_left = 0  # Joined clusters that this hub leaves to other hubs of the mesh now
-        self.zeek_clusters: dict[str, Discovery] = {}  # In which this hub is a named node, by broker
-        self.zeek_failed_handshakes: Counter[str] = Counter()  # By reason
         self.lines = LogThrottle()  # Lines of what may happen all the time: libzmq dials again ten times a second
-        self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
-        self.zeek_masters: dict[str, BrokerMaster] = {}  # Stores of this hub that Zeeks may clone, by their name there
-        self.zeek_copies: dict[str, Clone] = {}  # Stores of this hub that follow stores of Zeeks, by their name there
-        self.zeek_master_counters = MasterCounters()
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
@@ -194,16 +171,6 @@ class Server:
     def _journal_without_file(self) -> Recording:
         of = self.settings.journal.of
         return NoJournal("", of, self.remote_journals, self.remote_confirmations) if of else NoJournal()
-
-    def _may_ask_zeeks(self, prefix: str) -> bool:
-        if self._has_no_broker or not covers_stores(prefix, self.settings.zeek.stores):
-            return True
-        if not self._has_told_of_stores:
-            self._has_told_of_stores = True
-            self.log.warning(
-                "Zeeks are not asked for a prefix that covers their data stores, but for zeek.topics", prefix=prefix
-            )
-        return False
 
     def _wake(self) -> None:
         self.loop.call_soon(self.core.flush)
@@ -268,7 +235,7 @@ class Server:
             self._wake,
             core_limits(settings, self.memory.limit_bytes),
             asked_of_leaves=settings.zeek.topics,
-            may_ask_leaves=self._may_ask_zeeks,
+            may_ask_leaves=self.zeek.may_ask,
             wake_at=self._expire_at,
             check_mesh=self._ask_mesh,
             on_clash=self._tell_clash,

@@ -542,7 +542,7 @@ class RemoteCluster(Cluster):
     def _set_left(self, *, is_left: bool) -> None:
         if is_left != self.is_left:
             self.is_left = is_left
-            self.server.zeek_clusters_left += 1 if is_left else -1
+            self.server.zeek.clusters_left += 1 if is_left else -1
             for publisher in self.publishers:
                 publisher.change_sides()
             if self.speaker is not None:
@@ -580,7 +580,7 @@ class Member(RemoteCluster):
     ) -> None:
         super().__init__(server, address, name=name, serializer=serializer, mechanism=mechanism)
         self._discovery = Discovery(name, self.own.decode())
-        server.zeek_clusters[address] = self._discovery
+        server.zeek.clusters[address] = self._discovery
         self.mailbox = self._discovery.mailbox
         for topic in (self.mailbox, b"zeek.cluster.node." + name.encode() + b"."):
             self.wanted.add(self, topic)

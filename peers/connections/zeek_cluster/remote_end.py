@@ -234,12 +234,12 @@ class RemoteEnd:
         connection = self._connection
         connection.reason = connection.reason or ended.text
         if (fault := self.session.fault) is not None:
-            self._server.zeek_failed_handshakes[fault.value] += 1
+            self._server.zeek.failed_handshakes[fault.value] += 1
             if not self.is_dialled:  # a dialler tells why there is no link
                 self._log_fault(fault, ended.text)
         elif not ended.by_far_side:
             self._has_broken = True
-            self._server.zeek_broken_connections += 1
+            self._server.zeek.broken_connections += 1
             text = "a Zeek node broke the protocol"
             self._server.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read

@@ -314,7 +314,7 @@ class Subscriber(RemoteEnd):
                 self._refuse(error.text if isinstance(error, RejectedError) else str(error))
 
     def _refuse(self, reason: str) -> None:
-        self._server.zeek_refused_subscriptions += 1
+        self._server.zeek.refused_subscriptions += 1
         self._refused.add(reason)
 
     def render(self, batches: list[Batch]) -> list[bytes]:

@@ -326,11 +326,11 @@ async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
             _, writer = await asyncio.open_connection(hub.zeek_endpoint.host, hub.zeek_endpoint.port)
             writer.write(said)
             writer.write_eof()
-            failures = hub.server.zeek_tls_failures
-            await eventually(lambda failures=failures: hub.server.zeek_tls_failures > failures)  # type: ignore[misc]
+            failures = hub.server.zeek.tls_failures
+            await eventually(lambda failures=failures: hub.server.zeek.tls_failures > failures)  # type: ignore[misc]
             writer.close()
     told = [line for line in logs if line["event"] == "TLS handshake with a Zeek failed"]
-    assert len(told) == hub.server.zeek_tls_failures == 2
+    assert len(told) == hub.server.zeek.tls_failures == 2
     assert all(line["address"].startswith("127.0.0.1:") and line["reason"] for line in told)
     assert not hub.server.connections
 

@@ -127,7 +127,7 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
     assert results == [False]
     assert cloned.replica.content == served.store.content
     assert len(served.store.content) == 101
-    assert (hub.server.zeek_stores.stores, hub.server.zeek_stores.entities) == (1, 2)
+    assert (hub.server.zeek.forwarder.stores, hub.server.zeek.forwarder.entities) == (1, 2)
     await zeeks.part(two)
     await eventually(lambda: CLONE not in one.filter)
     served.put("missed", 1)
@@ -142,9 +142,9 @@ async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: P
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     one.serve()
     two.copy()
-    await eventually(lambda: hub.server.zeek_stores.stores == 1)
+    await eventually(lambda: hub.server.zeek.forwarder.stores == 1)
     say(two, 1)
-    await eventually(lambda: hub.server.zeek_stores.counters.unheard == 1)
+    await eventually(lambda: hub.server.zeek.forwarder.counters.unheard == 1)
     assert (one.heard, one.filter, two.filter) == ([], (), ())
     text = metrics(hub)
     assert 'hub_zeek_store_commands_dropped_total{reason="unheard"} 1.0' in text
@@ -164,7 +164,7 @@ async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
         await zeeks.until(lambda: cloned.replica.content == served.store.content)
         for number in range(5):
             cloned.add("a", number)
-        await zeeks.until(lambda: hub.server.zeek_stores.counters.refused >= 5)
+        await zeeks.until(lambda: hub.server.zeek.forwarder.counters.refused >= 5)
     assert served.store.content == {encode("a"): encode(Count(1))}
     told = [line for line in logs if line["event"] == "a Zeek may not use a data store"]
     assert [(line["store"], line["reason"]) for line in told] == [("db", "bring 'db': not granted to user 'zeek'")]
@@ -181,7 +181,7 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
     held_bytes = hub.server.held.size_bytes
     for number in range(5):
         say(one, number)
-    await eventually(lambda: hub.server.zeek_stores.counters.undelivered == 2)
+    await eventually(lambda: hub.server.zeek.forwarder.counters.undelivered == 2)
     assert hub.server.held.size_bytes > held_bytes
     assert two.heard == []
     writer.resume_writing()
@@ -193,14 +193,14 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
 async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
     stores = hub.peerings.stores
     far = await hub.zeek(CLONE)
-    await eventually(lambda: hub.server.zeek_stores.topics_for(OTHER))
+    await eventually(lambda: hub.server.zeek.forwarder.topics_for(OTHER))
     assert stores._timer is None
     far.close()
     await eventually(lambda: LOW not in hub.peerings.registry)
     assert stores._timer is not None
     for _ in range(600):
-        hub.server.zeek_stores.tick()
-    assert not hub.server.zeek_stores.is_needed
+        hub.server.zeek.forwarder.tick()
+    assert not hub.server.zeek.forwarder.is_needed
     await eventually(lambda: stores._timer is None)
 
 
@@ -317,7 +317,7 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
     (await zeeks.peer(OTHER)).serve().put("b", 2)
     await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
     hub.peerings.stores.close()
-    assert hub.server.zeek_copies == {}
+    assert hub.server.zeek.copies == {}
 
 
 async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -355,7 +355,7 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
         ticking.cancel()
         zeek.ends.clear()  # it does not answer any more
         asked = asyncio.ensure_future(store.put("b", 2))
-        (writes,) = hub.server.zeek_copies.values()
+        (writes,) = hub.server.zeek.copies.values()
         await eventually(lambda: len(writes) == 1)
         await zeeks.part(zeek)
         with pytest.raises(RequestFailedError, match="has gone: nobody knows whether it was carried out"):

@@ -95,7 +95,7 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> Non
     for number, (kind, says, reason) in enumerate(BREAKS, 1):
         with structlog.testing.capture_logs() as logs:
             said = await (await Raw.connect(hub, kind, says)).end()
-            await eventually(lambda number=number: hub.server.zeek_broken_connections == number)  # type: ignore[misc]
+            await eventually(lambda number=number: hub.server.zeek.broken_connections == number)  # type: ignore[misc]
             await eventually(lambda logs=logs: any(line["event"] == "connection closed" for line in logs))  # type: ignore[misc]
         assert b"ERROR" not in said
         assert {line["log_level"] for line in logs if line["event"] == "connection closed"} == {"debug"}  # it was told
@@ -127,7 +127,7 @@ async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str) 
     await pass_an_event(server, reader)
     assert len(reader.events) == 1
     assert not server.is_told("zeek.cut")
-    assert hub.server.zeek_broken_connections == 0
+    assert hub.server.zeek.broken_connections == 0
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -171,7 +171,7 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
         await eventually(lambda: server.is_told("zeek.b"))
         raw.writer.close()
         await eventually(lambda: server.is_told("zeek.b", is_wanted=False))
-    assert hub.server.zeek_refused_subscriptions == 101
+    assert hub.server.zeek.refused_subscriptions == 101
     assert hub.server.rejected_messages == 2
     refused = [line for line in logs if line["event"] == "subscription of a Zeek node refused"]
     assert sum(line["messages"] for line in refused) == 101

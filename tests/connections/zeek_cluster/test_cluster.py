@@ -196,7 +196,7 @@ async def test_subscriptions_that_are_none(hub: Daemon, start_node: StartNode) -
     server.subscribe("zeek.a")
     await eventually(lambda: server.is_told("zeek.a"))
     assert server.told == [(True, "zeek.a")]
-    assert hub.server.zeek_refused_subscriptions == len(wrong)
+    assert hub.server.zeek.refused_subscriptions == len(wrong)
     for topic in wrong:
         server.ask(b"\0" + topic)
     server.unsubscribe("zeek.a")

@@ -118,7 +118,7 @@ async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: C
         assert {identity.how for one in hub.server.connections if (identity := one.identity)} == {"local", "curve"}
         sender.close()
         reader.close()
-        assert not hub.server.zeek_failed_handshakes
+        assert not hub.server.zeek.failed_handshakes
 
 
 async def test_a_node_of_an_encrypted_cluster(
@@ -205,7 +205,7 @@ async def test_strangers_at_an_encrypted_port(
         with structlog.testing.capture_logs() as logs:
             stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
             stranger.publish_event("zeek.a")
-            await eventually(lambda: hub.server.zeek_failed_handshakes[kind] >= 2)
+            await eventually(lambda: hub.server.zeek.failed_handshakes[kind] >= 2)
             server = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
             await eventually(lambda: server.is_told("zeek.a"))
             server.publish_event("zeek.a")
@@ -221,8 +221,8 @@ async def test_strangers_at_an_encrypted_port(
 async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNode]) -> None:
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek={"stores": []}) as hub:
         start_node(hub.endpoints[1], "node", secure=as_client())
-        await eventually(lambda: hub.server.zeek_failed_handshakes["mechanism"] >= 3)  # it tries again
-        assert set(hub.server.zeek_failed_handshakes) == {"mechanism"}
+        await eventually(lambda: hub.server.zeek.failed_handshakes["mechanism"] >= 3)  # it tries again
+        assert set(hub.server.zeek.failed_handshakes) == {"mechanism"}
 
 
 async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any]) -> None:
@@ -234,8 +234,8 @@ async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any]) -> None:
             writer.write_eof()
             assert Greeting("CURVE", is_server=True).encode().startswith(await reader.read())
             writer.close()
-            await eventually(lambda number=number: hub.server.zeek_failed_handshakes.total() == number)  # type: ignore[misc]
-        assert set(hub.server.zeek_failed_handshakes) <= {"garbled", "ended"}
+            await eventually(lambda number=number: hub.server.zeek.failed_handshakes.total() == number)  # type: ignore[misc]
+        assert set(hub.server.zeek.failed_handshakes) <= {"garbled", "ended"}
 
 
 async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[str, Any], tmp_path: Path) -> None:
@@ -251,7 +251,7 @@ async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[
         ):
             with structlog.testing.capture_logs() as logs:
                 async with running("hub", (broker_url(broker.endpoint),), zeek=settings) as hub:
-                    await eventually(lambda hub=hub: hub.server.zeek_failed_handshakes["ended"] >= 3)  # type: ignore[misc]
+                    await eventually(lambda hub=hub: hub.server.zeek.failed_handshakes["ended"] >= 3)  # type: ignore[misc]
             lines = [line for line in logs if line["event"] == "no link to peer"]
             assert any(told in line["reason"] for line in lines), logs
     finally:
@@ -264,11 +264,11 @@ async def test_a_broker_that_does_not_allow_the_hub(zeek: dict[str, Any], tmp_pa
     async with running("hub", (), "zeek+zmq://127.0.0.1:0", zeek=zeek) as one:
         with structlog.testing.capture_logs() as logs:
             async with running("hub", (broker_url(one.endpoints[1]),), zeek=zeek) as other:
-                await eventually(lambda: other.server.zeek_failed_handshakes["ended"])
+                await eventually(lambda: other.server.zeek.failed_handshakes["ended"])
                 await eventually(lambda: [line for line in logs if line["event"] == "no link to peer"])
         reasons = [line["reason"] for line in logs if line["event"] == "no link to peer"]
         assert reasons[0] == "the stream ended in the handshake: it may not allow this side's key"
-        assert one.server.zeek_failed_handshakes["key"]
+        assert one.server.zeek.failed_handshakes["key"]
 
 
 async def test_a_key_that_is_taken_away(
@@ -280,7 +280,7 @@ async def test_a_key_that_is_taken_away(
         leaves = start_node(hub.endpoints[1], "leaves", "zeek.a", secure=as_client())
         await eventually(lambda: leaves.is_told("zeek.a"))
         comes = start_node(hub.endpoints[1], "comes", "zeek.b", secure=as_client(OTHER_PUBLIC, OTHER_SECRET))
-        await eventually(lambda: hub.server.zeek_failed_handshakes["key"])
+        await eventually(lambda: hub.server.zeek.failed_handshakes["key"])
         clients.write_text(OTHER_PUBLIC.decode())
         hub.take_over(hub.prepare(hub._loaded))
         assert await hub.review(was_open=False) == 2

@@ -202,7 +202,7 @@ async def test_nothing_comes_twice(broker: ZmqBroker, start: Start) -> None:
         hubs = [first, second]
         clients = [await staying.enter_async_context(connect(hub.endpoints[0].location)) for hub in hubs]
         streams = [await staying.enter_async_context(one.subscribe("zeek.from")) for one in clients]
-        assert [hub.server.zeek_clusters_left for hub in hubs] == [int(leaves(hub)) for hub in hubs]
+        assert [hub.server.zeek.clusters_left for hub in hubs] == [int(leaves(hub)) for hub in hubs]
         await eventually(lambda: server.is_told("zeek.from") and know_of_each_other("zeek.from", first, second))
         for value in range(20):
             server.publish_event("zeek.from", number(value))

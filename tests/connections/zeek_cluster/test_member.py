@@ -41,7 +41,7 @@ async def member_of(endpoint: Endpoint, further: str = "name=hub") -> AsyncItera
 
 
 def names(daemon: Daemon) -> list[str]:
-    return sorted(name for one in daemon.server.zeek_clusters.values() for name in one.nodes.values())
+    return sorted(name for one in daemon.server.zeek.clusters.values() for name in one.nodes.values())
 
 
 def ups(*nodes: ZeekNode) -> list[int]:
