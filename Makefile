@@ -44,7 +44,7 @@ test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
 	@$(BIN)/python -m tests.spark.share_classes
-	@echo "make test: 10 to 15 minutes on two CPUs; each line of dots says how much is done"
+	@echo "make test: about 10 minutes on two CPUs; each line of dots says how much is done"
 	@$(PYTEST) $(ARGS)
 
 test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)

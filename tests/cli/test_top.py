@@ -68,7 +68,7 @@ def test_a_look_with_a_hole_is_dropped() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, {}, {"hub": "h"}, part(1.0, 1, 0, {"id": 1})])
 def test_what_is_not_understood_is_an_error(value: Any) -> None:
-    with pytest.raises(ProtocolError, match="hub/handlers/counters"):
+    with pytest.raises(ProtocolError, match="hub/statistics"):
         Assembly().feed(value)
 
 

@@ -231,7 +231,7 @@ async def test_access_is_refused_by_the_policy(node: Node, storing: Hub) -> None
         "users": {"rita": ["reader"], "gert": ["getter"], "walt": ["writer"]},
     }
     users._users = users._users._replace(policy=read_policy(policy, "test"))
-    storing.node.core.authority.adopt(users._users.policy)
+    storing.server.core.authority.adopt(users._users.policy)
     await node.evaluate("globalThis.url = address", address=f"{storing.url.rstrip('/')}/v1/hub")
     result = await node.evaluate(
         """

@@ -132,8 +132,8 @@ async def test_hub_js() -> None:
     command = node_command()
     if isinstance(command, str):
         pytest.skip(f"NODE IS MISSING: {command}")
-    async with start_node(command) as server:
-        lines = await server.evaluate(_LIST, url=HUB_JS.as_uri(), inside=INSIDE_JS)
+    async with start_node(command) as node:
+        lines = await node.evaluate(_LIST, url=HUB_JS.as_uri(), inside=INSIDE_JS)
     check("hub_js.txt", lines)
 
 

@@ -89,4 +89,4 @@ def test_a_process_is_seen_from_its_start_to_its_end() -> None:
 def test_the_garbage_collector_does_not_walk_over_it(request: pytest.FixtureRequest) -> None:
     walked = {id(one) for one in gc.get_objects()}
     assert not {id(one) for one in request.session.items} & walked
-    assert request.server in request.session.items
+    assert request.node in request.session.items

@@ -281,10 +281,12 @@ async def test_who_comes_is_told_everywhere_once(both: RunningHub, clients: Clie
 
 
 async def test_what_admins_do_is_told_once(both: RunningHub, clients: Clients) -> None:
-    # Prefixes that nobody has wanted before: of what is wanted again within a second, nothing is told to the others.
-    for place, (client, prefix) in enumerate(zip(clients, ("$hub/client/join", "$hub/client/joi"), strict=True)):
-        async with client.subscribe("$hub/audit") as audit, client.subscribe(prefix) as joined:
-            await until_all_tell(both.tcp, joined, f"audit-{place}")
+    # Prefixes that nobody has wanted before, also not in the test before this one: of what is wanted again within a
+    # second, nothing is told to the others, and what is still wanted is told at once.
+    prefixes = (("$hub/audit", "$hub/client/left"), ("$hub/audi", "$hub/client/lef"))
+    for place, (client, (audits, leaves)) in enumerate(zip(clients, prefixes, strict=True)):
+        async with client.subscribe(audits) as audit, client.subscribe(leaves) as left:
+            await until_all_tell(both.tcp, left, f"audit-{place}")
             for _ in range(3):
                 await clients[0].request("$hub/reload", None)
             assert [(await anext(audit)).value["what"] for _ in range(3)] == ["reload"] * 3

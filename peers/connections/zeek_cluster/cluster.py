@@ -653,10 +653,10 @@ class Member(RemoteCluster):
                 case Say(topic, payload):
                     _offer(self.speaker, topic, payload)
                 case Up(node_id, name):
-                    log.info("Zeek node is up", server=name, id=node_id, cluster=self.address)
+                    log.info("Zeek node is up", node=name, id=node_id, cluster=self.address)
                     announce(zeek_node("up", self.address, node_id, name))
                 case Down(node_id, name, reason):
-                    log.info("Zeek node is down", server=name, id=node_id, cluster=self.address, reason=reason)
+                    log.info("Zeek node is down", node=name, id=node_id, cluster=self.address, reason=reason)
                     announce(zeek_node("down", self.address, node_id, name, reason))
                 case Odd(reason):
                     log.warning("Zeek cluster", cluster=self.address, reason=reason)

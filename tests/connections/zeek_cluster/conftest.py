@@ -51,15 +51,15 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
 
     async def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
         before = len(joined_nodes(hub))
-        server = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
-        nodes.append(server)
+        node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
+        nodes.append(node)
         await eventually(lambda: len(joined_nodes(hub)) == before + 2)
-        server.subscribe(*topics)
-        return server
+        node.subscribe(*topics)
+        return node
 
     yield start
-    for server in nodes:
-        server.close()
+    for node in nodes:
+        node.close()
     context.term()
 
 
@@ -100,14 +100,14 @@ def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[..., Zmq
     nodes: list[ZmqNode] = []
 
     def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
-        server = ZmqNode(context, endpoint, node_id)
-        server.subscribe(*topics)
-        nodes.append(server)
-        return server
+        node = ZmqNode(context, endpoint, node_id)
+        node.subscribe(*topics)
+        nodes.append(node)
+        return node
 
     yield start
-    for server in nodes:
-        server.close()
+    for node in nodes:
+        node.close()
 
 
 @pytest.fixture
@@ -119,5 +119,5 @@ def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[...
         return nodes[-1]
 
     yield start
-    for server in nodes:
-        server.close()
+    for node in nodes:
+        node.close()

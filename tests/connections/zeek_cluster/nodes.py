@@ -134,7 +134,7 @@ class ZeekNode(ZmqNode):
         self.hellos: set[str] = set()
         """Halves of greetings: of each that stays, Zeek's reporter warns after 10 s."""
         self._told_until = self._got_until = 0
-        self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.server.{name}.")
+        self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.node.{name}.")
 
     def run(self) -> ZeekNode:
         while self._told_until < len(self.told):

@@ -59,14 +59,14 @@ class Raw:
 
 
 async def quiet_pair(start_node: StartNode) -> tuple[ZmqNode, ZmqNode]:
-    server, reader = await start_node("node"), await start_node("reader", "zeek.")
-    await eventually(lambda: server.is_told("zeek."))
-    return server, reader
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    return node, reader
 
 
-async def pass_an_event(server: ZmqNode, reader: ZmqNode, value: int = 0) -> None:
+async def pass_an_event(node: ZmqNode, reader: ZmqNode, value: int = 0) -> None:
     event = Event("Demo::number", Count(value))
-    server.publish_event("zeek.a", event)
+    node.publish_event("zeek.a", event)
     await eventually(lambda: any(parts[3] == event.encode() for parts in reader.events))
 
 
@@ -90,8 +90,8 @@ BREAKS = [
 
 
 async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> None:
-    server, reader = await quiet_pair(start_node)
-    told = len(server.told)
+    node, reader = await quiet_pair(start_node)
+    told = len(node.told)
     for number, (kind, says, reason) in enumerate(BREAKS, 1):
         with structlog.testing.capture_logs() as logs:
             said = await (await Raw.connect(hub, kind, says)).end()
@@ -103,14 +103,14 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode) -> Non
         (line,) = [line for line in lines if line["event"] == "a Zeek node broke the protocol"]
         assert reason in line["reason"]
         assert len(lines) <= 2  # it was let in before
-        await pass_an_event(server, reader, number)
+        await pass_an_event(node, reader, number)
     assert len(reader.events) == len(BREAKS)
-    assert len(server.told) == told
+    assert len(node.told) == told
 
 
 @pytest.mark.parametrize("kind", KINDS)
 async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str) -> None:
-    server, reader = await quiet_pair(start_node)
+    node, reader = await quiet_pair(start_node)
     event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
     said = handshake(kind) + (
         encode_message(event) if kind == "XPUB" else encode_subscription(b"zeek.cut", is_wanted=True)
@@ -124,9 +124,9 @@ async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str) 
         writer.write_eof()
         await eventually(lambda: len(hub.server.connections) == connections)
         writer.close()
-    await pass_an_event(server, reader)
+    await pass_an_event(node, reader)
     assert len(reader.events) == 1
-    assert not server.is_told("zeek.cut")
+    assert not node.is_told("zeek.cut")
     assert hub.server.zeek.broken_connections == 0
 
 
@@ -161,16 +161,16 @@ async def test_no_handshake() -> None:
 
 
 async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNode) -> None:
-    server, _ = await quiet_pair(start_node)
+    node, _ = await quiet_pair(start_node)
     long = b"zeek." + b"x" * 1020
     with structlog.testing.capture_logs() as logs:
         raw = await Raw.connect(hub, "XSUB", encode_subscription(long, is_wanted=True) * 100)
         raw.writer.write(encode_command(Command(b"SUBSCRIBE", long)))
         raw.writer.write(encode_frame(b"\x02zeek.") + encode_message([b"\x01zeek.", b""]))
         raw.writer.write(encode_subscription(b"zeek.b", is_wanted=True))
-        await eventually(lambda: server.is_told("zeek.b"))
+        await eventually(lambda: node.is_told("zeek.b"))
         raw.writer.close()
-        await eventually(lambda: server.is_told("zeek.b", is_wanted=False))
+        await eventually(lambda: node.is_told("zeek.b", is_wanted=False))
     assert hub.server.zeek.refused_subscriptions == 101
     assert hub.server.rejected_messages == 2
     refused = [line for line in logs if line["event"] == "subscription of a Zeek node refused"]
@@ -184,7 +184,7 @@ async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNod
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(2))
 async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str, seed: int) -> None:
-    server, reader = await quiet_pair(start_node)
+    node, reader = await quiet_pair(start_node)
     recorded = wire("z01-null-wire.jsonl").items()
     seeds = [b"".join(reads)[92:] for (name, way), reads in recorded if way == TO_BROKER and f" {kind} to" in name]
     mutator = Mutator(f"{kind}-{seed}", seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8, b"\x04\x09SUBSCRIBE"])
@@ -196,7 +196,7 @@ async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str,
             else:
                 raw.writer.transport.abort()
             await raw.end()
-        await pass_an_event(server, reader, seed)
+        await pass_an_event(node, reader, seed)
     assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
     for parts in reader.events:
         assert len(parts) == 4
@@ -204,15 +204,15 @@ async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str,
 
 
 async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> None:
-    server, reader = await quiet_pair(start_node)
+    node, reader = await quiet_pair(start_node)
     dying = []
     for told in range(2, 7):  # one by one: of those that come in one turn, nodes are told once
         dying.append(await Raw.connect(hub, "XSUB", encode_subscription(b"zeek.", is_wanted=True)))
-        await eventually(lambda told=told: server.told.count((True, "zeek.")) == told)  # type: ignore[misc]
+        await eventually(lambda told=told: node.told.count((True, "zeek.")) == told)  # type: ignore[misc]
     event = Event("Demo::large", "x" * 20_000)
     for sent in range(0, 500, 10):
         for _ in range(10):
-            server.publish_event("zeek.a", event)
+            node.publish_event("zeek.a", event)
         if sent % 100 == 50:
             dying[sent // 100].writer.transport.abort()
         await eventually(lambda sent=sent: len(reader.events) == sent + 10)  # type: ignore[misc]
@@ -220,7 +220,7 @@ async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> Non
 
 
 async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: StartNode) -> None:
-    server, reader = await quiet_pair(start_node)
+    node, reader = await quiet_pair(start_node)
     crowd = []
     for number in range(100):
         topic = b"crowd.%d" % number
@@ -228,10 +228,10 @@ async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: Sta
             await Raw.connect(hub, KINDS[number % 2], encode_subscription(topic, is_wanted=True) * (1 - number % 2))
         )
         if number % 20 == 0:
-            await pass_an_event(server, reader, number)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in server.told) == 50)
+            await pass_an_event(node, reader, number)
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 50)
     for raw in crowd:
         raw.writer.transport.abort()
-    await pass_an_event(server, reader, 1000)
-    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in server.told) == 100)
+    await pass_an_event(node, reader, 1000)
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 100)
     assert len(reader.events) == 6

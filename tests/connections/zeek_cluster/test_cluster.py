@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peers.client import connect
-from peers.connections.zeek_cluster import remote_end as far_end
+from peers.connections.zeek_cluster import remote_end
 from peers.connections.zeek_cluster.cluster import TURN_COST, Telling, Wanted
 from peers.daemon.daemon import Daemon
 from peers.values import Count
@@ -26,8 +26,8 @@ from tests.connections.zeek_cluster.nodes import HELLO, ZmqNode
 from tests.hubs.eventually import eventually, settle
 
 
-def payloads(server: ZmqNode) -> list[bytes]:
-    return [parts[3] for parts in server.events]
+def payloads(node: ZmqNode) -> list[bytes]:
+    return [parts[3] for parts in node.events]
 
 
 # Who is told what: section 3.3 of the specification, rule by rule.
@@ -46,17 +46,17 @@ async def test_who_comes_late_is_told_all_once(hub: Daemon, start_node: StartNod
 
 
 async def test_clients_of_the_hub_count(hub: Daemon, start_node: StartNode) -> None:
-    server = await start_node("node")
+    node = await start_node("node")
     async with connect(hub.endpoints[1].location) as client:
         async with client.subscribe("zeek.a"):
-            await eventually(lambda: server.is_told("zeek.a"))
-            server.subscribe("zeek.a")
-            await eventually(lambda: server.told.count((True, "zeek.a")) == 2)
-        server.subscribe("zeek.b")
-        await eventually(lambda: server.is_told("zeek.b"))
-        assert server.is_told("zeek.a")
-        server.unsubscribe("zeek.a")
-        await eventually(lambda: server.is_told("zeek.a", is_wanted=False))
+            await eventually(lambda: node.is_told("zeek.a"))
+            node.subscribe("zeek.a")
+            await eventually(lambda: node.told.count((True, "zeek.a")) == 2)
+        node.subscribe("zeek.b")
+        await eventually(lambda: node.is_told("zeek.b"))
+        assert node.is_told("zeek.a")
+        node.unsubscribe("zeek.a")
+        await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
 
 
 # Who gets what.
@@ -78,26 +78,26 @@ async def test_events_reach_nodes_as_they_were_sent(start_node: StartNode) -> No
 
 
 async def test_events_are_messages_of_the_hub(hub: Daemon, start_node: StartNode) -> None:
-    server = await start_node("zeromq_worker-1", "zeek.to.nodes")
+    node = await start_node("zeromq_worker-1", "zeek.to.nodes")
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.from") as messages:
-        await eventually(lambda: server.is_told("zeek.from"))
-        server.publish_event("zeek.from.nodes")
+        await eventually(lambda: node.is_told("zeek.from"))
+        node.publish_event("zeek.from.nodes")
         message = await anext(messages)
         assert (message.topic, message.labels) == ("zeek.from.nodes", ("zeek-node=zeromq_worker-1",))
         assert Event.of(message.value) == HELLO
         await client.publish("zeek.to.nodes", HELLO)
         await client.publish("zeek.to.nodes", "no event")
         await client.publish("zeek.to.nodes", HELLO)
-        await eventually(lambda: len(server.events) == 2)
-    for topic, sender, serializer, payload in server.events:
+        await eventually(lambda: len(node.events) == 2)
+    for topic, sender, serializer, payload in node.events:
         assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
         assert sender.startswith(b"topichub_hub_")
 
 
 async def test_clients_of_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
-    server, reader = await start_node("json"), await start_node("reader", "zeek.")
-    await eventually(lambda: server.is_told("zeek."))
-    server.publish(b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT))
+    node, reader = await start_node("json"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    node.publish(b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT))
     await eventually(lambda: reader.events)
     async with connect(hub.endpoints[1].location) as client:
         await client.publish("zeek.b", HELLO)
@@ -156,14 +156,14 @@ NO_EVENTS = [
 async def test_what_is_no_event_reaches_nobody(
     hub: Daemon, start_node: StartNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(far_end, "LINES_PER_SECOND", 100)
-    server, reader = await start_node("node"), await start_node("reader", "zeek.")
-    await eventually(lambda: server.is_told("zeek."))
+    monkeypatch.setattr(remote_end, "LINES_PER_SECOND", 100)
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
     with structlog.testing.capture_logs() as logs:
         for number, (parts, reason) in enumerate(NO_EVENTS, 1):
             logs.clear()
-            server.publish(*parts)
-            server.publish(*HEAD, EVENT)
+            node.publish(*parts)
+            node.publish(*HEAD, EVENT)
             await eventually(lambda number=number: len(reader.events) >= number)  # type: ignore[misc]
             assert payloads(reader) == [EVENT] * number, parts
             await eventually(lambda: [line for line in logs if line["event"] == "skipped what a Zeek node sent"])
@@ -173,14 +173,14 @@ async def test_what_is_no_event_reaches_nobody(
 
 
 async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
-    server, reader = await start_node("node"), await start_node("reader", "zeek.")
-    await eventually(lambda: server.is_told("zeek."))
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
     with structlog.testing.capture_logs() as logs:
         for _ in range(2000):
-            server.publish(b"zeek.a", b"node", b"broker-bin-v1", b"garbage")
-        server.publish_event("zeek.a")
+            node.publish(b"zeek.a", b"node", b"broker-bin-v1", b"garbage")
+        node.publish_event("zeek.a")
         await eventually(lambda: reader.events)
-        server.close()
+        node.close()
         lines = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
         assert len(lines) < 200
         await eventually(lambda: sum(told["messages"] for told in logs if "messages" in told) == 2000)
@@ -189,23 +189,23 @@ async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
 
 
 async def test_subscriptions_that_are_none(hub: Daemon, start_node: StartNode) -> None:
-    server = await start_node("node")
+    node = await start_node("node")
     wrong = (b"\xff", b"$hub/", b"zeek\n")
     for topic in wrong:
-        server.ask(b"\1" + topic)
-    server.subscribe("zeek.a")
-    await eventually(lambda: server.is_told("zeek.a"))
-    assert server.told == [(True, "zeek.a")]
+        node.ask(b"\1" + topic)
+    node.subscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a"))
+    assert node.told == [(True, "zeek.a")]
     assert hub.server.zeek.refused_subscriptions == len(wrong)
     for topic in wrong:
-        server.ask(b"\0" + topic)
-    server.unsubscribe("zeek.a")
-    await eventually(lambda: server.is_told("zeek.a", is_wanted=False))
+        node.ask(b"\0" + topic)
+    node.unsubscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
 
 
 async def test_strangers(hub: Daemon, start_node: StartNode) -> None:
-    server = await start_node("node", "zeek.a")
-    await eventually(lambda: server.is_told("zeek.a"))
+    node = await start_node("node", "zeek.a")
+    await eventually(lambda: node.is_told("zeek.a"))
     endpoint = hub.endpoints[0]
     garbage: list[Any] = [b"GET / HTTP/1.1\r\n\r\n", b"\xff\0\0\0\0\0\0\0\1\x7f\2", bytes(64), b"\xff" * 64]
     for port in (endpoint.port, endpoint.xsub):
@@ -217,8 +217,8 @@ async def test_strangers(hub: Daemon, start_node: StartNode) -> None:
                 got = await reader.read()
             assert len(got) <= GREETING_BYTES
             writer.close()
-    server.subscribe("zeek.b")
-    await eventually(lambda: server.is_told("zeek.b"))
+    node.subscribe("zeek.b")
+    await eventually(lambda: node.is_told("zeek.b"))
     await settle()
 
 

@@ -65,8 +65,8 @@ def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]
         return nodes[-1]
 
     yield start
-    for server in nodes:
-        server.close()
+    for node in nodes:
+        node.close()
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def broker_url(endpoint: Endpoint) -> str:
     return f"zeek+zmq://127.0.0.1:{endpoint.port}?xsub={endpoint.xsub}"
 
 
-def events_of(server: ZmqNode) -> list[bytes]:
-    return [parts[3] for parts in server.events]
+def events_of(node: ZmqNode) -> list[bytes]:
+    return [parts[3] for parts in node.events]
 
 
 # What works.
@@ -127,23 +127,23 @@ async def test_a_node_of_an_encrypted_cluster(
     broker = ZmqBroker(context, as_server)
     try:
         async with running("hub", (broker_url(broker.endpoint),), zeek=zeek) as hub:
-            server = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
+            node = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
             async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from.") as messages:
                 for _ in range(2):
-                    await eventually(lambda: server.is_told("zeek.from."))
-                    server.publish_event("zeek.from.node")
+                    await eventually(lambda: node.is_told("zeek.from."))
+                    node.publish_event("zeek.from.node")
                     assert Event.of((await anext(messages)).value) == HELLO
-                    before = len(server.events)
+                    before = len(node.events)
 
                     async def publish(before: int = before) -> None:
-                        while len(server.events) == before:
+                        while len(node.events) == before:
                             await client.publish("zeek.to.node", HELLO)
                             await asyncio.sleep(0.01)
 
                     await publish()
                     broker.stop()
                     await eventually(lambda: not [one for one in hub.server.connections if one.protocol == "zeek+zmq"])
-                    server.told.clear()
+                    node.told.clear()
                     broker.start()
     finally:
         broker.stop()
@@ -206,12 +206,12 @@ async def test_strangers_at_an_encrypted_port(
             stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
             stranger.publish_event("zeek.a")
             await eventually(lambda: hub.server.zeek.failed_handshakes[kind] >= 2)
-            server = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
-            await eventually(lambda: server.is_told("zeek.a"))
-            server.publish_event("zeek.a")
-            await eventually(lambda: server.events)
-        assert [parts[1] for parts in server.events] == [b"node"]
-        assert {topic for _, topic in server.told} == {"zeek.a"}
+            node = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
+            await eventually(lambda: node.is_told("zeek.a"))
+            node.publish_event("zeek.a")
+            await eventually(lambda: node.events)
+        assert [parts[1] for parts in node.events] == [b"node"]
+        assert {topic for _, topic in node.told} == {"zeek.a"}
         failures = [line for line in logs if line["event"] == "handshake with a Zeek node failed"]
         assert [(told in line["reason"], line["kind"], line["handshakes"]) for line in failures] == [(True, kind, 1)]
         closed = [line for line in logs if line["event"] == "connection closed" and line["log_level"] == "info"]

@@ -34,76 +34,76 @@ def numbers(events: list[list[bytes]]) -> list[int]:
 
 
 async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
-    server = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
+    node = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
-        await eventually(lambda: server.is_told("zeek.") and is_wanted(hub, "zeek.to"))
+        await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek.to"))
         await client.publish("zeek.to.nodes", HELLO)
         await client.publish("zeek.to.nodes", "no event")
-        await eventually(lambda: server.events)
-        server.publish_event("zeek.from")
+        await eventually(lambda: node.events)
+        node.publish_event("zeek.from")
         found = [await anext(messages) for _ in range(3)]
     assert [(message.topic, message.labels) for message in found] == [
         ("zeek.to.nodes", ()),
         ("zeek.to.nodes", ()),
         ("zeek.from", ("zeek-node=zeromq_worker-1",)),
     ]
-    ((topic, sender, serializer, payload),) = server.events
+    ((topic, sender, serializer, payload),) = node.events
     assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
     assert sender.startswith(b"topichub_hub_")
 
 
 async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
-    server = start(broker.endpoint, "node", "zeek.cluster.nodeid.node.")
+    node = start(broker.endpoint, "node", "zeek.cluster.nodeid.node.")
     async with connect(hub.endpoints[0].location) as client:
         async with client.subscribe("zeek.cluster.nodeid."), client.subscribe("zeek.cluster.nodeid.x."):
             async with client.subscribe("zeek.a"):
-                await eventually(lambda: server.is_told("zeek.a"))
-            await eventually(lambda: server.is_told("zeek.a", is_wanted=False))
+                await eventually(lambda: node.is_told("zeek.a"))
+            await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
         async with client.subscribe("zeek.b"):
-            await eventually(lambda: server.is_told("zeek.b"))
-    told = {topic for _, topic in server.told}
+            await eventually(lambda: node.is_told("zeek.b"))
+    told = {topic for _, topic in node.told}
     assert told == {"zeek.cluster.nodeid.node.", "zeek.a", "zeek.b", f"topichub.hub.{hub.server.id.hex()}."}
-    assert server.events == []
+    assert node.events == []
     assert {one.far_name for one in joined(hub)} == {""}
 
 
 async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: Start) -> None:
-    server = start(broker.endpoint, "node", "zeek.to")
+    node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
-        await eventually(lambda: server.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
+        await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
         for step in range(2):
             broker.stop()
             await eventually(lambda: not joined(hub))
             broker.start()
             # libzmq asks again when it is looked for events
-            await eventually(lambda: server.events is not None and is_wanted(hub, "zeek.to"))
+            await eventually(lambda: node.events is not None and is_wanted(hub, "zeek.to"))
             got = asyncio.ensure_future(came(messages, number(step)))
             # libzmq tells nobody that its own XPUB is connected again, so the node goes on until something has come
             while not got.done():
-                server.publish_event("zeek.from", number(step))
+                node.publish_event("zeek.from", number(step))
                 await asyncio.sleep(0.01)
             await client.publish("zeek.to", number(step))
-            await eventually(lambda count=step + 1: len(server.events) == count)
-    assert numbers(server.events) == [0, 1]
+            await eventually(lambda count=step + 1: len(node.events) == count)
+    assert numbers(node.events) == [0, 1]
 
 
 @pytest.mark.parametrize("which", [0, 1])
 async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: Start, which: int) -> None:
-    server = start(broker.endpoint, "node", "zeek.to")
+    node = start(broker.endpoint, "node", "zeek.to")
     async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
-        await eventually(lambda: server.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
-        told = len(server.told)
+        await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
+        told = len(node.told)
         before = joined(hub)
         before[which].abort()
         await eventually(lambda: len(joined(hub)) == 2 and joined(hub)[which] is not before[which])
         assert joined(hub)[1 - which] is before[1 - which]
         # The first subscription may have been told twice, and the second time count here: what is told last decides.
-        await eventually(lambda: is_wanted(hub, "zeek.to") and (which or len(server.told) >= told + 2))
-        await eventually(lambda: server.is_told("zeek.from"))
-        server.publish_event("zeek.from")
+        await eventually(lambda: is_wanted(hub, "zeek.to") and (which or len(node.told) >= told + 2))
+        await eventually(lambda: node.is_told("zeek.from"))
+        node.publish_event("zeek.from")
         assert Event.of((await anext(messages)).value) == HELLO
         await client.publish("zeek.to", HELLO)
-        await eventually(lambda: server.events)
+        await eventually(lambda: node.events)
 
 
 async def test_clusters_stay_apart(start_broker: Callable[[], ZmqBroker], start: Start) -> None:
@@ -152,11 +152,11 @@ async def test_a_broker_of_the_same_mesh_is_not_joined(start: Start) -> None:
                     assert not [event for event in behind if event.startswith("Zeek cluster joined")]
             await eventually(lambda: len(joined(hub)) == 2)  # the mesh has fallen apart
         async with running("hub", [broker, far.endpoints[0].location]) as hub:
-            server = start(far.endpoints[1], "node")
+            node = start(far.endpoints[1], "node")
             async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
-                await eventually(lambda: server.is_told("zeek.") and not joined(hub))
+                await eventually(lambda: node.is_told("zeek.") and not joined(hub))
                 for value in range(5):
-                    server.publish_event("zeek.a", number(value))
+                    node.publish_event("zeek.a", number(value))
                 found = [Event.of((await anext(messages)).value) for _ in range(5)]
     assert found == [number(value) for value in range(5)]
 
@@ -190,7 +190,7 @@ def know_of_each_other(prefix: str, one: Daemon, other: Daemon) -> bool:
 
 
 async def test_nothing_comes_twice(broker: ZmqBroker, start: Start) -> None:
-    server = start(broker.endpoint, "node", "zeek.to")
+    node = start(broker.endpoint, "node", "zeek.to")
     async with AsyncExitStack() as stack:
         leaving, staying = AsyncExitStack(), AsyncExitStack()
         await stack.enter_async_context(leaving)
@@ -203,9 +203,9 @@ async def test_nothing_comes_twice(broker: ZmqBroker, start: Start) -> None:
         clients = [await staying.enter_async_context(connect(hub.endpoints[0].location)) for hub in hubs]
         streams = [await staying.enter_async_context(one.subscribe("zeek.from")) for one in clients]
         assert [hub.server.zeek.clusters_left for hub in hubs] == [int(leaves(hub)) for hub in hubs]
-        await eventually(lambda: server.is_told("zeek.from") and know_of_each_other("zeek.from", first, second))
+        await eventually(lambda: node.is_told("zeek.from") and know_of_each_other("zeek.from", first, second))
         for value in range(20):
-            server.publish_event("zeek.from", number(value))
+            node.publish_event("zeek.from", number(value))
         for stream in streams:
             got = [Event.of((await anext(stream)).value) for _ in range(20)]
             assert got == [number(value) for value in range(20)]
@@ -213,18 +213,18 @@ async def test_nothing_comes_twice(broker: ZmqBroker, start: Start) -> None:
         await eventually(lambda: know("zeek.to", having, other))
         for value, client in enumerate(clients * 10):
             await client.publish("zeek.to", number(value))
-        await eventually(lambda: len(server.events) >= 20)
+        await eventually(lambda: len(node.events) >= 20)
         # What comes twice would come by the other way: each way has another one behind it.
         for value, client in enumerate(clients, 20):
             await client.publish("zeek.to", number(value))
-        await eventually(lambda: len(server.events) >= 22)
-        assert Counter(parts[3] for parts in server.events) == {number(value).encode(): 1 for value in range(22)}
-        server.publish_event("zeek.from", number(99))
+        await eventually(lambda: len(node.events) >= 22)
+        assert Counter(parts[3] for parts in node.events) == {number(value).encode(): 1 for value in range(22)}
+        node.publish_event("zeek.from", number(99))
         assert [Event.of((await anext(stream)).value) for stream in streams] == [number(99)] * 2
 
 
 async def test_the_other_one_takes_over(broker: ZmqBroker, start: Start) -> None:
-    server = start(broker.endpoint, "node", "zeek.to")
+    node = start(broker.endpoint, "node", "zeek.to")
     async with AsyncExitStack() as stack:
         hubs: dict[str, tuple[Daemon, AsyncExitStack]] = {}
         peers = [str(broker.endpoint)]
@@ -238,11 +238,11 @@ async def test_the_other_one_takes_over(broker: ZmqBroker, start: Start) -> None
         await hubs[having][1].aclose()
         await eventually(lambda: has(hubs[other][0]))
         async with connect(hubs[other][0].endpoints[0].location) as client, client.subscribe("zeek.from") as stream:
-            await eventually(lambda: server.is_told("zeek.from"))
-            server.publish_event("zeek.from", number(1))
+            await eventually(lambda: node.is_told("zeek.from"))
+            node.publish_event("zeek.from", number(1))
             assert Event.of((await anext(stream)).value) == number(1)
             await client.publish("zeek.to", number(2))
-            await eventually(lambda: server.events)
+            await eventually(lambda: node.events)
 
 
 async def test_meshes_become_one_and_fall_apart(broker: ZmqBroker, start: Start) -> None:

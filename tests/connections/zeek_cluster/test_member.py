@@ -45,7 +45,7 @@ def names(daemon: Daemon) -> list[str]:
 
 
 def ups(*nodes: ZeekNode) -> list[int]:
-    return [len(server.run().up) for server in nodes]
+    return [len(node.run().up) for node in nodes]
 
 
 async def test_it_is_seen_and_sees(cluster: Endpoint, start_zeek: StartZeek) -> None:
@@ -219,14 +219,12 @@ class Zeeks:
     def are_all_up(self) -> bool:
         names = set(self.nodes)
         return all(
-            set(server.up.values()) == names - {server.name} and not (server.subscriptions or server.hellos)
-            for server in [server.run() for server in self.nodes.values()]
+            set(node.up.values()) == names - {node.name} and not (node.subscriptions or node.hellos)
+            for node in [node.run() for node in self.nodes.values()]
         )
 
     def raised(self, name: str) -> list[list[tuple[str, str]]]:
-        return [
-            [one for one in server.raised if one[1] == name] for server in self.nodes.values() if server.name != name
-        ]
+        return [[one for one in node.raised if one[1] == name] for node in self.nodes.values() if node.name != name]
 
 
 @pytest.fixture
@@ -252,7 +250,7 @@ async def test_a_node_that_comes_back_is_up_again(zeeks: Zeeks, kinds: tuple[typ
     await eventually(
         lambda: zeeks.are_all_up() and zeeks.raised("worker-1") == [[(word, "worker-1") for word in DOWN_AND_UP]] * 2
     )
-    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
     zeeks.nodes["worker-1"].publish_event("zeek.cluster.worker", Event("Demo::hello"))
     await eventually(lambda: zeeks.nodes["manager"].run().got and zeeks.nodes["worker-2"].run().got)
 
@@ -263,7 +261,7 @@ async def test_only_the_publisher_has_broken(hub: Daemon, zeeks: Zeeks) -> None:
     await eventually(lambda: len(joined_nodes(hub)) == 6)
     await settle()
     assert zeeks.are_all_up()
-    assert all(len(server.raised) == 2 and not server.warnings for server in zeeks.nodes.values())
+    assert all(len(node.raised) == 2 and not node.warnings for node in zeeks.nodes.values())
 
 
 async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
@@ -272,7 +270,7 @@ async def test_two_nodes_come_back_at_once(zeeks: Zeeks) -> None:
     manager = zeeks.nodes["manager"]
     await eventually(lambda: zeeks.are_all_up() and manager.raised[2:].count(("down", "worker-1")) == 1)
     assert manager.raised[2:].count(("down", "worker-2")) == 1
-    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
 
 
 async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
@@ -281,7 +279,7 @@ async def test_nodes_come_and_go_meanwhile(hub: Daemon, zeeks: Zeeks) -> None:
     await eventually(lambda: len(joined_nodes(hub)) < 4)
     await zeeks.start("worker-3")
     await eventually(lambda: zeeks.are_all_up() and ("down", "worker-2") in zeeks.nodes["worker-1"].raised)
-    assert [server.warnings for server in zeeks.nodes.values()] == [[], [], []]
+    assert [node.warnings for node in zeeks.nodes.values()] == [[], [], []]
 
 
 async def test_a_hub_that_comes_back(context: zmq.Context[zmq.Socket[bytes]], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,12 +106,12 @@ class Stage:
 
     def send(self, step: Step) -> None:
         if step.socket == "XSUB":
-            wanted = self.wanted[step.server]
+            wanted = self.wanted[step.node]
             if step.parts[0][:1] == b"\1":
                 wanted[step.topic] = None
             else:
                 wanted.pop(step.topic, None)
-        self.sockets[step.server, step.socket].send(encode_message(step.parts))
+        self.sockets[step.node, step.socket].send(encode_message(step.parts))
 
     def close(self, *names: str) -> None:
         for name, kind in list(self.sockets):
@@ -137,7 +137,7 @@ def written_out(steps: list[Step]) -> list[Step]:
         return steps
     ids = ids_of(steps)
     names = {node_id: name for name, node_id in ids.items()}
-    recorded = {step.server for step in steps if step.is_sent}
+    recorded = {step.node for step in steps if step.is_sent}
     asked: set[bytes] = set().union(*({step.topic} for step in steps if step.is_sent and step.socket == "XSUB"))
     left = {(step.topic) for step in steps if step.is_sent and step.socket == "XSUB" and step.parts[0][:1] == b"\0"}
     added: list[Step] = []
@@ -158,15 +158,15 @@ def written_out(steps: list[Step]) -> list[Step]:
     return sorted([*steps, *added], key=lambda step: step.t_s)
 
 
-def _sent(step: Step, server: str, socket: str) -> Step:
-    return step._replace(t_s=step.t_s - 1e-7, server=server, socket=socket, is_sent=True)
+def _sent(step: Step, node: str, socket: str) -> Step:
+    return step._replace(t_s=step.t_s - 1e-7, node=node, socket=socket, is_sent=True)
 
 
 @pytest.mark.parametrize("recording", STORIES)
 async def test_the_hub_in_the_place_of_the_broker(recording: str) -> None:
     steps = written_out(story(recording))
     stage = Stage(ids_of(steps))
-    names = {step.server for step in steps}
+    names = {step.node for step in steps}
     away_s = STORIES[recording]
     for part in ([step for step in steps if step.t_s < away_s], [step for step in steps if step.t_s >= away_s]):
         if not part:
@@ -187,15 +187,15 @@ async def play(part: list[Step], stage: Stage, endpoint: Endpoint, *, has_proxy:
 
     for step in part:
         if not step.is_sent:
-            expected[step.server, step.socket].append(step)
+            expected[step.node, step.socket].append(step)
             continue
-        if has_proxy and step.server == "proxy" and ("proxy", "XSUB") not in stage.sockets:
+        if has_proxy and step.node == "proxy" and ("proxy", "XSUB") not in stage.sockets:
             await stage.open(endpoint, "proxy")
         await eventually(all_has_come)
         if step.socket == "gone":
-            stage.close(step.server)
+            stage.close(step.node)
             for kind in ("XSUB", "XPUB"):
-                expected.pop((step.server, kind), None)
+                expected.pop((step.node, kind), None)
         else:
             stage.send(step)
     await eventually(all_has_come)
@@ -349,15 +349,15 @@ async def test_each_record_is_a_message(logger: Daemon, push: zmq.Socket[bytes])
 
 
 async def test_what_is_no_log_batch(logger: Daemon, push: zmq.Socket[bytes]) -> None:
-    kind, server, serializer, batch = BATCHES[0]
+    kind, node, serializer, batch = BATCHES[0]
     with structlog.testing.capture_logs() as logs:
         async with connect(logger.endpoints[0].location) as client, client.subscribe("/zeek/LOG/") as messages:
-            push.send_multipart([kind, server, serializer])
-            push.send_multipart([kind, server, b"zeek-bin-2", batch])
+            push.send_multipart([kind, node, serializer])
+            push.send_multipart([kind, node, b"zeek-bin-2", batch])
             push.send_multipart([kind, b"\xff", serializer, batch])
-            push.send_multipart([kind, server, serializer, b""])
-            push.send_multipart([kind, server, serializer, batch + b"x"])
-            push.send_multipart([kind, server, serializer, batch])
+            push.send_multipart([kind, node, serializer, b""])
+            push.send_multipart([kind, node, serializer, batch + b"x"])
+            push.send_multipart([kind, node, serializer, batch])
             found = [await anext(messages) for _ in range(4)]
             assert [message.value["uid"] for message in found] == [record["uid"] for record in EXPECTED[:4]]
         await eventually(lambda: logger.server.rejected_messages == 5)
