@@ -334,7 +334,10 @@ class World:
         await self.hub.stop()
 
     async def cut(self) -> None:
+        before = len(self.hub.server.core.handlers)
         await self.hub.crash()
+        # A client that has not seen yet that its connection is lost writes to it.
+        await eventually(lambda: len(self.hub.server.core.handlers) >= before)
 
     async def prefixes(self, client: str) -> list[str]:
         return sorted(self.hub.prefixes(client))
