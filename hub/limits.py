@@ -1,4 +1,4 @@
-"""Limits of the core: how much each handler may hold, and how much there may be of everything together.
+"""Limits of the core: what each handler may hold, its queue with the policy of overflow, and what all may together.
 
 The settings of `hub.settings` have the same defaults, which a test compares.
 """
@@ -75,9 +75,6 @@ class CoreLimits(NamedTuple):
     names: NameLimits = NameLimits()
     requests: RequestLimits = RequestLimits()
     mesh: MeshLimits = MeshLimits()
-
-
-# What happens when a handler's queue is full: the three policies and the limits of the queue.
 
 
 _ADVICE = ": read faster or choose a drop policy"  # Left out where the name of a user leaves no room for it

@@ -15,7 +15,7 @@ import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 
 _DIGITS = 20
 """So many that names sort as their numbers do: offsets have 19 at most."""
@@ -60,7 +60,7 @@ class Entry(msgspec.Struct, frozen=True):
         """Name of its file, without what stands behind the dot."""
         return range_name(self.first, self.next)
 
-    def may_hold(self, wanted: Wanted) -> bool:
+    def may_hold(self, wanted: Selection) -> bool:
         """Return whether its file may hold a topic that is wanted; what it lacks may have any."""
         texts = [topic for topic, _ in self.topics]
         if wanted.is_all or self.holes:

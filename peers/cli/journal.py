@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
 from hub.journal.segment import Row
-from hub.journal.selection import Wanted, listed_texts
+from hub.journal.selection import Selection, listed_texts
 from peers.cli.admin import ask, json_lines
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal_reading import (
@@ -357,7 +357,7 @@ def _flaw_of(view: View, row: Row) -> str:
 
 def _contradiction(block: Block, row: Row) -> str:
     times = row.earliest_us <= min(block.times) and max(block.times) <= row.latest_us
-    listed = all(map(Wanted(listed_texts(row.topics)).holds, block.topics))
+    listed = all(map(Selection(listed_texts(row.topics)).holds, block.topics))
     if not times or not listed or len(block.data) != row.size_bytes:
         return "the index says something else of it than what it holds"
     return ""

@@ -80,7 +80,7 @@ _Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit
 Verb = Publication | Confirmable | Request | Reply | Rest | _Change
 
 CHANGES: frozenset[type] = frozenset({SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, Rest})
-"""The verbs that change what the hub knows of somebody: all connections together have a share for them."""
+"""The commands that change what the hub knows of a client: all connections share a budget for them."""
 
 
 _ACTIONS: dict[type, str] = {

@@ -67,7 +67,7 @@ class Replies(Protocol):
         """The far side waits for answers that may not be dropped: stop reading while it does not read."""
 
     def put_off(self, rest: object) -> None:
-        """Bring `rest` to the verbs in a later turn, before anything else of the far side."""
+        """Bring `rest` to the commands in a later turn, before anything else of the far side."""
 
     def write_later(self) -> None:
         """Write answers soon; only for answers outside of a read."""

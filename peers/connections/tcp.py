@@ -93,6 +93,7 @@ class TcpConversation:
     """
 
     __slots__ = (
+        "_commands",
         "_connection",
         "_cost",
         "_far_frame_limit",
@@ -103,7 +104,6 @@ class TcpConversation:
         "_share",
         "_shared",
         "_trusted",
-        "_verbs",
         "dialled",
         "link",
         "render",
@@ -144,7 +144,7 @@ class TcpConversation:
         """The same, with shared memory or origins. Chosen once, by HELLO, since it is called for each write."""
         self._origins: ToldOrigins | None = None
         """Origins told to a client that has asked for them."""
-        self._verbs: Commands | None = None
+        self._commands: Commands | None = None
         """Set behind HELLO."""
         self.link: Link | None = None
         """Set once a link to a peer hub stands."""
@@ -176,9 +176,9 @@ class TcpConversation:
         return self._shared is not None and self._shared.is_held
 
     @property
-    def verbs(self) -> Commands:
+    def commands(self) -> Commands:
         """What the far side may ask; only behind its HELLO."""
-        return cast("Commands", self._verbs)
+        return cast("Commands", self._commands)
 
     def begin(self, refusal: str) -> None:
         """Say HELLO if this side has dialled."""
@@ -225,7 +225,7 @@ class TcpConversation:
             case Closing():
                 self._finish(event)
             case _:
-                return 1 + self.verbs.act(cast("Verb", event))  # the session takes no others
+                return 1 + self.commands.act(cast("Verb", event))  # the session takes no others
         return 1
 
     def _bring_from(self, origin: Origin) -> None:
@@ -408,7 +408,7 @@ class TcpConversation:
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         server, connection = self._server, self._connection
         server.core.authority.on_refused[handler] = self.refuse_messages
-        self._verbs = Commands(server, handler, WireReplies(self.session, connection, hello.frame))
+        self._commands = Commands(server, handler, WireReplies(self.session, connection, hello.frame))
         connection.charge_user()
         connection.software = hello.software[:SOFTWARE_CHARACTERS]
         connection.opened()
@@ -476,8 +476,8 @@ class TcpConversation:
 
     def write_more(self) -> None:
         """Write what waited until the far side reads on."""
-        if self._verbs is not None:
-            self._verbs.write_more()
+        if self._commands is not None:
+            self._commands.write_more()
         if self.link is not None:
             self.link.news.write_more()
 
@@ -508,8 +508,8 @@ class TcpConversation:
         server, handler = self._server, self._connection.handler
         if self.link is not None:
             self.link.leave()
-        if self._verbs is not None:
-            self._verbs.close()
+        if self._commands is not None:
+            self._commands.close()
         if self._shared is not None:
             self._shared.close()
         if handler is not None:
@@ -522,7 +522,7 @@ class TcpConversation:
         """Log which of this hub's messages have not arrived, and drop references."""
         if self.link is not None:
             self.link.conclude()
-        self._verbs = self._shared = self._share = self.link = None  # they know this conversation
+        self._commands = self._shared = self._share = self.link = None  # they know this conversation
         self._origins = None
         self.render = self.render_plainly = as_they_came  # and so do others of these
 

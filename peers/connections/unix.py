@@ -148,12 +148,12 @@ class UnixValues:
                 self._route(frame, batch)
         except RejectedError as error:
             if confirm:
-                self._conversation.verbs.journal.refuse(error, 0, messages)
+                self._conversation.commands.journal.refuse(error, 0, messages)
             else:
                 self._conversation.refuse_messages(error, messages)
             return
         if confirm:
-            self._conversation.verbs.act(Confirmable(next(iter(batch.parts()))))
+            self._conversation.commands.act(Confirmable(next(iter(batch.parts()))))
 
     def _route(self, frame: Frame, batch: SharedBatch) -> None:
         core = self._server.core

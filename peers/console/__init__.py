@@ -67,7 +67,6 @@ _TEXTS: Final = dict(_files(resources.files(__name__).joinpath("static")))
 @cache
 def _pages() -> dict[str, PageFile]:
     """Return all files, by the paths that they are served under."""
-    read = _TEXTS
     served: dict[str, PageFile] = {}
 
     def serve(path: str, content_type: str, text: str, *, is_immutable: bool = False) -> str:
@@ -78,17 +77,17 @@ def _pages() -> dict[str, PageFile]:
         served[path] = PageFile(content_type, body, is_immutable=is_immutable)
         return path
 
-    get = read.__getitem__
+    get = _TEXTS.__getitem__
     threads = {
         path: serve(f"/{path.rpartition('/')[2]}", _JS, joined(path, get), is_immutable=True) for path in _THREADS
     }
-    index, style, scripts = page_files(read["/index.html"], get)
+    index, style, scripts = page_files(_TEXTS["/index.html"], get)
     script = serve("/console.js", _JS, scripts + joined("/console.js", get, threads), is_immutable=True)
     style = serve("/console.css", _CSS, style, is_immutable=True)
     serve("/", _HTML, index.replace("{style}", style).replace("{script}", script))
     serve("/hub.js", _JS, joined("/hub.js", get))
-    serve("/hub.d.ts", _TEXT, read["/hub.d.ts"])
-    for path, text in read.items():
+    serve("/hub.d.ts", _TEXT, _TEXTS["/hub.d.ts"])
+    for path, text in _TEXTS.items():
         if path.endswith(".txt"):
             serve(path, _TEXT, text)
     return served

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hub.errors import GoneError
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
 from peers.journal.view import Damage, Extent, Fetched, View
 
@@ -114,7 +114,7 @@ class History:
             if start >= view.extent.first:
                 raise
             with self.tier.attempt():
-                return self._from_tier(self.tier, start, end, Wanted(prefixes, may_read), limit_bytes)
+                return self._from_tier(self.tier, start, end, Selection(prefixes, may_read), limit_bytes)
         # Who asks for nothing asks how far it reaches.
         return found._replace(extent=self._known_extent() if limit_bytes else self.extent)
 
@@ -123,7 +123,7 @@ class History:
         there = None if self._tier is None else self._tier.first
         return Extent(first if there is None else min(first, there), following)
 
-    def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> Fetched:
+    def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Selection, limit_bytes: int) -> Fetched:
         if not tier.holds(start):
             raise self._gone(tier, start)
         blocks: list[bytes] = []

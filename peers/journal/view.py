@@ -19,7 +19,7 @@ from typing import NamedTuple
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.segment import Row, Write
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.folder import check_is_folder, firsts, segment_path, translated
 from peers.journal.segment import Segment
 
@@ -260,7 +260,7 @@ class View:
             GoneError: `start` is not in the journal.
             JournalCorruptError, JournalUnavailableError: It cannot be read.
         """
-        wanted = Wanted(prefixes, may_read)
+        wanted = Selection(prefixes, may_read)
         self.refresh()
         try:
             return self._fetch(start, end, wanted, limit_bytes, time_us)
@@ -270,7 +270,7 @@ class View:
             self.refresh()  # a segment was deleted since the look
             return self._fetch(start, end, wanted, limit_bytes, time_us)
 
-    def _fetch(self, start: int, end: int | None, wanted: Wanted, limit_bytes: int, time_us: int | None) -> Fetched:
+    def _fetch(self, start: int, end: int | None, wanted: Selection, limit_bytes: int, time_us: int | None) -> Fetched:
         extent = self.extent
         if time_us is not None:
             start = self._offset_at(time_us)
@@ -282,7 +282,7 @@ class View:
             position = self._collect(blocks, start, end, wanted, limit_bytes)
         return Fetched(start, position, extent, blocks)
 
-    def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
+    def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Selection, limit_bytes: int) -> int:
         """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
         position = start
         size = looked_at = number = 0
@@ -317,7 +317,7 @@ class View:
                 raise
         return position
 
-    def _keep(self, row: Row, wanted: Wanted, block: Block) -> None:
+    def _keep(self, row: Row, wanted: Selection, block: Block) -> None:
         """Keep a block of which some is given, for a reader that goes on."""
         if len(block.data) > _KEPT_BYTES:
             return

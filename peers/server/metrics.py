@@ -52,7 +52,7 @@ GAUGE, COUNTER, HISTOGRAM = GaugeMetricFamily, CounterMetricFamily, HistogramMet
 
 
 class Scrape:
-    """Figures of a node at one moment, except those that a row can read directly."""
+    """Figures of a hub at one moment, except those that a row can read directly."""
 
     def __init__(self, server: Server) -> None:
         self.server, self.core = server, server.core

@@ -44,7 +44,7 @@ class _Sums:
 
 
 class Ticker:
-    """The pulse of one node."""
+    """Looks at one hub once a second."""
 
     def __init__(self, source: Server, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._source = source

@@ -373,7 +373,7 @@ _CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChan
 def _read(
     decode: Callable[[bytes], _JsonMessage | _RawMessage], reader: EnvelopeReader, payload: bytes, form: Form
 ) -> ClientMessage:
-    """Return a message as the verbs take it."""
+    """Return a message as the commands take it."""
     try:
         message = decode(payload)
     except msgspec.ValidationError as error:

@@ -109,7 +109,7 @@ class HubDialogue:
         carrier: The connection.
     """
 
-    __slots__ = ("_carrier", "_handler", "_queue", "_server", "_session", "_verbs", "frame_limit_bytes")
+    __slots__ = ("_carrier", "_commands", "_handler", "_queue", "_server", "_session", "frame_limit_bytes")
 
     def __init__(self, server: Server, session: Session, queue: QueueLimits, carrier: Carrier) -> None:
         self._server = server
@@ -117,7 +117,7 @@ class HubDialogue:
         self._queue = queue
         self._carrier = carrier
         self._handler: Handler | None = None
-        self._verbs: Commands | None = None
+        self._commands: Commands | None = None
         self.frame_limit_bytes = server.settings.limits.frame_bytes + _ENVELOPE_BYTES
 
     def begin(self) -> None:
@@ -141,7 +141,7 @@ class HubDialogue:
             case _:
                 if self._handler is None and self._carrier.let_in(""):
                     self._take_in("", self._queue)
-                return 0 if self._verbs is None else self._verbs.act(message)
+                return 0 if self._commands is None else self._commands.act(message)
         return 0
 
     def end(self, code: int, text: str) -> tuple[int, str]:
@@ -163,18 +163,18 @@ class HubDialogue:
     def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> None:
         handler = self._handler = self._carrier.join(name, limits)
         handler.narrows = narrow
-        self._verbs = Commands(self._server, handler, self)
+        self._commands = Commands(self._server, handler, self)
 
     def write_more(self) -> None:
         """The client reads on."""
-        if self._verbs is not None:
-            self._verbs.write_more()
+        if self._commands is not None:
+            self._commands.write_more()
 
     def leave(self) -> None:
-        """The client has gone: verbs and dialogue know each other."""
-        if self._verbs is not None:
-            self._verbs.close()
-            self._verbs = None
+        """The client has gone: commands and dialogue know each other."""
+        if self._commands is not None:
+            self._commands.close()
+            self._commands = None
 
     def _welcome(self, limits: QueueLimits) -> None:
         server = self._server
@@ -218,7 +218,7 @@ class HubDialogue:
         elif self._handler is not None:
             self._server.core.requests.answer(self._handler, failed)
 
-    # The far side of its verbs.
+    # The far side of its commands.
 
     def confirm(
         self,
@@ -243,8 +243,8 @@ class HubDialogue:
 
     def put_off(self, rest: object) -> None:
         """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
-        if self._verbs is not None:
-            self._verbs.act(rest)  # type: ignore[arg-type]
+        if self._commands is not None:
+            self._commands.act(rest)  # type: ignore[arg-type]
 
     def recorded(self, request: int, offset: int, messages: int) -> None:
         """Send `recorded`."""

@@ -47,7 +47,7 @@ from hub.journal.segment import (
 from hub.journal.segment import (
     Kind as EntryKind,
 )
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
@@ -386,7 +386,7 @@ _RANGES = ((100, 64), (170, 32))
 """First offset, and number of records, of the stripes of the file."""
 
 
-_WANTED = (Wanted([""]), Wanted(["/t/1"]), Wanted(["/none"]))
+_WANTED = (Selection([""]), Selection(["/t/1"]), Selection(["/none"]))
 _MAGIC = b"PAR1"
 
 
@@ -479,7 +479,7 @@ def _read(whole: bytes, entry: Entry) -> None:
         opened.check()
 
 
-def _read_stripe(opened: Opened, number: int, wanted: Wanted) -> None:
+def _read_stripe(opened: Opened, number: int, wanted: Selection) -> None:
     groups = opened.groups(number, wanted)
     if not groups:
         return

@@ -18,7 +18,7 @@ from websockets.speedups import apply_mask
 
 from hub.handlers.handler import Handler
 from tests.hubs.raw_client import RawClient
-from tests.hubs.raw_socket import Gap, RawSocket
+from tests.hubs.raw_socket import RawSocket
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 MASK = b"\x12\x34\x56\x78"
@@ -164,31 +164,6 @@ class RawWebSocket(RawSocket):
             assert message["type"] == "messages", message
             found += [(message["topic"], value) for value in message["values"]]
         assert len(found) == count
-        return found
-
-    async def numbers_and_gaps(self, stop: int, start: int = 0) -> list[int | Gap]:
-        """Read values numbered from `start` to `stop` and notices of lost ones, until all are told or the hub closes.
-
-        Each gap must stand exactly where the numbers are missing, and say how many.
-        """
-        found: list[int | Gap] = []
-        expected = start
-        while expected < stop:
-            opcode, payload = await self.frame()
-            if opcode == Opcode.CLOSE:
-                self._buffer[:0] = frame(Opcode.CLOSE, payload, masked=False)
-                break
-            message = decode(opcode, payload)
-            if message["type"] == "dropped":
-                assert message["count"] > 0
-                found.append(Gap(message["count"]))
-                expected += message["count"]
-                continue
-            for number, _ in message["values"]:
-                assert number == expected, f"{number} where {expected} should stand"
-                found.append(number)
-                expected += 1
-        assert expected <= stop
         return found
 
     async def end(self) -> tuple[int, str]:

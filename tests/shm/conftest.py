@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from hub.settings.settings import Settings
-from peers.transport.endpoints import Endpoint
 from tests.garbage import set_aside
 from tests.hubs.fixtures import kept_hubs, pytest_asyncio_loop_factories, uncaught
 from tests.shm.hubs import SharingHub
@@ -56,8 +55,3 @@ async def start_hub(tmp_path: Path, uncaught: None) -> AsyncIterator[StartHub]: 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> SharingHub:
     return await start_hub()
-
-
-@pytest.fixture
-def tcp_endpoint() -> Endpoint:
-    return Endpoint.parse("tcp://127.0.0.1:0")

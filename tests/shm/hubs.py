@@ -51,9 +51,6 @@ class Ring:
         memory.BLOCK_HEAD.pack_into(self.memory, offset, generation, len(values))
         return Handle(len(values), self.number, offset, generation)
 
-    def take_back(self, offset: int) -> None:
-        memory.BLOCK_HEAD.pack_into(self.memory, offset, 0, 0)
-
     def close(self) -> None:
         self.memory.close()
         self.descriptor.close()

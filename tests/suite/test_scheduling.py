@@ -38,17 +38,17 @@ def shares(workers: int, *tests: str) -> list[list[str]]:
     )
     scheduling = ScopeScheduling(config, SimpleNamespace(loadscopesched=lambda *_: None))
     nodes: list[Any] = [Worker(f"gw{number}") for number in range(workers)]
-    for server in nodes:
-        scheduling.add_node(server)
-    for server in nodes:
-        scheduling.add_node_collection(server, tests)
+    for node in nodes:
+        scheduling.add_node(node)
+    for node in nodes:
+        scheduling.add_node_collection(node, tests)
     scheduling.schedule()
     for turn in range(len(tests)):
-        for server in nodes:
-            if turn < len(server.sent):
-                scheduling.mark_test_complete(server, server.sent[turn])
+        for node in nodes:
+            if turn < len(node.sent):
+                scheduling.mark_test_complete(node, node.sent[turn])
     assert scheduling.tests_finished
-    return [[tests[index] for index in server.sent] for server in nodes]
+    return [[tests[index] for index in node.sent] for node in nodes]
 
 
 def test_a_file_stays_in_one_worker() -> None:

@@ -60,7 +60,7 @@ def path_of(request: Request) -> str:
 
 def is_guarded(path: str) -> bool:
     """Return whether a path needs authentication where there are users: all but the page, and health."""
-    return path not in _FOR_ANYBODY and page(path) is None
+    return path not in _FOR_ANYBODY and (path in _GATHERED or page(path) is None)
 
 
 def denied(path: str, rights: Rights | None) -> str:

@@ -7,7 +7,7 @@ WebSocketConversation ─ a request for /v1/publish, /v1/events ─▶ HttpConve
 ```
 
 A client over HTTP has a handler, so it is listed, closed, charged and paced like all others, and its requests go to the
-same verbs. A connection belongs to one user. A request costs about 150 µs.
+same commands. A connection belongs to one user. A request costs about 150 µs.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class HttpConversation:
 
     __slots__ = (
         "_any_host",
+        "_commands",
         "_connection",
         "_loopback",
         "_publishing",
@@ -81,7 +82,6 @@ class HttpConversation:
         "_shared_headers",
         "_shown",
         "_stream",
-        "_verbs",
         "frame_limit_bytes",
         "session",
     )
@@ -111,7 +111,7 @@ class HttpConversation:
         self._refusal = refusal
         self.session = HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes)
         self.frame_limit_bytes = settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
-        self._verbs: Commands | None = None
+        self._commands: Commands | None = None
         """Made with the handler, by the first request of an authenticated client."""
         self._publishing: Publishing | None = None
         """The POST that is being read, or waits for the journal."""
@@ -124,7 +124,7 @@ class HttpConversation:
     @property
     def is_open(self) -> bool:
         """Whether the client is authenticated."""
-        return self._verbs is not None
+        return self._commands is not None
 
     @property
     def is_quiet(self) -> bool:
@@ -215,7 +215,7 @@ class HttpConversation:
         connection = self._connection
         token = bearer(request.headers.get_all("Authorization"))
         shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
-        if self._verbs is not None:
+        if self._commands is not None:
             if shown == self._shown:
                 return True
             text = "this connection belongs to whoever asked first; ask over another one"
@@ -241,7 +241,7 @@ class HttpConversation:
         """Make the client a handler of the core."""
         server, connection = self._server, self._connection
         handler = join_client(server, connection, client_name(request.headers), self._queue)
-        self._verbs = Commands(server, handler, self)
+        self._commands = Commands(server, handler, self)
         connection.opened()
         server.log.info("client connected", address=connection.address, name=handler.name, protocol=connection.protocol)
 
@@ -264,7 +264,7 @@ class HttpConversation:
         if refused is not None:
             self._refuse(refused.status, refused.code, refused.text)
             return
-        self._publishing = Publishing(target, cast("Commands", self._verbs).act)
+        self._publishing = Publishing(target, cast("Commands", self._commands).act)
 
     def _answer_if_settled(self) -> None:
         """Answer the POST that was read, or wait until the journal has it."""
@@ -288,7 +288,7 @@ class HttpConversation:
         most = self._server.settings.queue_max
         handler.limits = grant(wanted.queue, self._queue, most.messages, most.bytes)
         handler.name = wanted.name or handler.name
-        self._stream = Stream(self._server, self._connection, self, cast("Commands", self._verbs), wanted)
+        self._stream = Stream(self._server, self._connection, self, cast("Commands", self._commands), wanted)
         self._stream.begin()
 
     def accept_stream(self) -> None:
@@ -302,7 +302,7 @@ class HttpConversation:
         self._refuse(status_of(error.code), error.code, error.text)
         self._connection.write_outgoing()
 
-    # The far side of its verbs.
+    # The far side of its commands.
 
     def confirm(
         self,
@@ -363,8 +363,8 @@ class HttpConversation:
 
     def put_off(self, rest: object) -> None:
         """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
-        if self._verbs is not None:
-            self._verbs.act(rest)  # type: ignore[arg-type]
+        if self._commands is not None:
+            self._commands.act(rest)  # type: ignore[arg-type]
 
     def write_later(self) -> None:
         """The journal has said something about a POST."""
@@ -448,10 +448,10 @@ class HttpConversation:
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
         """Answer nothing any more."""
-        if self._verbs is not None:
-            self._verbs.close()
+        if self._commands is not None:
+            self._commands.close()
         self._publishing = self._stream = None
 
     def conclude(self) -> None:
         """Drop references."""
-        self._verbs = self._publishing = self._stream = None
+        self._commands = self._publishing = self._stream = None

@@ -68,6 +68,7 @@ class Stream:
     """One stream of events."""
 
     __slots__ = (
+        "_commands",
         "_connection",
         "_conversation",
         "_epoch",
@@ -80,19 +81,18 @@ class Stream:
         "_server",
         "_time_us",
         "_unread_bytes",
-        "_verbs",
         "_wanted",
         "is_recorded",
     )
 
     def __init__(
-        self, server: Server, connection: Connection, conversation: HttpConversation, verbs: Commands, wanted: Wanted
+        self, server: Server, connection: Connection, conversation: HttpConversation, commands: Commands, wanted: Wanted
     ) -> None:
         self._server = server
         self._connection = connection
         self._conversation = conversation
         self._handler = cast("Handler", connection.handler)
-        self._verbs = verbs
+        self._commands = commands
         self._wanted = wanted
         self._looks = Looks() if server.settings.journal.of and not server.journal.id else None
         """Where the journal is another hub's."""
@@ -138,7 +138,7 @@ class Stream:
             if not self._is_all_recorded():
                 raise RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub")
             granted(Fetch(_REQUEST, prefixes=self._prefixes), self._handler.rights, Action.JOURNAL, narrows=False)
-        self._verbs.act(SubscriptionChange(subscribe=True, prefixes=self._wanted.prefixes, request=_REQUEST))
+        self._commands.act(SubscriptionChange(subscribe=True, prefixes=self._wanted.prefixes, request=_REQUEST))
 
     @property
     def _prefixes(self) -> tuple[str, ...]:
@@ -152,7 +152,7 @@ class Stream:
             time_us = END_OF_TIME_US if not self._epoch else None
             order = Order(_REQUEST, self._wanted.start or 0, time_us, prefixes=self._prefixes, bytes=0, journal=b"")
             # How far that journal reaches, and whether the position holds: `records` is told.
-            self._verbs.act(msgspec.structs.replace(order, epoch=self._epoch))
+            self._commands.act(msgspec.structs.replace(order, epoch=self._epoch))
         elif self.is_recorded:
             start = self._wanted.start
             if start is not None:
@@ -188,7 +188,7 @@ class Stream:
         self._read_or_rest()
 
     def _turn_away(self, refusal: RejectedError) -> None:
-        self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
+        self._commands.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
         self._conversation.refuse_stream(refusal)
 
     def refused(self, error: RejectedError, request: int) -> None:
@@ -269,7 +269,7 @@ class Stream:
         if following is None or not following.is_due or self._connection.is_choked or self._handler.closed:
             return
         following.asked()
-        self._verbs.act(
+        self._commands.act(
             Order(
                 _REQUEST,
                 following.position,

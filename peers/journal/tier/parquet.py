@@ -31,7 +31,7 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.journal.layout import Sections, join_sections
 from hub.journal.manifest import Entry, Hole
-from hub.journal.selection import Wanted, counted_in_short
+from hub.journal.selection import Selection, counted_in_short
 
 # Values after which a file ends, bytes: it is made in memory. A task of Spark takes about as much.
 FILE_BYTES = 128 * 1024 * 1024
@@ -435,7 +435,7 @@ class Opened:
         for stripe in self.stripes:
             self._places.append(self._places[-1] + len(stripe.crcs))
 
-    def groups(self, stripe: int, wanted: Wanted) -> tuple[int, ...]:
+    def groups(self, stripe: int, wanted: Selection) -> tuple[int, ...]:
         """Return the groups of a stripe that may hold what is wanted, as numbers within it."""
         begin, end = self._places[stripe : stripe + 2]
         return tuple(

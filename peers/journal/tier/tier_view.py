@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
@@ -149,7 +149,7 @@ class TierView:
             for hole in entry.holes:
                 if hole.first < stripe.first:
                     raise JournalCorruptError(str(self._lack(entry, hole.first, stripe.first)))
-            for block in self._blocks(entry, number, Wanted([""])):
+            for block in self._blocks(entry, number, Selection([""])):
                 for place, at_us in enumerate(block.times):
                     if at_us >= time_us:
                         return block.first + place
@@ -203,13 +203,13 @@ class TierView:
                 return self._lack(entry, position, stripe.first)._replace(first=position)
             if position < stripe.next:
                 try:
-                    self._blocks(entry, number, Wanted([""]))
+                    self._blocks(entry, number, Selection([""]))
                 except JournalCorruptError as error:
                     return Damage(position, stripe.next, str(error))
                 return None
         return self._lack(entry, position, entry.next)._replace(first=position)
 
-    def fetch(self, blocks: list[bytes], start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> int:
+    def fetch(self, blocks: list[bytes], start: int, end: int | None, wanted: Selection, limit_bytes: int) -> int:
         """Append what is wanted from `start` on; return where to go on.
 
         Args:
@@ -284,7 +284,7 @@ class TierView:
         self._open.move_to_end(entry.first)
         return opened
 
-    def _blocks(self, entry: Entry, number: int, wanted: Wanted, piece: _Piece | None = None) -> list[Block]:
+    def _blocks(self, entry: Entry, number: int, wanted: Selection, piece: _Piece | None = None) -> list[Block]:
         """Return the blocks of a stripe, of the groups that may hold what is wanted."""
         file = self._file(entry)
         groups = file.groups(number, wanted)
@@ -320,7 +320,7 @@ class TierView:
 class _Piece:
     """One answer."""
 
-    def __init__(self, blocks: list[bytes], start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> None:
+    def __init__(self, blocks: list[bytes], start: int, end: int | None, wanted: Selection, limit_bytes: int) -> None:
         self.wanted = wanted
         self.end = end
         self.position = start

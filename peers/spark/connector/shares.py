@@ -28,7 +28,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from hub.journal.manifest import Entry
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import SCHEMA, Opened
 from peers.journal.tier.place import AbsentError, place_at
@@ -108,7 +108,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     if not tier or sought.start >= sought.end:
         return list(split(sought.start, sought.end, partitions, sought.journal, sought.epoch))
     held = _manifest(tier, sought)
-    wanted = Wanted(sought.topics)
+    wanted = Selection(sought.topics)
     files: list[FileShare] = []
     gaps: list[tuple[int, int]] = []
     at = sought.start
@@ -165,7 +165,7 @@ def file_tables(
     name = data_name(journal, share.entry)
     try:
         with file_errors(share.tier, name), place_at(share.tier).open(name) as file:
-            yield from _tables(Opened(file, share.entry, journal), share, Wanted(topics), columns)
+            yield from _tables(Opened(file, share.entry, journal), share, Selection(topics), columns)
     except AbsentError as error:
         text = f"the records {share.start} to {share.end - 1} were deleted from the tier before they were read"
         if not lossy:
@@ -175,7 +175,7 @@ def file_tables(
         _log.warning("%s; reading goes on behind them", text)
 
 
-def _tables(opened: Opened, share: FileShare, wanted: Wanted, columns: Collection[str]) -> Iterator[pa.Table]:
+def _tables(opened: Opened, share: FileShare, wanted: Selection, columns: Collection[str]) -> Iterator[pa.Table]:
     needed = {*columns, "offset"} | (set() if wanted.is_all else {"topic"})
     read = [name for name in SCHEMA.names if name in needed]
     for number, stripe in enumerate(opened.stripes):
@@ -191,7 +191,7 @@ def _tables(opened: Opened, share: FileShare, wanted: Wanted, columns: Collectio
             yield table.take(pa.array(np.argsort(table.column("offset").to_numpy(), kind="stable")))
 
 
-def _selected(table: pa.Table, share: FileShare, wanted: Wanted) -> pa.Table:
+def _selected(table: pa.Table, share: FileShare, wanted: Selection) -> pa.Table:
     offsets = table.column("offset").to_numpy()
     keep = (offsets >= share.start) & (offsets < share.end)
     if not wanted.is_all:

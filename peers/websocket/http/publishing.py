@@ -1,7 +1,7 @@
 """`Publishing`: the messages of one POST, and its answer.
 
 ```
-Values ─▶ publish ─▶ verbs ─▶ confirmed, refused                at once
+Values ─▶ publish ─▶ commands ─▶ confirmed, refused                at once
                           └─▶ recorded, refused                 once the journal has it, in the order of the messages
 Done   ─▶ is_settled ─▶ answer: {"messages": 3, "offsets": [[17, 3]]}
 ```

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hub.journal.block import Block, Record, pack
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.store import Segmenting, Store
 from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import Opened, blocks_of
@@ -50,7 +50,7 @@ def copied(place: Place, journal_id: bytes) -> list[Record]:
             read = Opened(file, entry, journal_id)
             read.check()
             for number in range(len(read.stripes)):
-                found += records(blocks_of(read.table(number, read.groups(number, Wanted([""])))))
+                found += records(blocks_of(read.table(number, read.groups(number, Selection([""])))))
     return found
 
 

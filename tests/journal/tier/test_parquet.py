@@ -21,14 +21,14 @@ from hub.errors import JournalCorruptError
 from hub.journal.block import Block, Record, pack
 from hub.journal.layout import Records, write_block
 from hub.journal.manifest import Entry, Hole
-from hub.journal.selection import Wanted
+from hub.journal.selection import Selection
 from peers.journal.tier import parquet
 from peers.journal.tier.parquet import SCHEMA, FileMaker, Opened, Stripe, blocks_of, digests, entry_from
 from tests.cli.programs import PATIENCE_S
 from tests.journal.files import AT_US, frames, records
 from tests.journal.tier.made import JOURNAL, blocks
 
-EVERYTHING = Wanted([""])
+EVERYTHING = Selection([""])
 
 
 @pytest.fixture(autouse=True)
@@ -157,16 +157,16 @@ def test_who_reads_a_file_that_is_near_starts_no_threads(tmp_path: Path) -> None
 def test_only_groups_that_may_hold_a_topic_are_read() -> None:
     data, entry = made(60, topics=4)
     file = opened(data, entry)
-    groups = file.groups(0, Wanted(["/t/2"]))
+    groups = file.groups(0, Selection(["/t/2"]))
     assert len(groups) == 1
     assert {record.topic for record in records(blocks_of(file.table(0, groups)))} == {"/t/2"}
-    assert file.groups(0, Wanted(["/t/9"])) == ()
-    assert len(file.groups(0, Wanted(["/t/"]))) == 4
+    assert file.groups(0, Selection(["/t/9"])) == ()
+    assert len(file.groups(0, Selection(["/t/"]))) == 4
     # Topics that are too long for statistics may be in any group.
     maker = FileMaker(JOURNAL, 0)
     maker.add(Block.parse(pack([(AT_US, frames("/long/" + "x" * 5_000, 1))], 0)[0]))
     data, entry = maker.finish()
-    assert opened(data, entry).groups(0, Wanted(["/none"])) == (0,)
+    assert opened(data, entry).groups(0, Selection(["/none"])) == (0,)
 
 
 def test_a_file_is_full(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.manifest import Entry, Hole, Manifest, encode_manifest, parse_manifest, range_name, range_of
-from hub.journal.selection import LISTED_LIMIT, Wanted, listed_texts, listing
+from hub.journal.selection import LISTED_LIMIT, Selection, listed_texts, listing
 from tests.hub.fakes import nasty_texts
 
 prefixes = st.lists(nasty_texts, min_size=1, max_size=12)
@@ -18,18 +18,18 @@ topics = nasty_texts.filter(bool)
 
 @given(prefixes, topics)
 def test_holds_what_begins_with_a_prefix(prefixes: list[str], topic: str) -> None:
-    assert Wanted(prefixes).holds(topic) is topic.startswith(tuple(prefixes))
+    assert Selection(prefixes).holds(topic) is topic.startswith(tuple(prefixes))
 
 
 @given(prefixes, st.lists(topics, min_size=1, max_size=20))
 def test_marks_topics(prefixes: list[str], topics: list[str]) -> None:
-    marks = Wanted(prefixes).marks(topics)
+    marks = Selection(prefixes).marks(topics)
     assert [mark != 0 for mark in marks] == [topic.startswith(tuple(prefixes)) for topic in topics]
 
 
 @given(prefixes, st.lists(topics, min_size=1, max_size=100))
 def test_never_passes_over_a_wanted_topic(prefixes: list[str], topics: list[str]) -> None:
-    wanted = Wanted(prefixes)
+    wanted = Selection(prefixes)
     if any(wanted.marks(topics)):
         assert wanted.may_hold(listing(topics))
 
@@ -48,23 +48,23 @@ def test_never_passes_over_a_wanted_topic(prefixes: list[str], topics: list[str]
     ],
 )
 def test_passes_over_what_cannot_be_wanted(prefixes: list[str], texts: list[str], *, may: bool) -> None:
-    assert Wanted(prefixes).may_hold("\n".join(texts).encode()) is may
+    assert Selection(prefixes).may_hold("\n".join(texts).encode()) is may
 
 
 def test_what_is_not_granted_is_not_wanted() -> None:
     """Whatever it begins with; of blocks nothing is known, so that none is passed over for it."""
-    wanted = Wanted([""], lambda topic: topic == "/a/b")
+    wanted = Selection([""], lambda topic: topic == "/a/b")
     assert not wanted.is_all
     assert wanted.holds("/a/b")
     assert wanted.marks(["/a", "/a/b", "/a/bc"]) == b"\0\1\0"
     assert wanted.may_hold(b"/a")
-    assert not Wanted(["/x"], lambda _: True).may_hold(b"/a")
-    assert not Wanted(["/x"], lambda _: True).holds("/a/b")
+    assert not Selection(["/x"], lambda _: True).may_hold(b"/a")
+    assert not Selection(["/x"], lambda _: True).holds("/a/b")
 
 
 @given(st.lists(st.text("/ab", max_size=4), min_size=1), st.lists(st.text("/ab", max_size=5), min_size=1))
 def test_a_range_of_topics_is_passed_over_only_if_none_in_it_is_wanted(prefixes: list[str], topics: list[str]) -> None:
-    wanted = Wanted(prefixes)
+    wanted = Selection(prefixes)
     if any(wanted.holds(topic) for topic in topics):
         assert wanted.may_hold_between(min(topics), max(topics))
 
@@ -81,7 +81,7 @@ def test_a_range_of_topics_is_passed_over_only_if_none_in_it_is_wanted(prefixes:
     ],
 )
 def test_ranges_of_topics(prefixes: list[str], least: str, most: str, *, may_hold: bool) -> None:
-    assert Wanted(prefixes).may_hold_between(least, most) == may_hold
+    assert Selection(prefixes).may_hold_between(least, most) == may_hold
 
 
 # Listings of topics: short, and never without a text that a topic begins with.
