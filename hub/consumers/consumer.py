@@ -1,4 +1,4 @@
-"""`Consumer`: what a named consumer has read, what of it is done with, and which of its members has which message.
+"""`Consumer`: position, deliveries and acknowledgements of a named consumer.
 
 ```
 journal ── offer ─▶ READY, by key ── take ─▶ OUT, with a member ── acknowledge ─▶ done: `position` moves on
@@ -6,12 +6,9 @@ journal ── offer ─▶ READY, by key ── take ─▶ OUT, with a member 
                       └────────────────────────┴── failed too often ─▶ `dead` ── buried ─▶ done
 ```
 
-A key is with one member as long as anything of it is OUT, so that its messages are worked on in their order. What comes
-back takes all that is OUT behind it of the same key back with it; only the first of these counts as failed, as the
-others were perhaps not looked at. A member that refuses a message (`nak`) may have its key wait for a while.
-
-Times are arguments. Every record that was offered is READY, OUT, dead or done. The caller offers nothing while
-`is_full`. A message costs 3 µs for all of offer, take and acknowledge, 4.5 µs with the key "none".
+While a message of a key is OUT, all messages of the key go to the same member, so that they are processed in order. A
+redelivered message takes back all later OUT messages of its key; only the first of them counts as failed. Times are
+arguments. The caller offers nothing while `is_full`. A message costs 3 µs for offer, take and acknowledge together.
 """
 
 from __future__ import annotations
@@ -31,17 +28,17 @@ from hub.messages.frame import Encoding
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """How far a consumer has come: what is kept of it when the hub ends, so that all else is delivered again."""
+    """The saved state of a consumer; all else is redelivered after a restart."""
 
     position: int
-    """Everything that it wants and that was recorded before this offset is done with."""
+    """Everything wanted and recorded before this offset is done."""
     acknowledged: tuple[int, ...] = ()
-    """The offsets behind that which are done with, too, ascending."""
+    """Later offsets that are done, ascending."""
     failures: dict[int, int] = {}
-    """Offset → how often that message has failed, where it has and is not done with."""
+    """Offset → failures of messages that are not done."""
 
     def before(self, offset: int) -> Progress:
-        """Return it without what it says of records from an offset on: they are lost, and others get their offsets."""
+        """Return it without records from an offset on: they are lost, and their offsets are reused."""
         return Progress(
             min(self.position, offset),
             tuple(each for each in self.acknowledged if each < offset),
@@ -51,35 +48,31 @@ class Progress(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Key:
-    """The messages of a consumer that keep their order among each other.
+    """The messages of one key.
 
-    `out` and `ready` ascend, all of `out` before all of `ready`; what is OUT is with one member.
+    `out` and `ready` ascend, all of `out` before all of `ready`.
     """
 
     name: str
     member: Member | None = None
-    """The member that has what is OUT, and alone gets more of it."""
+    """The member that has the messages in `out`; it alone gets more of them."""
     out: dict[int, Item] = field(default_factory=dict)
-    """What is OUT, by offset."""
     ready: deque[Item] = field(default_factory=deque)
-    """What waits to be delivered."""
     delayed: Item | None = None
-    """The one of `ready` before whose time nothing of the key is delivered; None as a rule."""
+    """The message of `ready` that delays the key until its `due_s`."""
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """One member."""
+    """A member."""
 
     most_messages: int
-    """How many messages it may have."""
     most_bytes: int
-    """How much it may have; a single message is never too much."""
+    """A single message is never too much."""
     out: dict[int, Item] = field(default_factory=dict)
-    """What it has, by offset."""
     out_bytes: int = 0
     own: list[tuple[int, str]] = field(default_factory=list)
-    """A heap of offset and key of what is READY of keys that it has. Entries that are no more true are passed over."""
+    """A heap of offset and key of READY messages of its keys. Outdated entries are skipped."""
 
     def has_room_for(self, item: Item) -> bool:
         if not self.out:
@@ -92,7 +85,7 @@ ITEM_BYTES = 500
 
 
 class Item:
-    """A message that was read and is not done with; `failures` before count."""
+    """A message that was read and is not done."""
 
     __slots__ = ("deliveries", "due_s", "failures", "key", "member", "record", "size_bytes")
 
@@ -100,7 +93,7 @@ class Item:
         self.record = record
         self.key = key
         self.size_bytes = ITEM_BYTES + len(record.topic) + len(record.body)
-        # How often it was delivered, as far as that is known: of before the hub has started, only what has failed.
+        # Deliveries; of those before a restart, only failures are known.
         self.deliveries = failures
         # How often it was the first message of its key that came back without an acknowledgement.
         self.failures = failures
@@ -110,40 +103,40 @@ class Item:
 
 
 _DUE_SPARE = 64
-"""How many entries of the heap of what is due may be no more true, beside one for each message that is held."""
+"""Outdated entries of the heap of due times, beyond one for each held message, before it is rebuilt."""
 
 
 class ConsumerLimits(NamedTuple):
-    """What a consumer may have read and not done with."""
+    """Limits of unprocessed messages."""
 
     messages: int
-    """From the oldest one that is not done with to the newest one that was read."""
+    """From the oldest unprocessed message to the newest one read."""
     bytes: int
 
 
 class ConsumerCounters(NamedTuple):
-    """What a consumer has done since the start, in messages."""
+    """Messages since the start."""
 
     delivered_total: int
     redelivered_total: int
-    """Those that were delivered before; they are delivered ones, too."""
+    """A part of `delivered_total`."""
     acknowledged_total: int
     late_total: int
-    """Acknowledgements of messages that their sender did not have, or no more."""
+    """Acknowledgements of messages that the member does not have, or no longer."""
     dead_total: int
     missed_total: int
-    """Offsets that were deleted before they were read; what would not have been wanted counts as well."""
+    """Offsets deleted before they were read, wanted or not."""
 
 
 class Consumer:
-    """One named consumer; `agree` changes what it wants."""
+    """One named consumer."""
 
     def __init__(self, terms: Terms, progress: Progress, limits: ConsumerLimits) -> None:
         self.terms = terms
         self._limits = limits
-        self._key_of = order_of(terms.key)  # the key of what is agreed later is the same
+        self._key_of = order_of(terms.key)  # `agree` does not change the key
         self.read = progress.position  # everything before this offset was read, or need not be
-        self._items: dict[int, Item] = {}  # what is not done with, by offset
+        self._items: dict[int, Item] = {}  # messages that are not done, by offset
         # The offsets from the oldest one that is not done with on, as far as they were offered, in their order.
         self._order: deque[int] = deque()
         self._acknowledged = set(progress.acknowledged)
@@ -156,23 +149,23 @@ class Consumer:
         # A heap of when an item is due, and its offset. Entries that are no more true are passed over.
         self._due: list[tuple[float, int]] = []
         self.members: dict[Member, None] = {}
-        """Those who share it, in the order in which they came."""
+        """In the order of joining."""
         self.dead: deque[Item] = deque()
-        """What was given up and waits to be taken from here, and then buried."""
+        """Messages to be published as dead letters, and then `buried`."""
         self.size_bytes = 0
-        """What all that is not done with is charged."""
+        """Charged for all messages that are not done."""
         self.changes = 0
-        """A number that grows when `progress` changes."""
+        """Grows when `progress` changes."""
         self._delivered = self._redelivered = self._done = self._late = self._given_up = self._missed = 0
 
-    # What is read.
+    # Reading.
 
     @property
     def is_full(self) -> bool:
         return len(self._order) >= self._limits.messages or self.size_bytes >= self._limits.bytes
 
     def offer(self, record: Record) -> None:
-        """Take a record that is wanted; those before the last one that was read are passed over."""
+        """Take a wanted record; those that were read before are skipped."""
         offset = record.offset
         if offset < self.read:
             return
@@ -192,13 +185,13 @@ class Consumer:
             self._make_ready(key)
 
     def reached(self, offset: int) -> None:
-        """Take note that everything that is wanted and recorded before this offset was offered."""
+        """Note that all wanted records before an offset were offered."""
         if offset > self.read:
             self.read = offset
             self.changes += 1
 
     def skip_to(self, offset: int) -> None:
-        """Go on at an offset, as what was recorded before is deleted."""
+        """Go on at an offset: earlier records were deleted."""
         if offset <= self.read:
             return
         self._missed += offset - self.read
@@ -208,7 +201,7 @@ class Consumer:
         self._failures = {each: times for each, times in self._failures.items() if each >= offset or each in held}
 
     def agree(self, terms: Terms) -> None:
-        """Take other terms, with the same prefixes and the same key; what is OUT already is due as it was."""
+        """Change the terms, but not the prefixes and the key; OUT messages keep their due times."""
         self.terms = terms
         self.changes += 1
 
@@ -218,7 +211,7 @@ class Consumer:
         self.members[member] = None
 
     def leave(self, member: Member) -> None:
-        """Let a member go; what it has not acknowledged is for others, and has failed, the first of each key."""
+        """Remove a member; its unacknowledged messages go to others, and the first of each key has failed."""
         if member not in self.members:
             return
         del self.members[member]
@@ -235,7 +228,7 @@ class Consumer:
     # Deliveries.
 
     def take(self, member: Member, now_s: float, most_bytes: int) -> list[Item]:
-        """Give a member what is READY for it, the oldest first; at most so many bytes, but for a single message."""
+        """Deliver READY messages to a member, the oldest first, up to `most_bytes` but at least one."""
         taken: list[Item] = []
         taken_bytes = 0
         while (key := self._next_key(member)) is not None:
@@ -253,7 +246,7 @@ class Consumer:
         return taken
 
     def _next_key(self, member: Member) -> Key | None:
-        """Take from the heaps the key with the oldest message that this member may have."""
+        """Take the key with the oldest message for a member from the heaps."""
         free = self._true_key(self._free, None)
         own = self._true_key(member.own, member)
         if free is None or (own is not None and member.own[0] < self._free[0]):
@@ -264,7 +257,7 @@ class Consumer:
         return free
 
     def _true_key(self, heap: list[tuple[int, str]], member: Member | None) -> Key | None:
-        """Return the key in front of a heap, once all before it that are no more true are gone."""
+        """Return the key in front of a heap, without outdated entries."""
         while heap:
             offset, name = heap[0]
             key = self._keys.get(name)
@@ -291,17 +284,17 @@ class Consumer:
         self._delivered += 1
 
     def _make_ready(self, key: Key) -> None:
-        """Let the first message of a key that is READY be found, unless the key is delayed."""
+        """Put a key into the heap of its first READY message, unless it is delayed."""
         if key.delayed is not None:
             return
         heap = self._free if key.member is None else key.member.own
         heappush(heap, (key.ready[0].record.offset, key.name))
 
-    # What comes back.
+    # Redelivery.
 
     @property
     def due_s(self) -> float | None:
-        """When `expire` has something to do next; None for never, as things stand."""
+        """When to call `expire` next; None for never."""
         due = self._due
         while due:
             at_s, offset = due[0]
@@ -312,7 +305,7 @@ class Consumer:
         return None
 
     def expire(self, now_s: float) -> None:
-        """Take back what was not acknowledged in time; let keys go on that have waited for long enough."""
+        """Take back messages that were not acknowledged in time; end delays."""
         while (due_s := self.due_s) is not None and due_s <= now_s:
             offset = heappop(self._due)[1]
             item = self._items[offset]
@@ -323,15 +316,10 @@ class Consumer:
                 self._make_ready(item.key)
 
     def nak(self, member: Member, offsets: Iterable[int], until_s: float | None) -> list[int]:
-        """Take back messages that a member cannot do now: of each key the first has failed.
+        """Take back rejected messages: of each key the first has failed.
 
-        Args:
-            member: What it does not have is counted, as with `acknowledge`.
-            offsets: Of the messages.
-            until_s: When anything of their keys is delivered again; None: at once.
-
-        Returns:
-            What the member has no more by it: these, and what it had behind them of the same keys.
+        Nothing of their keys is delivered before `until_s`; None: at once. Returns the offsets of all messages that the
+        member has lost: these, and later ones of the same keys.
         """
         gone: set[int] = set()
         for offset in sorted(offsets):
@@ -345,7 +333,7 @@ class Consumer:
         return sorted(gone)
 
     def in_progress(self, member: Member, offsets: Iterable[int], now_s: float) -> None:
-        """Give a member more time for messages, and for what it has behind them of the same keys."""
+        """Extend the time of messages, and of later ones of the same keys."""
         due_s = now_s + self.terms.redeliver_s
         for offset in sorted(offsets):
             item = member.out.get(offset)
@@ -364,15 +352,15 @@ class Consumer:
             key.delayed = None
 
     def _trim_due(self) -> None:
-        """Build the heap again where most of its entries are no more true."""
+        """Rebuild the heap if most of its entries are outdated."""
         if len(self._due) > 2 * len(self._items) + _DUE_SPARE:
             self._due = [(item.due_s, offset) for offset, item in self._items.items() if item.due_s]
             heapify(self._due)
 
     def _take_back(self, key: Key, offset: int, *, has_failed: bool, until_s: float | None = None) -> list[int]:
-        """Take back what is OUT of a key from an offset on, and return its offsets.
+        """Take back the OUT messages of a key from an offset on, and return their offsets.
 
-        The first of it may have failed by that, and the key may have to wait for it.
+        The first may have failed, and may delay the key.
         """
         back = [item for each, item in key.out.items() if each >= offset]
         offsets = [item.record.offset for item in back]
@@ -405,7 +393,7 @@ class Consumer:
             item.due_s = 0.0
 
     def _let_go(self, key: Key) -> None:
-        """Let anybody have a key, or forget it, if nothing of it is OUT any more."""
+        """Free a key for all members, or forget it, if none of its messages is OUT."""
         if key.out:
             return
         key.member = None
@@ -414,10 +402,10 @@ class Consumer:
         else:
             del self._keys[key.name]
 
-    # What is done with.
+    # Acknowledgements.
 
     def acknowledge(self, member: Member, offsets: Iterable[int]) -> None:
-        """Take note that a member is done with messages; what it does not have is counted, and changes nothing."""
+        """Mark messages as done; those that the member does not have are only counted."""
         for offset in offsets:
             item = member.out.get(offset)
             if item is None:
@@ -430,7 +418,7 @@ class Consumer:
         self._move_on()
 
     def buried(self, item: Item) -> None:
-        """Take note that a message that was given up is published, and so done with."""
+        """Mark a dead letter as published, and so as done."""
         self._finish(item)
         self._move_on()
 
@@ -451,7 +439,7 @@ class Consumer:
 
     @property
     def position(self) -> int:
-        """Everything that is wanted and recorded before this offset is done with."""
+        """Everything wanted and recorded before this offset is done."""
         return self._order[0] if self._order else self.read
 
     @property
@@ -476,30 +464,30 @@ class Consumer:
 FIELD = "field:"
 
 _OF_A_FIELD = "\0"
-"""Begins the key of a value, and no topic."""
+"""Distinguishes keys of values from topics."""
 
 _NAMED_BYTES = 64
-"""A value that is longer has its digest as its key."""
+"""Longer values are replaced by their digests."""
 
 _NULL = msgspec.Raw(b"\xc0")
-"""A field without a value is as one that is not there."""
+"""A field without a value counts as missing."""
 
 Read = Callable[[bytes | msgspec.Raw], msgspec.Raw | None]
 
 
 def order_of(key: str) -> Callable[[Record], str]:
-    """Return what names the key of a message: those of one key are delivered in their order, to one member at a time.
+    """Return the function that gives the key of a message; messages of one key are delivered in order.
 
     ```
-    "topic"              those of one topic
-    "all"                all of them
-    "none"               each by itself
-    "field:uid"          those whose value is a map with the same `uid`, of all topics
-    "field:id.orig_h"    the same, by the field of that name, or by `orig_h` in the map `id`
+    "topic"              the topic
+    "all"                one key for all
+    "none"               each message by itself
+    "field:uid"          the field `uid` of the value, over all topics
+    "field:id.orig_h"    the field of that name, or `orig_h` in the map `id`
     ```
 
-    A message without the field is of the key of its topic. So is one whose value is no map with texts for its keys. Two
-    values of a field are the same if their msgpack is: 5 and "5" are two, and 5 and 5.0.
+    Without such a field, or if the value is no map with texts as keys, the key is the topic. Two values of a field are
+    the same if their msgpack is: 5 and "5" differ, and so do 5 and 5.0.
     """
     match key:
         case "topic":
@@ -527,7 +515,7 @@ def _named(value: bytes) -> str:
 
 
 def _reader(name: str) -> Read:
-    """Return what finds a field: under its whole name, or else within the field that the name begins with."""
+    """Return the function that finds a field: under its whole name, or within a map."""
     outer, dot, inner = name.partition(".")
     whole = _field_reader(name)
     if not (dot and outer and inner):

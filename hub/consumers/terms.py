@@ -1,4 +1,4 @@
-"""`Terms`: what a named consumer wants, and how; as it comes over the wire, and as it is kept."""
+"""`Terms` of a named consumer, as on the wire and on the disk."""
 
 from __future__ import annotations
 
@@ -7,29 +7,28 @@ from typing import Annotated
 import msgspec
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
-"""What a consumer may be called: it stands in logs, metrics and commands."""
+"""Name of a consumer: it stands in logs, metrics and commands."""
 
 PREFIXES_LIMIT = 64
-"""Most prefixes of a consumer: they are compared each time that a piece is read for it."""
+"""Most prefixes of a consumer: they are compared for each piece that is read."""
 
 _TOPIC_CHARACTERS = 1024
 
 _KEY_PATTERN = r"""^(topic|all|none|field:[^"\\\x00-\x1f]{1,256})\Z"""
-"""The name of a field, at most so many characters, may be a path: `id.orig_h`. msgspec cannot look for the
-others."""
+"""A field of at most so many characters may be a path: `id.orig_h`. msgspec cannot look for the excluded ones."""
 
 _Text = Annotated[str, msgspec.Meta(max_length=_TOPIC_CHARACTERS)]
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a named consumer wants."""
+    """The configuration of a named consumer."""
 
     prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
     key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
-    """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`hub.consumers.consumer.order_of`)."""
+    """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`order_of`)."""
     redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0
-    """How long a message may take to be acknowledged before it is delivered again, seconds."""
+    """Time to acknowledge a message before it is redelivered, seconds."""
     deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
-    """How often a message may fail before it is given up; 0 for as often as it takes."""
+    """Failures after which a message is a dead letter; 0: never."""
     dead_letters: _Text = ""
-    """Topic under which messages that were given up are published; empty for none."""
+    """Topic for dead letters; empty for none."""

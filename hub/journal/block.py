@@ -1,8 +1,7 @@
 """`Block`: a checked view of one block, and its records.
 
-`Block.parse` checks a block once and lays views over its columns: nothing is copied. The functions beside it take and
-return blocks as bytes: those of `hub.journal.packing`, compiled where that was possible. They look at the columns, not
-at the checksum: that is verified where a block comes in, by `Block.parse`.
+The functions beside it take and return blocks as bytes: those of `hub.journal.packing`, compiled if possible. They
+check the columns but not the checksum, which `Block.parse` verifies where a block comes in.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Record(NamedTuple):
 
     offset: int
     time_us: int
-    """Time at which the hub took the message, µs since 1970 UTC."""
+    """When the hub took the message, µs since 1970 UTC."""
     topic: str
     encoding: int
     """`hub.messages.frame.Encoding` of the body."""
@@ -47,18 +46,8 @@ class Record(NamedTuple):
 class Block:
     """A checked block, and views of its columns.
 
-    Attributes:
-        data: All bytes of the block.
-        count: How many records it has, 1 to 65,536.
-        first: Offset of the first record.
-        next: Offset behind the last record.
-        times: Times of the records, µs since 1970 UTC.
-        offsets: Offsets of the records; None if they have no gaps: record i has `first` + i.
-        topic_nos: Numbers of their topics, as indexes into `topics`.
-        value_ends: Value i is `values[value_ends[i]:value_ends[i + 1]]`.
-        topics: The topics of the records, each once.
-        encodings: Encodings of the values; None if all are msgpack.
-        values: The values, back to back.
+    `offsets` is None if they have no gaps: record i has `first` + i. `topic_nos` are indexes into `topics`. Value i is
+    `values[value_ends[i]:value_ends[i + 1]]`. `encodings` is None if all are msgpack.
     """
 
     data: bytes | memoryview
@@ -78,11 +67,7 @@ class Block:
 
     @classmethod
     def parse(cls, data: bytes | memoryview, *, verify: bool = True) -> Block:
-        """Check a block and lay views over it.
-
-        Args:
-            data: All of one block.
-            verify: Whether to look at the checksum, too; needless where that was done before.
+        """Check a block and lay views over it; without `verify`, the checksum was checked before.
 
         Raises:
             JournalCorruptError: It is not a block, or damaged.

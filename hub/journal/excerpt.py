@@ -1,16 +1,13 @@
-"""An excerpt: a block without the columns that its reader has not asked for.
+"""An excerpt: a block without the columns that its reader has not requested.
 
 ```
 block     header  times  offsets  topic_nos  value_ends  topic_ends  encodings  text  values
                   time   offset   topic      value       topic       value      topic value      columns
-excerpt   header  the sections of the columns that were asked for, as they stand in the block
+excerpt   header  the sections of the requested columns, as they stand in the block
 ```
 
-The header is that of a block (`hub.journal.layout`) with the magic HJX1, and flags for the columns that are left out:
-4 `offset`, 8 `time`, 16 `topic`, 32 `value`; the lengths of their sections are 0.
-
-An excerpt travels; it is not stored. `whole_of` makes a block of it again, with time 0, empty topics, empty values and
-offsets without gaps in place of what was left out; that block is yet to be checked by `Block.parse`.
+The header is that of a block with the magic HJX1, and flags for missing columns: 4 `offset`, 8 `time`, 16 `topic`,
+32 `value`; the lengths of their sections are 0. An excerpt travels; it is not stored.
 """
 
 from __future__ import annotations
@@ -37,14 +34,14 @@ from hub.journal.layout import (
 _MAGIC: Final = b"HJX1"
 
 _LEFT_OUT: Final[dict[Column, int]] = {"offset": 4, "time": 8, "topic": 16, "value": 32}
-"""The flag of each column that says that it is left out."""
+"""Flags of missing columns."""
 
 _OF_SECTIONS: Final[tuple[Column, ...]] = ("time", "offset", "topic", "value", "topic", "value", "topic", "value")
-"""To which column each section of a block belongs."""
+"""The column of each section of a block."""
 
 
 def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
-    """Return these columns of a block that was checked: the block itself where that is all of it."""
+    """Return these columns of a checked block: the block itself where that is all of it."""
     left_out = sum(flag for column, flag in _LEFT_OUT.items() if column not in columns)
     if not left_out:
         return block
@@ -66,7 +63,10 @@ def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
 
 
 def whole_of(data: bytes) -> bytes:
-    """Return the block that an excerpt stands for; other bytes as they are. Raises `JournalCorruptError`."""
+    """Return an excerpt as a block, with time 0, empty topics and values, and dense offsets for missing columns.
+
+    Other bytes are returned as they are. The block is yet to be checked by `Block.parse`. Raises `JournalCorruptError`.
+    """
     if data[: len(_MAGIC)] != _MAGIC:
         return data
     try:

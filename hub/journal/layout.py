@@ -19,9 +19,8 @@
     values     u8[value_bytes]
 ```
 
-Columns, so that a reader with arrays (Arrow, numpy) takes them as they are; values stand together, so that a run of one
-topic goes out as one slice. What `read_layout` returns may be used without another look, also where a checksum is right
-and columns are wrong: it is not looked at here.
+Readers with arrays (Arrow, numpy) take columns as they are; a run of one topic goes out as one slice of the values.
+`read_layout` checks all columns, so that a wrong one is found also under a right checksum.
 """
 
 from __future__ import annotations
@@ -41,10 +40,9 @@ if sys.byteorder != "little":  # pragma: no cover -- a column is read as it stan
 MAGIC = b"HJB1"
 
 BLOCK_HEADER = Struct("<4sIIIIIQq")
-"""Magic, checksum, count, topics, topic_bytes, flags, value_bytes, first."""
 
 CHECKED_FROM = 8
-"""Place of the first byte that the checksum covers."""
+"""The checksum covers the bytes from here on."""
 
 SPARSE = 0b01
 """Offsets have gaps, and a column of their own."""
@@ -59,13 +57,13 @@ SECTION_LIMIT_BYTES = 2**31 - 1
 """Longest text, and longest values, of one block: ends are signed 32-bit numbers, as in Arrow."""
 
 TOPIC_LIMIT_BYTES = 2**16 - 1
-"""Longest topic: what the key length of a frame can say."""
+"""Longest topic: the key length of a frame has 16 bits."""
 
 OFFSET_LIMIT = 2**62
 """Offsets are below it, so that sums of two do not overflow."""
 
 Column = Literal["offset", "time", "topic", "value"]
-"""What of a record can be asked for by itself; see `hub.journal.excerpt`."""
+"""The columns that can be requested; see `hub.journal.excerpt`."""
 
 COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
 
@@ -73,7 +71,7 @@ _ENCODING_LIMIT = 0b11  # the bits that a frame has for it
 
 
 class Layout(NamedTuple):
-    """What the header of a block says, and where its sections begin, bytes from its start."""
+    """The header of a block, and where its sections begin, bytes from its start."""
 
     records: int
     topics: int
@@ -96,12 +94,12 @@ class Columns(NamedTuple):
 
     times: memoryview
     offsets: memoryview | range
-    """It is a range if the block is dense."""
+    """A range if the block is dense."""
     topic_nos: memoryview
     value_ends: memoryview
     topic_ends: memoryview
     encodings: memoryview | bytes
-    """All of them are zeros if the block has no such column."""
+    """Zeros if the block has no such column."""
     text: memoryview
     values: memoryview
 
@@ -113,7 +111,7 @@ class Columns(NamedTuple):
 
 
 class Records(NamedTuple):
-    """The records that a block is made of, column by column."""
+    """The records of a new block, column by column."""
 
     times: Sequence[int]
     offsets: Sequence[int]
@@ -140,11 +138,7 @@ def columns_of(view: memoryview, layout: Layout) -> Columns:
 
 
 def read_layout(block: bytes | memoryview) -> Layout:
-    """Find the sections of a block and check all of it but the checksum.
-
-    Raises:
-        ValueError: It is no block, or damaged; the text says where.
-    """
+    """Find the sections of a block and check all of it but the checksum; raises `ValueError` with the place."""
     view = memoryview(block)
     if len(view) < BLOCK_HEADER.size:
         raise ValueError(f"{len(view)} bytes are shorter than a header")
@@ -166,7 +160,7 @@ def read_layout(block: bytes | memoryview) -> Layout:
 
 
 def section_sizes(count: int, topics: int, topic_bytes: int, flags: int, value_bytes: int) -> list[int]:
-    """Return how long each section is, bytes, without padding."""
+    """Return the length of each section, bytes, without padding."""
     return [
         8 * count,
         8 * count if flags & SPARSE else 0,
@@ -204,7 +198,7 @@ def _check_ends(name: str, ends: Sequence[int], length: int) -> None:
 
 
 class Sections(NamedTuple):
-    """The sections of a block that is to be made, as bytes or arrays, in their order."""
+    """The sections of a new block, in their order."""
 
     times: bytes | memoryview
     offsets: bytes | memoryview

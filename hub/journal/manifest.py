@@ -1,7 +1,7 @@
-"""`Manifest`: which files a tier holds of a journal, and what is in each.
+"""`Manifest`: the files of a tier.
 
-It is JSON with a checksum, so that people and other tools read it. A file counts once it is named there. Entries ascend
-and do not overlap. An entry with few topics takes 15 µs and 0.5 KiB.
+It is JSON with a checksum, so that people and other tools read it. Entries ascend and do not overlap. An entry with few
+topics takes 15 µs and 0.5 KiB.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hub.journal.layout import OFFSET_LIMIT
 from hub.journal.selection import Selection
 
 _DIGITS = 20
-"""So many that names sort as their numbers do: offsets have 19 at most."""
+"""Names sort as their numbers do: offsets have 19 digits at most."""
 
 _FORMAT_NAME = "hub tier "
 
@@ -34,34 +34,33 @@ class Hole(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """What is known of one file."""
+    """A file."""
 
     first: int
     next: int
-    """The offset behind its last record, or its last hole."""
+    """The offset behind its last record or hole."""
     records: int
     earliest_us: int
-    """Time of its earliest record, µs since 1970 UTC; 0 if it has none."""
+    """Time of its earliest record, µs since 1970 UTC; 0 without records."""
     latest_us: int
     size_bytes: int
     raw_bytes: int
-    """Length of the values in it, before they were compressed."""
+    """Uncompressed length of its values."""
     sha256: str
     tail_bytes: int
-    """Length of the end of the file, which says where all else stands in it."""
+    """Length of its footer."""
     tail_crc: int
     topics: tuple[tuple[str, int], ...]
-    """Topics, or where they are too many what they begin with, and how many records each has."""
+    """Topics, or if they are too many their beginnings, and the number of records of each."""
     are_topics_whole: bool
     holes: tuple[Hole, ...] = ()
 
     @property
     def name(self) -> str:
-        """Name of its file, without what stands behind the dot."""
         return range_name(self.first, self.next)
 
     def may_hold(self, wanted: Selection) -> bool:
-        """Return whether its file may hold a topic that is wanted; what it lacks may have any."""
+        """Return whether it may hold a wanted topic; a hole may have held any."""
         texts = [topic for topic, _ in self.topics]
         if wanted.is_all or self.holes:
             return True
@@ -81,12 +80,11 @@ _decode_entries = msgspec.json.Decoder(tuple[Entry, ...]).decode
 
 
 def range_name(first: int, following: int) -> str:
-    """Return the name of what holds a range of offsets; names sort as ranges do."""
+    """Return the name of a range of offsets; names sort as ranges do."""
     return f"{first:0{_DIGITS}}-{following:0{_DIGITS}}"
 
 
 def range_of(name: str) -> tuple[int, int] | None:
-    """Return the range of offsets that a name says; None if it is no such name."""
     first, _, following = name.partition("-")
     if not all(len(part) == _DIGITS and part.isdecimal() and part.isascii() for part in (first, following)):
         return None
@@ -94,17 +92,17 @@ def range_of(name: str) -> tuple[int, int] | None:
 
 
 def encode_manifest(journal: bytes, entries: Iterable[Entry]) -> bytes:
-    """Return a manifest of a journal, by its id, with what is known of files that follow one another."""
+    """Return the manifest of a journal with these files."""
     told = _encode(tuple(entries))
     return _encode(_Text(_FORMAT, journal.hex(), crc32(told), msgspec.Raw(told))) + b"\n"
 
 
 def parse_manifest(data: bytes, journal: bytes) -> tuple[Entry, ...]:
-    """Read a manifest of the journal with that id.
+    """Read the manifest of a journal.
 
     Raises:
-        JournalCorruptError: It is none, damaged, or of another journal.
-        JournalUnavailableError: It is one of another version.
+        JournalCorruptError: It is damaged, or of another journal.
+        JournalUnavailableError: It is of another version.
     """
     try:
         read = _decode_text(data)
@@ -135,25 +133,17 @@ def _check(entry: Entry) -> None:
 
 
 class Manifest:
-    """What a tier holds of a journal.
-
-    Args:
-        entries: Of files, in any order.
-
-    Raises:
-        JournalCorruptError: Two of them speak of the same offsets.
-    """
+    """The files of a tier; raises `JournalCorruptError` if they overlap."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
         self.entries = sorted(entries, key=_first_of)
-        """The files, in the order of their offsets."""
+        """In the order of their offsets."""
         for one, following in pairwise(self.entries):
             if one.next > following.first:
                 raise JournalCorruptError(f"the files {one.name} and {following.name} overlap")
 
     @property
     def first(self) -> int | None:
-        """The oldest offset that it holds; None if there is none."""
         return self.entries[0].first if self.entries else None
 
     @property
@@ -162,7 +152,6 @@ class Manifest:
         return self.entries[-1].next if self.entries else None
 
     def place_of(self, offset: int) -> int:
-        """Return the place in `entries` of the first file that ends behind an offset; their number if none does."""
         return bisect_right(self.entries, offset, key=_next_of)
 
 

@@ -1,4 +1,4 @@
-"""`RecordedMessage`: a message that was read from a journal, for programs: a pair of topic and value like any other."""
+"""`RecordedMessage`: a message read from a journal."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ from hub.messages.batch import Message
 
 
 class RecordedMessage(Message):
-    """A topic and a value, with the place and the time of their record beside them.
+    """A pair of topic and value, with the offset and the time of its record.
 
-    Args:
-        topic: Topic of the message.
-        value: Value of the message.
-        offset: Of the record: a reader goes on at `offset + 1`.
-        time_us: Time at which the hub took it, µs since 1970 UTC.
+    A reader goes on at `offset + 1`. `time_us` is when the hub took the message, µs since 1970 UTC.
     """
 
     offset: int

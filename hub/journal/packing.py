@@ -1,12 +1,5 @@
 """The loops of the journal, paid for every message: frames to blocks, blocks to blocks, and blocks to frames.
 
-```
-parts   (time, [/a][/a][/b]...)  ── pack ──▶  block block block        dense, consecutive
-                                              │  select ──▶  block      fewer records
-                                              ├─ merge  ──▶  block      all of them
-                                              └─ to_frames ─▶ [/a BATCH 3][/b][/a]
-```
-
 The pure twin of `hub/journal/_packing.pyx`; `hub.journal.block` chooses.
 """
 
@@ -96,30 +89,30 @@ def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
 # Frames to blocks, blocks to blocks
 
 BLOCK_RECORDS = 8_192
-"""Records after which a block is cut, if the caller says nothing else: a reader who wants one reads all of it."""
+"""Default records of a block: a reader of one record reads the whole block."""
 
 BLOCK_BYTES = 2**20
-"""Bytes of values, or of topics, after which a block is cut, if the caller says nothing else."""
+"""Default bytes of values, or of topics, of a block."""
 
 _TOPIC_LENGTH_BYTES = 2
 
 BLOCK_BYTES_LIMIT = 2**30
-"""The largest value, and the most that a caller may allow for a block: both together fit in one section."""
+"""Largest value, and largest limit of a block: both together fit in one section."""
 
 
 def pack(
     parts: list[tuple[int, bytes]], first: int, limit_records: int = BLOCK_RECORDS, limit_bytes: int = BLOCK_BYTES
 ) -> list[bytes]:
-    """Make dense blocks of frames, one behind the other.
+    """Make dense blocks of frames.
 
-    Of a TAGGED frame the topic is kept; its labels and names are not. A BATCH frame that cannot be cut (its body is not
-    the values it says, or of another encoding than msgpack) takes as many records as it says: the first has what stands
-    behind the count, the others are empty.
+    Only the topic of a TAGGED frame is kept, without labels and names. A BATCH frame that cannot be cut (its body is
+    not as many values, or of another encoding than msgpack) takes as many records as it has messages: the first has the
+    whole body behind the count, the others are empty.
 
     Args:
         parts: When the hub took them, µs since 1970 UTC, and whole MESSAGES frames back to back.
         first: Offset of the first message.
-        limit_records: A block is cut when it has so many, 1 to 65,536.
+        limit_records: Records of a block, 1 to 65,536.
         limit_bytes: A block is cut when its values, or the text of its topics, reach so many, 1 to 2^30.
 
     Raises:
@@ -234,11 +227,8 @@ def _walk_values(frame: Frame) -> list[int] | None:
 def select(block: bytes, start: int, end: int, wanted: bytes | None) -> bytes:
     """Return a block of some records of another: `block` itself if all are chosen, empty bytes if none.
 
-    Args:
-        block: Dense or sparse.
-        start: Offset of the first record that may be chosen.
-        end: Offset behind the last one.
-        wanted: One byte for each entry of the topic dictionary, 0 if it is not wanted. None: all are.
+    Records have offsets from `start` to before `end`. `wanted` has one byte for each entry of the topic dictionary, 0
+    if it is not wanted; None: all are.
 
     Raises:
         ValueError: The block is damaged.
@@ -271,10 +261,10 @@ def _gather(columns: Columns, chosen: Sequence[int]) -> bytes:
 
 
 def merge(blocks: list[bytes]) -> bytes:
-    """Make one block of several dense ones, each of which goes on where the one before it ends.
+    """Make one block of several consecutive dense ones.
 
     Raises:
-        ValueError: One is damaged, they do not follow one another, or they are too much for one block.
+        ValueError: One is damaged, they are not consecutive, or too much for one block.
     """
     layouts = [read_layout(block) for block in blocks]
     _check_consecutive(layouts)
@@ -318,7 +308,7 @@ def _check_consecutive(layouts: Sequence[Layout]) -> None:
 
 
 def whole_checksum(block: bytes) -> int:
-    """Return the crc32 of all bytes of a block. Its own must be right: the compiled twin makes this one of it.
+    """Return the crc32 of a whole block. Its own must be right: the compiled twin derives this from it.
 
     Raises:
         ValueError: The bytes are too few for a block.
@@ -334,24 +324,21 @@ FRAME_MESSAGES = 4_096
 """Most values of one BATCH frame: cutting one in a queue walks over its values, so it must not hold all of a block."""
 
 FRAME_BYTES = 65_536
-"""Largest body of a BATCH frame, unless the caller says something else: where publishers stop too."""
+"""Default for the largest body of a BATCH frame: publishers stop there, too."""
 
 FRAMES_BYTES = 262_144
-"""Most bytes of frames that are handed out as one object, unless one frame is larger."""
+"""Most bytes of frames returned as one object, unless one frame is larger."""
 
 
 def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:
     """Turn a block into MESSAGES frames; consecutive values of one topic become one BATCH frame.
 
-    Only a value that is one value of msgpack is joined to others: a BATCH that cannot be cut is lost as a whole, and
-    one value that was published broken must not spoil its neighbours.
-
-    Args:
-        block: Dense or sparse; offsets and times are left behind.
-        limit_bytes: Largest body of a frame with several values.
+    Only a sound msgpack value is joined to others: a BATCH that cannot be cut is lost as a whole, and one broken value
+    must not spoil its neighbours. Offsets and times are left out. `limit_bytes` is the largest body of a frame with
+    several values.
 
     Returns:
-        Whole frames back to back, up to `FRAMES_BYTES`, each time with how many messages they hold.
+        Whole frames back to back, up to `FRAMES_BYTES`, each time with the number of their messages.
 
     Raises:
         ValueError: The block is damaged.
@@ -375,13 +362,8 @@ def frames_of_columns(  # noqa: PLR0913, PLR0917 -- two columns as Arrow has the
 ) -> list[tuple[bytes, int]]:
     """Turn rows of two Arrow columns, the buffers of a string and a binary array, into frames, as `to_frames`.
 
-    Args:
-        topic_offsets: int32: topic i is `topic_data[topic_offsets[i]:topic_offsets[i + 1]]`.
-        topic_data: UTF-8, which is not checked here. None is empty, as Arrow has it.
-        value_offsets: int32, the same of the values.
-        value_data: Values as msgpack.
-        start: The first row.
-        count: How many rows.
+    Offsets are int32: topic i is `topic_data[topic_offsets[i]:topic_offsets[i + 1]]`. The UTF-8 of topics is not
+    checked. Data is None if it is empty, as in Arrow.
 
     Raises:
         ValueError: There are not so many rows, an offset leads out of its data, or a topic is too long for a frame.
@@ -420,7 +402,7 @@ class _Writer:
         self._frames: list[bytes] = []  # frames that are whole and were not handed out yet
         self._size = 0
         self._messages = 0
-        self._done: list[tuple[bytes, int]] = []  # what is ready to be handed out, each with its number of messages
+        self._done: list[tuple[bytes, int]] = []  # finished frames, with the number of their messages
 
     def add(self, topic: bytes, encoding: int, value: bytes) -> None:
         if encoding != Encoding.MSGPACK or skip_value(value, 0, len(value)) != len(value):

@@ -20,8 +20,8 @@ entry    0  4s  magic HJE1
 trailer  0  4s  magic HJT1;  4 u32 crc32 of the rest;  8 u64 place of the footer;  16 8s 0
 ```
 
-A commit is blocks and a mark behind them: what no mark follows has not happened. A segment begins with a mark that has
-the last batch of each writer and all epochs. The footer of a sealed segment has a row for each block.
+A commit is blocks and a mark behind them; blocks without a mark are not committed. A segment begins with a mark that
+has the last batch of each writer and all epochs. The footer of a sealed segment has a row for each block.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ _CHECKED_FROM = 8  # headers, heads and trailers are checksummed from there on
 # Epochs
 
 EPOCHS_LIMIT = 1_000
-"""Most epochs that a journal remembers; of more, the oldest are forgotten. 12 bytes each, in every segment."""
+"""Most remembered epochs; the oldest are forgotten. 12 bytes each, in every segment."""
 
 
 class Epoch(NamedTuple):
     """One life of a journal, from when a hub opens it until it is opened again.
 
     ```
-    epoch 7   0 ........................ 200     told up to 200, then power fails: 100 to 199 were not on the disk
+    epoch 7   0 ........................ 200     read up to 200, then power fails: 100 to 199 were not on the disk
     epoch 9   ............ 100 ................  opened again: offsets 100, 101, ... are given to other records
     ```
 
@@ -58,13 +58,13 @@ class Epoch(NamedTuple):
     """
 
     number: int
-    """The time at which it began, s since 1970, or one more than the number of the epoch before."""
+    """When it began, s since 1970, or one more than the number of the epoch before."""
     first: int
-    """The offset of the first record that it may have."""
+    """The offset of its first record."""
 
 
 def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch, ...]:
-    """Return the ascending epochs of a journal with one that begins now, behind the last record, at `following`."""
+    """Return the epochs of a journal with a new one that begins behind the last record, at `following`."""
     number = max(now_s, epochs[-1].number + 1 if epochs else 1)
     # Those that begin no earlier have no records: a position that ends where they begin ends where the new one begins.
     kept = [one for one in epochs if one.first < following]
@@ -72,7 +72,7 @@ def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch,
 
 
 def end_of(epochs: tuple[Epoch, ...], number: int) -> int | None:
-    """Return how far positions of an epoch hold, an offset; None if it has not ended."""
+    """Return the offset up to which positions of an epoch hold; None if it has not ended."""
     return next((one.first for one in epochs if one.number > number), None)
 
 
@@ -87,7 +87,7 @@ ID_BYTES = 16
 
 
 class Header(NamedTuple):
-    """The first 64 bytes: of which journal the segment is, and where it begins."""
+    """The first 64 bytes."""
 
     id: bytes
     first: int
@@ -116,11 +116,11 @@ HEAD = Struct("<4sIBBHIIIIIqqqq")
 _ENTRY_MAGIC = b"HJE1"
 
 LISTING_LIMIT_BYTES = 8 * 1024 * 1024
-"""Longest listing: it has at most 64 texts, each as long as a topic may be at most."""
+"""Longest listing: at most 64 texts, each as long as a topic may be."""
 
 
 class Kind(IntEnum):
-    """What an entry is."""
+    """Kind of an entry."""
 
     BLOCK = 1
     MARK = 2
@@ -131,7 +131,7 @@ _KINDS = frozenset(Kind)
 
 
 class Head(NamedTuple):
-    """What an entry says of itself; checksummed, so that a reader passes from entry to entry without the payloads."""
+    """The head of an entry; it has its own checksum, so that a reader skips payloads."""
 
     kind: Kind
     codec: int
@@ -139,7 +139,7 @@ class Head(NamedTuple):
     stored_bytes: int
     raw_bytes: int
     crc: int
-    """Checksum of the payload as it is stored."""
+    """Of the payload as it is stored."""
     first: int
     next: int
     earliest_us: int
@@ -162,7 +162,7 @@ def padded(size: int) -> int:
 
 
 def encode_entry(head: Head, payload: bytes) -> bytes:
-    """Return an entry; its checksums and its stored length are made here."""
+    """Return an entry; its checksums and its stored length are computed here."""
     return b"".join(entry_parts(head, payload, crc32(payload)))
 
 
@@ -205,7 +205,7 @@ def read_head(data: bytes | memoryview, start: int = 0) -> Head:
 
 
 def payload_of(head: Head, stored: bytes | memoryview) -> bytes | memoryview:
-    """Return the payload as it is stored, of all bytes from `payload_from` on; raises `JournalCorruptError`."""
+    """Return the stored payload, from the bytes from `payload_from` on; raises `JournalCorruptError`."""
     payload = stored[: head.stored_bytes]
     if len(payload) < head.stored_bytes:
         raise JournalCorruptError("it is cut off")
@@ -221,23 +221,23 @@ class Write(NamedTuple):
     """The last batch that a writer has committed."""
 
     query: str
-    """Behind the name of its user and a slash, if it had one."""
+    """With the user's name and a slash in front, if it has a user."""
     batch: int
     first: int
     next: int
 
 
 class Mark(NamedTuple):
-    """What a commit says at its end."""
+    """The end of a commit."""
 
     synced_bytes: int
-    """How much of the segment was known to be on the disk when the commit was written. What is damaged before it was
-    damaged later; what is damaged behind it may never have been written."""
+    """Length of the segment known to be on the disk when the commit was written. Damage before it came later; what is
+    damaged behind it may never have been written."""
     writes: tuple[Write, ...] = ()
     writes_before: int = 0
-    """How many `writes` the marks before it in the segment have, so that one that is lost is missed."""
+    """Number of `writes` in earlier marks of the segment, so that a lost mark is noticed."""
     epochs: tuple[Epoch, ...] = ()
-    """All epochs of the journal, the last of which it is in; none where they are as the mark before says."""
+    """All epochs of the journal; empty if they are those of the mark before."""
 
     def encode(self) -> bytes:
         return _encode(self)
@@ -264,7 +264,7 @@ TRAILER_BYTES = _TRAILER.size
 
 
 class Row(NamedTuple):
-    """What is known of a block without reading it."""
+    """The index entry of a block."""
 
     place: int
     """Where its entry begins, bytes from the start of the segment."""
@@ -286,7 +286,7 @@ def row_of(place: int, head: Head) -> Row:
 
 
 class Footer(NamedTuple):
-    """What a sealed segment holds, so that a reader need not pass through it."""
+    """The index of a sealed segment."""
 
     rows: list[Row]
     writes: list[Write]
@@ -298,7 +298,7 @@ _decode_footer = msgspec.msgpack.Decoder(Footer).decode
 
 
 def encode_footer(footer: Footer, place: int, following: int) -> bytes:
-    """Return the end of a segment, which stands at `place`: footer and trailer; `following` is the next offset."""
+    """Return footer and trailer of a segment, for this place; `following` is the next offset."""
     rows = footer.rows
     earliest = min((row.earliest_us for row in rows), default=0)
     latest = max((row.latest_us for row in rows), default=0)
@@ -347,21 +347,20 @@ class Placed(NamedTuple):
 
 
 class Recovered(NamedTuple):
-    """What a segment holds."""
+    """The committed content of a segment."""
 
     size_bytes: int
-    """Everything behind it did not happen."""
+    """Where the last commit ends."""
     blocks: list[Placed]
     next: int
-    """The offset behind the last record."""
     writes: list[Write]
-    """What writers have committed, the oldest first; some may come twice."""
+    """The writers' batches, the oldest first; some may come twice."""
     lacks_writes: bool
-    """Whether some of that is damaged."""
+    """Whether some of them are damaged."""
     marks: list[int]
     """Where its marks stand, bytes from the start of the segment."""
     epochs: tuple[Epoch, ...] = ()
-    """The epochs of the journal, as the last mark says that tells them; none where those are damaged."""
+    """From the last mark that has them; empty if those are damaged."""
 
 
 class _Commit(NamedTuple):
@@ -374,24 +373,21 @@ class _Commit(NamedTuple):
 
 
 def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None = None) -> Recovered:
-    """Find out what of a segment that was not sealed has happened: all up to its last commit.
+    """Find all commits of a segment that was not sealed.
 
     ```
-    [header][block][block][mark]  [block][mark]  [block][bl          cut off: the last commit did not come to its end
+    [header][block][block][mark]  [block][mark]  [block][bl          cut off: the last commit is incomplete
     [header][block][?????][mark]  [block][mark]                      damaged before what was on the disk: stays
     [header][block][mark]  [????][mark]                              damaged behind it: never written, cut off
             └ known to be on the disk ┘
     ```
 
-    A process that is killed leaves a segment that is cut off; a machine that loses power may leave one where pages are
-    missing before others that are there. Both are cut off at the last commit before. What was on the disk once (a later
-    mark says how far) and is damaged now stays, so that nothing behind it is lost, and a reader gets an error there.
+    A killed process leaves a segment that is cut off; after a power loss pages may be missing before others. Both are
+    cut off at the last sound commit. Damage in a part that was on the disk before (a later mark says how far) stays, so
+    that nothing behind it is lost, and a reader gets an error there.
 
-    Args:
-        data: All of its bytes.
-        first: The offset of its first record, as its header says.
-        before: What writers had committed when it was begun, as the segment before it says: for one whose first mark,
-            which says the same, is damaged. None if that is unknown.
+    `first` is the offset in its header. `before` is the last batches of the writers in the footer of the segment before
+    it, which replace a damaged first mark; None if unknown.
 
     Raises:
         JournalCorruptError: A mark whose checksum is right is none.
@@ -407,7 +403,7 @@ def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None
     end, following = HEADER_BYTES, first
     for commit in commits:
         if commit.mark is None or (not commit.is_sound and commit.start >= synced_bytes):
-            break  # a footer, or what was never written to its end
+            break  # a footer, or an incomplete commit
         blocks += commit.blocks
         end, following = commit.end, commit.head.next
         lacks_writes |= commit.mark.writes_before != len(writes)
@@ -418,7 +414,7 @@ def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None
 
 
 def _commits(view: memoryview) -> Iterator[_Commit]:
-    """Yield what ends with a mark or a footer, sound or not."""
+    """Yield the entries up to each mark or footer, sound or not."""
     place = start = HEADER_BYTES
     blocks: list[Placed] = []
     is_sound = True
@@ -442,7 +438,7 @@ def _commits(view: memoryview) -> Iterator[_Commit]:
 
 
 def _head_at(view: memoryview, place: int) -> Head | None:
-    """Return the head that stands there; None if none does whose entry goes to its end."""
+    """Return the head at `place`; None if there is no complete entry."""
     try:
         head = read_head(view, place)
     except JournalCorruptError:

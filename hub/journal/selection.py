@@ -1,8 +1,7 @@
 """Which blocks and topics a reader wants: listings of blocks, and `Selection`, the prefixes of one reader.
 
 A listing has up to `LISTED_LIMIT` texts, one a line, such that each topic of the block begins with one of them: the
-topics themselves if they are few, else as many of their first components as leave so few. A reader passes over blocks
-whose listing agrees with none of its prefixes.
+topics themselves if they are few, else their first components. A reader skips blocks whose listing has no match.
 """
 
 from __future__ import annotations
@@ -19,11 +18,10 @@ LISTED_LIMIT = 64
 _SEPARATOR = "\n"  # no topic holds a control character
 
 _REMEMBERED = 1_024
-"""Listings whose answer is remembered, each of some bytes up to 1 KiB: of a reader's blocks, and of their parts."""
+"""Cached answers by listing, each up to 1 KiB."""
 
 
 def listing(topics: Iterable[str]) -> bytes:
-    """Return the listing of these topics."""
     return _SEPARATOR.join(sorted(_shortened(set(topics)))).encode()
 
 
@@ -36,7 +34,7 @@ def listed_texts(listed: bytes) -> list[str]:
 
 
 def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """Return the counts by topic, or of too many topics by text of their listing; and whether by topic."""
+    """Return counts by topic, or of too many topics by text of their listing; and whether by topic."""
     is_whole = len(topics) <= LISTED_LIMIT
     if not is_whole:
         texts = sorted(_shortened(set(topics)))
@@ -48,9 +46,9 @@ def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...],
 
 
 def _shortened(texts: set[str]) -> set[str]:
-    """Leave as many components as give few enough texts; without any, one empty text is left.
+    """Keep as many components as give few enough texts; in the end one empty text.
 
-    Fewer components never give more texts, so that the right number is found by halving.
+    Fewer components never give more texts, so the right number is found by bisection.
     """
     if len(texts) <= LISTED_LIMIT:
         return texts
@@ -72,21 +70,18 @@ def _cut(text: str, slashes: int) -> str:
 
 
 class Selection:
-    """The prefixes of topics that one reader wants; a question takes 0.4 µs for one prefix as for 10,000.
+    """The prefixes of topics that one reader wants; a lookup takes 0.4 µs for one prefix as for 10,000.
 
-    The prefixes are kept sorted, and none of them begins with another. So the only one that a text can begin with is
-    its neighbour to the left, and the first that begins with a text is its neighbour to the right.
-
-    Args:
-        prefixes: One or more.
-        may_read: Whether a topic is granted to the reader; None: all are.
+    The prefixes are sorted, and none begins with another. So the only one that a text can begin with is its neighbour
+    to the left, and the first that begins with a text is its neighbour to the right. `may_read` says whether a topic is
+    granted to the reader; None: all are.
     """
 
     __slots__ = ("_answers", "_may_read", "_prefixes")
 
     def __init__(self, prefixes: Iterable[str], may_read: Callable[[str], bool] | None = None) -> None:
         self._may_read = may_read
-        self._answers: dict[bytes, bool] = {}  # what `may_hold` has answered: neighbours have the same listings
+        self._answers: dict[bytes, bool] = {}  # cache of `may_hold`: neighbours have the same listings
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
             if not self._prefixes or not prefix.startswith(self._prefixes[-1]):
@@ -94,16 +89,15 @@ class Selection:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The prefixes, in their order, without those that another one covers."""
+        """The prefixes, sorted, without those that another one covers."""
         return tuple(self._prefixes)
 
     @property
     def is_all(self) -> bool:
-        """Whether every topic is wanted."""
         return self._prefixes == [""] and self._may_read is None
 
     def holds(self, topic: str) -> bool:
-        """Return whether a topic is wanted, and granted."""
+        """Return whether a topic is wanted and granted."""
         return self._begins(topic) and (self._may_read is None or self._may_read(topic))
 
     def _begins(self, topic: str) -> bool:
@@ -117,7 +111,7 @@ class Selection:
         return bytes([self.holds(topic) for topic in topics])
 
     def may_hold(self, listed: bytes) -> bool:
-        """Return whether a block with this listing may hold a topic that is wanted, granted or not."""
+        """Return whether a block with this listing may hold a wanted topic, granted or not."""
         answer = self._answers.get(listed)
         if answer is None:
             answer = self.is_all or self.may_hold_any(listed_texts(listed))

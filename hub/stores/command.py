@@ -1,4 +1,4 @@
-"""`Command`: what a store is asked to do, and `Change`: what it has done.
+"""`Command` and `Change` of a store.
 
 | kind | `value` | effect on the entry |
 |---|---|---|
@@ -29,19 +29,19 @@ class StoreLimits(NamedTuple):
 
     entries: int = 1_000_000
     bytes: int = 512 * 1024 * 1024
-    """Most bytes of all entries, with `ENTRY_BYTES` for each."""
+    """With `ENTRY_BYTES` for each entry."""
     user_entries: int = 1_000_000
-    """Most entries that one user has written last."""
+    """Most entries of one user."""
     user_bytes: int = 512 * 1024 * 1024
     entry_bytes: int = 512 * 1024
     """Longest key and value together, bytes: each change must fit into a frame."""
     changes: int = 65_536
-    """Latest changes that are kept for replicas and watches."""
+    """Latest changes kept for replicas and watches."""
     changes_bytes: int = 16 * 1024 * 1024
 
 
 class ChangeKind(IntEnum):
-    """Kind of a change, as on the wire."""
+    """On the wire."""
 
     PUT = 0
     ERASE = 1
@@ -59,17 +59,13 @@ class Change(NamedTuple):
     key: bytes
     """Canonical; empty for CLEAR."""
     value: bytes | None
-    """The new value; None if the entry was removed."""
     old: bytes | None
-    """The value before; None if there was none."""
     expires_ns: int | None
-    """When the entry expires, by the clock of the store; None for never."""
     publisher: object
-    """Who sent the command; None if unknown, or if the entry has expired."""
+    """The sender of the command; None if unknown, or if the entry has expired."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory it takes, about."""
         return 200 + len(self.key) + len(self.value or b"") + len(self.old or b"")
 
 
@@ -82,7 +78,7 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     value: bytes | None = None
     """A value in msgpack; None where the kind needs none."""
     expiry_ns: int | None = None
-    """Lifetime from now on, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
+    """Lifetime, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
     if_version: int | None = None
     """For put and erase: the version that the entry must have."""
     empty: bytes | None = None
@@ -99,13 +95,7 @@ class Operations(Protocol):
         """Raise `StoreError` if that is not exactly one value."""
 
     def apply(self, kind: str, old: bytes | None, operand: bytes | None, empty: bytes | None) -> bytes:
-        """Return the new value of an entry.
-
-        Args:
-            old: The old value; None if there is no entry.
-            operand: The value of the command.
-            empty: For add: stands for a missing old value.
-        """
+        """Return the new value of an entry, None if there was none; `empty` stands for a missing old value of add."""
 
     def index(self, value: bytes, index: bytes) -> bytes | None:
         """Return an element of a vector, the value of a table's key, or whether a set has a member; None if missing."""

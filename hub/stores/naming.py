@@ -1,4 +1,4 @@
-"""Names of stores, their topics, and how settings name them."""
+"""Names of stores, their topics, and their settings."""
 
 from __future__ import annotations
 
@@ -7,11 +7,7 @@ from hub.topics import STORES, check_prefix, check_topic, printable
 
 
 def store_topic(name: str, what: str = "") -> str:
-    """Return a topic of a store, or without `what` the prefix of all of them.
-
-    Raises:
-        UsageError: The name is empty, too long, or has a slash, `=` or control characters.
-    """
+    """Return a topic of a store, or without `what` the prefix of all of them; raises `UsageError`."""
     if not name or "/" in name or "=" in name:
         raise UsageError(f"{printable(name)} is no name of a store: it has one character at least, and no '/' or '='")
     return check_topic(f"{STORES}{name}/{what}")
@@ -27,12 +23,7 @@ def parse_store(text: str) -> tuple[str, str]:
 
 
 def parse_feed(text: str) -> tuple[str, str]:
-    """Return the store and the prefix of a setting NAME=PREFIX.
-
-    Raises:
-        UsageError: The setting is invalid, or the prefix is one of stores, which would feed themselves.
-        InvalidTopicError: The prefix is invalid.
-    """
+    """Return store and prefix of a setting NAME=PREFIX; raises `UsageError` or `InvalidTopicError`."""
     name, equals, prefix = text.partition("=")
     if not equals:
         raise UsageError(f"{printable(text)} feeds no store: write NAME=PREFIX")

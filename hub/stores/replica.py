@@ -7,7 +7,7 @@ hear(changes) ──────────▶ held until they are next ─▶ 
 ```
 
 Changes may come in any order, twice, or not at all: each is applied once, in order. Once `is_ready`, `entries` is the
-master's state after change `number`, and what `hear` and `finish` return turns the state before into the state after.
+master's state after change `number`, and `hear` and `finish` return the changes since the state before.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HELD = 65_536
 
 
 class Needs(Enum):
-    """What a replica misses."""
+    """Missing data of a replica."""
 
     NOTHING = auto()
     CHANGES = auto()
@@ -45,11 +45,7 @@ class _Loading:
 
 
 class Replica:
-    """One copy.
-
-    Args:
-        tells_loaded: Whether to report a snapshot as changes, at a cost for each entry.
-    """
+    """One copy; `tells_loaded`: report a snapshot as changes, at a cost for each entry."""
 
     def __init__(self, *, tells_loaded: bool = True) -> None:
         self._tells_loaded = tells_loaded
@@ -58,7 +54,7 @@ class Replica:
         self.epoch = 0
         self.is_ready = False
         self.loaded_total = 0
-        """Snapshots taken in: where `hear` or `finish` counts one, it returns differences."""
+        """Snapshots loaded."""
         self._number = 0
         self._loading: _Loading | None = None
         self._must_load = True
@@ -97,15 +93,14 @@ class Replica:
             self._held = {each: change for each, change in self._held.items() if each > number}
 
     def take_rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Take in a page: rows of canonical key, value, version, and perhaps more."""
+        """Add a page: rows of canonical key, value, version, and perhaps more."""
         if self._loading is not None:
             self._loading.entries.update({row[0]: (row[1], row[2]) for row in rows})
 
     def finish(self, number: int) -> list[Change]:
-        """All pages were read; `number` is that of the master's last change when the last one was read.
+        """End a snapshot; `number` is the master's last change at its last page.
 
-        Returns:
-            What has changed, as `hear`; nothing yet if changes up to that number are missing.
+        Returns the changes as `hear`; none yet if changes up to that number are missing.
         """
         if self._loading is None:
             return []
@@ -120,11 +115,10 @@ class Replica:
     # Changes.
 
     def hear(self, epoch: int, changes: Iterable[Change]) -> list[Change]:
-        """Take in changes, in any order.
+        """Take changes, in any order.
 
-        Returns:
-            The applied changes in order, with the old values of this replica. If they complete a snapshot: the
-                differences to the state before, as changes.
+        Returns the applied changes in order, with the old values of this replica. If they complete a snapshot: the
+        differences to the state before, as changes.
         """
         self._turn_to(epoch)
         if epoch < self._heard_epoch:
@@ -148,7 +142,7 @@ class Replica:
             self._refresh()
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Return how long ago the master had this state, at least; None if unknown."""
+        """Return the least age of this state of the master; None if unknown."""
         return None if self._fresh_ns is None else max(0, now_ns - self._fresh_ns)
 
     def _turn_to(self, epoch: int) -> None:
@@ -188,7 +182,7 @@ class Replica:
         return _differences(before, self.entries, self._number) if self._tells_loaded else []
 
     def _apply(self, entries: dict[bytes, tuple[bytes, int]], number: int) -> tuple[list[Change], int]:
-        """Apply held changes from the next one on, as far as there are some; return them, and the last number."""
+        """Apply consecutive held changes; return them, and the last number."""
         held = self._held
         applied: list[Change] = []
         while (change := held.pop(number + 1, None)) is not None:
@@ -198,10 +192,7 @@ class Replica:
 
 
 def _apply(entries: dict[bytes, tuple[bytes, int]], change: Change) -> Change:
-    """Apply a change to an older entry; return it with the old value that was here.
-
-    Pages of a snapshot may have brought newer versions already.
-    """
+    """Apply a change to an older entry (a snapshot may have a newer one); return it with the old value."""
     number, key, value = change.number, change.key, change.value
     if change.kind == ChangeKind.CLEAR:
         for each in [each for each, (_, version) in entries.items() if version < number]:

@@ -5,9 +5,9 @@ Command ── apply ─▶ entries ── Change, under the next number ─▶ 
  time ──── expire ─▶                                                  └──▶ since(): for replicas that missed some
 ```
 
-Synchronous; times are arguments, of one clock for the whole life of the store (Unix time where entries are kept over
-restarts). A command is applied as a whole, or raises `StoreError` and changes nothing. The version of an entry is the
-number of its last change. About 1 µs a put, 5 to 20 µs for arithmetic and containers.
+Times are arguments, of one clock for the whole life of the store (Unix time where entries are kept over restarts). A
+command is applied as a whole, or raises `StoreError` and changes nothing. The version of an entry is the number of its
+last change. About 1 µs a put, 5 to 20 µs for arithmetic and containers.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class Expiry:
         return len(self.due_ns)
 
     def set(self, key: bytes, due_ns: int) -> None:
-        """Set when a key is due."""
         before = self.due_ns.get(key)
         self.due_ns[key] = due_ns
         if before is not None and _tick(before) == _tick(due_ns):
@@ -55,11 +54,9 @@ class Expiry:
             heappush(self._order, (_tick(due_ns), key))
 
     def discard(self, key: bytes) -> None:
-        """Let a key never be due."""
         self.due_ns.pop(key, None)
 
     def clear(self) -> None:
-        """Let no key be due."""
         self.due_ns.clear()
         self._order.clear()
 
@@ -76,7 +73,7 @@ class Expiry:
         return None
 
     def take(self, now_ns: int, limit: int) -> list[bytes]:
-        """Return and forget keys that are due, `limit` at most."""
+        """Return and forget due keys, `limit` at most."""
         taken: list[bytes] = []
         while len(taken) < limit and (next_ns := self.next_ns) is not None and next_ns <= now_ns:
             key = heappop(self._order)[1]
@@ -118,13 +115,9 @@ class Changes:
         self.size_bytes = size
 
     def since(self, number: int, last: int, limit: int, limit_bytes: int) -> list[Change] | None:
-        """Return the changes after `number`, as many as fit; at least one.
+        """Return the changes after `number`, as many as fit, at least one; `last` is the store's last number.
 
-        Args:
-            last: Number of the last change of the store.
-
-        Returns:
-            None if some of them are dropped, or there never was such a number.
+        Returns None if some of them are dropped, or there never was such a number.
         """
         first = last - len(self._ring) + 1
         if number > last or number < first - 1:
@@ -140,8 +133,7 @@ class Changes:
 
 
 Entry: TypeAlias = tuple[bytes, int, str | None]
-"""Value, version, and the user who has written it last, if any. A plain tuple of plain things: the garbage collector
-does not look at a million of them."""
+"""Value, version, and last writer. Plain tuples of plain things: the garbage collector skips them."""
 
 _PUT, _ERASE = int(ChangeKind.PUT), int(ChangeKind.ERASE)
 
@@ -163,10 +155,8 @@ class StoreStatistics(NamedTuple):
 
     entries: int
     bytes: int
-    """Of all entries, with `ENTRY_BYTES` for each."""
     expiring: int
     number: int
-    """Of the last change."""
     changes_total: int
     kept_changes: int
     kept_changes_bytes: int
@@ -177,10 +167,9 @@ class StoreStatistics(NamedTuple):
 class Store:
     """One store.
 
-    Args:
-        number: Number of its last change. A store in memory begins with a higher one at each start, such as the time,
-            so that versions are never used twice.
-        epoch: Raised whenever changes of an earlier life may be lost; replicas of another epoch copy again.
+    `number` is that of its last change. A store in memory begins with a higher one at each start, such as the time, so
+    that versions are never reused. `epoch` is raised when changes of an earlier life may be lost; replicas then copy
+    again.
     """
 
     def __init__(
@@ -196,7 +185,6 @@ class Store:
         self.limits = limits
         self.epoch = epoch
         self.number = number
-        """Of the last change."""
         self._began = number  # that number as the store was made, or restored
         self.operations = operations
         self.entries: dict[bytes, Entry] = {}
@@ -204,7 +192,7 @@ class Store:
         self.changes = Changes(limits.changes, limits.changes_bytes)
         self.size_bytes = 0
         self._expiry = Expiry()
-        self._users: dict[str, list[int]] = {}  # user → his entries and their bytes, as far as he has some
+        self._users: dict[str, list[int]] = {}  # user → number and bytes of entries
         self._refused = self._expired = 0
         self._acts: dict[str, Callable[[Command, int, object, str | None], Change | None]] = {
             "put": self._put,
@@ -219,11 +207,7 @@ class Store:
     # Commands.
 
     def apply(self, command: Command, now_ns: int, publisher: object = None, user: str | None = None) -> Change | None:
-        """Apply a command.
-
-        Args:
-            publisher: Who asks, for `Change.publisher`.
-            user: Who is charged for the entry; None for no user.
+        """Apply a command; `publisher` is for `Change.publisher`, `user` is charged for the entry.
 
         Returns:
             The change. None: put or erase found another version, put_unique found an entry, erase found none.
@@ -276,7 +260,7 @@ class Store:
         return self._remove(key, entry, _ERASE, publisher)
 
     def _clear(self, _: Command, __: int, publisher: object, ___: str | None) -> Change:
-        self.entries = {}  # whoever goes through the old ones may go on
+        self.entries = {}  # a snapshot may go on with the old ones
         self._expiry.clear()
         self._users.clear()
         self.size_bytes = 0
@@ -345,11 +329,7 @@ class Store:
     # Users.
 
     def _charge(self, user: str | None, entry: Entry | None, size: int, old_size: int) -> None:
-        """Charge an entry to its writer, and release it for the user before.
-
-        Raises:
-            StoreError: The user would exceed a limit; nothing has changed.
-        """
+        """Charge an entry to its writer, and release it for the user before; raises `StoreError`, changing nothing."""
         before = None if entry is None else entry[2]
         if user is not None:
             self._users[user] = self._charge_of(user, before, size, old_size)
@@ -371,18 +351,10 @@ class Store:
         return [entries, size_bytes]
 
     def check_user(self, user: str, key: bytes, size: int, more_entries: int, more_bytes: int) -> tuple[int, int]:
-        """Check that a user may write an entry that is not applied here yet.
+        """Check that a user may write an entry of this size that is not applied here yet.
 
-        Args:
-            size: Of key and value.
-            more_entries: Entries that they have asked for beside it, not applied yet.
-            more_bytes: Their bytes, with `ENTRY_BYTES` for each.
-
-        Returns:
-            Entries and bytes that it adds to their charge.
-
-        Raises:
-            StoreError: The user would exceed a limit.
+        `more_entries` and `more_bytes` (with `ENTRY_BYTES`) are requested and not applied yet. Returns the entries and
+        bytes that it adds to their charge; raises `StoreError` over a limit.
         """
         entry = self.entries.get(key)
         before = None if entry is None else entry[2]
@@ -399,7 +371,6 @@ class Store:
             del self._users[user]
 
     def charged(self, user: str) -> tuple[int, int]:
-        """Return the entries that a user has written last, and their bytes with `ENTRY_BYTES` for each."""
         entries, size_bytes = self._users.get(user, (0, 0))
         return entries, size_bytes
 
@@ -407,7 +378,6 @@ class Store:
 
     @property
     def next_expiry_ns(self) -> int | None:
-        """When to call `expire` next; None if no entry expires."""
         return self._expiry.next_ns
 
     def expire(self, now_ns: int, limit: int = 1_000) -> list[Change]:
@@ -420,7 +390,6 @@ class Store:
 
     @property
     def expiring(self) -> int:
-        """Number of entries that will expire."""
         return len(self._expiry)
 
     def expires_ns(self, key: bytes) -> int | None:
@@ -434,11 +403,7 @@ class Store:
         return self._find(key)[1]
 
     def index(self, key: bytes, index: bytes) -> bytes | None:
-        """Return a part of a value, None if there is no such part; see `Operations.index`.
-
-        Raises:
-            StoreError: There is no entry, its value has no parts, or a key is invalid.
-        """
+        """Return a part of a value, or None; raises `StoreError` as `Operations.index`, or without an entry."""
         entry = self._find(key)[1]
         if entry is None:
             raise StoreError("there is no entry with this key")
@@ -449,11 +414,9 @@ class Store:
         return self.changes.since(number, self.number, limit, limit_bytes)
 
     def refuse(self, commands: int) -> None:
-        """Count commands that could not be decoded."""
         self._refused += commands
 
     def statistics(self) -> StoreStatistics:
-        """Return contents and counters."""
         return StoreStatistics(
             entries=len(self.entries),
             bytes=self.size_bytes,
@@ -513,14 +476,11 @@ _make_row = tuple.__new__
 
 
 class Snapshot:
-    """A reading of all entries, page by page, while the store changes.
+    """A reading of all entries, page by page, while the store changes; `prefix` selects keys that are strings.
 
     The keys are noted at the beginning; each page reads their present values. For one consistent state, apply the
     changes after `number` up to the store's number at the last page (`hub.stores.replica` does). 10 ms and 8 MB for a
     million keys.
-
-    Args:
-        prefix: Only keys that are strings with this prefix; empty: all keys.
     """
 
     __slots__ = ("_keys", "_left", "_next", "_prefix", "_store", "number", "size_bytes")
@@ -529,16 +489,14 @@ class Snapshot:
         self._store = store
         self._prefix = prefix.encode(errors="surrogateescape")
         self.number = store.number
-        """Of the last change as this began."""
         keys = list(store.entries)
         self._left = len(keys)
         self.size_bytes = 8 * len(keys)
         self._keys: Iterator[bytes] = iter(keys)
-        self._next: Row | None = None  # what did not fit into the last page
+        self._next: Row | None = None  # a row that did not fit into the last page
 
     @property
     def is_done(self) -> bool:
-        """Whether there are no more pages."""
         return not self._left and self._next is None
 
     def page(self, limit: int, limit_bytes: int) -> list[Row]:

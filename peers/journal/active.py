@@ -1,12 +1,12 @@
-"""`Active`: the newest segment of a journal, to which commits are appended; and `Commit`, what is appended.
+"""The newest segment of a journal, to which commits are appended.
 
 ```
 [header][mark] ... [block][mark] | [block][block]
                                  ▲               ▲
-                        size_bytes               what was written ahead of its commit
+                        size_bytes               end_bytes: written ahead of its commit
 ```
 
-What stands behind `size_bytes` in the file has not happened.
+Entries behind `size_bytes` are not committed: recovery cuts them off.
 """
 
 from __future__ import annotations
@@ -51,41 +51,37 @@ BLOCK_RECORDS = 8_192
 """Records of a full block. Reading was fastest with 1,000 to 16,000 when measured."""
 
 BLOCK_BYTES = 1024 * 1024
-"""Values of a full block, bytes."""
+"""Bytes of values of a full block."""
 
 _PARTS_PER_CALL = 512
-"""Most parts that one system call is given; Linux takes 1024."""
+"""Most parts of one system call; Linux takes 1024."""
 
 Parts = list[tuple[int, bytes]]
-"""When messages came, µs since 1970, and whole MESSAGES frames."""
+"""Times, µs since 1970, and whole MESSAGES frames."""
 
 
 class Commit:
-    """A commit that is being made, as entries of a segment, the first of which will stand at `place`."""
+    """A commit in the making: entries of a segment, the first of which will stand at `place`."""
 
     def __init__(self, place: int, following: int, compressor: Compressor) -> None:
         self._compressor = compressor
         self.next = following
-        """The offset behind its last record."""
         self.rows: list[Row] = []
-        """Its blocks."""
         self.topics: set[str] = set()
-        """The topics of its records."""
         self.entries: list[bytes] = []
-        """What is not in the file yet, in parts."""
+        """Parts that are not written to the file yet."""
         self.entries_bytes = 0
         self.place = place
-        """Where the next entry will stand."""
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
-        """Add records; `in_haste`, there is no time to compress them. Some may have been added if it raises."""
+        """Add records; `in_haste` skips compression. Some may have been added if it raises."""
         in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
         for piece in _pieces(parts):
             for block in pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES):
                 self.add_block(block, in_order=in_order, in_haste=in_haste)
 
     def add_block(self, data: bytes, *, in_order: bool = False, in_haste: bool = False) -> None:
-        """Add a block, which begins where the one before it ends; `in_order`, its times only grow."""
+        """Add a block that begins where the last one ends; `in_order`: its times ascend."""
         block = Block.parse(data, verify=False)
         if block.first != self.next:
             raise ValueError(f"a block that begins at {block.first}, the one before it ends at {self.next}")
@@ -103,7 +99,6 @@ class Commit:
         self._put(entry, size_bytes)
 
     def end(self, mark: Mark) -> None:
-        """Add the mark: with it, all of this has happened."""
         entry = mark_entry(mark, self.next)
         self._put([entry], len(entry))
 
@@ -113,7 +108,7 @@ class Commit:
         self.place += size_bytes
 
     def take(self) -> list[bytes]:
-        """Return what is not in the file yet, to be written there."""
+        """Return and forget the parts to be written."""
         entries, self.entries, self.entries_bytes = self.entries, [], 0
         return entries
 
@@ -125,7 +120,7 @@ def mark_entry(mark: Mark, following: int) -> bytes:
 
 
 def _pieces(parts: Parts) -> Iterator[Parts]:
-    """Yield about a block's worth at a time: packing several at once is half as quick, for lack of cache."""
+    """Yield about a block's worth at a time: packing several at once is half as fast, because of the cache."""
     piece: Parts = []
     size = 0
     for part in parts:
@@ -139,24 +134,23 @@ def _pieces(parts: Parts) -> Iterator[Parts]:
 
 
 class Newest(NamedTuple):
-    """What the newest segment holds."""
+    """The content of the newest segment."""
 
     header: Header
     size_bytes: int
-    """Where its last commit ends."""
     rows: list[Row]
     writes: list[Write]
     epochs: tuple[Epoch, ...]
     next: int
     is_final: bool
-    """Whether nothing may be appended: it is sealed, or damaged in its midst."""
+    """It is sealed, or damaged inside: nothing may be appended."""
 
 
 def newest(folder: str, first: int, before: int | None) -> Newest:
-    """Look at the segment that begins at an offset; `before` is the beginning of the one before it, None if none is.
+    """Read the segment that begins at `first`; `before` is where the segment before it begins, None without one.
 
     Raises:
-        JournalCorruptError: Its header is damaged, or contradicts its name; or what writers have committed is lost.
+        JournalCorruptError: Its header is damaged or contradicts its name, or batches of writers are lost.
         OSError: It cannot be read.
     """
     path = segment_path(folder, first)
@@ -186,7 +180,7 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
 
 
 def _footer_of(folder: str, first: int) -> Footer | None:
-    """Return what a sealed segment says at its end, of which alone is read; None if it does not."""
+    """Return the footer of a sealed segment, reading only the end of the file; None without a sound one."""
     with open(segment_path(folder, first), "rb") as file:  # noqa: PTH123
         file.seek(max(0, file.seek(0, os.SEEK_END) - TRAILER_BYTES))
         place = footer_place(file.read())
@@ -217,26 +211,25 @@ def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
 
 
 class Active:
-    """The newest segment, open for writing; its last commit ends at `size_bytes`."""
+    """The newest segment, open for writing."""
 
     def __init__(self, descriptor: int, path: str, header: Header, size_bytes: int, rows: list[Row]) -> None:
         self.path = path
         self.header = header
         self.size_bytes = size_bytes
-        """Where the last commit ends."""
         self.end_bytes = size_bytes
-        """Where the next entry goes."""
+        """Where the next entry goes; entries behind `size_bytes` are not committed."""
         self.synced_bytes = 0
-        """How much of it is known to be on the disk."""
+        """Length that is known to be on the disk."""
         self.rows = rows
-        """The blocks that are committed."""
+        """The committed blocks."""
         self._descriptor = descriptor
         self._unsealed_bytes = size_bytes  # where the last commit ends, before a footer was written
         self._id = identity(os.fstat(descriptor))
 
     @classmethod
     def create(cls, folder: str, header: Header, entries: bytes) -> Active:
-        """Make a segment: the file stands under its name once it is whole, and on the disk. Raises `OSError`."""
+        """Create a segment. The file gets its name once it is complete and on the disk. Raises `OSError`."""
         path = segment_path(folder, header.first)
         data = header.encode() + entries
         with making(path) as descriptor:
@@ -247,7 +240,7 @@ class Active:
 
     @classmethod
     def open(cls, folder: str, header: Header, size_bytes: int, rows: list[Row]) -> Active:
-        """Open a segment that is there, and cut off what stands behind its last commit; raises `OSError`."""
+        """Open an existing segment and cut off uncommitted entries; raises `OSError`."""
         path = segment_path(folder, header.first)
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
@@ -262,37 +255,34 @@ class Active:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file still stands where it stood."""
         return stands(self.path, self._id)
 
     @property
     def next(self) -> int:
-        """The offset behind the last record that is committed."""
         return self.rows[-1].next if self.rows else self.header.first
 
     def write(self, entries: list[bytes]) -> None:
-        """Write entries behind what is there; they have not happened before `commit`. Raises `OSError`."""
+        """Write entries, which are not committed before `commit`. Raises `OSError`."""
         self.end_bytes += _write_at(self._descriptor, entries, self.end_bytes)
 
     def commit(self, rows: list[Row]) -> None:
-        """Take what was written, which are these blocks and a mark, for committed."""
+        """Mark the written entries, which hold these blocks and a mark, as committed."""
         self.size_bytes = self.end_bytes
         self.rows += rows
 
     def cut_back(self) -> None:
-        """Take away what is not committed. Where even that fails, the next opening does it."""
         self.end_bytes = self.size_bytes
         with suppress(OSError):
             os.ftruncate(self._descriptor, self.size_bytes)
 
     def sync(self) -> None:
-        """Wait until all that is written so far is on the disk; what could not be written (`OSError`) may be lost."""
+        """Wait until the file is on the disk; after an `OSError` parts of it may be lost."""
         end_bytes = self.end_bytes
         sync_data(self._descriptor)
         self.synced_bytes = max(self.synced_bytes, end_bytes)
 
     def seal(self, footer: Footer) -> None:
-        """Write the footer, and wait until all of it is on the disk; where that fails, the segment is as it was."""
+        """Write and sync the footer; if that fails, the segment is as before."""
         try:
             self.write([encode_footer(footer, self.size_bytes, self.next)])
             self.sync()
@@ -302,12 +292,10 @@ class Active:
         self._unsealed_bytes, self.size_bytes = self.size_bytes, self.end_bytes
 
     def unseal(self) -> None:
-        """Take the footer away again: the segment goes on."""
         self.size_bytes = self._unsealed_bytes
         self.cut_back()
 
     def close(self) -> None:
-        """Close the file."""
         if self._descriptor >= 0:
             with suppress(OSError):
                 os.close(self._descriptor)
@@ -315,7 +303,7 @@ class Active:
 
 
 def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:
-    """Write parts at a place of a file; return how many bytes. Raises `OSError` if not all could be written."""
+    """Write parts at a place of a file and return their length. Raises `OSError` if not all could be written."""
     total = 0
     left = [memoryview(part) for part in parts if part]
     while left:
@@ -328,22 +316,22 @@ def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:
     return total
 
 
-# Sealed segments with small blocks are written again, with full ones: what trickles in by single messages takes more
+# Sealed segments with small blocks are written again, with full ones: single messages take more
 # for the heads of its blocks than for the messages. Under load nothing is written twice.
 
 _FULL_SHARE = 2
-"""A block is small while it is less than one part in so many of a full one."""
+"""A block is small if it is less than this part of a full one."""
 
 _SMALL_LIMIT = 16
-"""So many small blocks in a segment are worth no second writing."""
+"""Fewer small blocks than this are not worth rewriting a segment."""
 
 _TIDIED_BYTES = 32 * 1024 * 1024
-"""A segment whose blocks are longer together, before they are compressed, is not written again: the writer waits for it
-0.2 s, and what fills a segment so far comes in blocks of 80 records and more."""
+"""Segments with longer blocks are not rewritten: that would stop the writer for more than 0.2 s, and such segments
+have blocks of 80 records and more anyway."""
 
 
 def is_untidy(rows: Sequence[Row]) -> bool:
-    """Return whether a segment with these blocks is worth being written again."""
+    """Return whether a segment with these blocks is worth rewriting."""
     return sum(map(_is_small, rows)) > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
 
 
@@ -353,7 +341,7 @@ def _is_small(row: Row) -> bool:
 
 
 def write_again(folder: str, first: int, compressor: Compressor) -> int:
-    """Write a sealed segment again with its blocks merged, and put it in its own place; return its length, bytes.
+    """Rewrite a sealed segment with its blocks merged; return its new length, bytes.
 
     Raises:
         StorageError, OSError: It is damaged, or cannot be written; nothing has changed.
@@ -369,7 +357,7 @@ def write_again(folder: str, first: int, compressor: Compressor) -> int:
             for block in _merged(segment):
                 commit.add_block(block)
                 file.writelines(commit.take())
-            # All of it is on the disk before the file has its name; so what is damaged in it was damaged later.
+            # All of it is on the disk before the file has its name; so later damage is visible.
             commit.end(Mark(commit.place, tuple(footer.writes), epochs=footer.epochs))
             file.writelines(commit.take())
             file.write(encode_footer(footer._replace(rows=commit.rows), commit.place, commit.next))
@@ -381,7 +369,7 @@ def write_again(folder: str, first: int, compressor: Compressor) -> int:
 
 
 def _merged(segment: Segment) -> Iterator[bytes]:
-    """Yield the blocks of a segment, neighbours merged as long as they make no more than a full one."""
+    """Yield the blocks of a segment, neighbours merged up to the size of a full block."""
     waiting: list[bytes] = []
     records = size = 0
     for row in segment.rows:

@@ -1,4 +1,4 @@
-"""`Asking`: what this hub itself asks another hub of the mesh, by requests to its id that have one answer each."""
+"""Questions of this hub to other hubs of the mesh: requests to a hub's id, with one reply each."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ Take = Callable[[Reply], object]
 
 
 class Asking:
-    """The questions of one kind; each has one answer, by the other hub or, where the way there is lost, by this one."""
+    """The questions of one kind. If the way to the other hub is lost, the reply comes from this hub."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int]) -> None:
         self._core = core
         self._name = name
         self._now_ms = now_ms
-        self._handler: Handler | None = None  # in whose name the hub asks; None before the first question
+        self._handler: Handler | None = None  # the sender of the questions; None before the first
         self._asked: dict[int, Take] = {}
         self._next = 0
 
@@ -29,14 +29,14 @@ class Asking:
         return len(self._asked)
 
     def ask(self, target: bytes, timeout_ms: int, value: bytes, take: Take) -> int:
-        """Ask a hub (`hub.requests.hub_services`), and return the number of the question, to forget it by."""
+        """Send a question (`hub.requests.hub_services`); return its number, for `forget`."""
         number = self._number()
         self._asked[number] = take
         self._core.requests.ask(self._attached(), Request(target, number, timeout_ms, value), self._now_ms())
         return number
 
     def forget(self, number: int) -> None:
-        """Do not call `take` any more."""
+        """Drop the callback of a question."""
         self._asked.pop(number, None)
 
     def _number(self) -> int:

@@ -1,14 +1,12 @@
-"""`Folder`: where the segments of a journal stand, and who may write there.
+"""`Folder`: the folder of a journal and its lock.
 
 ```
 journal/  00000000000000000000.seg   sealed; deleted whole
-          00000000000001048576.seg
           00000000000002097152.seg   the newest: appended to
 ```
 
-The name of a segment is the offset of its first record. A file whose name ends with `.new` is being made; what a crash
-has left of one is deleted when the folder is taken. The lock (`flock`) is on the folder itself, for as long as the
-process lives. Folder and files are for their owner alone.
+A segment's name is the offset of its first record. Names ending with `.new` are files in the making; opening the folder
+deletes leftovers. The lock (`flock`) is on the folder itself. Folder and files are readable by their owner only.
 """
 
 from __future__ import annotations
@@ -25,7 +23,7 @@ from hub.errors import JournalCorruptError, JournalUnavailableError
 FILE_MODE = 0o600
 
 MAKING = ".new"
-"""Behind the name of a file that is being made."""
+"""Suffix of a file in the making."""
 
 _FOLDER_MODE = 0o700
 
@@ -34,24 +32,23 @@ _SUFFIX = ".seg"
 _DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
 
 _HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consumers.db-shm"})
-"""What may stand in a folder that becomes a journal: what the root of a file system has, and positions of consumers,
-which belong to a journal whose segments were deleted."""
+"""Names allowed in a folder that becomes a journal: those of a file system's root, and the positions of consumers of a
+journal whose segments were deleted."""
 
 _held: set[tuple[int, int]] = set()
-"""Folders that this process has taken, by device and inode."""
+"""Folders opened by this process, by device and inode: `flock` does not exclude the same process."""
 
 
 def sync_data(descriptor: int) -> None:
-    """Wait until what a descriptor's file holds is on the disk; macOS has no `fdatasync`."""
+    """Sync the file's data; macOS has no `fdatasync`."""
     (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(descriptor)
 
 
 @contextmanager
 def making(path: str) -> Iterator[int]:
-    """Give a descriptor, to write a file by, which gets its name once it is whole; it vanishes if anything fails.
+    """Yield a descriptor for a new file, which is synced and renamed to `path` at the end, or deleted on failure.
 
-    Behind the block the descriptor is the caller's, who closes it; after a failure it is closed. Whether the name is on
-    the disk is the caller's care.
+    On success the caller closes the descriptor and syncs the folder.
     """
     descriptor = os.open(path + MAKING, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
@@ -66,7 +63,7 @@ def making(path: str) -> Iterator[int]:
 
 
 class Folder:
-    """A journal's folder, made if it is absent and taken for this process until `release`.
+    """A journal's folder, created if missing and locked for this process until `release`.
 
     Raises:
         JournalUnavailableError: Another process has it, or it cannot be opened.
@@ -99,7 +96,7 @@ class Folder:
             raise JournalUnavailableError(in_use) from error
 
     def _check_contents(self) -> None:
-        """Check that this is a journal, or can become one; delete what a crash has left half made."""
+        """Check that this is a journal, or can become one; delete half-made files."""
         names = set(os.listdir(self.path)) - _HARMLESS  # noqa: PTH208 -- names alone
         for name in [name for name in names if name.endswith(_SUFFIX + MAKING)]:
             os.unlink(f"{self.path}/{name}")  # noqa: PTH108
@@ -109,15 +106,15 @@ class Folder:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the folder that was taken still stands where it stood."""
+        """Whether the opened folder still has its name."""
         return stands(self.path, self._id)
 
     def sync(self) -> None:
-        """Wait until the names in the folder are on the disk; raises `OSError`."""
+        """Sync the names in the folder; raises `OSError`."""
         os.fsync(self._descriptor)
 
     def release(self) -> None:
-        """Leave the folder to others."""
+        """Unlock the folder."""
         if self._descriptor >= 0:
             _held.discard(self._id)
             os.close(self._descriptor)
@@ -130,7 +127,7 @@ def identity(status: os.stat_result) -> tuple[int, int]:
 
 
 def stands(path: str, known: tuple[int, int]) -> bool:
-    """Return whether the file or folder with that identity still stands under a name; asked at every commit."""
+    """Return whether the file or folder with this identity has this name; called at every commit."""
     try:
         return identity(os.stat(path)) == known  # noqa: PTH116 -- it is quicker
     except OSError:
@@ -138,7 +135,7 @@ def stands(path: str, known: tuple[int, int]) -> bool:
 
 
 def check_is_folder(path: str) -> None:
-    """Check that there is a journal; raises `JournalUnavailableError`, or `JournalCorruptError` for something else."""
+    """Check that there is a journal; raises `JournalUnavailableError` or `JournalCorruptError`."""
     place = Path(path)
     if place.is_file():
         raise JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
@@ -150,14 +147,13 @@ def check_is_folder(path: str) -> None:
 
 
 def firsts(path: str) -> list[int]:
-    """Return the first offset of each segment, ascending, as their names say; raises `OSError`."""
+    """Return the first offset of each segment, ascending; raises `OSError`."""
     names = os.listdir(path)  # noqa: PTH208 -- names alone
     stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     return sorted(int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
 
 
 def segment_path(path: str, first: int) -> str:
-    """Return the path of a segment."""
     return f"{path}/{first:0{_DIGITS}}{_SUFFIX}"
 
 

@@ -1,13 +1,12 @@
-"""`Order`: a FETCH, and the form that its answer is to have. The forms are made where the journal is read.
+"""`Order`: a FETCH, and the form of its answer. The reader process makes the form.
 
-| form | body of the RECORDS frame that the reader process answers with |
+| form | body of the RECORDS frame |
 |---|---|
-| `frame` | as `peers.wire.records` draws it |
-| `json` | a `records` message of `hub.v1.json`, ready to be wrapped |
-| `msgpack` | a `records` message of `hub.v1.msgpack`, ready to be wrapped; blocks as in a frame |
-| `events` | `PLACE`, 32 bytes, and server-sent events as `peers.values.event_stream` makes them |
+| `frame` | see `peers.wire.records` |
+| `json`, `msgpack` | a `records` message of `hub.v1.json` or `hub.v1.msgpack`, ready to be wrapped |
+| `events` | `PLACE` and server-sent events (`peers.values.event_stream`) |
 
-JSON takes 2.5 µs a record of 100 bytes, in the reader's process; the others are copies.
+JSON takes 2.5 µs a record of 100 bytes in the reader's process; the others are copies.
 """
 
 from __future__ import annotations
@@ -37,30 +36,29 @@ from peers.wire.records import Fetch, Records, check_records, records_parts
 Form = Literal["frame", "json", "msgpack", "events"]
 
 PLACE = Struct(">QQQQ")
-"""In front of server-sent events: the offset at which the piece begins, the one at which the next piece begins, the one
-behind all that is committed, and the epoch."""
+"""In front of server-sent events: offsets of this piece, of the next piece and of the journal's end, and the epoch."""
 
 NARROWED_PATHS = 1_000
-"""Most places in a policy that are looked at for an order that is narrowed: 0.5 ms, and a few µs for each topic."""
+"""Most grants compared for a narrowed order: 0.5 ms, and a few µs for each topic."""
 
 GRANTED_LIMIT = 64
-"""Most of those who must grant the topics of one order: the reader, and two for each link on the way."""
+"""Most policies that narrow one order: the reader's, and two for each link on the way."""
 
 _PATH_CHARACTERS = 16 * 1024
-"""Longest path: no topic is as long, and each of its components takes memory where the journal is read."""
+"""Longest path of a grant."""
 
 _Path = Annotated[str, msgspec.Meta(max_length=_PATH_CHARACTERS)]
 
 Paths = Annotated[tuple[tuple[_Path, bool], ...], msgspec.Meta(max_length=NARROWED_PATHS)]
-"""Paths of topics, and whether what stands beneath is allowed or denied."""
+"""Paths of topics, and whether topics under them are allowed or denied."""
 
 
 class Order(Fetch, frozen=True, omit_defaults=True):
-    """What a reader process is to do. A FETCH as it came from the wire is an order, too."""
+    """A FETCH for a reader process; a FETCH from the wire is an order, too."""
 
     form: Form = "frame"
     granted: Annotated[tuple[Paths, ...], msgspec.Meta(max_length=GRANTED_LIMIT)] = ()
-    """Who all must grant a topic: the reader, and each link on the way. Without any, everything may be read."""
+    """Policies that must all grant a topic; empty: everything may be read."""
 
 
 def as_order(fetch: Fetch) -> Order:
@@ -68,7 +66,7 @@ def as_order(fetch: Fetch) -> Order:
 
 
 def may_read(order: Fetch) -> Callable[[str], bool] | None:
-    """Return what says whether a topic may be read: where all grant it; None for everything."""
+    """Return the function that decides whether a topic may be read; None for all topics."""
     allowing = [allows_by(paths) for paths in order.granted] if isinstance(order, Order) else []
     if len(allowing) == 1:
         return allowing[0]
@@ -82,7 +80,7 @@ _text = msgspec.json.Encoder().encode
 
 
 def decode_order(body: bytes) -> Order:
-    """Read an order; raises `RejectedError`."""
+    """Decode an order; raises `RejectedError`."""
     try:
         return _decode(body)
     except MALFORMED as error:
@@ -94,10 +92,7 @@ def encode_order(order: Order) -> bytes:
 
 
 def answers(order: Order, body: memoryview) -> bool:
-    """Return whether bytes that another hub has sent are an answer to this order, as far as that can be told quickly.
-
-    The reader will find out the rest.
-    """
+    """Return whether bytes from another hub look like an answer to this order; the client checks the rest."""
     match order.form:
         case "json":
             opening = _text({"type": "records", "request": order.request, "start": 0})[:-2]
@@ -116,7 +111,7 @@ def answers(order: Order, body: memoryview) -> bool:
 
 
 def body_parts(order: Order, found: Fetched) -> list[bytes]:
-    """Return what answers an order, in parts that need not be copied together; raises `JournalCorruptError`."""
+    """Return the answer to an order in parts, to save a copy; raises `JournalCorruptError`."""
     match order.form:
         case "frame":
             first, head = found.extent
@@ -156,7 +151,7 @@ def _heading(order: Order, found: Fetched) -> dict[str, object]:
 
 
 def _json_parts(order: Order, found: Fetched) -> list[bytes]:
-    """Convert records up to the limit; blocks are larger, so that the answer may end within one."""
+    """Convert records up to the limit: blocks are larger, so the answer may end within one."""
     texts: list[bytes] = []
     dropped = 0
     left_bytes = order.bytes
@@ -202,16 +197,13 @@ def _json_columns(columns: tuple[Column, ...], record: Record, value: bytes) -> 
 
 
 def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: bool) -> Fetch:
-    """Return what is read for a FETCH.
+    """Return the FETCH, narrowed if needed to the topics that `rights` grant for `action`.
 
     Args:
-        fetch: What is asked for, perhaps narrowed by others already.
-        rights: Of the reader, or a link on the way; None: all is granted.
-        action: What they must grant.
-        narrows: Whether the part of it is read that is granted.
+        narrows: Whether a part may be read if not all is granted.
 
     Raises:
-        RejectedError: Not all of it is granted, and no less was asked for.
+        RejectedError: Not all is granted, and it may not be narrowed, or nothing is granted.
     """
     if rights is None:
         return fetch

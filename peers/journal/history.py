@@ -1,4 +1,4 @@
-"""`History`: a journal with its tier: what is here, and before that what is in the tier.
+"""`History`: a journal with its tier.
 
 ```
 offset   0 ............................. 70 ....................... 95 .......... 100
@@ -7,8 +7,7 @@ here                                     [segment][segment][segment][newest]
 reads    from the tier ────────────────▶ from here ─────────────────────────────▶
 ```
 
-What is here is read here, so that what is new never waits for the tier, which is opened once something is wanted that
-is not here. Where both have something, it is the same.
+New records never wait for the tier, which is opened when a record is wanted that is not here.
 """
 
 from __future__ import annotations
@@ -27,25 +26,18 @@ if TYPE_CHECKING:
 
 
 class History:
-    """A journal and its tier, open for reading.
-
-    Raises:
-        JournalCorruptError: It is no journal, or damaged.
-        JournalUnavailableError: There is none, or it cannot be read.
-        UsageError: The tier's address is none.
-    """
+    """A journal and its tier, open for reading. Raises as `View`, and `UsageError` for an invalid address of a tier."""
 
     def __init__(self, path: str, tier: str = "", patience: Patience = HASTY) -> None:
         check_address(tier)
         self.view = View(path)
-        """What is here."""
         self.address = tier
         self._patience = patience
         self._tier: TierView | None = None
 
     @property
     def tier(self) -> TierView:
-        """The tier, if there is one. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB."""
+        """The tier. Its packages are an extra and take 0.3 s and 60 MiB, so they are loaded only now."""
         if self._tier is None:
             check_installed()
             from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- as said
@@ -61,20 +53,19 @@ class History:
 
     @property
     def extent(self) -> Extent:
-        """How far it reaches, as of the last look here, and one in the tier where that matters."""
+        """The range of offsets of journal and tier."""
         if not self.address or not self.view.extent.first:
             return self.view.extent
         self.tier.look()
         return self._known_extent()
 
     def files(self) -> Iterator[Entry]:
-        """Yield what is known of each file of the tier that begins before what is here, in order."""
+        """Yield the entries of the tier's files that begin before the journal, in order."""
         first = self.view.extent.first
         if self.address and first:
             yield from self.tier.entries(first)
 
     def offset_at(self, time_us: int) -> int:
-        """See `peers.journal.view.View.offset_at`."""
         here = self.view.offset_at(time_us)
         if not self.address or not self.view.extent.first or here > self.view.extent.first:
             return here
@@ -83,7 +74,7 @@ class History:
         return here if there is None else min(here, there)
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return what is wrong where `position` should be, and how far; None if it can be read."""
+        """Return the damage at `position`; None if it can be read."""
         if not self.address or position >= self.view.extent.first:
             return self.view.damage_at(position)
         with self.tier.attempt():
@@ -92,7 +83,7 @@ class History:
             return damage
         return damage._replace(next=self.view.extent.first)  # the manifest is damaged: so far, nothing is known
 
-    def fetch(  # noqa: PLR0913 -- what one answer depends on
+    def fetch(  # noqa: PLR0913 -- as `View.fetch`
         self,
         start: int,
         end: int | None,
@@ -102,7 +93,6 @@ class History:
         time_us: int | None = None,
         may_read: Callable[[str], bool] | None = None,
     ) -> Fetched:
-        """See `peers.journal.view.View.fetch`."""
         view = self.view
         if not self.address:
             return view.fetch(start, end, prefixes, limit_bytes, time_us=time_us, may_read=may_read)
@@ -115,7 +105,7 @@ class History:
                 raise
             with self.tier.attempt():
                 return self._from_tier(self.tier, start, end, Selection(prefixes, may_read), limit_bytes)
-        # Who asks for nothing asks how far it reaches.
+        # A FETCH of no bytes asks for the extent.
         return found._replace(extent=self._known_extent() if limit_bytes else self.extent)
 
     def _known_extent(self) -> Extent:

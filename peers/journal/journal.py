@@ -1,14 +1,12 @@
-"""`Journal`: the journal of a hub that records, wired together of its parts.
+"""`Journal`: the journal of a hub that records; connects the parts.
 
 ```
-connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ segments
-            ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── segments
+connections ─ published messages ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ segments
+            ─ FETCH ─▶ readers (processes) ◀──────────────────────────────────────── segments
             ─ STAGE, COMMIT ─▶ staging (loop) ─▶ recorder
-              tiering (loop) ─▶ a process that copies what is sealed
+              tiering (loop) ─▶ a process that copies sealed segments
             ─ $hub/consumers ─▶ consumers (loop) ─▶ FETCH, as above; positions (thread)
 ```
-
-An answer to FETCH waits for the commit of what was taken before it.
 """
 
 from __future__ import annotations
@@ -49,27 +47,27 @@ from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 _US = 1_000_000
 
 _SETTLE_S = 1.0
-"""How long the hub waits, when it stops, for confirmations that are due, seconds."""
+"""How long a stopping hub waits for due confirmations, seconds."""
 
 _COMMIT_WAIT_S = 1.0
-"""How long a FETCH waits at least for what is on its way to the disk, seconds."""
+"""How long a FETCH waits at least for records that are being written, seconds."""
 
 NOT_RECORDED = "topic not recorded here; see journal.topics of the hub"
 
 _SHARED = 1
-"""The number of a FETCH whose answer is for several."""
+"""Request number of a FETCH whose answer is for several clients."""
 
 _KIND = 4
 
 _NUMBER = Struct(">I")
-"""How a RECORDS frame begins: the number of the FETCH that it answers."""
+"""A RECORDS frame begins with the request number."""
 
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
-"""The largest body that is recorded: lengths in a block have 31 bits, and a reader holds it twice."""
+"""Largest recorded body: lengths in a block have 31 bits, and a reader holds it twice."""
 
 
 class _Waiting:
-    """A FETCH that waits for a commit; freed as soon as it is over, as streams make many of them."""
+    """A FETCH that waits for a commit; freed as soon as it is over, since streams make many of them."""
 
     __slots__ = ("allows", "deliver", "fetch", "is_for_records", "prefixes", "timer", "usage")
 
@@ -78,7 +76,7 @@ class _Waiting:
         self.deliver = deliver
         self.usage = usage
         # Whether it waits for records that it wants. One with an `end` has to know when that is reached, one without
-        # `wait_ms` waits for what is on its way to the disk: both go on with the next commit behind their start.
+        # `wait_ms` waits for records being written: both go on with the next commit behind their start.
         self.is_for_records = bool(fetch.wait_ms and fetch.end is None)
         self.prefixes = set(fetch.prefixes) if self.is_for_records else {""}
         self.allows = may_read(fetch) if self.is_for_records else None
@@ -86,19 +84,16 @@ class _Waiting:
 
 
 class WaitingFetches:
-    """FETCHes that wait for a commit, so that no reader process is asked before there is something.
+    """FETCHes that wait for a commit, so that no reader process is asked in vain.
 
     ```
-    commit of offsets 40 to 49, topics /a/x and /b ─▶ /a/  ─▶ read from 40        (nothing it wants was before that)
-                                                      /c   ─▶ waits on            (costs nothing)
-                              its time is up ───────▶ /c   ─▶ read from 50: an empty answer
+    commit of offsets 40 to 49, topics /a/x and /b ─▶ /a/  ─▶ read from 40: nothing wanted was before
+                                                      /c   ─▶ waits on, at no cost
+                                           timeout ─▶ /c   ─▶ read from 50: an empty answer
     ```
 
-    A commit costs a dictionary hit for each of its topics and each length of a prefix.
-
-    Args:
-        read: Has one read now.
-        head: Returns the offset behind all that is committed.
+    A commit costs a dictionary lookup for each of its topics and each length of a prefix. `read` starts a read;
+    `head` returns the offset behind the last committed record.
     """
 
     def __init__(self, read: Callable[[Fetch, Deliver, Usage | None], None], head: Callable[[], int]) -> None:
@@ -113,7 +108,7 @@ class WaitingFetches:
         return len(self._all)
 
     def add(self, fetch: Fetch, deliver: Deliver, usage: Usage | None, wait_s: float) -> Cancel:
-        """Have a FETCH that starts at or behind the end read at a commit, or in time; return what cancels that."""
+        """Read at the next matching commit, or after `wait_s`; return a function that cancels."""
         waiting = _Waiting(fetch, deliver, usage)
         waiting.timer = self._loop.call_later(wait_s, lambda: self._wake(waiting, self._head()))
         self._all[waiting] = None
@@ -125,7 +120,7 @@ class WaitingFetches:
         return partial(self._forget, waiting)
 
     def committed(self, first: int, head: int, topics: Collection[str] | None) -> None:
-        """Wake those whose records are committed now, in [first, head); unknown topics are None."""
+        """Wake the FETCHes that want records in [first, head); None: topics are unknown."""
         due = dict.fromkeys(self._all) if topics is None else {}
         for topic in topics or ():
             for size in self._lengths:
@@ -161,11 +156,7 @@ class WaitingFetches:
 
 
 class Journal:
-    """The journal of a hub that records.
-
-    Raises:
-        JournalCorruptError, JournalUnavailableError: It cannot be opened.
-    """
+    """The journal of a hub that records. Raises `JournalCorruptError` or `JournalUnavailableError`."""
 
     def __init__(self, core: Core, settings: JournalSettings, limits: Limits) -> None:
         if limits.frame_bytes > _FRAME_LIMIT_BYTES:
@@ -221,21 +212,18 @@ class Journal:
         )
         self._writer.start(self._recorder)
         self.consumers = Consumers(core, self, settings, positions, limits.frame_bytes)
-        """The named consumers of this hub."""
 
     @property
     def taken(self) -> int:
-        """A number that changes when messages are taken for recording."""
+        """Changes when messages are taken for recording."""
         return self._recorder.taken
 
     @property
     def is_behind(self) -> bool:
-        """Whether those who feed it should not be read."""
         return self._recorder.is_behind
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal, to which all offsets belong now."""
         return self._epochs[-1].number
 
     @property
@@ -243,7 +231,7 @@ class Journal:
         return self._recorder.committed
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once those who feed the journal should be read again."""
+        """Call `resume` once publishers should be read again."""
         self._recorder.wait_room(resume)
 
     def position(self) -> int | None:
@@ -253,11 +241,11 @@ class Journal:
         return self._recorder.handler in route.handlers
 
     def heed(self, on_marked: OnMarked) -> None:
-        """Call `on_marked` with each batch that bears a mark, from now on."""
+        """Call `on_marked` with each batch that has a mark."""
         self._recorder.on_marked = on_marked
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
-        """Publish, and answer once that is committed; or say why it will not be."""
+        """Publish, and answer once the messages are committed, or with the reason why they will not be."""
         publish(batch)
         if self.records(route):
             self._recorder.answer_at_commit(batch.messages, answer)
@@ -268,10 +256,9 @@ class Journal:
         self._recorder.forget_room(resume)
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read; where nothing is there yet, but will be, have it read once it is there.
+        """Read a piece; if its records are not there yet but may come, wait for them.
 
-        `deliver` is called with the answer, unless the returned function was called before; `usage` is charged
-        meanwhile.
+        `deliver` gets the answer, unless the returned function was called before; `usage` is charged meanwhile.
         """
         try:
             self._check(fetch.prefixes)
@@ -292,7 +279,7 @@ class Journal:
         return nothing
 
     def _read(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> None:
-        """Have a piece read now. Those who have waited for the same one are given one answer."""
+        """Start a read; waiting clients with the same FETCH share one answer."""
         form = fetch.form if isinstance(fetch, Order) else "frame"
         if form == "events":
             self._pieces.fetch(encode_fetch(fetch), deliver, usage)
@@ -303,11 +290,11 @@ class Journal:
             self._readers.fetch(encode_fetch(fetch), deliver, usage)
 
     def _may_come(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether anything is recorded that begins with one of these, so that it is worth to wait for it."""
+        """Return whether topics under these prefixes are recorded, so that waiting makes sense."""
         return any(one.startswith(topic) or topic.startswith(one) for one in prefixes for topic in self._topics)
 
     def _told(self, fetch: Fetch) -> Fetch:
-        """Return an order whose answer tells the epoch, and the id of this journal where that is wanted."""
+        """Return the order with the epoch, and with the id of this journal if requested."""
         if fetch.journal not in {None, b"", self.id}:
             raise RejectedError(CloseCode.GONE, REPLACED)
         journal = None if fetch.journal is None else self.id
@@ -315,13 +302,13 @@ class Journal:
         return msgspec.structs.replace(fetch, start=start, journal=journal, epoch=self.epoch)
 
     def end_of(self, epoch: int) -> int | None:
-        """Return how far positions hold that were told in an epoch, an offset; None if it has not ended."""
+        """Return the end of an epoch: positions read in it hold up to this offset; None if it has not ended."""
         return end_of(self._epochs, epoch)
 
     def cut_back(self, position: int, epoch: int) -> int:
-        """Return where a reader goes on that has read up to a position: earlier, if what it has read is lost.
+        """Return where a reader goes on that was at `position` in `epoch` (0: unknown).
 
-        The position was read in `epoch`; 0 if that is unknown.
+        That is earlier if the records it has read were lost.
         """
         end = self.end_of(epoch) if epoch else None
         if end is None or position <= end:
@@ -337,7 +324,7 @@ class Journal:
         return end
 
     def _check(self, prefixes: tuple[str, ...]) -> None:
-        """Check that what waits is no larger than what a client may subscribe to."""
+        """Apply the limits of a subscription: the FETCH may wait."""
         if len(prefixes) > self._prefixes_limit:
             text = f"FETCH: {len(prefixes)} prefixes, the limit for a client is {self._prefixes_limit}"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -348,15 +335,14 @@ class Journal:
             raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
-        """Keep messages until their COMMIT; answer once they are checked."""
         self._staging.stage(source, stage, self._loop.time(), answer)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged, or drop it; answer once it is on the disk."""
+        """Publish and record a transaction, or drop it; answer once it is on the disk."""
         self._staging.commit(source, commit, answer)
 
     def tick(self) -> None:
-        """Do what is due about once a second."""
+        """Called about once a second."""
         now_s = self._loop.time()
         self._staging.sweep(now_s)
         self._readers.tick(now_s)
@@ -366,7 +352,7 @@ class Journal:
 
     @property
     def trouble(self) -> str:
-        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
+        """Why the hub is not ready; empty if the journal works."""
         error = self._recorder.error
         return "" if error is None else f"the journal cannot be written: {error}"
 
@@ -383,7 +369,7 @@ class Journal:
         )
 
     async def settle(self) -> None:
-        """Wait until all that was taken is committed and confirmed, for a second at most."""
+        """Wait until all taken messages are committed and confirmed, for a second at most."""
         settled: asyncio.Future[None] = self._loop.create_future()
 
         def settle(_: int | RejectedError) -> None:
@@ -394,7 +380,7 @@ class Journal:
         await asyncio.wait([settled], timeout=_SETTLE_S)
 
     async def stop(self) -> None:
-        """End the readers, write what was taken, and close the folder: then all of it stands there."""
+        """Stop the readers, write the taken messages, and close the folder."""
         self._staging.finish()
         await self.consumers.stop()
         self._recorder.stop()
@@ -402,11 +388,11 @@ class Journal:
         if self._tiering is not None:
             await self._tiering.stop()
         await self._loop.run_in_executor(None, self._writer.stop)
-        await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
+        await asyncio.sleep(0)  # run the writer's last callbacks
 
 
 def _tiering(store: Store, settings: JournalSettings) -> Tiering:
-    """Return what copies the journal; each time that some of it is copied, the store may delete that."""
+    """Return the tiering; the store may delete segments that were copied."""
 
     def on_copied(offset: int) -> None:
         store.copied = offset
@@ -417,7 +403,7 @@ def _tiering(store: Store, settings: JournalSettings) -> Tiering:
 
 
 def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | RejectedError) -> None:
-    """Deliver a frame that answers several FETCHes as the answer to one of them."""
+    """Replace the request number in a shared answer."""
     if isinstance(outcome, RejectedError):
         deliver(outcome)
     elif outcome[_KIND] == Kind.RECORDS:

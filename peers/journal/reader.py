@@ -2,9 +2,8 @@
 
     python -m peers.journal.reader PATH TIER DESCRIPTOR
 
-It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame in the form that the order asks for,
-or a NOTICE that says why not. It ends with the socket. A thread in the hub's process would be slower, and would slow
-the hub: two threads that read share one interpreter lock.
+It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame or a NOTICE. It ends with the socket.
+A thread would be slower, and would slow the hub: both would share one interpreter lock.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 
 _NICENESS = 5
-"""By how much a reader gives way to the hub where there are too few processors, as `nice` has it."""
+"""The reader gives way to the hub where there are too few processors."""
 
 _RECEIVE_BYTES = 64 * 1024
 
@@ -52,7 +51,7 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
 
 
 def serve(path: str, connection: socket.socket, tier: str = "") -> None:
-    """Answer orders on a socket until the other side has closed."""
+    """Answer orders until the other side closes the socket."""
     opened: list[History] = []
 
     def history() -> History:
@@ -86,11 +85,10 @@ def _bodies(connection: socket.socket) -> Iterator[bytes]:
 
 
 _PARTS_PER_CALL = 512
-"""Most parts that one system call is given; Linux takes 1024."""
 
 
 def _send(connection: socket.socket, parts: list[bytes]) -> None:
-    """Send parts without copying them together."""
+    """Send parts without joining them."""
     left = [memoryview(part) for part in parts if part]
     while left:
         sent = connection.sendmsg(left[:_PARTS_PER_CALL])

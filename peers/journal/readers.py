@@ -1,12 +1,11 @@
 """`Readers`: the hub's side of its reader processes.
 
 ```
-fetch(FETCH) ─▶ the reader with the least to do ─▶ one frame, in order ─▶ answer
+fetch(FETCH) ─▶ the least busy reader ─▶ one frame, in order ─▶ answer
 ```
 
-A process is started when one is needed and none is idle, up to a limit. Where one dies, cannot be started, or brings
-nothing for `fetch_s` (then it is killed), those who wait get an error that says to try again, and the next FETCH starts
-another. Each `fetch` is answered once; no process is left behind.
+A process is started when none is idle, up to a limit. If one dies, cannot be started, or sends nothing for `fetch_s`
+(then it is killed), the waiting FETCHes get an error that says to try again. No process is left behind.
 """
 
 from __future__ import annotations
@@ -28,17 +27,17 @@ from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.quotas.usage import Usage
 
 PENDING_LIMIT = 1_000
-"""Most orders that wait for the readers; one more is refused. Users share them (`Resource.JOURNAL_READS`)."""
+"""Most waiting orders; users share them (`Resource.JOURNAL_READS`)."""
 
 _END_S = 2.0
 """How long a reader may take to end when the hub stops, seconds."""
 
 Deliver = Callable[[bytes | bytearray | RejectedError], None]
-"""Called with a whole frame, or the reason why there is none."""
+"""Called with a whole frame, or an error."""
 
 
 class Readers:
-    """The reader processes of one hub; one that brings no byte of an answer for `fetch_s` is ended."""
+    """The reader processes of one hub; one that sends nothing for `fetch_s` is killed."""
 
     def __init__(self, path: str, limit: int, fetch_s: float = 30.0, tier: str = "") -> None:
         self._path = path
@@ -59,7 +58,7 @@ class Readers:
         return sum(len(reader.pending) for reader in self._readers)
 
     def fetch(self, order: bytes, deliver: Deliver, usage: Usage | None = None) -> None:
-        """Have a FETCH frame answered by the reader that has the least to do; `usage` is charged until then."""
+        """Send a FETCH frame to the least busy reader; `usage` is charged until the answer."""
         if self._closed:
             deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
             return
@@ -81,7 +80,7 @@ class Readers:
         reader.order(order, deliver)
 
     def tick(self, now_s: float) -> None:
-        """End those processes that have brought nothing for too long; it is to be called now and then."""
+        """Kill processes that have sent nothing for too long; called about once a second."""
         for reader in list(self._readers):
             if reader.pending and now_s - reader.progress_s > self._fetch_s:
                 structlog.get_logger("peers").warning(
@@ -125,7 +124,7 @@ def _load(reader: _Reader) -> int:
 
 
 class _Reader(asyncio.BufferedProtocol):
-    """One process. Frames are read into a buffer of their own size, so that they are copied once."""
+    """One process. Each frame is read into a buffer of its own size, so that it is copied once."""
 
     def __init__(self, path: str, tier: str, on_end: Callable[[_Reader], None]) -> None:
         ours, theirs = socket.socketpair()
@@ -142,12 +141,11 @@ class _Reader(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []  # orders that came before the socket was connected; empty from then on
         self._is_stopping = False
-        """Set once the hub stops, and ends the process for that."""
         self.pending: deque[Deliver] = deque()
-        """Functions that wait for answers, in the order of the answers."""
+        """Callbacks, in the order of the answers."""
         loop = self._loop = asyncio.get_running_loop()
         self.progress_s = loop.time()
-        """When a byte of an answer came last, or the first order while there was none."""
+        """When the last byte of an answer, or the first order, came."""
         self._ended: asyncio.Future[None] = loop.create_future()
         ours.setblocking(False)
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
@@ -162,7 +160,7 @@ class _Reader(asyncio.BufferedProtocol):
             self._transport.write(order)
 
     async def hang_up(self) -> None:
-        """End the process: it ends by itself when its socket does."""
+        """End the process by closing its socket."""
         self._is_stopping = True
         await asyncio.wait([self._connecting])
         if self._transport is not None:
@@ -170,7 +168,7 @@ class _Reader(asyncio.BufferedProtocol):
             await self._ended
 
     def kill(self) -> None:
-        """End the process, also one that is stopped; those who wait hear of it when its socket has ended."""
+        """Kill the process, also a stopped one; pending orders fail once the socket closes."""
         self._process.kill()
         if self._transport is not None:
             self._transport.abort()
@@ -186,7 +184,7 @@ class _Reader(asyncio.BufferedProtocol):
         while self.pending:
             self.pending.popleft()(error)
 
-    # What asyncio calls.
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -238,22 +236,22 @@ def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
 
 
 ANSWERED_PER_TURN: Final = 250
-"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.scheduling.turn`)."""
+"""Clients answered in one turn: as many as write at the end of a turn's reads (`hub.scheduling.turn`)."""
 
 
 Piece = TypeVar("Piece", bound=Hashable)
 
 
 class SharedPieces(Generic[Piece]):
-    """Orders that several ask for, which are answered together."""
+    """Identical orders of several clients, which share one answer."""
 
     def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
         self._read = read
-        # Those who wait, by their order; an entry goes as the answer comes.
+        # Callbacks by order, until the answer comes.
         self._waiting: dict[Piece, deque[Deliver]] = {}
 
     def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
-        """Have an order answered, together with all others that are the same; the first one's user is charged."""
+        """Answer an order together with all identical ones; the first client's user is charged."""
         waiting = self._waiting.get(order)
         if waiting is not None:
             waiting.append(deliver)

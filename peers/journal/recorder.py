@@ -1,16 +1,14 @@
-"""`Recorder`: the journal's handler in the core. It never drops: when it is behind, those who feed it are not read.
+"""`Recorder`: the journal's handler in the core. It never drops; publishers are not read while it is behind.
 
 ```
 core ─ offer ... end_read ─▶ send(batches) ─▶ Entry ─▶ writer thread
-connections ◀─ is_behind, wait_room ─┘  ▲         committed ─▶ confirmations, readers that wait, room
-                                        └ failed: nothing is taken until a probe, once a second, has succeeded
+connections ◀─ is_behind, wait_room ─┘  ▲         committed ─▶ confirmations, waiting FETCHes, room
+                                        └ failed: nothing is recorded until a probe, once a second, succeeds
 ```
 
-Offsets are given here, in the order in which the core offers messages, which is the order in which they are written.
-
-When the folder cannot be written (full disk, damage), messages are routed on and not recorded: publishers that asked
-for confirmation get an error, and all that are missing are counted. Offsets go on without a gap. Each failure begins a
-new epoch: what was submitted before is thrown away by the writer, and counted here.
+Offsets are assigned here, in the order in which the core offers messages. If the folder cannot be written, messages are
+routed and not recorded: confirmations become errors, and the missing messages are counted. Each failure begins a new
+epoch: the writer discards earlier entries, and offsets go on without a gap.
 """
 
 from __future__ import annotations
@@ -40,21 +38,21 @@ from peers.journal.writer import Entry, Probe, Progress
 JOURNAL_TOPIC = RESERVED + "journal"
 
 CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-"""Seconds: a commit is due every 10 ms, and a disk that hangs takes seconds."""
+"""Seconds: a commit is due every 10 ms, and a hanging disk takes seconds."""
 
 _PROBE_S = 1.0
-"""How often a journal that could not be written is tried again, seconds."""
+"""Pause between probes of a journal that could not be written, seconds."""
 
 Answer = Callable[[int | RejectedError], None]
-"""Called with the offset of the first message, or the reason why there is none."""
+"""Called with the offset of the first message, or an error."""
 
 
 OnMarked = Callable[[Origin, int], Answer]
-"""Called with the origin and the messages of a batch that bears a mark; returns what is called at its commit."""
+"""Called with origin and messages of a batch that has a mark; returns the callback for its commit."""
 
 
 OnNews = Callable[[int, int, Collection[str] | None], object]
-"""Called with the first offset of a commit, the one behind its last, and its topics, None if they are unknown."""
+"""Called with the first offset of a commit, the offset behind its last, and its topics (None: unknown)."""
 
 
 class _Ticket(NamedTuple):
@@ -86,24 +84,24 @@ class Recorder:
         self._submit = submit
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self.at = at  # where the journal stands, as the writer has told last
+        self.at = at  # the last progress of the writer
         self._next = at.next
-        # How many failures there were: raised by each, so that what the writer tells of older entries is recognised.
+        # Number of failures: identifies callbacks of the writer for older entries.
         self._epoch = 0
         # How many entries of this epoch were submitted, and how many of them are done with. Both are 0 after a failure.
         self._submitted = self._done = 0
-        self.waiting_bytes = 0  # what the entries are charged that were submitted and are not done with, bytes
+        self.waiting_bytes = 0  # charged for submitted entries that are not done, bytes
         self.recorded_messages_total = 0
         self.lost_messages_total = 0
-        """Messages that were not recorded; a probe that finds some takes them away."""
+        """Messages not recorded; reduced if a probe finds some of them on the disk."""
         self.pauses_total = 0
         self.confirm_times = Histogram(CONFIRM_S_BOUNDS)
-        """How long it took until what was taken was on the disk, s: of the first that came behind each commit."""
+        """Seconds from taking to the disk, of the first messages behind each commit."""
         # The entry that is measured now: its number in this epoch and when it was submitted.
         self._timed: tuple[int, float] | None = None
-        # Those who wait for a commit, in the order of the entries. Each is answered at the commit, or at the failure.
+        # Pending confirmations, in the order of the entries; answered at the commit, or at a failure.
         self._tickets: deque[_Ticket] = deque()
-        # Those whose reading is paused; all are called, and forgotten, once there is room.
+        # Callbacks of paused publishers, called once there is room.
         self._room: dict[Callable[[], None], None] = {}
         # The timer of the last try that was planned; None before the first failure.
         self._probing: asyncio.TimerHandle | None = None
@@ -112,15 +110,14 @@ class Recorder:
         # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], object] = lambda _: None
-        """Called with what writers have committed, as the folder has it, when that can be written again."""
+        """Called with the writers' last batches when the folder can be written again."""
         self.on_news: OnNews = lambda _first, _head, _topics: None
-        """Called at each commit, and when the journal has failed or works again."""
+        """Called at each commit, and when the journal fails or recovers."""
         self.on_marked: OnMarked | None = None
-        """Called with each batch that bears a mark."""
         self.taken = 0
-        """Messages taken since the start: a publisher's connection sees by it whether it feeds the journal."""
+        """Messages taken since the start: a connection sees by it whether it feeds the journal."""
         self.is_behind = False
-        """True once more than `buffer_bytes` wait, until half of that is left: those who feed it should not be read."""
+        """True from more than `buffer_bytes` waiting until half of that is left: publishers should not be read."""
         limits = QueueLimits()  # never used: this handler never pauses
         self.handler = Handler(self, role=Role.LOCAL, limits=limits, name="journal", address="local")
         core.attach(self.handler)
@@ -147,7 +144,7 @@ class Recorder:
         self.is_behind = self.waiting_bytes > self._buffer_bytes
 
     def _tell_marked(self, batches: list[Batch], on_marked: OnMarked) -> None:
-        """Hand on batches that bear a mark, which were taken just now, the first of them at the next offset."""
+        """Report the marked ones of the batches just taken, the first of which is at the next offset."""
         first = self._next
         for batch in batches:
             origin = batch.origin
@@ -171,7 +168,7 @@ class Recorder:
     # Where messages stand.
 
     def position(self) -> int | None:
-        """Return the offset that the next recorded message will get; None while nothing is recorded."""
+        """Return the offset of the next recorded message; None while nothing is recorded."""
         self.handler.write_pending()
         return None if self.error is not None else self._next
 
@@ -180,7 +177,7 @@ class Recorder:
         return self.at.next
 
     def answer_at_commit(self, messages: int, answer: Answer) -> None:
-        """Answer once so many messages, those that were offered last, and all before them are committed, or fail."""
+        """Answer once the last `messages` offered messages are committed, or have failed."""
         position = self.position()
         if position is None:
             answer(self.refusal())
@@ -190,18 +187,17 @@ class Recorder:
             self._tickets.append(_Ticket(self._submitted, position - messages, answer))
 
     def refusal(self) -> RejectedError:
-        """Return why messages are not recorded now, or were not when recording failed last."""
         return RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._reason}")
 
     # Batches of writers.
 
     def begin_batch(self) -> None:
-        """Have committed together what is offered from now on until `end_batch`, with all else that comes."""
+        """Commit all messages offered until `end_batch` together."""
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=1))
 
     def end_batch(self, write: Write | None) -> None:
-        """End the batch, and have it committed; `write` is remembered with it."""
+        """End and commit the batch; `write` is stored with it."""
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=-1, write=write))
 
@@ -211,7 +207,7 @@ class Recorder:
 
     @property
     def epoch(self) -> int:
-        """A number that changes with each failure."""
+        """Changes with each failure."""
         return self._epoch
 
     # Back-pressure.
@@ -230,7 +226,7 @@ class Recorder:
         for resume in room:
             resume()
 
-    # What the writer tells, in its thread.
+    # Called by the writer in its thread.
 
     def on_committed(self, progress: Progress) -> None:
         self._bring(lambda: self._committed_now(progress))
@@ -240,7 +236,6 @@ class Recorder:
         self._bring(lambda: self._failed_now(error, next_offset))
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Entries of that epoch are taken."""
         self._bring(lambda: self._recovered_now(epoch, progress, writes))
 
     def _bring(self, call: Callable[[], None]) -> None:
@@ -312,7 +307,7 @@ class Recorder:
     # The end.
 
     def stop(self) -> None:
-        """Take nothing more; what was taken is on its way to the writer."""
+        """Take no more messages; those taken are on their way to the writer."""
         self._stopped = True
         self.handler.write_pending()
         if self._probing is not None:

@@ -1,6 +1,6 @@
-"""`NoJournal`: the journal of a hub that records nothing; and what it has in common with `Journal`.
+"""`NoJournal`: the journal of a hub that records nothing.
 
-All calls are of the event loop and none waits: what takes time is answered through a function that is called later.
+All calls are made in the event loop and return at once; answers come through callbacks.
 """
 
 from __future__ import annotations
@@ -30,43 +30,40 @@ if TYPE_CHECKING:
     from peers.journal.tiering import TierStatistics
 
 Publish = Callable[[Batch], object]
-"""Publishes a batch, or what stands for it."""
+"""Publishes a batch."""
 
 Cancel = Callable[[], bool | None]
-"""Called when an answer is not wanted any more. It returns True if the FETCH was waiting for a commit, so that nothing
-is done for it any more."""
+"""Called when an answer is not wanted any more. Returns True if the FETCH was waiting for a commit, so that it costs
+nothing more."""
 
 
 def nothing() -> None:
-    """Do nothing: the `Cancel` of what is answered already, or cannot be stopped."""
+    """The `Cancel` of an answered FETCH, or of one that cannot be stopped."""
 
 
 class JournalStatistics(NamedTuple):
-    """What the parts of a journal have done, and what waits in them, at one moment."""
+    """The parts of a journal and their counters."""
 
     recorder: Recorder
     staging: Staging
     readers: int
-    """How many reader processes there are."""
+    """Reader processes."""
     fetches: int
-    """How many pieces were asked for and not answered yet."""
+    """Unanswered pieces."""
     consumers: ConsumersStatistics
     tier: TierStatistics | None
-    """How far the tier is; None where there is none."""
     epoch: int
-    """The number of the epoch of the journal."""
     cuts_total: int
-    """How many positions of readers were cut back, as what they had read is lost."""
+    """Positions of readers that were cut back, since records were lost."""
 
 
 class NoJournal:
-    """The journal of a hub that records nothing: it refuses what needs one, or reads that of another hub.
+    """The journal of a hub that records nothing: rejects requests, or reads the journal of another hub.
 
     Args:
-        trouble: Why the journal that the hub is to have is not there; empty if it is to have none.
-        of: The name or the id of the hub whose journal is used from here; empty for none.
-        journals: The journals of other hubs, where `of` names one.
-        confirmations: What they confirm.
+        trouble: Why the configured journal could not be opened; empty if none is configured.
+        of: Name or id of the hub whose journal is used; empty for none.
+        journals, confirmations: Access to other hubs' journals, with `of`.
     """
 
     id = b""
@@ -87,23 +84,20 @@ class NoJournal:
 
     @property
     def taken(self) -> int:
-        """A number that changes when a confirmation is asked for."""
+        """Changes when a confirmation is requested."""
         return self._confirmations.taken if self._confirmations is not None else 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether those who ask for confirmations should not be read."""
         return self._confirmations is not None and self._confirmations.is_behind
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once those who ask for confirmations should be read again."""
         if self._confirmations is not None:
             self._confirmations.wait_room(resume)
         else:
             resume()
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume` any more: the connection has ended."""
         if self._confirmations is not None:
             self._confirmations.forget_room(resume)
 
@@ -114,10 +108,10 @@ class NoJournal:
         return False
 
     def heed(self, on_marked: OnMarked) -> None:
-        """Do nothing: nothing is recorded here."""
+        """Nothing is recorded here."""
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002
-        """Publish, and answer once the other hub has committed it; or say why that will not be known."""
+        """Publish, and answer once the other hub has committed the messages, or with the reason why that is unknown."""
         error: RejectedError | None = self._refusal()
         if self._confirmations is not None:
             try:
@@ -130,7 +124,7 @@ class NoJournal:
             answer(error)
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read at the other hub. One that is not known yet may come: the reader is to ask again."""
+        """Read a piece at the other hub. An unknown hub may still come: the client is to try again."""
         if not isinstance(fetch, Order) or fetch.form != "events":
             return self._read(fetch, deliver, usage)
         self._pieces.fetch(fetch, deliver, usage)
@@ -147,7 +141,7 @@ class NoJournal:
         return nothing
 
     def cut_back(self, position: int, epoch: int) -> int:  # noqa: ARG002 -- as `Journal`
-        """Return the position: another hub looks at it with each piece."""
+        """Return the position: the other hub checks it with each piece."""
         return position
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
@@ -160,7 +154,7 @@ class NoJournal:
         return None
 
     async def settle(self) -> None:
-        """Wait until all that was to be confirmed is, for a second at most."""
+        """Wait for confirmations, for a second at most."""
         if self._confirmations is not None:
             await self._confirmations.settle()
 
@@ -175,4 +169,3 @@ class NoJournal:
 
 
 Recording: TypeAlias = "Journal | NoJournal"
-"""A hub's journal, or none."""

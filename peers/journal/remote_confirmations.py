@@ -1,14 +1,13 @@
-"""`RemoteConfirmations`: what the journal of another hub of the mesh has recorded of messages that have entered here.
+"""`RemoteConfirmations`: confirmations by the journal of another hub, for messages published here.
 
 ```
 client ─ CONFIRM ─▶ this hub ─ REQUEST $hub/at/ID/recorded [mark] ──────────▶ that hub, its journal
-                             ─ ORIGIN [mark], messages, the way of all others ─▶
+                             ─ ORIGIN [mark], messages, routed as usual ─▶
        ◀─ recorded ──        ◀───────────── REPLY, once it is committed ──────
 ```
 
-Messages go the way they go anyway, in their order; a mark in front of them says which they are. The question which of
-them are recorded has one answer, like each request: a way that is lost, or a time that is over, is an error. So nothing
-is confirmed but what the journal has committed. The hub that records answers by `Marks`.
+A mark in front of the messages identifies them. The request has one answer: a lost way or a timeout is an error. So
+only committed messages are confirmed. The recording hub answers by `Marks`.
 """
 
 from __future__ import annotations
@@ -37,16 +36,16 @@ from peers.journal.recorder import Answer
 from peers.journal.recording import Recording
 
 RECORDED: Final = "recorded"
-"""What a hub is asked (`hub.requests.hub_services`)."""
+"""The service name between hubs (`hub.requests.hub_services`)."""
 
 ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms: as long as any other request takes where nothing else is said."""
+"""How long an answer may take, ms: the default of all requests."""
 
 EXPECTED_LIMIT: Final = 65_536
-"""Most questions of other hubs that wait for their messages: sixteen hubs that wait for as many as they may."""
+"""Most questions of other hubs that wait for their messages: sixteen hubs at their limits."""
 
 SEEN_LIMIT: Final = 1_024
-"""Most batches with a mark that are remembered though no hub has asked about them; the oldest is forgotten."""
+"""Most marked batches remembered before a hub asks about them; the oldest is forgotten."""
 
 
 _KEY_AT: Final = 4
@@ -54,28 +53,25 @@ _KEY_AT: Final = 4
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Asks what has become of a batch."""
+    """Asks whether a batch is recorded."""
 
     hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    """The hub where it has entered the mesh."""
+    """The hub where it was published."""
     mark: Annotated[int, msgspec.Meta(ge=1)]
     messages: Annotated[int, msgspec.Meta(ge=1)]
     key: bytes
-    """The routing key of its frame."""
 
 
 @dataclass(slots=True, eq=False)
 class _Fate:
-    """What becomes of one batch."""
+    """The outcome of one batch."""
 
     _marks: Marks
     due_ms: int
     came: int = 0
-    """How many messages of it have come."""
     messages: int = 0
-    """How many there should be; 0 while no hub has asked."""
+    """Expected messages; 0 while no hub has asked."""
     outcome: int | RejectedError | None = None
-    """What the journal says; None until it does."""
     reply: Respond | None = None
     """Takes the answer; None while no hub has asked, and once it is given."""
 
@@ -98,7 +94,7 @@ class _Fate:
 
 
 class Marks:
-    """What has become of batches with a mark, for other hubs."""
+    """Outcomes of marked batches, for other hubs."""
 
     def __init__(self, core: Core, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
         self._core = core
@@ -114,7 +110,7 @@ class Marks:
         core.requests.directed.add(RECORDED, Questions(self._ask, lambda _asker, _link, value: value))
 
     def tick(self) -> None:
-        """Forget questions whose time is over."""
+        """Time out old questions."""
         now_ms = self._now_ms()
         for hub, fates in list(self._expected.items()):
             while fates and (first := next(iter(fates.values()))).due_ms <= now_ms:
@@ -123,7 +119,7 @@ class Marks:
             if not fates:
                 del self._expected[hub]
 
-    # What hubs ask.
+    # Questions of hubs.
 
     def _ask(self, _link: Handler, value: bytes, reply: Respond) -> None:
         self.expected += 1
@@ -170,10 +166,10 @@ class Marks:
             self.confirmed_total += 1
         reply(Status.OK, _pack(told))
 
-    # What the recorder says.
+    # Called by the recorder.
 
     def _come(self, origin: Origin, messages: int) -> Answer:
-        """A batch with a mark is recorded; return what is called once that is committed, or has failed."""
+        """Handle a recorded batch with a mark; return the callback for its commit or failure."""
         self._give_up(origin)
         fates = self._expected.get(origin.hub)
         fate = None if fates is None else fates.pop(origin.mark, None)
@@ -185,7 +181,7 @@ class Marks:
         return fate.decide
 
     def _give_up(self, origin: Origin) -> None:
-        """Of one hub, what was marked before this does not come any more."""
+        """Fail the hub's earlier marks: messages of one hub come in order, so theirs are lost."""
         fates = self._expected.get(origin.hub)
         while fates and (first := next(iter(fates))) < origin.mark:
             fates.pop(first).decide(RejectedError(CloseCode.JOURNAL_FAILED, "not recorded: it was lost on the way"))
@@ -202,14 +198,14 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 WAITING_LIMIT: Final = 4_096
-"""For how many confirmations this hub waits before those who ask for them are not read: about 4 MiB of questions here
-and there, and more than a journal that commits every 10 ms confirms in a commit."""
+"""Most pending confirmations before publishers are not read: about 4 MiB of questions at both hubs, and more than a
+journal confirms in one commit."""
 
 SETTLE_S: Final = 1.0
-"""How long the hub waits for confirmations when it stops, seconds."""
+"""How long a stopping hub waits for confirmations, seconds."""
 
 _TEXT_CHARACTERS: Final = 1000
-"""Most characters of a text of another hub that are passed on."""
+"""Most characters of another hub's text that are passed on."""
 
 _WHY = {
     Status.NO_RESPONDER: "it cannot be reached now",
@@ -223,16 +219,10 @@ _CODES = frozenset(map(int, CloseCode))
 
 
 class Marked(Batch):
-    """A batch that can be recognised where it arrives, as a mark goes before it on every link.
+    """A batch with a mark in its origin, which goes before it on every link.
 
-    Its mark is a part of its origin. Links say the origin in front of what it holds for, and an origin with a mark is
-    another one than that of all other batches: hubs on the way pass it on without knowing of marks. A part of it, cut
-    off by a full queue, has the same mark and fewer messages.
-
-    Args:
-        frames: Whole MESSAGES frames.
-        messages: How many values they hold.
-        mark: Which no other batch of this hub has, 1 to 2⁶⁴ - 1.
+    Hubs on the way pass it on unchanged. A part of it, cut off by a full queue, has the same mark and fewer messages.
+    The mark is unique among the batches of this hub, 1 to 2⁶⁴ - 1.
     """
 
     __slots__ = ("_entered", "_mark")
@@ -244,7 +234,6 @@ class Marked(Batch):
 
     @property
     def origin(self) -> Origin | None:
-        """Where it has entered the mesh, with its mark."""
         return self._entered
 
     @origin.setter
@@ -253,9 +242,9 @@ class Marked(Batch):
 
 
 class RemoteConfirmations:
-    """The confirmations of other hubs' journals, for one hub.
+    """Confirmations of other hubs' journals.
 
-    `find` returns the id of the hub that has a name, or raises `RejectedError`.
+    `find` returns the id of a hub by its name, or raises `RejectedError`.
     """
 
     def __init__(self, core: Any, find: Callable[[str], bytes], now_ms: Callable[[], int]) -> None:
@@ -263,18 +252,18 @@ class RemoteConfirmations:
         self._find = find
         self._asking = Asking(core, "confirmations", now_ms)
         self._marks = count(1)
-        # Those whose reading is paused; all are called, and forgotten, once there is room.
+        # Callbacks of paused publishers, called once there is room.
         self._room: dict[Callable[[], None], None] = {}
         self._settled: asyncio.Event | None = None  # set once nothing is pending; None without a waiting caller
         self.refused_total = self.pauses_total = 0
-        """How many confirmations have become errors; how often a publisher was not read on."""
+        """Confirmations that were errors; how often a publisher was paused."""
         self.taken = 0
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
-        """Ask what the journal of a hub has recorded of a batch of one frame; return what to publish in its place.
+        """Ask for the confirmation of a batch of one frame; return the marked batch to publish.
 
         Raises:
-            RejectedError: There is no such hub, or several have that name, or it cannot be reached now.
+            RejectedError: The hub is unknown or ambiguous, or cannot be reached.
         """
         hub = self._find(of)
         mark = next(self._marks)
@@ -317,7 +306,7 @@ class RemoteConfirmations:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Wait until all is answered that was asked, for a second at most."""
+        """Wait for all answers, for a second at most."""
         if self._asking:
             self._settled = asyncio.Event()
             try:

@@ -1,16 +1,13 @@
-"""`RemoteJournals`: the journals of other hubs of the mesh, read for clients of this one, and this one's for others.
+"""`RemoteJournals`: journals of other hubs, read for clients of this one; and this hub's for others.
 
 ```
 client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─▶ hubs on the way ─▶ its journal
        ◀────── RECORDS ─────           ◀───────── REPLY ───────────                  ◀── a reader process
 ```
 
-A piece is one request with one answer, which is the frame that the reader process there has made. The next piece comes
-when the reader asks for it, so that links carry little of it at a time.
-
-Permission is asked three times: this hub asks what its client may read (`peers.commands.journal`), and each hub on the
-way, both ends among them, what the link may take over which it is asked, and what the link may bring over which it asks
-on. Each adds what it grants to the order, and the process that reads leaves out what is not granted by all.
+A piece is one request; its reply is the frame of the reader process. Each piece is requested by the client, so links
+carry little at a time. Permission is checked by this hub for its client (`peers.commands.journal`), and by each hub on
+the way for both links. Each adds its grants to the order, and the reader process leaves out all other topics.
 """
 
 from __future__ import annotations
@@ -42,33 +39,33 @@ from peers.wire.reasons import MALFORMED
 from peers.wire.records import Fetch
 
 PIECE_BYTES: Final = 256 * 1024
-"""Most of one piece, as a FETCH counts it: what else is on the links has to wait for 1.3 MiB at most, in the rare case
-that a block is as large; a reader has two pieces on their way."""
+"""Most bytes of a piece, as a FETCH counts them: other messages on the links wait for 1.3 MiB at most, in the rare case
+of such a large block, and a client has two pieces under way."""
 
 WAIT_MS: Final = 10_000
-"""The longest that a FETCH waits at another hub, ms. The hubs on the way do not hear that it was given up: so long it
-keeps its place with all of them. A stream that waits asks again."""
+"""Longest wait at another hub, ms. The hubs on the way do not learn that a FETCH was cancelled, and hold its place for
+so long. A waiting stream asks again."""
 
 ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms, beside what the FETCH waits for."""
+"""How long an answer may take, ms, in addition to the wait."""
 
 ANSWERING_LIMIT: Final = 4_096
-"""Most questions of other hubs that wait for the journal of this one."""
+"""Most unanswered questions of other hubs."""
 
 _WHAT: Final = "journal"
 
 _HEAD_BYTES: Final = 1024
-"""Room left in a frame for what stands around the blocks of an answer."""
+"""Room in a frame for the fields around the blocks."""
 
 _TEXT_CHARACTERS: Final = 1000
-"""Most characters of a text of another hub that are passed on."""
+"""Most characters of another hub's text that are passed on."""
 
 _CODES = {
     Status.NOT_ALLOWED: CloseCode.NOT_ALLOWED,
     Status.TOO_BIG: CloseCode.TOO_BIG,
     Status.FAILED: CloseCode.JOURNAL_FAILED,
 }
-"""The code that a client gets for a status; for all others, that it may ask again."""
+"""Codes for clients by status; for all others the client may try again."""
 
 
 class _Asked(NamedTuple):
@@ -77,7 +74,7 @@ class _Asked(NamedTuple):
 
 
 class RemoteJournals:
-    """The journals of the other hubs, for one hub."""
+    """The journals of other hubs."""
 
     def __init__(self, core: Core, name: str, now_ms: Callable[[], int], journal: Callable[[], Recording]) -> None:
         self._core = core
@@ -85,9 +82,8 @@ class RemoteJournals:
         self._journal = journal
         self._asking = Asking(core, "journals", now_ms)
         self.answering = 0
-        """How many questions of other hubs are not answered."""
         self.asked_total = self.answered_total = self.refused_total = 0
-        """Pieces that were asked for; questions of other hubs that were answered, and that were refused."""
+        """Pieces requested; questions of other hubs answered and rejected."""
         core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
 
     @property
@@ -97,7 +93,7 @@ class RemoteJournals:
     # For clients of this hub.
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read of the journal of the hub that a FETCH names; raises `RejectedError` as `find`."""
+        """Read a piece of the journal of the hub in a FETCH; raises `RejectedError` as `find`."""
         hub = self.find(fetch.hub)
         order = msgspec.structs.replace(as_order(fetch), hub="")
         if hub == self._core.mesh.hub:
@@ -114,10 +110,10 @@ class RemoteJournals:
         return partial(self._asking.forget, number)
 
     def find(self, of: str) -> bytes:
-        """Return the id of the hub that has this id, or this name.
+        """Return the id of the hub with this id or name.
 
         Raises:
-            RejectedError: None has, or several have, or it cannot be reached now.
+            RejectedError: There is none, or several, or it cannot be reached.
         """
         mesh = self._core.mesh
         shown = printable(of)
@@ -172,7 +168,7 @@ class RemoteJournals:
 
     @staticmethod
     def _pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
-        """Return the order as it goes on over a link, with what this hub grants to both sides."""
+        """Return the order for the next link, with this hub's grants for both sides."""
         order = _order_of(value)
         if asker.is_link:
             order = _narrowed(_bounded(order, asker), asker.rights, asker.acts.seeing)
@@ -180,7 +176,7 @@ class RemoteJournals:
 
 
 def _narrowed(order: Order, rights: Rights | None, action: Action) -> Order:
-    """Return what is left of an order for a link; raises `RejectedError`."""
+    """Return the part of an order that the link may have; raises `RejectedError`."""
     if rights is not None and not rights.may_any(action):
         text = f"{action.value}: nothing is granted to the link of user {printable(rights.user.name)}"
         raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -188,7 +184,7 @@ def _narrowed(order: Order, rights: Rights | None, action: Action) -> Order:
 
 
 def _bounded(order: Order, link: Handler) -> Order:
-    """Return an order of one piece at most, whose answer fits into a frame that the far side of a link takes."""
+    """Limit an order to a piece whose answer fits into a frame of the link."""
     most = max(1, link.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES)
     return msgspec.structs.replace(order, bytes=min(order.bytes, most, PIECE_BYTES))
 
@@ -211,7 +207,7 @@ def _outcome(asked: _Asked, reply: Reply) -> bytes | RejectedError:
 
 
 def _refusal(asked: _Asked, body: bytes) -> bytes | RejectedError:
-    """Return the frame by which a client is told what the other hub has said."""
+    """Return the notice of the other hub as one for the client."""
     try:
         notice = decode_notice(body)
     except ProtocolError:

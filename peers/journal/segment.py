@@ -1,13 +1,8 @@
-"""`Segment`: one segment of a journal, open for reading, also while a hub appends to it; and how blocks are stored.
+"""`Segment`: one segment of a journal, open for reading, also while it grows; and the compression of blocks.
 
-```
-sealed      rows as its footer has them; where that is damaged, as they are found from entry to entry
-growing     rows as the heads of entries have them, up to the last mark; `refresh` goes on from there
-block       Compressor ─▶ (codec, payload) ─ entry of a segment ─▶ decoded
-```
-
-What it shows was committed; a block was compared with its checksums, and is the one that its row names. A segment that
-is deleted meanwhile stays readable while it is open.
+Rows come from the footer of a sealed segment, otherwise from the heads of the entries up to the last mark; `refresh`
+continues there. Only committed records are shown, and blocks are verified. A deleted segment stays readable while it
+is open.
 """
 
 from __future__ import annotations
@@ -47,34 +42,34 @@ else:
     from backports import zstd
 
 _LEVEL = 1
-"""Measured: as small as with levels 2 and 3 within 3 %, and faster by a seventh and a quarter."""
+"""Measured: within 3 % as small as levels 2 and 3, and faster by a seventh and a quarter."""
 
 _LEAST_BYTES = 512
-"""Shorter blocks are stored as they are: a commit of a message or two, which is written again with others."""
+"""Shorter blocks are stored uncompressed: commits of a message or two, which are later rewritten with others."""
 
 _WORTHWHILE = 7 / 8
-"""What is not made smaller than this share is stored as it is."""
+"""Blocks that do not get smaller than this share are stored uncompressed."""
 
 _PASSED_OVER = 15
-"""So many blocks are stored as they are behind one that was not worth compressing."""
+"""Blocks stored uncompressed behind one that was not worth compressing."""
 
 _LOOK_BYTES = 4_096
-"""Read at once to find a head, with most listings."""
+"""Read at once to find a head; most listings fit."""
 
 _TRY_AGAIN_BYTES = 4 * 1024 * 1024
-"""How much longer a growing segment must be before damage at its end, which may be what is being written, is looked
-into again: that reads all of it."""
+"""How much a growing segment must grow before damage at its end, which may be an entry being written, is looked at
+again: that reads the whole file."""
 
 
 class Codec(IntEnum):
-    """How the payload of an entry is stored; the number is on the disk."""
+    """Storage of an entry's payload; the number is on the disk."""
 
     NONE = 0
     ZSTD = 1
 
 
 class Compressor:
-    """Makes blocks smaller as long as that is worthwhile: JSON and msgpack take an eighth, at 0.7 GB/s."""
+    """Compresses blocks while that pays: JSON and msgpack shrink to an eighth, at 0.7 GB/s."""
 
     def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
@@ -82,7 +77,7 @@ class Compressor:
         self._passed_over = 0  # so many blocks are left to be stored as they are
 
     def encoded(self, data: bytes, *, in_haste: bool = False) -> tuple[Codec, bytes]:
-        """Return how a block is to be stored; `in_haste`, there is no time to compress it."""
+        """Return codec and payload of a block; `in_haste` skips compression."""
         if not self._is_on or in_haste or len(data) < _LEAST_BYTES:
             return Codec.NONE, data
         if self._passed_over:
@@ -96,12 +91,7 @@ class Compressor:
 
 
 def decoded(payload: bytes, codec: int, raw_bytes: int) -> bytes:
-    """Return a block of `raw_bytes` as it was before it was stored.
-
-    Raises:
-        JournalCorruptError: It is something else.
-        JournalUnavailableError: It is stored in a way that this version does not know.
-    """
+    """Return a block of `raw_bytes`, decompressed; raises `JournalCorruptError`, or `JournalUnavailableError`."""
     if codec == Codec.NONE:
         block = payload
     elif codec == Codec.ZSTD:
@@ -120,11 +110,11 @@ def decoded(payload: bytes, codec: int, raw_bytes: int) -> bytes:
 
 
 def stored_block(descriptor: int, row: Row) -> Block:
-    """Read a block of an open segment, checked.
+    """Read and verify a block of an open segment.
 
     Raises:
-        JournalCorruptError: It is not what was written. The text is the cause, without the place.
-        JournalUnavailableError: It is stored in a way that this version does not know.
+        JournalCorruptError: It is damaged. The text is the cause, without the place.
+        JournalUnavailableError: Its codec is not known to this version.
         OSError: It cannot be read.
     """
     data = os.pread(descriptor, row.stored_bytes, row.place)
@@ -141,22 +131,16 @@ def stored_block(descriptor: int, row: Row) -> Block:
 
 
 class Segment:
-    """A segment, open for reading.
-
-    Raises:
-        JournalUnavailableError: It is one of another version.
-        OSError: It cannot be read.
-    """
+    """A segment, open for reading. Raises `JournalUnavailableError` for another version, or `OSError`."""
 
     def __init__(self, folder: str, first: int) -> None:
         self.path = segment_path(folder, first)
         self.first = first
         self.rows: list[Row] = []
-        """Its blocks, as far as they are committed."""
+        """Its committed blocks."""
         self.next = first
-        """The offset behind the last record."""
         self.flaw = ""
-        """What is wrong with it beside its blocks; empty if nothing is."""
+        """Damage beside its blocks; empty if there is none."""
         self.is_sealed = False
         self.footer: Footer | None = None
         self._place = HEADER_BYTES  # where the last commit that was seen ends
@@ -164,7 +148,7 @@ class Segment:
         self._marks: list[int] = []  # where the marks stand that were seen
         self._lacks_writes = False
         self.header: Header | None = None
-        """What it begins with; None where that is damaged."""
+        """None if it is damaged."""
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._read_header()
@@ -184,21 +168,20 @@ class Segment:
         self.header = header
 
     def close(self) -> None:
-        """Close the file."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the file still stands under its name: it may be deleted, or written again."""
+        """Whether the file still has its name: it may be deleted or rewritten."""
         try:
             return os.path.samestat(os.stat(self.path), os.fstat(self._descriptor))  # noqa: PTH116 -- often
         except FileNotFoundError:
             return False
 
     def refresh(self) -> None:
-        """See what was committed since the last look; raises `OSError`."""
+        """Read what was committed since the last call; raises `OSError`."""
         if self.is_sealed:
             return
         size = os.fstat(self._descriptor).st_size
@@ -220,7 +203,7 @@ class Segment:
         self.rows, self.next = self.footer.rows, head.next
 
     def _pass_on(self, size: int) -> None:
-        """Go from entry to entry, and take what a mark follows. What none follows may yet be taken back."""
+        """Read heads up to the last mark; entries behind it may be taken back."""
         place = self._place
         waiting: list[Row] = []
         while place + HEAD.size <= size:
@@ -241,7 +224,7 @@ class Segment:
             place += head.size_bytes
 
     def _pass_over(self, flaw: str, size: int) -> None:
-        """Go on behind damage, or behind what is being written this moment."""
+        """Skip damage, or an entry that is being written."""
         if size < self._tried_bytes:
             return
         self._tried_bytes = size + _TRY_AGAIN_BYTES
@@ -251,7 +234,7 @@ class Segment:
             self.flaw = flaw
 
     def _recover(self) -> None:
-        """Find the blocks without a footer, behind damage too."""
+        """Find the blocks without a footer, also behind damage."""
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         found = recover(data, self.first)
         self.rows = [row_of(*placed) for placed in found.blocks]
@@ -259,7 +242,6 @@ class Segment:
         self._lacks_writes = found.lacks_writes
 
     def _head(self, place: int) -> Head:
-        """Read the head of an entry, or raise `JournalCorruptError`."""
         data = os.pread(self._descriptor, _LOOK_BYTES, place)
         listing_bytes = HEAD.unpack_from(data)[8] if len(data) >= HEAD.size else 0
         if len(data) < HEAD.size + listing_bytes <= HEAD.size + LISTING_LIMIT_BYTES:
@@ -270,26 +252,24 @@ class Segment:
         return payload_of(head, os.pread(self._descriptor, head.stored_bytes, place + head.payload_from))
 
     def row_at(self, offset: int) -> int:
-        """Return the place in `rows` of the first block that ends behind an offset; their number if none does."""
+        """Return the index in `rows` of the first block that ends behind an offset; their number if none does."""
         return bisect_right(self.rows, offset, key=attrgetter("next"))
 
     def block(self, row: Row) -> Block:
-        """Read a block, as `stored_block`."""
         return stored_block(self._descriptor, row)
 
     @property
     def latest_us(self) -> int:
-        """The time of the latest record, µs since 1970; 0 if there is none."""
         return max((row.latest_us for row in self.rows), default=0)
 
     @property
     def is_whole(self) -> bool:
-        """Whether no block is missing between its first and its last."""
+        """Whether no block is missing."""
         edges = [self.first, *(row.next for row in self.rows)]
         return edges[-1] == self.next and all(map(eq, edges, (row.first for row in self.rows)))
 
     def writes(self) -> list[Write]:
-        """Return what writers have committed in this segment and before it, the oldest first; some may come twice.
+        """Return the writers' last batches as of this segment, the oldest first; some may come twice.
 
         Raises:
             JournalCorruptError: A mark is damaged.
@@ -303,7 +283,7 @@ class Segment:
 
 
 def latest_us(folder: str, first: int) -> int:
-    """Return the time of the latest record of a segment, µs since 1970; 0 where nothing tells it. Raises `OSError`."""
+    """Return the time of a segment's latest record, µs since 1970; 0 if unknown. Raises `OSError`."""
     try:
         segment = Segment(folder, first)
     except StorageError:

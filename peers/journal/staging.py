@@ -1,18 +1,17 @@
-"""`Staging`: messages that writers have brought and that wait for their COMMIT.
+"""`Staging`: messages of writers that wait for their COMMIT.
 
 ```
-STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, batch, parts) ─▶ routed; journalled at once
-                                                  └─ abort, or staged_s without anything new ─▶ dropped
+STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, batch, parts) ─▶ routed and recorded at once
+                                                  └─ abort, or nothing new for staged_s ─▶ dropped
 ```
 
-A writer of many tasks (Spark) brings what each task has made, and says in the end which parts count. A batch whose
-number is not above the last one that its query has committed was committed before: nothing is routed or recorded, and
-the answer says so. So a batch that is repeated after a crash of either side stands in the journal once. A COMMIT ends
-its transaction, committed or not. Queries are a user's own.
+A writer of many tasks (Spark) stages the output of each task, and commits the parts that count. A batch whose number is
+not above the query's last committed one was committed before: it is acknowledged and not recorded again, so a repeated
+batch is in the journal once. A COMMIT ends its transaction in any case. Queries are a user's own.
 
-Orders are carried out one after the other, a turn's share at a time. What is staged is charged to its user until it is
-on the disk or dropped. The parts of one batch are recorded in one commit of the folder; subscribers get messages in the
-order of the journal, and may see a part of a batch that is not recorded in the end, if the hub dies in between.
+Orders are carried out one after the other, a limited share in each turn. Staged bytes are charged to the user until
+they are on the disk or dropped. The parts of a batch are one commit of the journal; if the hub dies, subscribers may
+have seen a part of a batch that is not recorded.
 """
 
 from __future__ import annotations
@@ -45,30 +44,29 @@ _TURN_COST = 500
 """The share of a turn: a new topic, or a frame, costs 1, about 15 µs."""
 
 _COST_BYTES = 2048
-"""How many bytes of messages cost 1 together: a turn routes a mebibyte, which takes a millisecond or two."""
+"""Message bytes that cost 1: a turn routes a mebibyte, which takes a millisecond or two."""
 
 _ROUTES_PER_COST = 4
 
 _SEARCH_COST = 8
-"""Cost of a key with labels that is new: up to 130 µs."""
+"""Cost of a new key with labels: up to 130 µs."""
 
 COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
-"""Most bytes of COMMITs that wait; a limit of its own, since what is staged to its limit must be able to go."""
+"""Most bytes of waiting COMMITs; a separate limit, since full staging must be able to drain."""
 
 _OVERHEAD_BYTES = 1024
-"""Charged for an order beside its frames: the objects around it, and a transaction of its own."""
+"""Charged for an order beside its frames."""
 
 _PART_BYTES = 40
 
 
 class Committed(NamedTuple):
-    """What has become of a COMMIT."""
+    """Outcome of a COMMIT."""
 
     first: int
-    """Offset of its first message."""
     messages: int
     again: bool
-    """Whether it had been committed before; then the numbers are those of that time, as far as they are known."""
+    """Whether it was committed before; then the numbers are those of that time, as far as known."""
 
 
 OnCommitted = Callable[[Committed | RejectedError], None]
@@ -79,30 +77,29 @@ Refuse = Callable[[RejectedError], None]
 @dataclass(slots=True, eq=False)
 class _Transaction:
     rights: Rights | None
-    """Of its first user: no other may go on with it."""
+    """Of the first user; no other user may continue it."""
     usage: Usage | None
-    """What its user has staged in all, where they are charged for it."""
+    """The user's account of staged bytes, if limited."""
     checked: set[Rights | None] = field(default_factory=set)
     """The rights with which its messages were checked."""
     parts: dict[int, list[bytes]] = field(default_factory=dict)
-    """Number of a part → its frames, in the order in which they came."""
+    """Number of a part → its frames, in order."""
     size_bytes: int = 0
-    """What is charged for all parts."""
+    """Charged for all parts."""
     touched_s: float = 0.0
-    """When something was staged last; `sweep` drops what is older than `staged_s`."""
+    """When it was last extended; `sweep` drops it after `staged_s`."""
 
 
 class _Order(NamedTuple):
     steps: Iterator[int]
-    """Yields after each step what that has cost."""
     refuse: Refuse
 
 
 class Staging:
-    """The transactions that wait for their COMMIT, and the orders that are being carried out.
+    """The staged transactions, and the orders being carried out.
 
-    `writes` is what queries have committed, as the journal knows it, the oldest first; `after_turn` calls a function in
-    the next turn of the loop.
+    `writes` are the last batches of the queries as stored, the oldest first; `after_turn` calls a function in the
+    loop's next turn.
     """
 
     def __init__(  # noqa: PLR0913 -- one owner of all this
@@ -126,19 +123,19 @@ class Staging:
         # Query → its last batch, also one that is on its way to the disk. This and the next two lose the first entry
         # again and again: a plain dict walks over all that were taken before, each time.
         self._writes: OrderedDict[str, Write] = OrderedDict()
-        # Query → its last batch that is on the disk: what `_writes` falls back to when a commit fails.
+        # Query → its last batch on the disk, to which `_writes` returns when a commit fails.
         self._on_disk: OrderedDict[str, Write] = OrderedDict()
-        # Transaction → what is staged of it, the one that was not touched for longest first.
+        # Transactions by name, the one idle for longest first.
         self._transactions: OrderedDict[str, _Transaction] = OrderedDict()
         self._orders: deque[_Order] = deque()
         self._is_routing = False  # true while the first order is in the middle of a batch: `finish` must end that one
-        self.size_bytes = 0  # what is charged for all that is staged or on its way to the disk, bytes
-        self._commits_bytes = 0  # what is charged for the COMMITs that wait, bytes
+        self.size_bytes = 0  # charged for messages that are staged or being written, bytes
+        self._commits_bytes = 0  # charged for waiting COMMITs, bytes
         self.committed_total = 0
         self.repeated_total = 0
         """Batches that had been committed before."""
         self.dropped_total = 0
-        """Transactions that were given up, by their writers or after `staged_s`, or that could not be committed."""
+        """Transactions aborted, timed out, or failed to commit."""
         self._take_writes(writes)
         recorder.on_writes = self._take_writes
 
@@ -152,10 +149,10 @@ class Staging:
     # Orders.
 
     def stage(self, source: Handler, stage: Stage, now_s: float, answer: OnStaged) -> None:
-        """Keep messages until their COMMIT; `answer` is called once they are kept, or why not.
+        """Stage messages; `answer` is called once they are kept, or with the reason why not.
 
-        They are not where they are no messages, would not all be recorded, may not be published by `source`, where the
-        transaction is another user's, or too much waits.
+        They must be messages that are all recorded, that `source` may publish, and within the limits; the transaction
+        must not be another user's.
         """
         size = _size_bytes(stage)
         if self._core.memory.is_over:
@@ -194,7 +191,7 @@ class Staging:
             usage.give_back(size_bytes)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged, or drop it; `answer` is called once it is on the disk, or cannot be."""
+        """Publish and record a transaction, or drop it; `answer` is called once it is on the disk, or with an error."""
         size = _OVERHEAD_BYTES + _PART_BYTES * len(commit.parts)
         if self._commits_bytes + size > COMMITS_LIMIT_BYTES:
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, "too many COMMITs wait; try again"))
@@ -220,13 +217,12 @@ class Staging:
             self._after_turn(self._work)
 
     def _step(self) -> int:
-        """Do the next step of the first order; return what it has cost."""
         order = self._orders[0]
         try:
             return next(order.steps)
         except StopIteration:
             pass
-        except Exception:  # noqa: BLE001 -- whatever it is, those who wait behind it must not wait on
+        except Exception:  # noqa: BLE001 -- later orders must not wait for ever
             structlog.get_logger("peers").exception("a bug of the journal, please report it")
             order.refuse(RejectedError(CloseCode.JOURNAL_FAILED, "a bug of the hub, please report it"))
         self._is_routing = False
@@ -325,7 +321,6 @@ class Staging:
             yield from self._route(source, query, commit.batch, chunks, done)
 
     def _repeat(self, commit: Commit, before: Write, answer: OnCommitted) -> None:
-        """Answer for a batch that was committed before, once that is on the disk."""
         self.repeated_total += 1
         first, messages = (before.first, before.next - before.first) if commit.batch == before.batch else (0, 0)
         committed = Committed(first, messages, again=True)
@@ -359,7 +354,7 @@ class Staging:
         recorder.answer_at_commit(0, told)
 
     def _route_all(self, source: Handler, chunks: list[bytes], epoch: int) -> Iterator[int]:
-        """Begin a batch and route its messages, for as long as the journal takes them."""
+        """Begin a batch and route its messages, until the journal fails."""
         self._recorder.begin_batch()
         self._is_routing = True
         chunks.reverse()
@@ -393,7 +388,7 @@ class Staging:
             yield 1 + routes // _ROUTES_PER_COST + size // _COST_BYTES
 
     def _settle(self, write: Write, *, is_on_disk: bool) -> None:
-        """Remember a batch that was committed; or, where it could not be, forget all that was on its way."""
+        """Remember a committed batch; after a failure return to the last one on the disk."""
         if is_on_disk:
             self.committed_total += 1
             _remember(self._on_disk, write)
@@ -408,14 +403,14 @@ class Staging:
     # The end.
 
     def finish(self) -> None:
-        """Route the rest of the batch that is being routed, as the hub stops; refuse what has not begun."""
+        """Route the rest of the batch that is being routed, as the hub stops; reject other orders."""
         while self._is_routing:
             self._step()
         while self._orders:
             self._orders.popleft().refuse(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
 
     def sweep(self, now_s: float) -> int:
-        """Drop what was not touched for too long; return how many transactions."""
+        """Drop transactions that have timed out; return how many."""
         dropped = 0
         while self._transactions:
             name, oldest = next(iter(self._transactions.items()))
@@ -436,10 +431,7 @@ def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | N
 
 
 def _query_of(source: Handler, commit: Commit) -> str:
-    """Return under which name the last batch of a query is remembered, as `alice/query`: no user's name has a slash.
-
-    Empty where the batches of the COMMIT are not compared with others.
-    """
+    """Return the name for a query's last batch, as `alice/query` (user names have no slash); empty without a query."""
     if source.rights is None or not commit.query:
         return commit.query
     return f"{source.rights.user.name}/{commit.query}"
@@ -450,7 +442,7 @@ def _size_bytes(stage: Stage) -> int:
 
 
 def _check_route(route: Route, journal: Handler) -> None:
-    """Refuse what is not recorded, or bears a sender, whose name may have another owner at the COMMIT."""
+    """Reject topics that are not recorded, and names of senders, which may have another owner at the COMMIT."""
     if route.sender:
         raise RejectedError(CloseCode.NOT_ALLOWED, "STAGE: messages that bear the name of a sender are not staged")
     if route.is_owned:

@@ -1,15 +1,13 @@
-"""`Store`: the journal's folder, open for writing. One process at a time has it.
+"""`Store`: the journal's folder, open for writing by one process.
 
 ```
 add(parts) ... commit()    [block][block][mark]  one append to the newest segment
-                           a segment that is full or old is sealed, and the next one begun
-                           what is too old or too much goes, whole segments at a time
 ```
 
-It has happened when the mark behind it stands in the segment: what a crash leaves without one is cut off when the
-folder is opened. Only the newest segment is looked at then. A commit is all or nothing, and offsets are dense: what
-failed has taken none. When `commit` has returned, records survive a crash of the process, with `full_sync` also one of
-the machine. One thread uses it (`peers.journal.writer`).
+Records are committed once the mark behind them is in the segment; opening the folder reads only the newest segment and
+cuts off entries without a mark. A commit is all or nothing, and offsets are dense. After `commit`, records survive a
+crash of the process, with `full_sync` also a power loss. Full or old segments are sealed; retention deletes whole
+segments. One thread uses it (`peers.journal.writer`).
 """
 
 from __future__ import annotations
@@ -30,20 +28,20 @@ from peers.journal.folder import MAKING, Folder, firsts, segment_path, translate
 from peers.journal.segment import Compressor, latest_us
 
 WRITERS_LIMIT = 10_000
-"""Writers whose last batch is remembered. A Spark query keeps its name for as long as it keeps its checkpoint; of more
-of them, those whose last commit is the oldest are forgotten."""
+"""Writers whose last batch is stored. A Spark query keeps its name as long as its checkpoint; beyond the limit, the
+writer with the oldest commit is forgotten."""
 
 _HELD_BYTES = 4 * 1024 * 1024
-"""Most that waits in memory for its commit; what is over it is written ahead."""
+"""Most bytes that wait in memory for a commit; more are written ahead."""
 
 _PROBE_BYTES = 4 * 1024 * 1024
-"""Written, and taken back, to see whether there is room again: a few full blocks."""
+"""Written, and deleted, to see whether there is room again: a few full blocks."""
 
 _SHARES = 8
-"""So many segments there are at least, once as much is kept as may be."""
+"""Least number of segments in a journal of full size."""
 
 _SYNC_S = 1.0
-"""How often what was committed is brought to the disk where a commit does not wait for that, seconds."""
+"""How often commits are synced if they do not wait for the disk, seconds."""
 
 
 class Retention(NamedTuple):
@@ -52,21 +50,21 @@ class Retention(NamedTuple):
     bytes: int
     age_us: int
     behind_bytes: int = 0
-    """What is not in the tier yet is kept nevertheless, up to so much in all; 0 where there is no tier."""
+    """Records that are not in the tier yet are kept up to this size; 0 without a tier."""
 
 
 class Segmenting(NamedTuple):
     """When a segment is sealed."""
 
     bytes: int = 256 * 1024 * 1024
-    """Once it is so long. After a crash the newest one is read, 0.2 s for so much."""
+    """Its size: after a crash the newest one is read, 0.2 s for so much."""
     age_us: int = 3_600_000_000
-    """Once its first record was committed so long ago."""
+    """Age of its first commit."""
     blocks: int = 4_096
-    """Once it has so many: at 100 commits a second after 40 s. After a crash each takes 20 µs."""
+    """Number of blocks: 40 s at 100 commits a second. After a crash each takes 20 µs."""
 
     def within(self, retention: Retention) -> Segmenting:
-        """Return limits so small that no segment holds more than its share of what is kept: whole ones are deleted."""
+        """Return limits such that a segment is a small share of the kept records, since whole ones are deleted."""
         share_bytes, share_us = retention.bytes // _SHARES + 1, retention.age_us // _SHARES + 1
         return self._replace(bytes=min(self.bytes, share_bytes), age_us=min(self.age_us, share_us))
 
@@ -80,7 +78,7 @@ class Store:
     """A journal, open for writing; with `full_sync` a commit waits for the disk.
 
     Raises:
-        JournalCorruptError: The folder is no journal, or nothing says where its newest segment ends.
+        JournalCorruptError: The folder is no journal, or its newest segment has no readable end.
         JournalUnavailableError: It cannot be opened, or another hub has it.
     """
 
@@ -95,19 +93,19 @@ class Store:
     ) -> None:
         self.path = str(Path(path).resolve())
         self.copied = 0
-        """Everything before this offset is in the tier. The tiering sets it, in another thread."""
+        """Everything before this offset is in the tier; set by the tiering in another thread."""
         self._full_sync = full_sync
         self._compressor = Compressor(is_on=compresses)
         self._retention = retention
         self._segmenting = (segmenting or Segmenting()).within(retention)
         self.epochs: tuple[Epoch, ...] = ()
-        """The epochs of the journal, the last of which began when it was opened; fixed from then on."""
+        """The epochs, the last of which began when the journal was opened."""
         self._has_epochs = False  # whether the journal has the last of them: it gets that with the first commit of each
         self._open: Commit | None = None
         self._writes: dict[str, Write] = {}  # the last batch of each writer, by its name; the oldest commit first
         self._begun_us = 0  # when the first record of the newest segment was committed, µs since 1970
         self._noted = 0  # how many batches of writers the marks of the newest segment have
-        # When what was committed was brought to the disk last, s of the monotonic clock.
+        # Time of the last sync, s of the monotonic clock.
         self._synced_s = time.monotonic()
         # The oldest sealed segment, and the time of its latest record, as they were looked up last.
         self._oldest = -1, 0
@@ -124,7 +122,7 @@ class Store:
             raise
 
     def _read(self) -> None:
-        """Find out how far the journal reaches: from the names of its segments, and the newest of them."""
+        """Find the end of the journal from the names of the segments and the newest segment."""
         places = firsts(self.path)
         if not places:
             self._sealed: list[_Sealed] = []
@@ -138,7 +136,7 @@ class Store:
         self._told_bytes = self._active.size_bytes
 
     def _take_up(self, first: int, before: int | None) -> None:
-        """Go on behind the last commit of the newest segment."""
+        """Continue behind the last commit of the newest segment."""
         found = newest(self.path, first, before)
         self._remember(found.writes)
         self._begin_epoch(found.epochs, found.next)
@@ -153,12 +151,12 @@ class Store:
             self._begin(Header(found.header.id, found.next, time.time_ns() // 1000))
 
     def _begin_epoch(self, found: tuple[Epoch, ...], following: int) -> None:
-        """Begin an epoch, if the journal is opened and not looked at again, as after a failure."""
+        """Begin an epoch when the journal is opened, but not when it is reopened after a failure."""
         self.epochs = self.epochs or begun(found, following, time.time_ns() // 1_000_000_000)
         self._has_epochs = found == self.epochs
 
     def _begin(self, header: Header) -> None:
-        """Begin a segment, with what writers have committed; if that fails, nothing has changed."""
+        """Begin a segment with the writers' last batches; if that fails, nothing has changed."""
         mark = mark_entry(Mark(0, tuple(self._writes.values()), epochs=self.epochs), header.first)
         self._active = Active.create(self.path, header, mark)
         self._noted = len(self._writes)
@@ -179,21 +177,19 @@ class Store:
 
     @property
     def first(self) -> int:
-        """The oldest offset that is retained."""
         return self._sealed[0].first if self._sealed else self._active.header.first
 
     @property
     def size_bytes(self) -> int:
-        """Size of all segments, bytes."""
         return sum([one.size_bytes for one in self._sealed]) + self._active.size_bytes
 
     # Commits.
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
-        """Add records to the open commit; begin one if there is none. `in_haste`, there is no time to compress them.
+        """Add records to the open commit; `in_haste` skips compression.
 
         Raises:
-            JournalUnavailableError, ValueError: Nothing of the commit stands; the folder failed, or they are no frames.
+            JournalUnavailableError, ValueError: The folder failed, or these are no frames; the commit is undone.
         """
         with self._attempt() as commit:
             commit.add(parts, in_haste=in_haste)
@@ -202,10 +198,10 @@ class Store:
                 self._active.write(commit.take())
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> Collection[str]:
-        """Commit what was added, and batches of writers that it completes; return the topics of the records.
+        """Commit the added records, and the writers' batches that they complete; return the topics of the records.
 
         Raises:
-            JournalUnavailableError: Nothing of the commit stands; or its folder was deleted or moved.
+            JournalUnavailableError: The commit is undone; or its folder was deleted or moved.
         """
         with self._attempt() as commit:
             if self._is_overdue:
@@ -228,7 +224,7 @@ class Store:
         self._open = None
         try:
             self._look_after(now_us)
-        except OSError:  # what is committed is committed; the next commit tries it again first
+        except OSError:  # the commit stands; the next one retries this first
             self._is_overdue = True
         return commit.topics
 
@@ -238,7 +234,7 @@ class Store:
 
     @contextmanager
     def _attempt(self) -> Iterator[Commit]:
-        """Work on the open commit; if that fails, nothing of it has happened."""
+        """Work on the open commit; a failure undoes all of it."""
         if self._open is None:
             self._open = Commit(self._active.end_bytes, self.next, self._compressor)
         try:
@@ -249,7 +245,7 @@ class Store:
             raise
 
     def roll_back(self) -> None:
-        """Forget the open commit, if there is one."""
+        """Undo the open commit, if there is one."""
         if self._open is None:
             return
         self._open = None
@@ -259,7 +255,7 @@ class Store:
     # Segments.
 
     def _look_after(self, now_us: int) -> None:
-        """Seal what is full, delete what is too old or too much, sync what is due; a failure is to be tried again."""
+        """Seal a full segment, delete by retention, sync when due. A failure is retried."""
         if self._is_full(now_us):
             self._seal(now_us)
         while self._sealed and (self._is_too_much() or self._is_old(now_us)) and not self._is_awaited():
@@ -278,7 +274,7 @@ class Store:
         return is_long or now_us - self._begun_us >= self._segmenting.age_us
 
     def _seal(self, now_us: int) -> None:
-        """Seal the newest segment, and begin the next one; if that fails, the newest segment is as it was."""
+        """Seal the newest segment and begin the next one; if that fails, nothing has changed."""
         old = self._active
         first = old.header.first
         old.seal(Footer(old.rows, self.writes, self.epochs))
@@ -294,7 +290,7 @@ class Store:
                 self._sealed[-1] = _Sealed(first, write_again(self.path, first, self._compressor))
 
     def _is_too_much(self) -> bool:
-        """Return whether less should be kept; the newest records stay, however large they are."""
+        """Return whether to delete; the newest records stay in any case."""
         return self.size_bytes > self._retention.bytes and len(self._sealed) + bool(self._active.rows) > 1
 
     def _is_awaited(self) -> bool:
@@ -303,7 +299,7 @@ class Store:
         return end > self.copied and self.size_bytes <= self._retention.behind_bytes
 
     def _is_old(self, now_us: int) -> bool:
-        """Return whether the oldest segment holds nothing that is young enough."""
+        """Return whether all records of the oldest segment are too old."""
         first = self._sealed[0].first
         if self._oldest[0] != first:
             self._oldest = first, latest_us(self.path, first)
@@ -312,12 +308,12 @@ class Store:
     # After a failure, and the end.
 
     def probe(self) -> None:
-        """Find out whether the folder can be written, after it could not: open it again, and write.
+        """Reopen the folder after a failure, and test that it can be written.
 
-        What a failed commit has left may turn out to be there after all; then `next` and `writes` say so.
+        A failed commit may turn out to be on the disk after all; then `next` and `writes` include it.
 
         Raises:
-            JournalCorruptError: It is damaged, or another journal, or an older state of this one.
+            JournalCorruptError: It is damaged, another journal, or an older state of this one.
             JournalUnavailableError: It cannot be written.
         """
         self.roll_back()
@@ -337,7 +333,7 @@ class Store:
             raise JournalCorruptError(text)
 
     def _reopen(self) -> None:
-        """Take the folder again if another one was put there, and read how far it reaches."""
+        """Lock the folder again if it was replaced, and find its end."""
         if not Path(self.path).is_dir() or not firsts(self.path):
             raise self._gone()
         held = self._folder
@@ -349,7 +345,7 @@ class Store:
         self._read()
 
     def close(self) -> None:
-        """Close the folder. What was committed stays, and is on the disk; a last mark says so."""
+        """Sync and close the folder; a last mark says that all is on the disk."""
         if self._closed:
             return
         self._closed = True
@@ -364,7 +360,7 @@ class Store:
 
 
 def _write_probe(path: str) -> None:
-    """Write something, and take it away again; raises `OSError` if there is no room."""
+    """Write and delete a file; raises `OSError` if there is no room."""
     probe = f"{path}/probe.seg{MAKING}"
     try:
         with open(probe, "wb") as file:  # noqa: PTH123

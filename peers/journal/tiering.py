@@ -5,8 +5,8 @@ tick ─▶ process is started ─ lines over a socket ─▶ Tiering ─▶ sto
                                                            └─▶ /metrics, log
 ```
 
-The process ends with its socket. One that ends by itself is started again, later each time, up to a minute. A failure
-is one line in the log, and its end another. The event loop never waits for the tier, and no process is left behind.
+A process that ends by itself is restarted, with growing pauses up to a minute. Failures are logged once at the begin
+and once at the end. The event loop never waits for the tier, and no process is left behind.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MODULE = "peers.journal.tier.copier"
 
 
 class TierStatistics(NamedTuple):
-    """The state of the tier, as reported last."""
+    """The state of the tier, as last reported."""
 
     progress: Progress = Progress()
     failures_total: int = 0
@@ -49,11 +49,7 @@ class TierStatistics(NamedTuple):
 
 
 def check_tier(address: str) -> None:
-    """Check that an address can be one, and that what a tier needs is installed.
-
-    Raises:
-        UsageError: It cannot be, or is not.
-    """
+    """Check the address of a tier, and that its packages are installed; raises `UsageError`."""
     from peers.journal.tier.place import check_address, check_installed  # noqa: PLC0415 -- where there is a tier
 
     check_address(address)
@@ -103,11 +99,10 @@ class Tiering:
         self._watching = self._loop.create_task(self._watch(self._copier, ours))
 
     def statistics(self) -> TierStatistics:
-        """Return the state of the tier."""
         return self._told
 
     async def stop(self) -> None:
-        """End the process: the next one copies again what is half copied."""
+        """End the process; the next one repeats a file that is half copied."""
         self._closed = True
         if self._connection is not None and self._watching is not None:
             with suppress(OSError):
@@ -144,7 +139,7 @@ class Tiering:
         self._note(self._told._replace(error=error))
 
     def _note(self, told: TierStatistics) -> None:
-        """Keep the state; log an error when it begins, and when it is over."""
+        """Keep the state; log when an error begins and ends."""
         log = structlog.get_logger("peers")
         if told.error and not self._told.error:
             log.warning("the journal is not copied to its tier", tier=self._address, error=told.error)
@@ -154,11 +149,7 @@ class Tiering:
 
 
 def _start(order: bytes, connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same modules as this one, independent of the working directory.
-
-    Raises:
-        OSError: There are too many processes, or too little memory.
-    """
+    """Start a process that finds the same modules as this one; raises `OSError`."""
     descriptor = connection.fileno()
     command = [sys.executable, "-P", "-m", _MODULE, order.decode(), str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}

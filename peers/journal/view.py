@@ -1,10 +1,8 @@
 """`View`: a journal's folder, open for reading, also while a hub writes it.
 
-It gives ranges of offsets, of a filter, as blocks. One answer is one state of the journal, and never has other bytes
-than those that were written: damage is an error that names the place, and what stands before and behind it is read.
-
-Reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each block
-that is passed over. One thread or process uses it.
+It returns ranges of offsets and topics as blocks. An answer is one state of the journal, and only has records as they
+were written: damage is an error that names the place, and records around it can be read. Whole blocks cost a copy and a
+checksum; a filter costs its matches, and a few µs for each skipped block. One thread or process uses it.
 """
 
 from __future__ import annotations
@@ -24,39 +22,38 @@ from peers.journal.folder import check_is_folder, firsts, segment_path, translat
 from peers.journal.segment import Segment
 
 _OPEN_LIMIT = 16
-"""Most sealed segments that are held open: each a descriptor, and 0.3 KiB a block."""
+"""Most open sealed segments: each a descriptor, and 0.3 KiB a block."""
 
 _COARSE_NS = 2_000_000_000
-"""How long after a change of the folder another one may bear the same time: some file systems count seconds."""
+"""How long after a change of the folder another one may have the same time: some file systems count seconds."""
 
 _ROWS_LIMIT = 4_096
-"""Most blocks that are looked at for one answer: a filter that nothing agrees with must not keep others waiting."""
+"""Most blocks looked at for one answer: a filter without matches must not keep others waiting."""
 
 _READ_BYTES = 64 * 1024 * 1024
-"""Most that is read for one answer, for the same reason: about 50 ms."""
+"""Most bytes read for one answer, for the same reason: about 50 ms."""
 
 LARGE_FACTOR = 4
-"""A block that is so many times larger than what is wanted is not given whole. So an answer has at most one more than
-so many times what is wanted; but for one record, which is never cut."""
+"""A block that is so many times larger than the wanted bytes is not returned whole. So an answer has at most one more
+than so many times the wanted bytes, but for one record, which is never cut."""
 
 _KEPT_BLOCKS = 16
-"""Blocks of which only some was given that are kept, for those who read on within them: consumers, events over HTTP and
-other hubs ask for 64 to 256 KiB at a time, and unpacking a block of 4 MiB for each would take 8 ms. So many readers at
-once, of a reader process."""
+"""Cached blocks of which a part was returned: consumers, events over HTTP and other hubs read on 64 to 256 KiB at a
+time, and unpacking a block of 4 MiB for each would take 8 ms."""
 
 _KEPT_BYTES = 8 * 1024 * 1024
-"""A longer block is not kept: one message may be half a GiB."""
+"""A longer block is not cached: one message may be half a GiB."""
 
 _RECORD_BYTES = 24
-"""What a record takes in a block beside its topic and its value."""
+"""Bytes of a record in a block beside its topic and its value."""
 
 
 class Damage(NamedTuple):
-    """A range of offsets that cannot be read, and why."""
+    """A range of unreadable offsets, and the cause."""
 
     first: int
     next: int | None
-    """The offset behind the last of them; None if that is unknown."""
+    """The offset behind the last of them; None if unknown."""
     cause: str
 
     def __str__(self) -> str:
@@ -64,21 +61,21 @@ class Damage(NamedTuple):
 
 
 def offsets_text(first: int, following: int | None) -> str:
-    """Name a range for people; `following` is the offset behind its last, None if that is unknown."""
+    """Name a range for people; `following` is the offset behind its last, None if unknown."""
     return f"offsets {first} to {'?' if following is None else following - 1}"
 
 
 class Extent(NamedTuple):
-    """How far a journal reaches."""
+    """The range of offsets of a journal."""
 
     first: int
-    """The oldest offset that is retained."""
+    """The oldest offset."""
     next: int
     """The offset behind the newest record."""
 
 
 class Fetched(NamedTuple):
-    """The answer to a FETCH: a piece of a range of offsets."""
+    """The answer to a FETCH."""
 
     start: int
     next: int
@@ -89,9 +86,9 @@ class Fetched(NamedTuple):
 
 class _Summary(NamedTuple):
     latest_us: int
-    """The time of the segment's latest record, µs since 1970; 0 if there is none."""
+    """Of its latest record, µs since 1970; 0 if there is none."""
     is_whole: bool
-    """Whether no block is missing in it, nor between it and the next segment."""
+    """Whether no block is missing in it, nor before the next segment."""
     end: int | None
     """Where the next segment begins."""
 
@@ -108,19 +105,18 @@ class View:
         self.path = path
         check_is_folder(path)
         self.firsts: list[int] = []
-        """First offsets of all segments, ascending; the last one is the newest."""
+        """First offsets of all segments, ascending."""
         # Segments that are open, the one that was used last behind the others.
         self._open: OrderedDict[int, Segment] = OrderedDict()
-        # What was found of sealed segments, by their first offsets; those that are deleted are forgotten.
+        # Of sealed segments, by their first offsets.
         self._summaries: dict[int, _Summary] = {}
         self._changed_ns = -1  # when the folder was changed last, as of the last look, ns
-        # What was read of blocks of which some was given, by them and the prefixes wanted; the last behind the others.
+        # Blocks of which a part was returned, by row and prefixes; the last used at the end.
         self._kept: OrderedDict[tuple[Row, tuple[str, ...]], Block] = OrderedDict()
         self._is_closed = False
         self.refresh()
 
     def close(self) -> None:
-        """Close the files."""
         self._is_closed = True
         for segment in self._open.values():
             segment.close()
@@ -129,7 +125,7 @@ class View:
     # Segments.
 
     def refresh(self) -> None:
-        """See what was committed, and deleted, since the last look; raises `JournalUnavailableError`."""
+        """Look for new commits and deleted segments; raises `JournalUnavailableError`."""
         if self._is_closed:
             raise JournalUnavailableError(f"{self.path}: closed")
         with translated(self.path):
@@ -142,7 +138,7 @@ class View:
                 segment.refresh()  # nothing to do where it is sealed
 
     def _list(self) -> None:
-        """See which segments there are; forget those that are deleted or were written again."""
+        """List the segments; forget those that are deleted or rewritten."""
         self.firsts = firsts(self.path)
         if not self.firsts:
             raise JournalUnavailableError(f"{self.path}: its segments are gone")
@@ -153,7 +149,7 @@ class View:
             del self._summaries[first]
 
     def segment(self, number: int) -> Segment:
-        """Return the segment at a place in `firsts`, open; raises `JournalUnavailableError`."""
+        """Return the segment at an index of `firsts`, open; raises `JournalUnavailableError`."""
         first = self.firsts[number]
         segment = self._open.get(first)
         if segment is None:
@@ -165,11 +161,11 @@ class View:
         return segment
 
     def _number_of(self, offset: int) -> int:
-        """Return the place in `firsts` of the segment that holds an offset, or should."""
+        """Return the index in `firsts` of the segment that should hold an offset."""
         return max(0, bisect_right(self.firsts, offset) - 1)
 
     def end_of(self, number: int) -> int | None:
-        """Return where the segment behind one begins; None behind the newest."""
+        """Return where the next segment begins; None behind the newest."""
         return self.firsts[number + 1] if number + 1 < len(self.firsts) else None
 
     def _summary(self, number: int) -> _Summary:
@@ -186,7 +182,7 @@ class View:
 
     @property
     def id(self) -> bytes:
-        """The id of the journal, as the newest segment has it whose header is sound; empty if none is."""
+        """The id of the journal, from the newest segment with a sound header; empty without one."""
         for number in reversed(range(len(self.firsts))):
             header = self.segment(number).header
             if header is not None:
@@ -195,12 +191,11 @@ class View:
 
     @property
     def extent(self) -> Extent:
-        """How far the journal reaches, as of the last look; at the least, where its end is damaged."""
+        """Its range as of the last look; a damaged end is not included."""
         return Extent(self.firsts[0], self.segment(len(self.firsts) - 1).next)
 
     @property
     def writes(self) -> list[Write]:
-        """The last batch of each writer; the oldest commit first."""
         with translated(self.path):
             found = self.segment(len(self.firsts) - 1).writes()
         latest: dict[str, Write] = {}
@@ -236,7 +231,7 @@ class View:
                 return place
         raise JournalCorruptError(f"{self.path}: offset {row.first}: the block has other times than its head says")
 
-    def fetch(  # noqa: PLR0913 -- what one answer depends on
+    def fetch(  # noqa: PLR0913 -- the fields of a FETCH
         self,
         start: int,
         end: int | None,
@@ -246,13 +241,10 @@ class View:
         time_us: int | None = None,
         may_read: Callable[[str], bool] | None = None,
     ) -> Fetched:
-        """Read from `start` on.
+        """Read blocks with topics under `prefixes`, from `start` to `end` (None: the end of the journal).
 
         Args:
-            start: First offset wanted.
-            end: The offset behind the last wanted; None for all that there is.
-            prefixes: Prefixes of the topics wanted.
-            limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for what is over it.
+            limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for an excess.
             time_us: Instead of `start`: the first record that is not older.
             may_read: Whether a topic is granted to the reader; None: all are.
 
@@ -283,7 +275,7 @@ class View:
         return Fetched(start, position, extent, blocks)
 
     def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Selection, limit_bytes: int) -> int:
-        """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
+        """Append wanted blocks and return where to go on; damage raises only if nothing stands before it."""
         position = start
         size = looked_at = number = 0
         try:
@@ -318,7 +310,7 @@ class View:
         return position
 
     def _keep(self, row: Row, wanted: Selection, block: Block) -> None:
-        """Keep a block of which some is given, for a reader that goes on."""
+        """Cache a block of which a part is returned, for a reader that goes on."""
         if len(block.data) > _KEPT_BYTES:
             return
         key = row, wanted.prefixes
@@ -328,12 +320,7 @@ class View:
             self._kept.popitem(last=False)
 
     def rows(self, start: int = 0) -> Iterator[Row]:
-        """Yield what is known of each block, from the one with offset `start` on.
-
-        Raises:
-            JournalCorruptError: A block is missing, or a segment cannot be read.
-            JournalUnavailableError: It cannot be read.
-        """
+        """Yield the row of each block, from the one with offset `start` on; raises as `fetch`."""
         expected = max(start, self.firsts[0])
         for number in range(self._number_of(start), len(self.firsts)):
             for row in self._rows_of(number, expected):
@@ -350,7 +337,7 @@ class View:
         return JournalCorruptError(f"{self.path}: offset {position} is missing; see `hub journal verify`")
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return what is wrong where `position` should be, and how far; None if it can be read."""
+        """Return the damage at `position`; None if it can be read."""
         number = self._number_of(position)
         rows = self._rows_of(number, position)
         if not rows:
@@ -361,7 +348,7 @@ class View:
         return Damage(position, rows[0].next, flaw) if flaw else None
 
     def flaw_of(self, row: Row) -> str:
-        """Return what is wrong with a block, empty if nothing is."""
+        """Return the damage of a block; empty if it is sound."""
         try:
             self._block(row)
         except JournalCorruptError as error:
@@ -369,7 +356,7 @@ class View:
         return ""
 
     def block(self, row: Row) -> Block:
-        """Read a block, checked.
+        """Read a block, verified.
 
         Raises:
             JournalCorruptError: It is not what was written; the text names the place.
@@ -394,17 +381,16 @@ class View:
 
 
 def _stop(block: Block, start: int, end: int, limit_bytes: int) -> int:
-    """Return the offset up to which a block is given, all of whose topics are wanted: `end` if it is not too large.
+    """Return where to cut a block, all of whose topics are wanted: `end` if it is not too large.
 
-    It looks at where values end, and not at each record: what is left of a large block is not gone through for each
-    answer.
+    It only looks at the ends of values: the rest of a large block is not walked through for each answer.
     """
     offsets = range(block.first, block.next) if block.offsets is None else block.offsets
     low, high = bisect_left(offsets, start), bisect_left(offsets, end)
     ends = block.value_ends
 
     def before(index: int) -> int:
-        """Return how many bytes the records before one take."""
+        """Return how many bytes the records before an index take."""
         return ends[index] + index * _RECORD_BYTES
 
     if low == high or before(high) - before(low) <= LARGE_FACTOR * limit_bytes:
@@ -443,7 +429,7 @@ def cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_
 
 
 def _offset_within(block: Block, limit_bytes: int) -> int | None:
-    """Return the offset of the first record that is over the limit, but never of the very first; None if none is."""
+    """Return the offset of the first record over the limit, but never of the very first; None if none is."""
     sizes = [len(topic.encode()) + _RECORD_BYTES for topic in block.topics]
     size = start = 0
     for number, (topic_no, end) in enumerate(zip(block.topic_nos, block.value_ends[1:], strict=True)):

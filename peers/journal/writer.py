@@ -1,17 +1,13 @@
-"""`Writer`: the one thread that writes the journal. Group commit: what came in `commit_s` is one transaction.
+"""`Writer`: the one thread that writes the journal, with group commit.
 
 ```
 event loop ─ submit(entry) ─▶ [entry, entry, ...] ─ every commit_s ─▶ Store ─▶ on_committed(...) ─▶ event loop
                                                                    └─ failed ──▶ on_failed(error, ...)
 ```
 
-Entries are committed in their order, each once. After any error the thread goes on, and calls its listener. After
-a failure all entries of that epoch are thrown away: their offsets are given again to what comes in the next one. A
-batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time do not keep
-the rest from being committed.
-
-The disk, zstd and the checksum work without the interpreter's lock; therefore it is no process. What comes faster than
-it can be compressed is not compressed.
+Entries are committed in their order, each once. A failure discards all entries of its epoch: their offsets are reused
+in the next one. A writer's batch ends its transaction, so that overlapping batches do not block all others. It is a
+thread and no process, since disk, zstd and checksum work without the interpreter's lock.
 """
 
 from __future__ import annotations
@@ -32,56 +28,54 @@ if TYPE_CHECKING:
     from peers.journal.recorder import Recorder
 
 GROUP_BYTES = 4 * 1024 * 1024
-"""Most that is committed at once: about 10 ms of work; so a long queue does not make one commit long."""
+"""Most bytes of one commit: about 10 ms of work, so that a long queue does not make one commit long."""
 
 HASTE_BYTES = 2 * GROUP_BYTES
-"""What has come in one go by more than this is not compressed: then the writer is behind, and must not hold publishers
-back.
-"""
+"""More than this without a pause is not compressed: then the writer is behind, and must not hold back publishers."""
 
 ENTRY_OVERHEAD_BYTES = 512
-"""Charged for an entry beside its frames: the objects for it, its batch, and a confirmation that waits."""
+"""Charged for an entry beside its frames: its objects, its batch, and a waiting confirmation."""
 
 _IDLE_S = 5.0
-"""How often retention is looked after while nothing comes, seconds."""
+"""How often retention runs while nothing is published, seconds."""
 
 
 class Entry(NamedTuple):
-    """What is to be written: messages, or a mark around a batch that a writer commits as one."""
+    """Messages to be written, or the begin or end of a writer's batch."""
 
     epoch: int
     time_us: int
     frames: bytes
     opens: int = 0
-    """1 where a batch begins, -1 where one ends: what is between them is committed at once, with all else that came."""
+    """1 at the begin of a batch, -1 at its end: everything between them is one commit."""
     write: Write | None = None
-    """Where a batch ends: what is remembered of it."""
+    """At the end of a batch: stored with it."""
 
     @property
     def size_bytes(self) -> int:
-        """How much memory the entry takes while it waits, bytes."""
+        """Memory of the entry while it waits, bytes."""
         return len(self.frames) + ENTRY_OVERHEAD_BYTES
 
 
 class Probe(NamedTuple):
-    """Asks whether the folder can be written again; from now on entries of this epoch are taken."""
+    """Asks for a test whether the folder can be written again; from now on entries of this epoch are taken."""
 
     epoch: int
 
 
 class Progress(NamedTuple):
-    """What a commit has brought, and where the journal stands with it."""
+    """The result of a commit, and the state of the journal with it."""
 
     first: int
     next: int
     """Everything before it is committed."""
     size_bytes: int
     entries: int = 0
-    """How many entries were done with since the last time."""
+    """Entries finished since the last time."""
     entries_bytes: int = 0
-    """How much memory they took while they waited, bytes."""
+    """Their memory while they waited, bytes."""
     topics: Collection[str] | None = None
-    """The topics of what was committed since the last time; None where they are unknown."""
+    """Topics committed since the last time; None if unknown."""
 
 
 class Writer:
@@ -92,22 +86,21 @@ class Writer:
         self._listener: Recorder
         self._commit_s = commit_s
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
-        # What was submitted and not taken yet: the loop appends, the thread takes.
+        # The loop appends, the thread takes.
         self._entries: deque[Entry | Probe] = deque()
-        # Set by `submit` and `stop`; cleared by the thread before it looks at what there is.
+        # Set by `submit` and `stop`; cleared by the thread before it reads the entries.
         self._something = threading.Event()
         self._stopping = False
-        self._epoch = 0  # the epoch whose entries are taken; a probe begins the next one
+        self._epoch = 0  # entries of other epochs are discarded; a probe begins the next one
         self._failed = False  # true from a failure until a probe has succeeded: entries are thrown away meanwhile
         # How many batches of writers are open in the transaction: it is committed once all have ended.
         self._open_batches = 0
-        self._writes: list[Write] = []  # what is to be remembered with the open transaction
+        self._writes: list[Write] = []  # to be stored with the open transaction
         self._done = self._done_bytes = 0  # how many entries the open transaction holds, and how much memory they took
         self._went_on_bytes = 0  # how much was written since nothing waited
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self, listener: Recorder) -> None:
-        """Start the thread; it calls `listener` with what has become of entries."""
         self._listener = listener
         self._thread.start()
 
@@ -117,7 +110,7 @@ class Writer:
             self._something.set()
 
     def stop(self) -> None:
-        """Have the rest written, then end the thread and close the folder; wait for that."""
+        """Write the rest, end the thread and close the folder; wait for that."""
         self._stopping = True
         self._something.set()
         self._thread.join()
@@ -143,12 +136,12 @@ class Writer:
                 return
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Do something with the store; if that fails, take nothing more until a probe."""
+        """Use the store; after a failure, take nothing more until a probe."""
         try:
             act()
         except StorageError as error:
             self._fail(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, the thread must go on
+        except Exception as error:  # noqa: BLE001 -- the thread must go on
             structlog.get_logger("peers").exception("a bug of the journal, please report it")
             self._fail(JournalUnavailableError(f"a bug of the journal, please report it: {error!r}"))
 
@@ -160,12 +153,12 @@ class Writer:
         self._listener.on_failed(error, self._store.next)
 
     def _turn(self) -> None:
-        """Write one group, and commit it unless it is in the middle of a batch; or do what a probe asks for."""
+        """Write one group, and commit it unless a batch is open; or carry out a probe."""
         if isinstance(self._entries[0], Probe):
             self._probe(self._entries.popleft().epoch)
             return
         group = self._take()
-        if not self._failed and group[0].epoch == self._epoch:  # else counted by who submitted
+        if not self._failed and group[0].epoch == self._epoch:  # else the recorder has counted them
             self._write(group)
 
     def _take(self) -> list[Entry]:

@@ -5,9 +5,9 @@ Master ── keep(changes) ─▶ Unkept ── a thread: one transaction ─�
                              └─ failed ─▶ then(error); tried again every RETRY_S, with newer changes
 ```
 
-A master publishes a change, or confirms a command, once it is kept: then it survives a killed process (with
-`full_sync`, a power loss). Changes that cannot be written are merged with later ones and written together, so that
-file and store do not diverge. The event loop owns a keeper; one thread uses the database.
+A change is published or confirmed once it is kept: then it survives a killed process (with `full_sync`, a power loss).
+Failed writes are merged with later changes and written together, so that file and store do not diverge. The event loop
+owns a keeper; one thread uses the database.
 """
 
 from __future__ import annotations
@@ -35,17 +35,13 @@ Then: TypeAlias = Callable[[HubError | None], object]
 """Called once changes are kept, or with the reason why not yet: then the outcome of the command is unknown."""
 
 Notes: TypeAlias = Mapping[str, bytes | None]
-"""State beside the entries, by name, such as numbers of Zeek's stores; None deletes a note."""
+"""State beside the entries, such as numbers of Zeek's stores; None deletes a note."""
 
 NO_NOTES: Final[Notes] = MappingProxyType({})
 
 
 class InMemory:
-    """Keeps nothing.
-
-    Args:
-        now_us: The time, µs since 1970: epoch and first number of the store, so that versions are not used twice.
-    """
+    """Keeps nothing. The time, µs since 1970, is epoch and first number, so that versions are not reused."""
 
     failures_total = 0
     notes: dict[str, bytes] | None = None
@@ -89,7 +85,7 @@ class Unkept:
         return bool(self.number or self.notes)
 
     def add(self, changes: Iterable[Change], store: Store, notes: Notes = NO_NOTES) -> None:
-        """Add changes that the store has applied already."""
+        """Add changes that the store has applied."""
         if notes:
             self.notes.update(notes)
         rows, entries = self.rows, store.entries
@@ -122,7 +118,7 @@ class Unkept:
 FILE_MODE = 0o600
 
 _APPLICATION_ID = 0x48554253
-""""HUBS"."""
+"""HUBS."""
 
 _FORMAT = 2
 
@@ -139,7 +135,7 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER
 """
 
 _BOOT = "boot"
-"""The note that says where writes were before the file is closed: in the memory of this kernel, or on disk."""
+"""The note that says where writes are before the file is closed: in this kernel's memory, or on disk."""
 
 _ON_DISK = b"disk"
 
@@ -160,12 +156,8 @@ class NoRoomError(StorageError):
 class Database:
     """The SQLite file of one store, created if missing.
 
-    Args:
-        first_epoch: Epoch of a new file, higher than that of any earlier store of this name.
-        full_sync: Whether writes must survive a power loss.
-
-    Raises:
-        StorageError: The file cannot be used; the text says why and what to do.
+    `first_epoch`, the epoch of a new file, is higher than that of any earlier store of this name. With `full_sync`
+    writes survive a power loss. Raises `StorageError`; the text says why and what to do.
     """
 
     def __init__(self, path: str, name: str, first_epoch: int, *, full_sync: bool) -> None:
@@ -173,7 +165,6 @@ class Database:
         self._name = name
         self._entries = 0
         self.epoch = self.number = 0
-        """Of the store, as of the last transaction."""
         self.is_certain = True
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
@@ -209,7 +200,7 @@ class Database:
         return StorageError(f"store {self._name!r}: {text}")
 
     def _begin(self, first_epoch: int, boot: bytes) -> None:
-        """Create tables if needed, read epoch and number, and mark the file as open."""
+        """Create missing tables, read epoch and number, and mark the file as open."""
         connection, name = self._connection, self._name
         with connection:
             if not connection.pragma("application_id"):
@@ -238,7 +229,6 @@ class Database:
         self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, _checksum_of(meta)))
 
     def read(self) -> Iterator[Kept]:
-        """Yield all entries; raises StorageError."""
         count = 0
         try:
             for key, value, version, expires_ns, user, checksum in self._connection.execute(
@@ -258,7 +248,6 @@ class Database:
             raise self._damaged(f"it holds {count} entries, and not {self._entries}")
 
     def notes(self) -> dict[str, bytes]:
-        """Return all notes; raises StorageError."""
         found: dict[str, bytes] = {}
         try:
             for name, value, checksum in self._connection.execute("SELECT name, value, checksum FROM notes"):
@@ -343,7 +332,7 @@ class InFile:
         self._database: Database
         self._store: Store
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
-        self._waiting = Unkept()  # what is not in the file and is not being written, and who waits for it
+        self._waiting = Unkept()  # neither in the file nor being written, and the callbacks
         self._thens: list[Then] = []
         self._writing: asyncio.Task[None] | None = None  # the transaction that goes on
         self._retry: asyncio.TimerHandle | None = None  # the timer of the next try, after a failure
@@ -355,7 +344,7 @@ class InFile:
 
     @property
     def is_certain(self) -> bool:
-        """Whether every change that was ever published was in the store when it was opened."""
+        """Whether every published change was in the store when it was opened."""
         return self._database.is_certain
 
     def open(self, name: str) -> tuple[int, int]:
@@ -420,7 +409,6 @@ class InFile:
         return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 
     async def close(self) -> None:
-        """Write the rest and close; idempotent."""
         if self._is_closed:
             return
         if self._retry is not None:

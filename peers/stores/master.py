@@ -6,8 +6,7 @@ a timer ────────────▶ Store.expire ─▶
 ```
 
 It is a service of this process (`Requests.serve_here`), reachable from every hub of the mesh. The commands of a frame
-are one batch: kept together, and published in one message. No change is answered or published before it is kept. About
-3 µs a put of a large frame, 30 µs a frame.
+are one batch: kept together, and published in one message. No change is answered or published before it is kept.
 """
 
 from __future__ import annotations
@@ -66,7 +65,6 @@ _EXPIRED_AT_ONCE = 1_000
 
 _HEAD_BYTES = 8
 _LENGTH_BYTES = 4
-"""The length field of a frame; the routing key begins after it."""
 
 _SHRINKING = frozenset({"erase", "clear"})
 """Commands that are allowed without free memory."""
@@ -78,7 +76,6 @@ Note = Callable[[list[Change | StoreError | None]], Notes]
 """Called with the outcomes before they are kept; returns notes to keep with them."""
 
 Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
-"""See `Master.apply`."""
 
 T = TypeVar("T")
 
@@ -93,30 +90,22 @@ class MasterStatistics(NamedTuple):
 
     store: StoreStatistics
     commands_total: int
-    """Commands, with those that were rejected or changed nothing."""
     reads_total: int
     snapshots_total: int
-    """Snapshots and lists of keys begun."""
     published_total: int
-    """Messages of changes; none without subscribers."""
     keep_failures_total: int
     """Failed writes to the store's file."""
 
 
 class Master:
-    """One store.
-
-    Args:
-        clock: The event loop.
-        now_ns: The time, ns since 1970.
-        keeper: Where it is kept; its creator closes it.
+    """One store, kept by `keeper`, which its creator closes; `clock` is the event loop, `now_ns` the time since 1970.
 
     Raises:
         UsageError, RejectedError: The name is invalid.
         StorageError: The file cannot be used.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 -- what it works with
+    def __init__(  # noqa: PLR0913, PLR0917 -- a composition root
         self,
         core: Core,
         clock: AbstractEventLoop,
@@ -132,7 +121,7 @@ class Master:
         """Read-only; `apply` changes it."""
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
-        """Called with all changes that are kept, in their order."""
+        """Called with all kept changes, in order."""
         self.noters: list[Callable[[Sequence[Change]], Notes]] = []
         """Called with all changes before they are kept; return notes to keep with them."""
         self.forward: Apply | None = None
@@ -145,7 +134,7 @@ class Master:
         self._key = encode_frame(KIND_MESSAGES, b"", key=self._topic)[_LENGTH_BYTES:]
         self._write_topic = write_topic(name).encode()
         self._read_topic = read_topic(name).encode()
-        self._timer: TimerHandle | None = None  # the timer of what expires next, and for when it is set
+        self._timer: TimerHandle | None = None  # the timer of the next expiry, and its time
         self._timer_ns = 0
         self.handler = Handler(
             self, role=Role.LOCAL, limits=QueueLimits(), name=f"store {name}", address="local", poster=self
@@ -158,7 +147,6 @@ class Master:
 
     @property
     def name(self) -> str:
-        """The name of the store."""
         return self.store.name
 
     @property
@@ -168,7 +156,7 @@ class Master:
 
     @property
     def is_certain(self) -> bool:
-        """Whether every change that was ever published was in the store when it was opened."""
+        """Whether every published change was in the store when it was opened."""
         return self._keeper.is_certain
 
     # Within this process.
@@ -187,9 +175,9 @@ class Master:
             commands: Rejected ones do not stop the others. An error stands for a command that could not be decoded.
             then: Called after the changes were kept and published, with the outcome of each command (None: nothing
                 changed; or the error), and with the error if the changes could not be kept.
-            publisher: Who asks: text or bytes, for readers of changes.
-            user: Who is charged.
-            note: Returns notes to keep with the changes, also where there are none.
+            publisher: Text or bytes, for readers of changes.
+            user: Charged for the entries.
+            note: Returns notes to keep with the changes, also without changes.
         """
         outcomes: list[Change | StoreError | None] = []
         apply, now_ns = self.store.apply, self._now_ns()
@@ -278,7 +266,6 @@ class Master:
     # Requests.
 
     def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
-        """Answer a request frame, after messages that were published before it."""
         self.handler.write_pending()
         count = request.requests
         plain = as_bytes(request) if request.flags & FLAG_SHARED else request
@@ -337,7 +324,6 @@ class Master:
     # As the outlet of its handler: published commands, without answers.
 
     def send(self, batches: list[Batch]) -> None:
-        """Apply published commands."""
         for batch in batches:
             for frame in batch.parts():
                 if frame.topic == self._write_topic:
@@ -378,17 +364,10 @@ class Master:
             return StoreError(self._core.memory.refusal(), CloseCode.TRY_AGAIN_LATER)
         return command
 
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: its queue never fills."""
-
-    def close(self, code: int, text: str) -> None:
-        """Do nothing: there is no connection."""
-
-    def post(self, items: list[Item]) -> None:
-        """Do nothing: it sends no requests."""
-
+    def send_gap(self, lost_messages: int) -> None: ...
+    def close(self, code: int, text: str) -> None: ...
+    def post(self, items: list[Item]) -> None: ...
     def stop(self) -> None:
-        """Stop answering and expiring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -398,7 +377,6 @@ class Master:
         self._charged_bytes = 0
 
     def statistics(self) -> MasterStatistics:
-        """Return contents and counters."""
         return MasterStatistics(
             self.store.statistics(),
             self._commands,
@@ -415,8 +393,7 @@ def _give_kept(give: Callable[[Answers, int], object], answers: Answers, place: 
     give(answers, place)
 
 
-def _ignore(_: object, __: object) -> None:
-    """Ignore the outcome."""
+def _ignore(_: object, __: object) -> None: ...
 
 
 def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list[T | StoreError]:
@@ -467,7 +444,7 @@ def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 
 
 SNAPSHOTS_LIMIT = 64
-"""Most snapshots at one time. Further readers are rejected: replacing an older one could starve all of them."""
+"""Most snapshots at one time. More readers are rejected: replacing an older one could starve all of them."""
 
 SNAPSHOT_NS = 10_000_000_000
 """How long a snapshot waits for the request for its next page, ns."""
@@ -490,10 +467,9 @@ class Reading:
     def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
         self._store = store
         self._now_ns = now_ns
-        self._held: dict[int, _Held] = {}  # number → what is held
+        self._held: dict[int, _Held] = {}  # by number
         self._numbers = count(1)
         self.size_bytes = 0
-        """Memory of the snapshots held."""
         self.snapshots_total = 0
 
     def __len__(self) -> int:
@@ -575,7 +551,6 @@ class Reading:
         return SinceAnswer(self._store.epoch, self._store.number, change_rows(changes, self._now_ns()))
 
     def _tidy(self) -> None:
-        """Drop snapshots that have timed out."""
         now_ns = self._now_ns()
         for number, held in list(self._held.items()):
             if held.until_ns < now_ns:

@@ -5,8 +5,7 @@
 | count, integer, real | increment: the same type | decrement: the same type |
 | timestamp, timespan | increment: timespan | decrement: timespan |
 | string | append: string | |
-| set | insert: any member | remove: any member |
-| table | insert_entry: vector of key and value | remove: any key |
+| set; table | insert: any member; insert_entry: vector of key and value | remove: any member or key |
 | vector | push: any value | pop: the operand is ignored |
 
 Other types are rejected, and so are numbers out of range (Broker's wrap around). 1 µs for scalars, 0.5 µs an element.
@@ -54,7 +53,6 @@ _TYPES: dict[type, str] = {
 
 
 def is_canonical_scalar(packed: bytes) -> bool:
-    """Return whether a value is a short string or small number in canonical form."""
     if not packed:
         return False
     first = packed[0]
@@ -76,18 +74,15 @@ class TypedOperations:
     """`hub.stores.command.Operations` for Broker's types."""
 
     def canonical(self, key: bytes) -> bytes:
-        """Return the canonical form of a key."""
         return canonical_form(key)
 
     def check(self, value: bytes) -> None:
-        """Reject anything but exactly one value."""
         try:
             _check(value)
         except _NO_VALUE as error:
             raise StoreError(f"the value is none: {error}") from error
 
     def apply(self, kind: str, old: bytes | None, operand: bytes | None, empty: bytes | None) -> bytes:
-        """Return the new value of an entry."""
         made = _KINDS.get(kind)
         if made is None:
             raise StoreError(f"{printable(kind)} is nothing that a store can be asked for")
@@ -102,7 +97,6 @@ class TypedOperations:
         return _packed(act(kind, whole, None if operand is None else _value(operand, "the value")))
 
     def index(self, value: bytes, index: bytes) -> bytes | None:
-        """Return a part of a value."""
         whole, place = _value(value, "the value"), _value(index, "the index")
         match whole:
             case tuple():
@@ -117,7 +111,6 @@ class TypedOperations:
 
 
 _MISSING: Any = object()
-"""Old value of a missing entry."""
 
 
 def _known(code: int, data: memoryview) -> None:

@@ -30,11 +30,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class Feed:
-    """Puts the last message of each topic under a prefix into a store.
-
-    Args:
-        expiry_ns: Lifetime of an entry after its last message, ns; None: for ever.
-    """
+    """Puts the last message of each topic under a prefix into a store; entries expire `expiry_ns` later."""
 
     def __init__(self, core: Core, master: Master, prefix: str, expiry_ns: int | None) -> None:
         self._core, self._master, self._expiry_ns = core, master, expiry_ns
@@ -49,13 +45,11 @@ class Feed:
 
     @property
     def store(self) -> str:
-        """The name of the store."""
         return self._master.name
 
     # As the outlet of its handler.
 
     def send(self, batches: list[Batch]) -> None:
-        """Put the last message of each topic."""
         last: dict[bytes, Frame] = {}
         for batch in batches:
             self.messages_total += batch.messages
@@ -71,23 +65,17 @@ class Feed:
         if commands:
             self._master.apply(commands, self._put)
 
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: its queue never fills."""
-
-    def close(self, code: int, text: str) -> None:
-        """Do nothing: there is no connection."""
-
+    def send_gap(self, lost_messages: int) -> None: ...
+    def close(self, code: int, text: str) -> None: ...
     def _put(self, outcomes: Sequence[Change | StoreError | None], error: HubError | None) -> None:
         refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
         self.lost_total += len(outcomes) if error is not None else len(refused)
 
     def stop(self) -> None:
-        """Detach from the core."""
         self._core.detach(self._handler, "the store is closed")
 
 
 def _last_value(frame: Frame) -> bytes | None:
-    """Return the last value of a frame in msgpack, or None."""
     body = bytes(frame.body)
     if frame.encoding == Encoding.BROKER:
         return msgpack_of_broker(body)
@@ -102,7 +90,6 @@ def _last_value(frame: Frame) -> bytes | None:
 
 
 MEMORY = ":memory:"
-"""The file of a store that is not kept."""
 
 STORES_TOPIC = RESERVED + "stores"
 
@@ -132,7 +119,6 @@ class Stores:
         return len(self._masters)
 
     def get(self, name: str) -> Master | None:
-        """Return the master of a store of this hub, or None."""
         return self._masters.get(name)
 
     @property

@@ -1,8 +1,8 @@
 """Requests to stores, their answers, and published changes; used by hubs and clients.
 
 Requests go to `$store/NAME/read` and `.../write`; messages to `.../write` are commands without an answer; changes
-are published under `$store/NAME/changes/`. docs/stores.md lists all commands, reads and answers. A key or value is
-msgpack `bin` with msgpack inside, or its base64 as text from clients without `bin`.
+are published under `$store/NAME/changes/` (docs/stores.md). A key or value is msgpack `bin` with msgpack inside, or its
+base64 as text from clients without `bin`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,10 @@ PAGE_ROWS = 10_000
 
 
 def read_topic(name: str) -> str:
-    """Return the topic for reads."""
     return store_topic(name, "read")
 
 
 def write_topic(name: str) -> str:
-    """Return the topic for commands."""
     return store_topic(name, "write")
 
 
@@ -114,12 +112,7 @@ _reads = msgspec.msgpack.Decoder(list[Read]).decode
 
 
 def commands_of(packed: bytes) -> list[Command]:
-    """Decode an array of commands.
-
-    Raises:
-        msgspec.ValidationError: One is invalid.
-        msgspec.DecodeError, UnicodeDecodeError: The bytes are not msgpack.
-    """
+    """Decode an array of commands; raises `msgspec.DecodeError` or `UnicodeDecodeError`."""
     try:
         return _commands(packed)
     except msgspec.ValidationError as error:
@@ -127,7 +120,6 @@ def commands_of(packed: bytes) -> list[Command]:
 
 
 def reads_of(packed: bytes) -> list[Read]:
-    """Decode an array of reads, as `commands_of`; raises the same."""
     try:
         return _reads(packed)
     except msgspec.ValidationError as error:
@@ -144,7 +136,6 @@ def _with_text(packed: bytes, kind: type[_T], error: msgspec.ValidationError) ->
 
 
 def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
-    """Decode changes, with times by the reader's clock."""
     return [
         Change(number, kind, key, value, None, None if left_ns is None else now_ns + left_ns, publisher)
         for number, kind, key, value, left_ns, publisher in rows
@@ -152,7 +143,6 @@ def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
 
 
 def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
-    """Encode changes."""
     return [
         (number, kind, key, value, None if expires_ns is None else expires_ns - now_ns, publisher)
         for number, kind, key, value, _, expires_ns, publisher in changes
@@ -171,7 +161,6 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 def refusal(error: StoreError) -> tuple[Status, bytes]:
-    """Return the answer to a rejected command."""
     status = Status.OVERFLOW if error.code == CloseCode.TRY_AGAIN_LATER else Status.FAILED
     return status, msgpack.packb(error.text)
 
@@ -183,7 +172,6 @@ def unknown(error: HubError) -> tuple[Status, bytes]:
 
 
 def answer_of(command: Command | StoreError, outcome: Change | StoreError | None) -> tuple[Status, bytes]:
-    """Return the answer to a command."""
     if outcome is None:
         return _OK, b"\xc0"
     if isinstance(outcome, StoreError):
@@ -194,10 +182,7 @@ def answer_of(command: Command | StoreError, outcome: Change | StoreError | None
 
 
 def give_answers(request: Request, reply: Callable[[Reply, int], object], answers: Answers, place: int = 0) -> None:
-    """Reply to a frame, from `place` in it on.
-
-    Successful answers in a row are one frame; each error is one.
-    """
+    """Reply to a frame, from `place` in it on: successful answers in a row are one frame; each error is one."""
     if not request.flags & FLAG_BATCH:
         (status, value), *_ = answers
         reply(Reply(request.first, status, value), 1)

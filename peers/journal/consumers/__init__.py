@@ -1,4 +1,4 @@
-"""Named consumers at the hub: what `hub.consumers` decides, with the journal, the disk and the clients around it.
+"""Named consumers of a hub: `hub.consumers` connected to the journal, the disk and clients. See docs/consumers.md.
 
 ```
 clients of other hubs ─▶ RemoteConsumers, there ─ $hub/at/ID/consumers ─▶ ForHubs, here ─┐
@@ -7,6 +7,4 @@ clients ─ $hub/consumers/... ─▶ Consumers ◀─────────�
 journal ─ FETCH, as clients read ─▶ Reading ──┘    │    └─ dead letters ─▶ core
                                    positions.db ◀──┘ Positions, a thread
 ```
-
-See docs/consumers.md.
 """

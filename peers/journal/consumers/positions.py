@@ -1,12 +1,11 @@
-"""`Positions`: how far each named consumer has come, in a database in the folder of the journal.
+"""`Positions`: the positions of named consumers, in an SQLite file in the folder of the journal.
 
 ```
 put, put, forget ... ─▶ waiting ── every SAVE_S, in a thread ─▶ one transaction ─▶ SQLite
 ```
 
-What is lost of it costs messages that come again, never messages: so nothing waits for it but the making of a consumer.
-It bears the id of the journal; positions in another journal mean nothing, and are dropped. When the disk cannot be
-written, that is tried again with the next save, and counted. One thread uses the connection after it was opened.
+A lost position only repeats messages, so only the creation of a consumer waits for the disk. Failed writes are retried
+with the next save, and counted. The file has the id of the journal; positions in another journal are dropped.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, 
 from peers.journal.folder import FILE_MODE, JournalFullError
 
 SAVE_S = 0.05
-"""How long changes are collected: after a crash, what was acknowledged in the last such time may come again."""
+"""How long changes are collected: a crash repeats at most the messages acknowledged in this time."""
 
 _APPLICATION_ID = 0x48554243
-"""HUBC: SQLite's mark of whose file it is."""
+"""HUBC: SQLite's mark of the application."""
 
 _FORMAT = 1
 
@@ -44,7 +43,7 @@ CREATE TABLE consumers (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWI
 _BUSY_MS = 1_000
 
 _AT_ONCE = 1_000
-"""How many pages the write-ahead log has at most, about: positions are small, and written again and again."""
+"""Most pages of the write-ahead log: positions are small and written often."""
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, msgspec.DecodeError)
 
@@ -53,14 +52,14 @@ OnSaved = Callable[[RejectedError | None], object]
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """A consumer, as it is kept."""
+    """The stored state of a consumer."""
 
     terms: Terms
     progress: Progress
     heard_s: float | None = None
-    """When a query has said how far it is, s since 1970; None for a consumer that has members."""
+    """When a query has last committed its position, s since 1970; None for a consumer with members."""
     epoch: int = 0
-    """The epoch of the journal in which that was written: this file and the journal are brought to the disk apart."""
+    """The epoch of the journal at the time of writing: this file and the journal reach the disk separately."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -68,12 +67,11 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 def positions_path(journal_path: str) -> str:
-    """Return where the positions of the consumers of a journal are: within its folder."""
     return f"{journal_path}/consumers.db"
 
 
 class Positions:
-    """The file with the positions in a journal, which is made with the first consumer.
+    """The file of positions, created with the first consumer.
 
     Raises:
         JournalCorruptError, JournalUnavailableError: It cannot be used.
@@ -85,24 +83,23 @@ class Positions:
         self._loop = asyncio.get_running_loop()
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.kept: dict[str, Kept] = {}
-        """What was kept when the file was opened."""
+        """The entries at the time of opening."""
         self._open = partial(_open, path, journal_id, full_sync=full_sync)
         self._connection: apsw.Connection | None = None
         if Path(path).exists():
             self._connection, self.kept = self._open()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="consumers")
-        # Name → what tells how it stands, None to forget it; emptied by each save.
+        # Name → function that returns the state, or None to delete it; emptied by each save.
         self._waiting: dict[str, Callable[[], Kept] | None] = {}
-        self._tickets: list[OnSaved] = []  # those who wait for the next save
+        self._tickets: list[OnSaved] = []  # callbacks of the next save
         # The timer of the next save; None while nothing waits, and while a save goes on.
         self._timer: asyncio.TimerHandle | None = None
         self._saving: asyncio.Task[None] | None = None
         self._stopped = False
         self.failures_total = 0
-        """How often the file could not be written."""
 
     def put(self, name: str, kept: Callable[[], Kept] | None, on_saved: OnSaved | None = None) -> None:
-        """Have written how a consumer stands at the time of the next save; with None, that there is none any more."""
+        """Write the state of a consumer with the next save; None deletes it."""
         self._waiting[name] = kept
         if on_saved is not None:
             self._tickets.append(on_saved)
@@ -143,12 +140,12 @@ class Positions:
         _write(self._connection, kept)
 
     def retry(self) -> None:
-        """Try to write what could not be written; to be called now and then."""
+        """Retry a failed write; called about once a second."""
         if self._waiting:
             self._plan()
 
     async def stop(self) -> None:
-        """Write what waits, and close the file. It does no harm if it is closed already."""
+        """Write the waiting changes and close the file; idempotent."""
         if self._stopped:
             return
         if self._timer is not None:
@@ -204,7 +201,7 @@ def _set_up(connection: apsw.Connection, *, full_sync: bool) -> None:
 
 
 def _read(connection: apsw.Connection, path: str, journal_id: bytes) -> dict[str, Kept]:
-    """Return what is kept; make the tables where there are none, and drop what is of another journal."""
+    """Return all entries; create missing tables, and drop the entries of another journal."""
     kept: dict[str, Kept] = {}
     with connection:
         if not connection.pragma("application_id"):

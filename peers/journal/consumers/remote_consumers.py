@@ -1,15 +1,13 @@
-"""Named consumers across hubs: `RemoteConsumers` asks the hub that `journal.of` names, `ForHubs` answers other hubs.
+"""Named consumers across hubs: `RemoteConsumers` asks the hub of `journal.of`, `ForHubs` answers other hubs.
 
 ```
 client ─ $hub/consumers/take ─▶ RemoteConsumers ─ REQUEST $hub/at/ID/consumers ─▶ ForHubs ─▶ Consumers
        ◀──────── rows ────────              ◀─────────── REPLY ────────────
-       ─ leaves, or its hub is reached no more, or was started again ─▶ it is a member of nothing
 ```
 
-The hub that asks keeps nothing but who has asked: positions, and who has which message, are with the journal. So an
-answer, or an acknowledgement, that a link has lost is a message that comes again. Where the way is lost, the client
-hears at once that the service is gone, and asks again. What was read for a client whose rights have changed meanwhile
-is not given to it. That a client has left is said until it was heard.
+The asking hub keeps no positions and no deliveries: an answer or acknowledgement lost on a link is a message that is
+redelivered. If the way is lost, the client gets an error at once. A client is removed from its consumers when it
+disconnects, or when its hub restarts or becomes unreachable.
 """
 
 from __future__ import annotations
@@ -39,52 +37,46 @@ from peers.wire.reasons import MALFORMED
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 
 WHAT: Final = "consumers"
-"""What hubs ask each other for (`hub.requests.hub_services`)."""
+"""The service name between hubs (`hub.requests.hub_services`)."""
 
 QUESTIONS: Final = ("join", "take", "acknowledge", "nak", "in_progress", "leave", "remove", "commit")
-"""What clients ask under `$hub/consumers/`; nothing behind it asks how all consumers stand."""
+"""Services under `$hub/consumers/`; without a suffix it lists all consumers."""
 
 GONE: Final = "gone"
-"""What their hub says when one of them is connected no more."""
+"""Says that a client has disconnected from its hub."""
 
 ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms, beside the time for which a `take` waits."""
+"""How long an answer may take, ms, in addition to the wait of a `take`."""
 
 _HEAD_BYTES = 1024
-"""Room that a link's frame has for what stands around an answer."""
+"""Room in a link's frame for the fields around an answer."""
 
 _User = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True):
-    """What a client on the way grants, or a link that a hub takes the question from, or passes it on to."""
+    """The grants of a client, or of a link on the way."""
 
     user: _User
     journal: Paths
     publish: Paths
-    """Where dead letters may be published."""
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """A question about consumers, from hub to hub."""
 
     hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    """The hub of the client."""
     run: int
-    """A number of that hub that is another one when it was started again: clients of before are gone then."""
+    """Random for each start of that hub: clients of an earlier run are gone."""
     client: int
-    """A number that the client alone has there."""
     what: str
-    """One of `QUESTIONS`, or empty, or `GONE`."""
+    """One of `QUESTIONS`, empty for a list, or `GONE`."""
     value: Any = None
     user: _User = ""
-    """Empty where there are no users."""
     is_admin: bool = True
-    """Whether the client may administer its hub."""
     frame_bytes: Annotated[int, msgspec.Meta(ge=1)] = 1 << 32
-    """The largest frame that the client, and each link on the way, takes."""
     granted: Annotated[tuple[Granted, ...], msgspec.Meta(max_length=GRANTED_LIMIT)] = ()
-    """Who all must grant what is read. Without any, everything is."""
+    """Policies that must all grant what is read; empty: everything is granted."""
 
 
 encode_question = msgspec.msgpack.Encoder().encode
@@ -92,7 +84,6 @@ _decode = msgspec.msgpack.Decoder(Question).decode
 
 
 def decode_question(value: bytes) -> Question:
-    """Read a question; raises `RejectedError`."""
     try:
         return _decode(value)
     except MALFORMED as error:
@@ -100,7 +91,7 @@ def decode_question(value: bytes) -> Question:
 
 
 def granted_by(rights: Rights | None, reads: Action, publishes: Action) -> tuple[Granted, ...]:
-    """Return what rights grant, to be added to a question; nothing where there are none, and so all is granted."""
+    """Return the grants to add to a question; none if rights are None, which grant everything."""
     if rights is None:
         return ()
     journal, publish = rights.paths(reads, NARROWED_PATHS), rights.paths(publishes, NARROWED_PATHS)
@@ -111,9 +102,9 @@ def granted_by(rights: Rights | None, reads: Action, publishes: Action) -> tuple
 
 
 def pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
-    """Return the question as it goes on over a link, with what this hub grants to both sides.
+    """Return the question for the next link, with this hub's grants for both sides.
 
-    What is read comes over `link` and goes to `asker`; dead letters are published the other way.
+    Records come over `link` and go to `asker`; dead letters are published the other way.
     """
     question = decode_question(value)
     granted = question.granted
@@ -129,7 +120,7 @@ def pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
 
 
 _FRAME_BYTES: Final = 512 * 1024
-"""Answers are no longer than half of this, so that what else is on the links waits little."""
+"""Answers take at most half of this, so that other messages on the links wait little."""
 
 
 class _Judge(NamedTuple):
@@ -158,21 +149,20 @@ class RemoteClient:
         return self._question.hub.hex()
 
     def adopt(self, link: Handler, question: Question) -> None:
-        """Take what its hub says now."""
+        """Take the latest question and link of the client."""
         if question.granted != self._question.granted:
             self._judges = _judges(question.granted)
         self._link, self._question = link, question
 
     @property
     def owner(self) -> str:
-        """The user that it is at its hub, beneath the one that the link is here, if there are such."""
         rights = self._link.rights
         users = ("" if rights is None else rights.user.name, self._question.user)
         return "/".join(filter(None, users))
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may administer its hub, and the link this one."""
+        """Whether it may administer its hub, and the link this hub."""
         rights = self._link.rights
         return self._question.is_admin and (rights is None or rights.is_admin)
 
@@ -188,7 +178,7 @@ class RemoteClient:
         return True
 
     def check_reads(self, prefixes: tuple[str, ...]) -> None:
-        """Check that all on the way grant these prefixes; raises `RejectedError`."""
+        """Check that all policies on the way grant these prefixes; raises `RejectedError`."""
         for judge in self._judges:
             for prefix in prefixes:
                 if not judge.reads(prefix):
@@ -196,7 +186,6 @@ class RemoteClient:
         check_prefixes_granted(self._link.rights, self._link.acts.seeing, prefixes)
 
     def check_publishes(self, topic: str) -> None:
-        """Check that all on the way grant a topic; raises `RejectedError`."""
         for judge in self._judges:
             if not judge.publishes(topic):
                 raise _refusal("publish", topic, judge.user)
@@ -213,19 +202,19 @@ def _refusal(what: str, topic: str, user: str) -> RejectedError:
 
 
 ANSWERING_LIMIT: Final = 4_096
-"""Most questions of other hubs that wait, which are mostly those of members for messages."""
+"""Most unanswered questions of other hubs; most of them are `take`."""
 
 
 class _Hub(NamedTuple):
     run: int
     user: str | None
-    """The user of the link that has brought its clients; None for a link without one."""
+    """The user of the link that has brought the clients; None for a link without a user."""
     clients: dict[int, RemoteClient]
-    """Those who have joined, until they are gone."""
+    """Clients that have joined."""
 
 
 class ForHubs:
-    """What other hubs ask; each question has one answer. `gone` takes a client out of all that it is a member of."""
+    """Answers questions of other hubs, each once; `gone` removes a client from all its consumers."""
 
     def __init__(
         self,
@@ -238,18 +227,16 @@ class ForHubs:
         self._leave = gone
         self._hubs: dict[bytes, _Hub] = {}
         self.answering = 0
-        """Questions of other hubs that are not answered; most are those of members for messages."""
         self.answered_total = self.refused_total = 0
         core.requests.directed.add(WHAT, Questions(self._answer, pass_on))
 
     def tick(self) -> None:
-        """Forget the clients of hubs that cannot be reached; to be called once a second."""
+        """Forget the clients of unreachable hubs; called once a second."""
         for hub in [hub for hub in self._hubs if hub not in self._core.mesh.graph.reached]:
             self._forget(hub)
 
     @property
     def clients(self) -> int:
-        """How many clients of other hubs have joined, and are connected there."""
         return sum(len(hub.clients) for hub in self._hubs.values())
 
     def _forget(self, hub: bytes) -> None:
@@ -280,7 +267,7 @@ class ForHubs:
         result.then(settle)
 
     def _asked(self, link: Handler, question: Question) -> Any:
-        """Return what is answered, or a `Later`."""
+        """Return the answer or a `Later`."""
         hub = self._hubs.get(question.hub)
         self._check_believed(link, question.hub, hub)
         if hub is not None and hub.run != question.run:
@@ -308,7 +295,7 @@ class ForHubs:
         return function(client, question.value)
 
     def _check_believed(self, link: Handler, asking: bytes, hub: _Hub | None) -> None:
-        """Check that the link that speaks of clients is of the user who has brought them, or leads there."""
+        """Check that the link is of the user that has brought the hub's clients, or leads to that hub."""
         if hub is None or hub.user == _user(link):
             return
         way = self._core.mesh.traffic.way_to(asking)
@@ -329,18 +316,17 @@ def _fail(answer: Answer, error: Exception) -> None:
 # The hub that asks
 
 _TEXT_CHARACTERS: Final = 1000
-"""Most characters of a text of another hub that are passed on."""
 
 _AS_IT_IS = frozenset({Status.FAILED, Status.OVERFLOW, Status.NOT_ALLOWED, Status.TOO_BIG})
-"""What the other hub says of a question; all else says that the way to it is lost."""
+"""Errors of the other hub; all other statuses mean that the way to it is lost."""
 
 _LOST = frozenset({Status.OVERFLOW, Status.NO_RESPONDER, Status.RESPONDER_GONE, Status.TIMED_OUT})
 
 
 class RemoteConsumers:
-    """The consumers of the hub `of`, by name or id, for one hub; with an empty one, questions are only passed on.
+    """Clients' access to the consumers of the hub `of` (name or id); if empty, questions are only passed on.
 
-    `find` returns the id of the hub that has a name, or raises `RejectedError`.
+    `find` returns the id of a hub by its name, or raises `RejectedError`.
     """
 
     def __init__(self, core: Core, of: str, find: Callable[[str], bytes], now_ms: Callable[[], int]) -> None:
@@ -349,10 +335,10 @@ class RemoteConsumers:
         self._find = find
         self._asking = Asking(core, "consumers of another hub", now_ms)
         self._run = secrets.randbelow(1 << 62)
-        self._joined: set[int] = set()  # those who have asked to join, by their numbers; one goes when the client does
-        self._parted: set[int] = set()  # those that have left, which the other hub does not know yet
+        self._joined: set[int] = set()  # ids of clients that have asked to join
+        self._parted: set[int] = set()  # disconnected clients that the other hub does not know of yet
         self.asked_total = self.lost_total = 0
-        """How many questions were asked, and how many of them had no answer, as the way there was lost."""
+        """Questions asked, and those without an answer because the way was lost."""
         core.requests.directed.add(WHAT, Questions(_refuse, pass_on))
         if not of:
             return
@@ -363,23 +349,21 @@ class RemoteConsumers:
             services.add(f"{CONSUMERS_TOPIC}/{what}", partial(self._ask, what), judges_itself=True)
 
     def tick(self) -> None:
-        """Say again what was not heard; to be called once a second."""
+        """Repeat notices of disconnected clients that were not confirmed; called once a second."""
         for client in list(self._parted):
             self._part(client)
 
     @property
     def clients(self) -> int:
-        """How many clients of this hub have joined a consumer there."""
         return len(self._joined)
 
     @property
     def pending(self) -> int:
-        """How many questions are not answered."""
         return len(self._asking)
 
     @property
     def untold(self) -> int:
-        """How many clients have left of whom the other hub does not know yet."""
+        """How many disconnected clients the other hub does not know of yet."""
         return len(self._parted)
 
     def _ask(self, what: str, handler: Handler, value: Any) -> Later:
@@ -413,7 +397,6 @@ class RemoteConsumers:
         return Question(self._core.mesh.hub, self._run, client, what)
 
     def _send(self, question: Question, take: Callable[[Any], object], wait_ms: int = 0) -> None:
-        """Have a question answered with a value or an error; raises if the other hub cannot be reached."""
         self.asked_total += 1
         try:
             hub = self._find(self._of)
@@ -448,7 +431,7 @@ class RemoteConsumers:
             self._part(handler.id)
 
     def _part(self, client: int) -> None:
-        """Tell the other hub that a client has left; what is not heard is told again."""
+        """Report a disconnected client to the other hub; `tick` repeats a lost report."""
         self._parted.discard(client)
 
         def settle(outcome: Any) -> None:
@@ -457,12 +440,12 @@ class RemoteConsumers:
 
         try:
             self._send(self._question(client, GONE), settle)
-        except RequestError:  # it finds out by itself, or is told once it is there
+        except RequestError:  # the other hub notices, or `tick` reports it later
             self._parted.add(client)
 
 
 def _wait_ms(value: Any) -> int:
-    """Return how long a `take` waits; the other hub looks at it more closely."""
+    """Return the wait of a `take`, ms; the other hub checks it."""
     wait_ms = value.get("wait_ms", 0) if isinstance(value, dict) else 0
     return min(wait_ms, ANSWER_MS * 2) if isinstance(wait_ms, int) and wait_ms > 0 else 0
 

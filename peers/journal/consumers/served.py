@@ -1,13 +1,12 @@
-"""`Served`: one named consumer at the hub: it reads for those who wait, hands out, and publishes dead letters.
+"""`Served`: one named consumer of the hub: reads the journal, delivers messages, publishes dead letters.
 
 ```
-Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (who gets what)
+Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (deliveries)
                                           │  └──▶ Reading (the journal), while a member waits and there is room
-                                          └─▶ dead letters: published, and done with once they are recorded
+                                          └─▶ dead letters: published, and done once they are recorded
 ```
 
-Nothing is read while no member waits for it: a slow one costs what it holds, and holds up only those that share
-the consumer with it. Each question of a member gets one answer.
+Nothing is read while no member waits. Each question of a member gets one answer.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient(NamedTuple):
-    """A client of this hub; see `peers.journal.consumers.remote_consumers.RemoteClient` for those of others."""
+    """A client of this hub."""
 
     handler: Handler
     hub: str = ""
@@ -87,19 +86,19 @@ class LocalClient(NamedTuple):
 
 
 PIECE_BYTES = 128 * 1024
-"""How much is read at a time: about a thousand messages."""
+"""Bytes read at a time: about a thousand messages."""
 
 _PAUSE_S = 0.02
-"""How long it pauses where what was recorded last is not wanted: not each commit of a busy hub is asked about."""
+"""Pause after records that the consumer does not want: it need not look at each commit of a busy hub."""
 
 _AGAIN_S = 1.0
-"""How long it waits after an error."""
+"""Pause after an error."""
 
 _KIND = 4
 
 
 class Reading:
-    """The records of one consumer; `on_news` is called when there is something to take, or to skip to."""
+    """Reads the records of one consumer; calls `on_news` when there is something to take, or to skip to."""
 
     def __init__(
         self, fetch: Callable[[Fetch, Deliver], Cancel], prefixes: tuple[str, ...], on_news: Callable[[], None]
@@ -108,26 +107,26 @@ class Reading:
         self._fetch = fetch
         self._prefixes = prefixes
         self._on_news = on_news
-        self._records: Iterator[Record] = iter(())  # what is left of the piece that came last
+        self._records: Iterator[Record] = iter(())  # the rest of the last piece
         self._next: int | None = None  # where the piece behind that begins; None once the piece was taken whole
-        # The oldest offset that there is, where what was asked for is deleted; None otherwise.
+        # The oldest offset, if the requested one is deleted.
         self.gone_before: int | None = None
         self._is_asking = False  # true from the moment when a piece is asked for until it, or an error, is there
         self._cancel: Cancel = nothing  # ends the FETCH that is on its way
         self._pause: asyncio.TimerHandle | None = None  # the timer of a pause; None while there is none
         self.error = ""
-        """Why nothing could be read last; empty once something was."""
+        """Why the last read has failed; empty after a success."""
 
     def next_record(self) -> Record | None:
         return next(self._records, None)
 
     def finished(self) -> int | None:
-        """Return the offset before which everything was taken, once a piece was taken whole; only once for each."""
+        """Return the offset behind a piece once all of it was taken, and only once."""
         finished, self._next = self._next, None
         return finished
 
     def more(self, start: int) -> None:
-        """Ask for the records from `start` on, if that is not done already."""
+        """Read on from `start`, unless a read is pending."""
         if self._is_asking or self._pause is not None:
             return
         self._is_asking, self._cancel = True, nothing
@@ -171,18 +170,14 @@ class Reading:
 
     def stop(self) -> None:
         self._cancel()
-        self._is_asking = True  # what comes now is not looked at, and nothing else is asked for
+        self._is_asking = True  # ignore a late answer, and send no FETCH
         self._on_news = lambda: None
         if self._pause is not None:
             self._pause.cancel()
 
 
 def records_of(outcome: bytes | bytearray | RejectedError) -> Records:
-    """Return the answer to a FETCH.
-
-    Raises:
-        GoneError, RejectedError, ProtocolError: It is an error, or none that could be.
-    """
+    """Return the answer to a FETCH; raises `GoneError`, `RejectedError` or `ProtocolError` for an error."""
     if isinstance(outcome, RejectedError):
         raise outcome
     body = bytes(outcome[HEADER_BYTES:])
@@ -195,40 +190,35 @@ def records_of(outcome: bytes | bytearray | RejectedError) -> Records:
 
 
 _FED = 256
-"""How many records are taken in a turn: about 1 ms."""
+"""Records offered in a turn: about 1 ms."""
 
 _HEAD_BYTES = 4096
-"""Room for what a dead letter says beside the value."""
+"""Room for the fields of a dead letter beside the value."""
 
 Row = list[Any]
-"""A message as a member gets it: offset, time in µs, how often it was delivered, topic, encoding, body; or in place of
-the last two whether the value can be read, and the value."""
+"""A message for a member: offset, time in µs, deliveries, topic, encoding, body; or in place of the last two whether
+the value can be decoded, and the value."""
 
 
 @dataclass(slots=True, eq=False)
 class Participant:
-    """A member, and the client behind it."""
+    """A member and its client."""
 
     number: int
-    """What the client calls it by."""
     client: ConsumerClient
     member: Member
     served: Served
     asked: Later | None = None
-    """The question that waits for messages; None while none does."""
     most_bytes: int = 0
-    """How much the answer to it may hold."""
     timer: asyncio.TimerHandle | None = None
-    """When that is answered at the latest; None while none waits."""
+    """Answers the pending `take` at the latest."""
     given: int = 0
-    """How many messages it was given."""
     last: list[int] = field(default_factory=list)
-    """The offsets of the messages of the last answer."""
     takes_values: bool = False
-    """Whether its messages have values in place of encoded ones."""
+    """Whether messages carry values in place of encoding and body."""
 
     def answer(self, rows: list[Row] | None) -> None:
-        """Answer the question that waits, if one does; None says that it is no member any more."""
+        """Answer the pending `take`, if any; None: it is no member any more."""
         asked, self.asked = self.asked, None
         if self.timer is not None:
             self.timer.cancel()
@@ -253,16 +243,16 @@ class Served:
         self._loop = asyncio.get_running_loop()
         self._reading = Reading(owner.journal.fetch, consumer.terms.prefixes, self._serve)
         self.participants: dict[int, Participant] = {}
-        """Those who share it, by their numbers."""
-        # Those of them who wait, in their order: one that was answered and asks again stands behind all others.
+        """By their numbers."""
+        # Waiting ones, in order: an answered one that asks again is behind all others.
         self._waiting: dict[Participant, None] = {}
-        # The timer for what is to be delivered again; None while nothing is out.
+        # The timer of the next redelivery; None while nothing is out.
         self._due: asyncio.TimerHandle | None = None
         self._due_s: float | None = None  # when that is, of the loop's clock
         self._is_planned = False  # true from when the next share is planned until it begins
         self._unburied: list[Item] = []  # items that could not be published as dead letters; `tick` tries again
         self.kept_changes = -1
-        """`Consumer.changes` as of what was put into the file last."""
+        """`Consumer.changes` as of the last save."""
         self.charged_bytes = 0
         self._stopped = False
 
@@ -273,9 +263,9 @@ class Served:
         self.consumer.join(participant.member)
 
     def leave(self, participant: Participant, seen: tuple[int, ...] | None = None) -> None:
-        """Let a client go: what it has not acknowledged is for others.
+        """Remove a member; its unacknowledged messages are redelivered to others.
 
-        Of what it has `seen` the first of each key has failed; None for all that it had.
+        Of the messages it has `seen` the first of each key has failed; None: it has seen all.
         """
         if self.participants.pop(participant.number, None) is None:
             return
@@ -287,7 +277,6 @@ class Served:
         self._serve()
 
     def take(self, participant: Participant, most_bytes: int, wait_s: float) -> Later:
-        """Return the answer that has messages once there are some, and none when the time is over."""
         participant.answer([])  # an older question, which is not waited for any more
         later = participant.asked = Later()
         participant.most_bytes = most_bytes
@@ -298,7 +287,7 @@ class Served:
         return later
 
     def repeat(self, participant: Participant, got: int) -> None:
-        """Take back the last answer, if a client has not got it."""
+        """Take back the messages of the last answer if the client did not get it."""
         if got < participant.given:
             self.consumer.give_back(participant.member, participant.last)
             participant.given, participant.last = got, []
@@ -312,7 +301,7 @@ class Served:
         self._plan()
 
     def nak(self, participant: Participant, offsets: tuple[int, ...], delay_s: float) -> list[int]:
-        """Take back what a client cannot do now; return the offsets of all that it has no more by that."""
+        """Take back messages; return the offsets of all messages that the member has lost by that."""
         until_s = self._loop.time() + delay_s if delay_s else None
         gone = self.consumer.nak(participant.member, offsets, until_s)
         self._plan()
@@ -334,7 +323,7 @@ class Served:
         self._serve()
 
     def _serve(self) -> None:
-        """Give those who wait what there is, and have more read."""
+        """Answer waiting members, and read more."""
         if self._stopped:
             return
         self._hand_out()
@@ -380,7 +369,7 @@ class Served:
         reading.more(consumer.read)
 
     def _skip_to(self, offset: int) -> None:
-        """Go on at the oldest record that there is, and announce that some were deleted."""
+        """Go on at the oldest offset, and announce that earlier records were deleted."""
         before = self.consumer.read
         self.consumer.skip_to(offset)
         self._owner.announce(self.name, {"state": "missed", "from": before, "to": offset})
@@ -399,10 +388,10 @@ class Served:
         self.consumer.expire(self._loop.time())
         self._serve()
 
-    # What was given up.
+    # Dead letters.
 
     def _bury(self) -> None:
-        """Publish what was given up; without a topic for that it is only announced."""
+        """Publish dead letters, or only announce them where the consumer has no topic for them."""
         dead, terms = self.consumer.dead, self.consumer.terms
         while dead:
             item = dead.popleft()
@@ -428,7 +417,7 @@ class Served:
     # Time, and the end.
 
     def tick(self) -> None:
-        """Do what is due about once a second."""
+        """Retry dead letters and reads; called about once a second."""
         unburied, self._unburied = self._unburied, []
         for item in unburied:
             self._publish(item)
@@ -441,7 +430,7 @@ class Served:
         return self._reading.error
 
     def stop(self, error: HubError | None = None) -> None:
-        """Answer all members, with an error or that they are no members any more, and do nothing more."""
+        """Answer all members, with an error or None, and stop."""
         self._stopped = True
         self._reading.stop()
         if self._due is not None:
@@ -461,7 +450,7 @@ def _row(item: Item) -> Row:
 
 
 def _row_of_value(item: Item) -> Row:
-    """Return a message with its value, which costs some µs more."""
+    """Decode the value of a message, which costs some µs."""
     row = _row(item)
     encoding, body = row[-2:]
     try:
@@ -472,7 +461,6 @@ def _row_of_value(item: Item) -> Row:
 
 
 def _letter(name: str, item: Item, frame_limit_bytes: int) -> bytes:
-    """Return the value of a dead letter: with the value as it was, if that is msgpack and there is room for it."""
     record = item.record
     fits = record.encoding == Encoding.MSGPACK and len(record.body) + _HEAD_BYTES <= frame_limit_bytes
     told = {

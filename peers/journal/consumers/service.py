@@ -1,19 +1,9 @@
-"""`Consumers`: the named consumers of a hub, and what clients ask of them under `$hub/consumers/`.
+"""`Consumers`: the named consumers of a hub, and the services under `$hub/consumers/`.
 
-| request | value | answer |
-|---|---|---|
-| `join` | `Join` | `{"member", "terms", "position"}`, once a new consumer is on the disk |
-| `take` | `Take` | messages, at once or when some come; `[]` when the time is over; None: no member any more |
-| `acknowledge` | `Acknowledge` | None |
-| `nak` | `Nak` | offsets of all that the member has no more by it |
-| `in_progress` | `InProgress` | None |
-| `leave` | `Leave` | None |
-| `remove` | `{"name"}` | whether there was such a consumer |
-| `commit` | `Commit` | None; it makes a consumer that is a query, or says how far that is |
-
-Where there are users, each has consumers of its own, as `alice/orders`. The policy is asked for `journal`, also while a
-client waits. Positions are written after what they say has happened, so that a message may come again, and is never
-left out.
+`join`, `take`, `acknowledge`, `nak`, `in_progress`, `leave`, `remove` and `commit` take the structs below;
+docs/consumers.md lists their answers. With users, each has consumers of its own, as `alice/orders`, and needs the
+permission `journal`, also while a client waits. Positions are saved after the acknowledgement: a message may be
+redelivered, and is never skipped.
 """
 
 from __future__ import annotations
@@ -63,86 +53,84 @@ _Asked = TypeVar("_Asked", bound=msgspec.Struct)
 
 
 class Join(msgspec.Struct, forbid_unknown_fields=True):
-    """A client wants to share a consumer."""
+    """Share a consumer."""
 
     name: _Name
     terms: dict[str, Any] | None = None
-    """Some of `Terms`, the prefixes among them: the others are as they are, or as they are by default for a new one. Of
-    one that is there, prefixes and key must be the same. None takes it as it is.
-    """
+    """Some of `Terms`, with the prefixes; the others keep their values, or get the defaults for a new consumer.
+    Prefixes and key of an existing consumer must be the same. None takes it as it is."""
     start: _Offset | None = None
-    """Where a new one begins; None for what is recorded from now on. One that is there goes on where it is."""
+    """Offset where a new consumer begins; None: at the end."""
     time_us: _Offset | None = None
-    """Instead of `start`, µs since 1970: a new one begins with the first record that is not older."""
+    """Instead of `start`, µs since 1970: a new consumer begins with the first record that is not older."""
     messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
     bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
-    """How much it may have, bytes; a single message is never too much."""
+    """Most bytes of unacknowledged messages; a single message is never too much."""
     instead: int = 0
-    """The membership of this connection that ends by that, if there is one: nothing of it has failed."""
+    """A membership of this connection that ends with this one; none of its messages has failed."""
 
 
 class Take(msgspec.Struct, forbid_unknown_fields=True):
-    """A member wants messages."""
+    """Ask for messages."""
 
     member: _Number
     bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
     values: bool = False
-    """Whether messages are to have their values in place of encoding and body: for clients that read JSON alone."""
+    """Whether messages carry values in place of encoding and body, for clients that only read JSON."""
     got: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """How many messages have come since it has joined. Where the last answer did not come, as a queue was full, it is
-    given again: else what stood behind it would come first. None does not say.
-    """
+    """Messages received since joining. If the last answer was lost in a full queue, it is repeated: otherwise later
+    messages would come first. None: unknown."""
 
 
 class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
-    """A member is done with messages."""
+    """Acknowledge messages."""
 
     member: _Number
     offsets: _Offsets
 
 
 class Nak(msgspec.Struct, forbid_unknown_fields=True):
-    """A member cannot do messages now."""
+    """Reject messages for now."""
 
     member: _Number
     offsets: _Offsets
     delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 0.0
-    """How long it takes until they, and what stands behind them of their keys, are delivered again, seconds."""
+    """How long they, and later messages of their keys, are not delivered, s."""
 
 
 class InProgress(msgspec.Struct, forbid_unknown_fields=True):
-    """A member needs more time for messages."""
+    """Ask for more time for messages."""
 
     member: _Number
     offsets: _Offsets
 
 
 class Leave(msgspec.Struct, forbid_unknown_fields=True):
-    """A member goes."""
+    """Leave a consumer."""
 
     member: _Number
     seen: _Offsets = ()
-    """What it has looked at and not acknowledged; nothing else that it was given has failed."""
+    """Messages that were looked at and not acknowledged; no other has failed."""
 
 
 class Commit(msgspec.Struct, forbid_unknown_fields=True):
-    """A query that reads the journal by itself says how far it is."""
+    """Position of a query that reads the journal by itself."""
 
     name: _Name
     prefixes: tuple[str, ...]
     position: _Offset
-    """It is done with everything before this offset."""
+    """Everything before this offset is processed."""
 
 
 class Remove(msgspec.Struct, forbid_unknown_fields=True):
-    """A consumer is not needed any more."""
+    """Remove a consumer."""
 
     name: _Name
 
 
 def read(value: Any, kind: type[_Asked]) -> _Asked:
-    """Return the map that a client sent as a struct; raises `UsageError`."""
+    """Convert the map of a client to a struct; raises `UsageError`."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, ValueError) as error:
@@ -150,13 +138,13 @@ def read(value: Any, kind: type[_Asked]) -> _Asked:
 
 
 MEMBERS_LIMIT = 1_000
-"""Most members of one consumer."""
+"""Of one consumer."""
 
 _TAKEN_BYTES = 1024 * 1024
-"""Most of one answer to `take`, bytes; a single message is never too much."""
+"""Most bytes of one answer to `take`; a single message is never too much."""
 
 _CUT_SHOWN = 16
-"""How many consumers that were cut back the log names."""
+"""Consumers named in the log when positions were cut back."""
 
 ConsumerClient: TypeAlias = LocalClient | RemoteClient
 
@@ -164,18 +152,18 @@ Function = Callable[[ConsumerClient, Any], Any]
 
 
 _CLIENTS_SHOWN = 16
-"""Of how many clients of one consumer it is told who they are, as it may have a thousand: those who have most."""
+"""Clients shown of one consumer, those with most messages first: it may have a thousand."""
 
 
 class Sharing(NamedTuple):
-    """One of the clients that share a consumer."""
+    """A client of a consumer."""
 
     id: int
-    """By which `$hub/kick` of its hub knows its connection."""
+    """The connection's id for `$hub/kick` of its hub."""
     hub: str
-    """The id of its hub; empty if it is this one."""
+    """Id of another hub; empty for this one."""
     out: int
-    """How many messages it has."""
+    """Messages that it has not acknowledged."""
 
 
 class ConsumerStatistics(NamedTuple):
@@ -185,21 +173,20 @@ class ConsumerStatistics(NamedTuple):
     prefixes: tuple[str, ...]
     members: int
     position: int
-    """Everything that it wants before this offset is done with."""
+    """Everything wanted before this offset is processed."""
     lag: int
-    """How many committed records, wanted or not, stand behind its position."""
+    """Committed records, wanted or not, behind its position."""
     held: int
-    """How many messages were read for it and are not done with."""
+    """Messages read and not acknowledged."""
     out: int
-    """How many of these members have."""
+    """Those of them that members have."""
     held_bytes: int
     counters: ConsumerCounters
     error: str
-    """Why nothing can be read for it; empty if it can."""
+    """Why nothing can be read; empty if it can."""
     clients: tuple[Sharing, ...] = ()
-    """Of its members at most `_CLIENTS_SHOWN`, those first who have most."""
     committed_s: float | None = None
-    """How long ago a query has said how far it is, s; None for a consumer that has members."""
+    """Seconds since a query has committed its position; None for a consumer with members."""
 
 
 class ConsumersStatistics(NamedTuple):
@@ -209,21 +196,19 @@ class ConsumersStatistics(NamedTuple):
     limit: int
     save_failures_total: int
     forgotten_total: int
-    """Queries that were forgotten, as nothing was heard of them for too long."""
     for_hubs: ForHubs
 
 
 FORGOTTEN_S: Final = 30 * 86_400
-"""How long a query that is not heard of is kept, s: unused names would count for `journal.consumers`."""
+"""Queries not heard of for so long are forgotten, s: unused names would count for `journal.consumers`."""
 
 _NOTHING_COUNTED: Final = ConsumerCounters(0, 0, 0, 0, 0, 0)
 
 
 class Queries:
-    """The consumers that read the journal by themselves, as queries of Spark do, and only say how far they are.
+    """Consumers that read the journal by themselves, as Spark's queries do, and only commit positions.
 
-    Such a one has no members and holds nothing. It may also go back, where it was started from an older place of its
-    own checkpoint; that is announced.
+    They have no members. A query may go back, if it restarts from an older checkpoint; that is announced.
     """
 
     def __init__(
@@ -236,9 +221,7 @@ class Queries:
         self._announce = announce
         self._now_s = now_s
         self.kept: dict[str, Kept] = {}
-        """Each by its name, as it is kept."""
         self.forgotten_total = 0
-        """How many were forgotten, as nothing was heard of them for too long."""
 
     def __len__(self) -> int:
         return len(self.kept)
@@ -247,7 +230,7 @@ class Queries:
         return name in self.kept
 
     def commit(self, name: str, terms: Terms, position: int) -> None:
-        """Take note of how far one is, and of what it reads, which may be another than before."""
+        """Store the position and prefixes of a query."""
         before = self.kept.get(name)
         now = self.kept[name] = Kept(terms, Progress(position), self._now_s())
         if before is None:
@@ -259,7 +242,7 @@ class Queries:
         self._positions.put(name, partial(self.kept.__getitem__, name))
 
     def remove(self, name: str, state: str = "removed") -> bool:
-        """Forget one, and say whether there was one."""
+        """Forget a query; return whether there was one."""
         query = self.kept.pop(name, None)
         if query is None:
             return False
@@ -268,13 +251,12 @@ class Queries:
         return True
 
     def tick(self) -> None:
-        """Forget those that were not heard of for too long; to be called about once a second."""
+        """Forget queries that were not heard of for too long; called about once a second."""
         oldest_s = self._now_s() - FORGOTTEN_S
         for name in [name for name, query in self.kept.items() if (query.heard_s or 0.0) < oldest_s]:
             self.forgotten_total += self.remove(name, "forgotten")
 
     def statistics(self, committed: int) -> list[ConsumerStatistics]:
-        """Return how all of them stand; everything before the offset `committed` is on the disk."""
         now_s = self._now_s()
         return [
             ConsumerStatistics(
@@ -294,7 +276,7 @@ class Queries:
         ]
 
     def keep(self) -> None:
-        """Have all written, with when they were heard of: of those that stand still nothing else does that."""
+        """Save all queries with the time of their last commit, which nothing else saves for an idle one."""
         for name in self.kept:
             self._positions.put(name, partial(self.kept.__getitem__, name))
 
@@ -323,7 +305,7 @@ class Consumers:
         # Those that read by themselves, and only say how far they are.
         self._queries = Queries(positions, self.announce)
         self.cuts_total = 0
-        """How many were further than the journal at the start, and cut back."""
+        """Consumers that were ahead of the journal at the start, and cut back."""
         self._restore()
         services = core.requests.hub_services
         services.when_gone(lambda handler: self._gone(LocalClient(handler)))
@@ -334,7 +316,7 @@ class Consumers:
         self.for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
 
     def _restore(self) -> None:
-        """Take those that were kept, without what they say of records that a power loss has taken."""
+        """Restore the saved consumers, cut back to the end of the journal: a power loss may have taken records."""
         cut: list[str] = []
         head = self.journal.committed
         for name, kept in self._positions.kept.items():
@@ -364,7 +346,7 @@ class Consumers:
 
     def close(self, code: int, text: str) -> None: ...
 
-    # What is asked.
+    # Services.
 
     def _functions(self) -> dict[str, Function]:
         def answering(kind: type[_Asked], answer: Callable[[ConsumerClient, _Asked], Any]) -> Function:
@@ -416,7 +398,7 @@ class Consumers:
         return later
 
     def _joined(self, name: str, join: Join) -> Served | None:
-        """Return the consumer that a client wants to share; None for one that is to be made."""
+        """Return the existing consumer; None for a new one."""
         if name in self._queries:
             raise UsageError(f"consumer {join.name!r} is a query, which nobody shares; take another name, or remove it")
         served = self._served.get(name)
@@ -425,7 +407,6 @@ class Consumers:
         return served
 
     def _join_from(self, client: ConsumerClient, join: Join) -> Later:
-        """Join once it is known at which offset a time stands; another client may have made the consumer by then."""
         later = Later()
 
         def found(outcome: bytes | bytearray | RejectedError) -> None:
@@ -475,7 +456,7 @@ class Consumers:
         one = self._found(client, take.member)
         if one is None:
             return None
-        # Half of a frame leaves room for what stands beside the bodies.
+        # Half of a frame leaves room for the fields beside the bodies.
         most = min(take.bytes, _TAKEN_BYTES, client.frame_limit_bytes // 2)
         one.takes_values = take.values
         if take.got is not None:
@@ -500,7 +481,7 @@ class Consumers:
             self._found(client, order.member)
 
     def _found(self, client: ConsumerClient, number: int) -> Participant | None:
-        """Return a member by its number; forget one that is none any more."""
+        """Return a member by its number; forget one that has left."""
         of_client = self._memberships.get(client, {})
         one = of_client.get(number)
         if one is not None and one.number not in one.served.participants:
@@ -541,7 +522,7 @@ class Consumers:
             self._check_room(name)
         self._queries.commit(name, terms, commit.position)
 
-    # What the consumers stand on.
+    # For `Served`.
 
     def publish(self, topic: str, value: bytes, answer: Answer) -> None:
         core = self.core
@@ -571,7 +552,6 @@ class Consumers:
     # Time, statistics, the end.
 
     def tick(self) -> None:
-        """Do what is due about once a second."""
         self._positions.retry()
         self.for_hubs.tick()
         for served in self._served.values():
@@ -610,7 +590,7 @@ class Consumers:
         return rows
 
     async def stop(self) -> None:
-        """Let all members go, and write how far each consumer has come."""
+        """Stop all consumers and save their positions."""
         for served in self._served.values():
             served.stop()
             self.changed(served)
@@ -632,7 +612,7 @@ def _kept(served: Served) -> Kept:
 
 
 def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
-    """Return the terms of a consumer, with what is wished put in the place of what was there."""
+    """Return the terms of a consumer with the given ones changed."""
     try:
         return msgspec.convert(({} if before is None else msgspec.to_builtins(before)) | wished, Terms)
     except (msgspec.ValidationError, ValueError) as error:
@@ -640,7 +620,7 @@ def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
 
 
 def _full_name(client: ConsumerClient, name: str) -> str:
-    """Return the name of a client's consumer, as `alice/orders`: no user's name has a slash."""
+    """Return the full name of a client's consumer, as `alice/orders`: user names have no slash."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError("a consumer's name has 1 to 128 letters, digits, and of _ . : - all but the first")
     return f"{client.owner}/{name}" if client.owner else name

@@ -1,4 +1,4 @@
-"""The tier of a journal: Parquet files elsewhere, in a folder or on S3, of the sealed segments here.
+"""The tier of a journal: its sealed segments as Parquet files, in a folder or on S3.
 
 ```
 segments ─▶ copier (its own process) ─▶ parquet ─▶ place: folder or S3
@@ -7,6 +7,5 @@ FETCH ─▶ reader process: history ─▶ view (segments here)
                                  └▶ tier_view ─▶ files, parquet
 ```
 
-The manifest (`files`) names what is there; it is made again from the files where it was lost. `pyarrow` is an extra: it
-is loaded only where a hub has a tier.
+The manifest (`files`) lists the files. `pyarrow` is an extra, loaded only by hubs with a tier.
 """

@@ -1,4 +1,4 @@
-"""Copies the sealed segments of a journal to its tier, each record exactly once, and checked.
+"""Copies the sealed segments of a journal to its tier, each record exactly once, and verified.
 
     python -m peers.journal.tier.copier ORDER DESCRIPTOR
 
@@ -6,13 +6,10 @@ ORDER is JSON (`Order`). The process writes `Told` to the socket whenever that c
 
 ```
 step:  records behind the manifest, up to the newest segment ─▶ a file ─▶ read back ─▶ manifest ─▶ tier.json
-                                                                                      ▲ from now on it is copied
 ```
 
-Files are ranges of offsets, not segments. Where a crash comes before the manifest names a file, its range is copied
-again; `tier.json` is only compared with the manifest. Damaged and absent records become holes in the manifest, which
-readers of the tier are told of. Memory: a file and its blocks, 0.3 GiB. Cost: 1 µs a record of 100 bytes, half of it
-reading back.
+Files are ranges of offsets, not segments. If a crash comes before the manifest lists a file, its range is copied again.
+Damaged and absent records become holes in the manifest. Memory: 0.3 GiB. Cost: 1 µs a record of 100 bytes.
 """
 
 from __future__ import annotations
@@ -42,21 +39,14 @@ _ABSENT = "no block has them"
 
 
 class TierRetention(NamedTuple):
-    """How much the tier keeps."""
+    """How much the tier keeps; 0: no limit."""
 
     bytes: int
-    """0: without limit."""
     age_us: int
-    """0: for ever."""
 
 
 class Copier:
-    """Copies one journal.
-
-    Raises:
-        JournalUnavailableError: Another process copies it, or it cannot be read.
-        JournalCorruptError: It is no journal.
-    """
+    """Copies one journal. Raises `JournalUnavailableError` if another process does, or `JournalCorruptError`."""
 
     def __init__(self, path: str, place: Place, retention: TierRetention) -> None:
         self._path = path
@@ -68,11 +58,10 @@ class Copier:
         except BaseException:
             self._ownership.release()
             raise
-        # What the tier holds; None until it was looked at, and after whatever went wrong.
+        # The files of the tier; None until they were read, and after any error.
         self._held: TierFiles | None = None
 
     def close(self) -> None:
-        """Close the journal, and unlock it."""
         self._view.close()
         self._ownership.release()
 
@@ -80,8 +69,7 @@ class Copier:
         """Copy one file, if there is enough for one; return whether there was.
 
         Raises:
-            TierUnavailableError: The tier cannot be read or written now.
-            JournalUnavailableError: The journal cannot be read now.
+            TierUnavailableError, JournalUnavailableError: The tier or the journal cannot be used now.
             JournalCorruptError: The tier is not the one that it was.
         """
         held = self._held or self._looked_at()
@@ -94,7 +82,7 @@ class Copier:
         return copied
 
     def progress(self) -> Progress | None:
-        """Return how far the tier is; None if unknown."""
+        """Return the progress of the tier; None if unknown."""
         if self._held is None:
             return None
         start = self._start(self._held)
@@ -105,11 +93,11 @@ class Copier:
         return Progress(first, start, totals.files, totals.size_bytes, following - first - totals.offsets)
 
     def _looked_at(self) -> TierFiles:
-        """Read the manifest; make it again if it is lost, else delete what a crash has left."""
+        """Read the manifest; rebuild a lost one, otherwise delete leftovers of a crash."""
         held = TierFiles(self._place, self._view.id)
         held.refresh()
         known = self._known(held)
-        # Where nobody has noted what was deleted on purpose, nothing is taken for that.
+        # Without a note of deliberate deletions there were none.
         first = (None if known is None else known.first) or 0
         is_new = held.rebuild(first, OFFSET_LIMIT if known is None else known.next)
         self._check(held)
@@ -118,7 +106,7 @@ class Copier:
         return held
 
     def _known(self, held: TierFiles) -> Copied | None:
-        """Return how far the journal was copied to this tier; None if unknown."""
+        """Return how far this journal was copied to this tier; None if unknown."""
         known = self._ownership.read()
         is_it = known is not None and (known.tier, known.journal) == (self._place.address, held.journal.hex())
         return known if is_it else None
@@ -145,7 +133,6 @@ class Copier:
             raise JournalCorruptError(text)
 
     def _start(self, held: TierFiles) -> int:
-        """Return the offset to copy next."""
         end = held.next
         return self._view.extent.first if end is None else max(end, self._view.extent.first)
 
@@ -176,7 +163,7 @@ class Copier:
             maker.pass_over(end if damage.next is None else min(damage.next, end), damage.cause)
 
     def _add(self, maker: FileMaker, row: Row, end: int) -> None:
-        """Add a block up to an offset; offsets that a sparse block lacks are holes, for blocks do not overlap."""
+        """Add a block up to an offset; offsets that a sparse block lacks become holes, since blocks do not overlap."""
         block = self._view.block(row)
         for first, following in _runs(block, maker.next, end):
             if first > maker.next:
@@ -187,7 +174,7 @@ class Copier:
             maker.pass_over(end, _ABSENT)
 
     def _retire(self, held: TierFiles, now_us: int) -> None:
-        """Drop files that are too old or too many; the newest file stays, however large it is."""
+        """Drop files that are too old or too many; the newest file stays."""
         totals = held.totals()
         size_bytes, files = totals.size_bytes, totals.files
         before = None
@@ -205,7 +192,7 @@ class Copier:
 
 
 def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets, from `start` to `end`, that a block holds completely."""
+    """Yield the ranges of offsets from `start` to `end` that a block holds without gaps."""
     if block.offsets is None:
         if max(block.first, start) < min(block.next, end):
             yield max(block.first, start), min(block.next, end)
@@ -247,7 +234,7 @@ def _wait_for_end(connection: socket.socket, wait_s: float) -> bool:
 
 
 def copy(order: Order, connection: socket.socket, wait: Wait = _wait_for_end) -> None:
-    """Copy until the other side of the connection closes; failures are repeated, later each time."""
+    """Copy until the other side closes the connection; failures are retried with growing pauses."""
     copier: Copier | None = None
     told = Told()
     retry_s = pause_s = 0.0
@@ -270,7 +257,7 @@ def copy(order: Order, connection: socket.socket, wait: Wait = _wait_for_end) ->
 
 
 def _text_of(error: Exception) -> str:
-    """Return an error in one line; with its place, if it is an unforeseen one."""
+    """Return an error in one line; an unforeseen one with its place in the code."""
     text = " ".join(str(error).split())
     if isinstance(error, StorageError):
         return text
@@ -279,7 +266,6 @@ def _text_of(error: Exception) -> str:
 
 
 def main() -> None:
-    """Copy what the arguments name, until the hub has ended."""
     order, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
     with socket.socket(fileno=int(descriptor)) as connection:

@@ -1,16 +1,12 @@
-"""`TierFiles`: the files of one journal in a tier, and the manifest that names them.
+"""`TierFiles`: the files of one journal in a tier, and their manifest.
 
 ```
 <id of the journal>/data/<first>-<next>.parquet     records
 <id of the journal>/manifest.json                   all files: offsets, times, topics, checksums
-
-put(file, entry)     data/A-B.parquet ─ read back, compared ─▶ manifest names it
-drop(before)         manifest without them ─▶ the files deleted
-sweep()              files that are not named are deleted: a crash has left them
 ```
 
-The manifest is replaced as a whole: it is the old one or the new one, whenever the copier dies. A lost or damaged one
-is made again from the files (`rebuild`). Cost: 0.5 KiB and 15 µs a file with few topics.
+A file is written, read back and compared before the manifest lists it; it leaves the manifest before it is deleted. The
+manifest is replaced as a whole. A lost or damaged one is rebuilt from the files. Cost: 0.5 KiB and 15 µs a file.
 """
 
 from __future__ import annotations
@@ -34,12 +30,7 @@ _MANIFEST = "manifest.json"
 
 @contextmanager
 def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
-    """Have errors of reading a file name it.
-
-    Args:
-        address: Of the tier.
-        name: Of the file, in the tier.
-        reach: The offsets that are read, if that is a part of the file.
+    """Add the file, and a range of offsets if given, to errors of reading.
 
     Raises:
         JournalCorruptError: It is not what was written.
@@ -55,17 +46,15 @@ def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
 
 
 def data_name(journal: bytes, entry: Entry) -> str:
-    """Return the name of a file within the tier."""
     return f"{journal.hex()}/data/{entry.name}{_DATA}"
 
 
 class Totals(NamedTuple):
-    """All files together."""
+    """Sums over all files; `offsets` includes holes."""
 
     files: int
     size_bytes: int
     offsets: int
-    """With holes."""
 
 
 class TierFiles:
@@ -79,15 +68,10 @@ class TierFiles:
         # The manifest as of the last look, the last one that was sound; and its bytes, None where there is none.
         self._manifest = Manifest()
         self._data: bytes | None = None
-        # What is wrong with the manifest; None while it is sound.
+        # Damage of the manifest; None while it is sound.
         self._flaw: StorageError | None = None
 
     def refresh(self) -> None:
-        """Read the manifest. A damaged one is an error of the methods that need it.
-
-        Raises:
-            TierUnavailableError: It cannot be read now.
-        """
         is_there = _MANIFEST in self.place.sizes(self.journal.hex())
         data = self.place.read(self._name) if is_there else None
         if data is not None and data == self._data:
@@ -107,31 +91,30 @@ class TierFiles:
 
     @property
     def first(self) -> int | None:
-        """The oldest offset; None if there is none; 0 while the manifest is damaged."""
+        """The oldest offset; None without files; 0 while the manifest is damaged."""
         return self._manifest.first if self._manifest.entries or self._flaw is None else 0
 
     @property
     def next(self) -> int | None:
-        """The offset behind the newest; None if there is none."""
+        """The offset behind the newest file; None without files."""
         return self._manifest.next
 
     def entries(self, start: int = 0) -> Iterator[Entry]:
         """Yield the entry of each file that ends behind an offset, in order.
 
         Raises:
-            JournalCorruptError: The manifest is damaged.
-            JournalUnavailableError: It is one of another version.
+            JournalCorruptError, JournalUnavailableError: The manifest is damaged, or of another version.
         """
         self._check_manifest()
         yield from self._manifest.entries[self._manifest.place_of(start) :]
 
     def entry_of(self, offset: int) -> Entry | None:
-        """Return the file with an offset; None if there is none. Raises as `entries`."""
+        """Return the file with an offset, or None. Raises as `entries`."""
         found = self._behind(offset)
         return found if found is not None and found.first <= offset else None
 
     def following(self, offset: int) -> int | None:
-        """Return the first offset from this one on that a file has; None if none has. Raises as `entries`."""
+        """Return the first offset from this one on that a file has, or None. Raises as `entries`."""
         found = self._behind(offset)
         return None if found is None else max(offset, found.first)
 
@@ -143,17 +126,12 @@ class TierFiles:
         return None
 
     def totals(self) -> Totals:
-        """Return the sums of the manifest."""
         entries = self._manifest.entries
         sizes = (sum(entry.size_bytes for entry in entries), sum(entry.next - entry.first for entry in entries))
         return Totals(len(entries), *sizes)
 
     def flaw_of(self, entry: Entry) -> str:
-        """Read all of a file; return what is wrong with it, empty if nothing is.
-
-        Raises:
-            TierUnavailableError: It cannot be read now.
-        """
+        """Verify a whole file; return the damage, or an empty text. Raises `TierUnavailableError`."""
         try:
             self._check(entry)
         except AbsentError:
@@ -168,18 +146,14 @@ class TierFiles:
             raise JournalCorruptError("the checksum of the file does not match")
         Opened(pa.BufferReader(read), entry, self.journal).check()
 
-    # What only the copier does.
+    # For the copier.
 
     def put(self, data: bytes | memoryview, entry: Entry) -> None:
-        """Write a file, read it back, and name it in the manifest.
-
-        Args:
-            data: The file.
-            entry: It follows the last one.
+        """Write a file, read it back, and list it in the manifest, behind the last one.
 
         Raises:
-            JournalCorruptError: It reads as something else; it is not named.
-            TierUnavailableError: It cannot be written or read now; it is not named, as far as is known.
+            JournalCorruptError: It reads as something else; it is not listed.
+            TierUnavailableError: It cannot be written or read now; it is not listed, as far as is known.
         """
         name = data_name(self.journal, entry)
         self.place.write(name, data)
@@ -196,11 +170,7 @@ class TierFiles:
         self._manifest, self._data, self._flaw = Manifest(entries), data, None
 
     def drop(self, before: int) -> None:
-        """Drop the files that end at an offset or before, and delete them.
-
-        Raises:
-            TierUnavailableError: Not all of that could be done; `sweep` does the rest.
-        """
+        """Remove the files that end at an offset or before. Raises `TierUnavailableError`: `sweep` does the rest."""
         entries = self._manifest.entries
         place = self._manifest.place_of(before)
         self._write(entries[place:])
@@ -208,15 +178,9 @@ class TierFiles:
             self.place.delete(data_name(self.journal, entry))
 
     def sweep(self, first: int) -> None:
-        """Delete the files before what is kept, and behind what the manifest names.
+        """Delete files before `first` and behind the last in the manifest; raises `TierUnavailableError`.
 
-        A file in its midst is damaged, and was left out when the manifest was made again: people must look at it.
-
-        Args:
-            first: Files that end here or before were deleted on purpose.
-
-        Raises:
-            TierUnavailableError: Not all of that could be done.
+        A file in between is damaged, and was left out by `rebuild`: an operator must look at it.
         """
         following = self.next or 0
         for name in self.place.sizes(self._folder):
@@ -226,15 +190,13 @@ class TierFiles:
                 self.place.delete(f"{self._folder}/{name}")
 
     def rebuild(self, first: int, following: int) -> bool:
-        """Make a lost or damaged manifest again from the files, all of which are read; return whether it was.
+        """Rebuild a lost or damaged manifest from the files; return whether that was needed.
 
-        Args:
-            first: Files that end here or before were deleted on purpose.
-            following: Files that end behind this were never named.
+        Files that end at `first` or before were deleted on purpose; files that end behind `following` were never
+        listed.
 
         Raises:
-            JournalUnavailableError: The manifest is one of another version.
-            TierUnavailableError: Something cannot be read or written now.
+            JournalUnavailableError: The manifest is of another version, or the tier is unavailable.
         """
         if self._flaw is None and self._data is not None:
             return False
@@ -255,5 +217,5 @@ class TierFiles:
 
 
 def _reach_of(name: str) -> tuple[int, int] | None:
-    """Return the offsets of a file of records; None of another file."""
+    """Return the offsets in the name of a data file; None for another file."""
     return range_of(name.removesuffix(_DATA)) if name.endswith(_DATA) else None

@@ -4,12 +4,10 @@
 [stripe: group, group, ...][stripe: ...] ... [tail: Parquet's own footer, with `_Outline`]
 ```
 
-A *stripe* is a range of offsets whose records are sorted by topic, and by offset within each: a reader of one topic
-reads the groups that have it, and a reader of all puts one stripe in order at a time. Any tool reads the file: zstd,
-statistics of offset, time and topic in each row group. The footer has, as `topichub`, the stripes and a checksum of
-each column of each group; the manifest has a checksum of the footer: so all that is read is compared.
-
-A file is made in memory, which is why it has a limit. Cost: 0.3 µs a record of 100 bytes to write, most of it sorting.
+A *stripe* is a range of offsets whose records are sorted by topic, then by offset: a reader of one topic reads its
+groups, and a reader of all topics sorts one stripe at a time. Any tool reads the file. The footer has, as `topichub`,
+the stripes and a checksum of each column of each group, and the manifest has a checksum of the footer: so all reads are
+verified. A file is made in memory, which limits it. Cost: 0.3 µs a record of 100 bytes, most of it sorting.
 """
 
 from __future__ import annotations
@@ -94,7 +92,7 @@ class Stripe:
 
 
 def _batch(block: Block) -> pa.RecordBatch:
-    """Return a block as a batch of Arrow, on the same memory."""
+    """Return a block as an Arrow batch on the same memory."""
     count = block.count
     topics = pa.DictionaryArray.from_arrays(
         _laid(pa.int32(), count, block.topic_nos), pa.array(block.topics, pa.string()), safe=False
@@ -116,7 +114,7 @@ def _laid(kind: pa.DataType, count: int, memory: Any) -> pa.Array:
 
 
 def _topic_order(table: pa.Table) -> tuple[Any, Any]:
-    """Return the order of the rows by topic, and the number of the topic of each."""
+    """Return the order of the rows by topic, and the rank of each row's topic."""
     encoded = _whole(table.column("topic")).dictionary_encode()
     topics = encoded.dictionary.to_pylist()
     ranks = np.empty(len(topics), dtype=np.int32)
@@ -146,7 +144,7 @@ def _cuts(sizes: Any, changes: Any) -> list[int]:
 
 
 def blocks_of(table: pa.Table) -> list[bytes]:
-    """Return rows of a stripe as blocks, in the order of their offsets."""
+    """Return the rows of a stripe as blocks, in the order of their offsets."""
     offsets = _whole(table.column("offset")).to_numpy()
     table = table.take(pa.array(np.argsort(offsets, kind="stable"))).combine_chunks()
     ends = np.cumsum(_lengths(table.column("value")), dtype=np.int64)
@@ -183,7 +181,7 @@ def _block(table: pa.Table) -> bytes:
 
 
 def digests(table: pa.Table) -> tuple[int, ...]:
-    """Return a checksum of all rows, in their order, for each column."""
+    """Return a checksum of each column."""
     return tuple(_digest(table.column(name)) for name in table.column_names)
 
 
@@ -208,7 +206,7 @@ def _lengths(column: pa.ChunkedArray) -> Any:
 
 
 def _pieces(column: pa.ChunkedArray) -> tuple[Any, memoryview]:
-    """Return the ends of the texts or values of a column, and all of their bytes."""
+    """Return the ends of a column's texts or values, and their bytes."""
     array = _whole(column)
     _, ends, values = array.buffers()
     if not len(array):
@@ -223,16 +221,15 @@ class StripeRow(msgspec.Struct, frozen=True, array_like=True):
     first: int
     next: int
     crcs: tuple[tuple[int, ...], ...]
-    """Of the columns of each of its groups, in order."""
+    """Of the columns of each group."""
 
 
 class _Outline(msgspec.Struct, frozen=True):
-    """What a file says of itself."""
+    """The key-value metadata of a file."""
 
     journal: str
     stripes: tuple[StripeRow, ...]
     reach: tuple[int, int]
-    """The offset that it begins with, and the one that it ends before."""
     holes: tuple[Hole, ...]
 
 
@@ -243,15 +240,14 @@ class FileMaker:
         self._journal = journal
         self._first = first
         self.next = first
-        """The offset behind its last record, or its last hole."""
+        """The offset behind its last record or hole."""
         self.raw_bytes = 0
-        """Length of the values that it has."""
         self._records = 0
         self._times: tuple[int, int] | None = None
         self._topics: Counter[str] = Counter()
         self._holes: list[Hole] = []
         self._stripes: list[StripeRow] = []
-        # What will be the next stripe, and the length of its values.
+        # The next stripe, and the length of its values.
         self._waiting: list[Block] = []
         self._waiting_bytes = self._waiting_records = 0
         self._sink = pa.BufferOutputStream()
@@ -267,15 +263,10 @@ class FileMaker:
 
     @property
     def is_full(self) -> bool:
-        """Whether it should end here."""
         return self.raw_bytes >= FILE_BYTES
 
     def add(self, block: Block) -> None:
-        """Add a dense block that follows.
-
-        Raises:
-            ValueError: It does not.
-        """
+        """Add a dense block that follows; raises `ValueError` if it does not."""
         if block.first != self.next or block.next - block.first != block.count:
             raise ValueError(f"offsets {block.first} to {block.next}, {self.next} should follow, without a gap")
         self._waiting.append(block)
@@ -293,7 +284,6 @@ class FileMaker:
             self._end_stripe()
 
     def pass_over(self, following: int, cause: str) -> None:
-        """Add a hole up to an offset."""
         self._end_stripe()
         self._holes.append(Hole(self.next, following, cause))
         self.next = following
@@ -311,7 +301,7 @@ class FileMaker:
         self._stripes.append(StripeRow(stripe.first, stripe.next, tuple(crcs)))
 
     def finish(self) -> tuple[memoryview, Entry]:
-        """Return the file, and its entry."""
+        """Return the file and its entry."""
         self._end_stripe()
         outline = _Outline(self._journal.hex(), tuple(self._stripes), (self._first, self.next), tuple(self._holes))
         self._writer.add_key_value_metadata({_NAME: msgspec.json.encode(outline)})
@@ -343,12 +333,7 @@ def _tail_bytes(data: bytes | memoryview) -> int:
 
 
 def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
-    """Return the entry of a file, from the file alone, all of which is read and compared.
-
-    Args:
-        data: The file.
-        reach: The offsets in its name.
-        journal: Id of the journal.
+    """Verify a file without a manifest and return its entry; `reach` is the range in its name.
 
     Raises:
         JournalCorruptError: It is no file of this journal, or damaged.
@@ -395,12 +380,7 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
 
 
 class Opened:
-    """A file, open for reading.
-
-    Args:
-        file: A `NativeFile` of pyarrow.
-        entry: Of the manifest.
-        journal: Id of the journal.
+    """A file, open for reading; `file` is a `NativeFile` of pyarrow.
 
     Raises:
         JournalCorruptError: It is not the file that was written.
@@ -436,7 +416,7 @@ class Opened:
             self._places.append(self._places[-1] + len(stripe.crcs))
 
     def groups(self, stripe: int, wanted: Selection) -> tuple[int, ...]:
-        """Return the groups of a stripe that may hold what is wanted, as numbers within it."""
+        """Return the numbers, within a stripe, of the groups that may hold wanted topics."""
         begin, end = self._places[stripe : stripe + 2]
         return tuple(
             number
@@ -445,12 +425,7 @@ class Opened:
         )
 
     def table(self, stripe: int, groups: Sequence[int], columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-        """Return the rows of some groups of a stripe, checked.
-
-        Args:
-            stripe: Its number.
-            groups: Numbers of the groups within it, one or more.
-            columns: In the order of `SCHEMA`.
+        """Return the rows of some groups of a stripe, verified; `columns` in the order of `SCHEMA`.
 
         Raises:
             JournalCorruptError: They are not what was written.
@@ -475,11 +450,9 @@ class Opened:
         return table
 
     def check_statistics(self, stripe: int) -> None:
-        """Check the statistics of a stripe against its rows, where the file has no trusted footer.
+        """Compare a stripe's statistics with its rows, for a file whose footer no manifest vouches for.
 
-        Raises:
-            JournalCorruptError: A group has other records than its statistics say.
-            OSError: It cannot be read.
+        Raises `JournalCorruptError`, or `OSError`.
         """
         for number in range(len(self.stripes[stripe].crcs)):
             group = self._parquet.metadata.row_group(self._places[stripe] + number)
@@ -493,12 +466,7 @@ class Opened:
                     raise JournalCorruptError(f"row group {number} of a stripe has another {name} than it says")
 
     def check(self) -> None:
-        """Read all of it, and compare it with the entry.
-
-        Raises:
-            JournalCorruptError: It is not what was written.
-            OSError: It cannot be read.
-        """
+        """Verify all rows against the entry; raises `JournalCorruptError`, or `OSError`."""
         rows = 0
         for number, stripe in enumerate(self.stripes):
             found = self.table(number, range(len(stripe.crcs)))
@@ -510,7 +478,7 @@ class Opened:
 
 
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column as numbers or bytes: not each time is a date."""
+    """Return a column as numbers or bytes: some times are no valid dates."""
     if pa.types.is_timestamp(column.type):
         return column.cast(pa.int64())
     return column.cast(pa.binary()) if pa.types.is_string(column.type) else column
@@ -529,7 +497,7 @@ def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
 
 
 def _topics_of(group: Any) -> tuple[str, str] | None:
-    """Return the first and the last topic of a row group; None where it does not say."""
+    """Return the first and last topic of a row group; None without statistics."""
     statistics = group.column(SCHEMA.get_field_index("topic")).statistics
     if statistics is None or not statistics.has_min_max:
         return None

@@ -1,8 +1,7 @@
-"""`Place`: where a tier is: a folder, or a bucket of S3 or of a server that speaks as S3 does.
+"""`Place`: the folder or S3 bucket of a tier.
 
-A folder must exist: made where none is mounted, it would fill another file system. Keys of S3 are where AWS's own tools
-find them. A file that `write` has written is whole, and survives a loss of power; before, nothing has its name. All
-calls block.
+A folder must exist: created where none is mounted, it would fill another file system. AWS's own settings provide the
+keys of S3. A written file is complete and survives a power loss; before that its name does not exist. All calls block.
 """
 
 from __future__ import annotations
@@ -23,21 +22,21 @@ _OPTIONS = frozenset({"region", "endpoint"})
 
 
 class Patience(NamedTuple):
-    """How long a server is waited for."""
+    """Timeouts of a server."""
 
     connect_s: float
     """For a connection, seconds."""
     request_s: float
     """For an answer, seconds."""
     attempts: int
-    """How often a request is made that fails as if it could succeed."""
+    """Tries of a request whose error may be temporary."""
 
 
 PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)
-"""For a process that copies, a task of Spark."""
+"""For the copier, and tasks of Spark."""
 
 HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)
-"""For a reader process of a hub, where other clients wait."""
+"""For a reader process, where other clients wait."""
 
 _FOLDER_MODE = 0o700
 
@@ -47,39 +46,28 @@ class TierUnavailableError(JournalUnavailableError):
 
 
 class AbsentError(TierUnavailableError):
-    """A file is not there."""
+    """A file does not exist."""
 
 
 class Place(Protocol):
-    """A folder or a bucket. Names are relative to it, with slashes. All methods raise `TierUnavailableError`."""
+    """A folder or a bucket. Names are relative, with slashes. All methods raise `TierUnavailableError`."""
 
     address: str
 
     def sizes(self, folder: str) -> dict[str, int]:
-        """Return the files in a folder and their sizes, bytes; none of an absent folder."""
+        """Return the files in a folder and their sizes, bytes; none for a missing folder."""
 
-    def folders(self) -> list[str]:
-        """Return the folders at the top."""
-
-    def read(self, name: str) -> bytes:
-        """Return all of a file."""
-
+    def folders(self) -> list[str]: ...
+    def read(self, name: str) -> bytes: ...
     def open(self, name: str) -> Any:
         """Return a file for pyarrow, to be closed; it raises `OSError`."""
 
-    def write(self, name: str, data: bytes | memoryview) -> None:
-        """Write a file, or replace it."""
-
-    def delete(self, name: str) -> None:
-        """Delete a file, if it exists."""
+    def write(self, name: str, data: bytes | memoryview) -> None: ...
+    def delete(self, name: str) -> None: ...
 
 
 def check_address(address: str) -> None:
-    """Check an address; nothing is connected.
-
-    Raises:
-        UsageError: It cannot be that of a tier.
-    """
+    """Check an address without connecting; raises `UsageError`."""
     parts = urlsplit(address)
     if not parts.scheme:
         return
@@ -96,11 +84,7 @@ def check_address(address: str) -> None:
 
 
 def check_installed() -> None:
-    """Check that the packages of a tier are installed.
-
-    Raises:
-        UsageError: One is not.
-    """
+    """Check that the packages of a tier are installed; raises `UsageError`."""
     try:
         import numpy  # noqa: F401, ICN001, PLC0415 -- an extra
         import pyarrow.parquet  # noqa: F401, PLC0415 -- the same
@@ -110,11 +94,6 @@ def check_installed() -> None:
 
 
 def place_at(address: str, patience: Patience = PATIENT) -> Place:
-    """Return the place of an address; nothing is looked for there.
-
-    Raises:
-        UsageError: The address cannot be one.
-    """
     check_address(address)
     parts = urlsplit(address)
     return _Bucket(address, parts, patience) if parts.scheme else _Folder(address)
@@ -122,12 +101,7 @@ def place_at(address: str, patience: Patience = PATIENT) -> Place:
 
 @contextmanager
 def _told(name: str) -> Iterator[None]:
-    """Translate errors of the operating system and of pyarrow into one line.
-
-    Raises:
-        AbsentError: There is no such file.
-        TierUnavailableError: It cannot be read or written now.
-    """
+    """Translate errors of the operating system and of pyarrow to `AbsentError` or `TierUnavailableError`."""
     try:
         yield
     except FileNotFoundError as error:
@@ -195,7 +169,6 @@ class _Folder:
             raise TierUnavailableError(f"{self.address}: there is no such folder; make it, or mount it")
 
     def _make(self, folder: str) -> None:
-        """Make folders within the root, and sync their names."""
         if not os.path.isdir(folder):  # noqa: PTH112
             parent = os.path.dirname(folder)  # noqa: PTH120
             self._make(parent)
@@ -223,7 +196,7 @@ class _Bucket:
 
     @property
     def _system(self) -> Any:
-        """The file system of pyarrow, made when it is first needed."""
+        """The file system of pyarrow, made on first use."""
         if self._made is None:
             from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem  # noqa: PLC0415 -- an extra
 

@@ -1,9 +1,8 @@
-"""How far a tier is: the lines of the copying process (`Told`), and `tier.json` beside the segments (`Copied`).
+"""Progress of a tier: lines of the copying process (`Told`), and `tier.json` beside the segments (`Copied`).
 
-Segments are deleted here once `tier.json` says that they were copied: so a tier that holds less is not the same tier,
-as where the wrong file system is mounted; then nothing is copied and nothing deleted. What it says is not kept was
-deleted on purpose: a manifest that is made again does not name it. This module is light: the hub's own process imports
-it.
+Segments are deleted once `tier.json` says that they were copied. If the tier holds less than that, it is another one
+(as when the wrong file system is mounted), and nothing is copied or deleted. Files before `first` were deleted on
+purpose: a rebuilt manifest leaves them out. The hub's own process imports this module, so it is light.
 """
 
 from __future__ import annotations
@@ -23,38 +22,34 @@ _LIMIT_BYTES = 64 * 1024
 
 
 class Progress(NamedTuple):
-    """How far a tier is."""
+    """Progress of a tier."""
 
     first: int = 0
-    """The oldest offset in it."""
     next: int = 0
     """Everything before it is, or was, in the tier."""
     files: int = 0
     size_bytes: int = 0
     missed: int = 0
-    """Offsets that were deleted here before they were copied, as far as the manifest goes back."""
+    """Offsets deleted here before they were copied, as far as the manifest goes back."""
 
 
 class Order(msgspec.Struct, frozen=True):
-    """What the process copies."""
+    """Arguments of the copying process; a limit of 0 is none."""
 
     path: str
     tier: str
     keep_bytes: int = 0
-    """Limit of the tier; 0: none."""
     keep_us: int = 0
-    """Limit of age; 0: none."""
 
 
 class Told(msgspec.Struct, frozen=True):
-    """What the process reports, as a line of JSON."""
+    """A report of the copying process, as a line of JSON."""
 
     progress: Progress = Progress()
     """The last one known."""
     failures: int = 0
     """Failed steps since the process was started."""
     error: str = ""
-    """Empty while copying works."""
 
 
 class Copied(msgspec.Struct, frozen=True):
@@ -69,11 +64,7 @@ class Copied(msgspec.Struct, frozen=True):
 
 
 class Ownership:
-    """The right to copy a journal, until `release`: a lock on its `tier.json`.
-
-    Raises:
-        JournalUnavailableError: Another process has it, or the file cannot be made.
-    """
+    """The right to copy a journal, until `release`: a lock on its `tier.json`; raises `JournalUnavailableError`."""
 
     def __init__(self, path: str) -> None:
         self._path = f"{path}/{TIER_FILE}"
@@ -86,21 +77,13 @@ class Ownership:
             raise JournalUnavailableError(f"{path}: another process copies this journal to its tier") from error
 
     def read(self) -> Copied | None:
-        """Return how far the journal was copied; None if it never was.
-
-        Raises:
-            JournalCorruptError: The file is damaged.
-        """
+        """Return how far the journal was copied; None if it never was. Raises `JournalCorruptError` for damage."""
         with translated(self._path):
             data = os.pread(self._descriptor, _LIMIT_BYTES, 0)
         return _parsed(data, self._path)
 
     def write(self, copied: Copied) -> None:
-        """Write and sync how far it was copied, before segments are deleted.
-
-        Raises:
-            JournalUnavailableError: It cannot be written.
-        """
+        """Write and sync how far it was copied, before segments are deleted; raises `JournalUnavailableError`."""
         data = msgspec.json.encode(copied) + b"\n"
         with translated(self._path):
             os.pwrite(self._descriptor, data, 0)
@@ -108,19 +91,13 @@ class Ownership:
             sync_data(self._descriptor)
 
     def release(self) -> None:
-        """Unlock the journal."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
 
 
 def read_copied(path: str) -> Copied | None:
-    """Return how far a journal was copied, without a lock; None if it never was.
-
-    Raises:
-        JournalCorruptError: The file is damaged.
-        JournalUnavailableError: It cannot be read.
-    """
+    """Return how far a journal was copied, without a lock; None if it never was. Raises `StorageError`."""
     name = f"{path}/{TIER_FILE}"
     with translated(name):
         try:

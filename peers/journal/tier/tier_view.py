@@ -1,13 +1,12 @@
-"""`TierView`: the tier of a journal, open for reading: ranges of offsets, of a filter, as blocks.
+"""`TierView`: the tier of a journal, open for reading by offsets and topics.
 
 ```
-offset ─▶ manifest ─▶ file ─▶ stripe ─▶ groups that may hold what is wanted ─▶ table ─▶ blocks, by offset
-          topics                         statistics                                     kept for the next answer
+offset ─▶ manifest ─▶ file ─▶ stripe ─▶ groups that may hold wanted topics ─▶ table ─▶ blocks, by offset
 ```
 
-An answer is a small part of a stripe, and the next one continues in the same: so the blocks of the last stripes are
-kept. Owner: one thread. Invariants: only bytes that were written; a hole in a file is an error with its cause. Cost:
-0.3 s for the first answer from a stripe of 32 MiB, beside the time of the far side.
+An answer is a small part of a stripe, and the next one continues there, so the blocks of the last stripes are cached.
+Only verified records are returned; a hole in a file is an error with its cause. Cost: 0.3 s for the first answer from a
+stripe of 32 MiB, beside the time of the server.
 """
 
 from __future__ import annotations
@@ -69,11 +68,7 @@ class TierView:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Read the tier, unless it could not be read a moment ago.
-
-        Raises:
-            TierUnavailableError: It cannot be read now, or could not a moment ago.
-        """
+        """Read the tier, unless that has just failed; raises `TierUnavailableError`."""
         if self._trouble and self._clock_s() - self._trouble_s < _AWAY_S:
             raise TierUnavailableError(self._trouble)
         try:
@@ -87,29 +82,18 @@ class TierView:
 
     @property
     def first(self) -> int | None:
-        """The oldest offset in the last manifest; None if there is none."""
+        """The oldest offset in the last manifest, or None."""
         return self._held.first
 
     def refresh(self, *, is_urgent: bool = False) -> None:
-        """Read the manifest, unless it was read a moment ago.
-
-        Args:
-            is_urgent: Read it in any case.
-
-        Raises:
-            TierUnavailableError: It cannot be read now.
-        """
+        """Read the manifest, unless it is fresh and this is not urgent; raises `TierUnavailableError`."""
         now_s = self._clock_s()
         if is_urgent or self._read_s is None or now_s - self._read_s >= _FRESH_S:
             self._held.refresh()
             self._read_s = now_s
 
     def look(self) -> None:
-        """Read the manifest. An earlier one is good enough if it cannot be read now.
-
-        Raises:
-            TierUnavailableError: It cannot be read now, and never was.
-        """
+        """Read the manifest; if that fails, an earlier one will do. Raises `TierUnavailableError` without one."""
         try:
             with self.attempt():
                 self.refresh()
@@ -118,25 +102,22 @@ class TierView:
                 raise
 
     def _entry(self, offset: int) -> Entry | None:
-        """Return the file with an offset; None if there is none."""
         return self._held.entry_of(offset)
 
     def holds(self, offset: int) -> bool:
-        """Return whether a file should hold an offset; read the manifest again where none does."""
+        """Return whether a file should hold an offset, according to the newest manifest."""
         if self._entry(offset) is None:
             self.refresh(is_urgent=True)
         return self._entry(offset) is not None
 
     def following(self, offset: int) -> int | None:
-        """Return the first offset from this one on that is there; None if there is none."""
         return self._held.following(offset)
 
     def offset_at(self, time_us: int) -> int | None:
         """Return the offset of the first record that is not older; None if all are.
 
         Raises:
-            GoneError: It was just deleted.
-            JournalCorruptError, TierUnavailableError: It cannot be read.
+            GoneError, JournalCorruptError, TierUnavailableError: It was just deleted, or cannot be read.
         """
         self.look()
         for entry in self._held.entries():
@@ -156,12 +137,7 @@ class TierView:
         raise JournalCorruptError(str(self._lack(entry, entry.first, entry.next)))
 
     def entries(self, end: int) -> Iterator[Entry]:
-        """Yield the entry of each file that begins before an offset, in order.
-
-        Raises:
-            JournalCorruptError: The manifest is damaged.
-            TierUnavailableError: It cannot be read now, and never was.
-        """
+        """Yield the entry of each file that begins before an offset, in order; raises `StorageError`."""
         self.look()
         for entry in self._held.entries():
             if entry.first >= end:
@@ -169,20 +145,12 @@ class TierView:
             yield entry
 
     def flaw_of(self, entry: Entry) -> str:
-        """Read all of a file; return what is wrong with it, empty if nothing is.
-
-        Raises:
-            TierUnavailableError: It cannot be read now.
-        """
+        """Verify a whole file; return the damage, or an empty text. Raises `TierUnavailableError`."""
         with self.attempt():
             return self._held.flaw_of(entry)
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return the damage at `position`, and how far it reaches; None if it can be read, or no file names it.
-
-        Raises:
-            TierUnavailableError: It cannot be read now.
-        """
+        """Return the damage at `position`; None if it can be read, or no file has it. Raises `TierUnavailableError`."""
         self.refresh(is_urgent=True)
         try:
             entry = self._entry(position)
@@ -210,14 +178,7 @@ class TierView:
         return self._lack(entry, position, entry.next)._replace(first=position)
 
     def fetch(self, blocks: list[bytes], start: int, end: int | None, wanted: Selection, limit_bytes: int) -> int:
-        """Append what is wanted from `start` on; return where to go on.
-
-        Args:
-            blocks: Where it is appended.
-            start: An offset that a file holds.
-            end: The offset behind the last one; None for as far as it goes.
-            wanted: Which topics.
-            limit_bytes: As `peers.journal.view.View.fetch` has it.
+        """Append blocks with wanted topics from `start` on, which a file holds; return where to go on.
 
         Raises:
             GoneError: It was deleted this moment.
@@ -236,7 +197,7 @@ class TierView:
         return piece.position
 
     def _collect(self, piece: _Piece, entry: Entry) -> None:
-        """Append what one file has of a piece."""
+        """Append the records of one file."""
         if not entry.may_hold(piece.wanted):
             piece.move(entry.next)
             return
@@ -265,7 +226,6 @@ class TierView:
             piece.add(block)
 
     def _file(self, entry: Entry) -> Opened:
-        """Return a file, open."""
         opened = self._open.get(entry.first)
         if opened is None or opened.entry != entry:
             name = data_name(self._held.journal, entry)
@@ -285,7 +245,7 @@ class TierView:
         return opened
 
     def _blocks(self, entry: Entry, number: int, wanted: Selection, piece: _Piece | None = None) -> list[Block]:
-        """Return the blocks of a stripe, of the groups that may hold what is wanted."""
+        """Return the blocks of a stripe, of the groups that may hold wanted topics."""
         file = self._file(entry)
         groups = file.groups(number, wanted)
         key = entry.first, number, groups
@@ -324,11 +284,10 @@ class _Piece:
         self.wanted = wanted
         self.end = end
         self.position = start
-        """Where to go on."""
         self.files = 0
-        """How many files were looked into."""
+        """Files opened."""
         self.stripes = 0
-        """How many stripes were decoded."""
+        """Stripes decoded."""
         self._blocks = blocks
         self._limit_bytes = limit_bytes
         self._size = 0
@@ -336,7 +295,7 @@ class _Piece:
 
     @property
     def is_done(self) -> bool:
-        """Whether it has all that was wanted, or enough for one answer."""
+        """Whether it is complete, or large enough."""
         is_full = self._is_full or self._size >= self._limit_bytes
         return is_full or (self.end is not None and self.position >= self.end)
 
@@ -346,7 +305,7 @@ class _Piece:
         return self.stripes >= _STRIPES_LIMIT or self.files > _FILES_LIMIT
 
     def move(self, position: int) -> None:
-        """Continue behind what was appended, or holds nothing that is wanted."""
+        """Go on at an offset."""
         self.position = position if self.end is None else min(position, self.end)
 
     def add(self, block: Block) -> None:
