@@ -25,9 +25,8 @@ from hub.messages.batch import Batch
 from hub.messages.frame import Frame, encode_frame
 from hub.messages.stretch import Stretch
 from hub.names.names import Names
-from hub.policy.policy import Action, Policy, Rights
-from hub.policy.refusal import not_granted
-from hub.quotas.quotas import NO_LIMITS, Quotas
+from hub.policy.policy import Action, Policy, Rights, not_granted
+from hub.quotas import NO_LIMITS, Quotas
 from hub.requests.requests import Requests
 from hub.routing.routes import Route, Routes, changes_refused
 from hub.routing.subscriptions import PrefixSubscriptions

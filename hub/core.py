@@ -40,8 +40,7 @@ from hub.messages.stretch import Stretch
 from hub.names.names import Names, Register
 from hub.policy.grants import User
 from hub.prefixes.multimap import PrefixMultimap
-from hub.quotas.quotas import Quotas, Share
-from hub.quotas.resource import Resource
+from hub.quotas import Quotas, Resource, Share
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routing.routes import Route, Routes

@@ -17,8 +17,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, connect
 from tests.commands.talkers import talker
 from tests.hubs.eventually import eventually

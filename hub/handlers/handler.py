@@ -29,10 +29,8 @@ from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_SHARED
 from hub.messages.origin import Origin
 from hub.messages.request_frame import Item, as_bytes
-from hub.policy.policy import Action, Rights
-from hub.policy.refusal import check_prefix_granted
-from hub.quotas.quotas import FREE_BYTES, Share
-from hub.quotas.resource import Resource
+from hub.policy.policy import Action, Rights, check_prefixes_granted
+from hub.quotas import FREE_BYTES, Resource, Share
 from hub.scheduling.memory import Memory
 from hub.topics import RESERVED
 
@@ -287,8 +285,8 @@ class Handler:
         Raises:
             RejectedError: It may not.
         """
-        if self._rights is not None and not self.narrows:
-            check_prefix_granted(self._rights, self.acts.seeing, prefix)
+        if not self.narrows:
+            check_prefixes_granted(self._rights, self.acts.seeing, [prefix])
 
     # What it has got, and has not.
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
-from hub.quotas.resource import Resource
+from hub.quotas import Resource
 from hub.scheduling.memory import Memory
 
 K = TypeVar("K", bound=Hashable)

@@ -6,7 +6,7 @@ drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where th
 ```
 
 Exactly the oldest (newest) *messages* go, also when they travel in batches, and each lost one is part of exactly one
-gap. What is held is charged to its user; the queue is full, too, when all queues of that user are (`hub.quotas.usage`).
+gap. What is held is charged to its user; the queue is full, too, when all queues of that user are (`hub.quotas`).
 
 O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted (`_skip`),
 and cut off when the rest is taken. Where the limit on bytes decides, a cut costs the messages that it drops.
@@ -19,7 +19,7 @@ from collections import deque
 from hub.errors import InternalError
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 from hub.scheduling.memory import HeldBatches
 
 

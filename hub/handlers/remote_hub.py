@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from hub.handlers.delivery import Delivery, Role
 from hub.policy.policy import Rights
-from hub.quotas.quotas import Share
+from hub.quotas import Share
 
 if TYPE_CHECKING:
     from hub.handlers.handler import Handler

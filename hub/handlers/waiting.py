@@ -19,7 +19,7 @@ from hub.handlers.queue import BoundedQueue
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 from hub.scheduling.memory import Account, HeldBatches, Memory
 
 # What a waiting item costs beside its values: the tuple (88), numbers (2 x 28), bytes (33), its place (8)

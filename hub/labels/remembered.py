@@ -33,8 +33,7 @@ class TaggedKeys:
     __slots__ = ("_by_label", "_by_name", "_by_topic", "_envelopes", "size_bytes")
 
     def __init__(self) -> None:
-        # How much memory all keys take, bytes, as `charge` tells for each.
-        self.size_bytes = 0
+        self.size_bytes = 0  # How much memory all keys take, bytes, as `charge` tells for each
         # Every key with its envelope; the other three hold the same keys, by label, by name and by topic.
         self._envelopes: dict[bytes, Envelope] = {}
         self._by_label: dict[str, Keys] = defaultdict(set)

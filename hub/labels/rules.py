@@ -72,8 +72,7 @@ class _Set(Generic[V]):
     way: tuple[Pair, ...]  # The pairs of labels that lead to its level
 
     def __init__(self, labels: Labels) -> None:
-        # Labels of these rules, ascending.
-        self.labels = labels
+        self.labels = labels  # Labels of these rules, ascending
         # Pairs of prefix and value, while they are few; a multimap of them once there are more.
         self.wants: tuple[tuple[str, V], ...] | PrefixMultimap[V] = ()
 
@@ -112,10 +111,8 @@ class _Level(Generic[V]):
     __slots__ = ("complete", "pairs", "singles")
 
     def __init__(self) -> None:
-        # The set that has no other label; None where there is none.
-        self.complete: _Set[V] | None = None
-        # Label → the only set that has this one label more, and no other.
-        self.singles: dict[str, _Set[V]] = {}
+        self.complete: _Set[V] | None = None  # The set that has no other label; None where there is none
+        self.singles: dict[str, _Set[V]] = {}  # Label → the only set that has this one label more, and no other
         # Pair of labels → the set that has both more, and perhaps still others; a level where there are several.
         self.pairs: dict[Pair, _Set[V] | _Level[V]] = {}
 
@@ -152,10 +149,8 @@ class _Sets(Generic[V]):
     def __init__(self) -> None:
         # Labels → the set of rules with exactly these; it goes with its last value.
         self._sets: dict[Labels, _Set[V]] = {}
-        # Label → how many sets have it; it decides where new sets are placed.
-        self._frequency: dict[str, int] = {}
-        # The level without any label on the way to it: every `find` begins here.
-        self._root: _Level[V] = _Level()
+        self._frequency: dict[str, int] = {}  # Label → how many sets have it; it decides where new sets are placed
+        self._root: _Level[V] = _Level()  # The level without any label on the way to it: every `find` begins here
 
     def __bool__(self) -> bool:
         return bool(self._sets)
@@ -244,12 +239,9 @@ class RuleIndex(Generic[V]):
     __slots__ = ("_general", "_of_sender", "_size")
 
     def __init__(self) -> None:
-        # The rules that name no sender.
-        self._general: _Sets[V] = _Sets()
-        # Sender → the rules that name it; an entry goes with its last rule.
-        self._of_sender: dict[str, _Sets[V]] = {}
-        # How many pairs of rule and value are held.
-        self._size = 0
+        self._general: _Sets[V] = _Sets()  # The rules that name no sender
+        self._of_sender: dict[str, _Sets[V]] = {}  # Sender → the rules that name it; an entry goes with its last rule
+        self._size = 0  # How many pairs of rule and value are held
 
     def __len__(self) -> int:
         return self._size

@@ -26,9 +26,8 @@ from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
 from hub.names.grammar import check_labels, check_name
-from hub.policy.policy import Action
-from hub.policy.refusal import check_granted
-from hub.quotas.resource import Resource
+from hub.policy.policy import Action, check_granted
+from hub.quotas import Resource
 from hub.scheduling.memory import Account, Memory
 from hub.scheduling.turn import Turn
 
@@ -389,8 +388,7 @@ class Claimants:
     def __init__(self) -> None:
         # The claim of a client of this hub that is announced to peers; None if no client holds the name.
         self.held: Claim | None = None
-        # The earliest claim as of the last `settle`; None where there is none.
-        self.owner: Claim | None = None
+        self.owner: Claim | None = None  # The earliest claim as of the last `settle`; None where there is none
         # The last announcement to peers; None without one, or after its end was announced.
         self.announced: Announced | None = None
         # In the order of their coming; a plain dict would walk over all that had gone to find the first.

@@ -3,12 +3,11 @@
 ```
 "CN=alice,O=Example,C=US"        the whole subject, as RFC 4514 writes it: the most specific component first
 "CN=alice"                       the common name, whatever else the subject has
-"DNS:sensor-7.example.org"       a name among the certificate's subject alternative names,
-"URI:spiffe://example.org/s7"    of this kind
-"email:alice@example.org"
+"DNS:sensor-7.example.org"       a name among the certificate's subject alternative names, of this kind;
+"URI:spiffe://example.org/s7"    or "email:alice@example.org"
 ```
 
-Nothing is matched in part: no wildcards, no case but that of hosts and of attribute types.
+Names match as a whole, without wildcards; only hosts and attribute types ignore case.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from hub.topics import printable
 _SUBJECT = "subject"
 _COMMON_NAME = "CN"
 
-# How RFC 4514 writes the types of attributes that OpenSSL spells out. All others are as OpenSSL has them
+# Short types of RFC 4514 for those that OpenSSL spells out. All others are as OpenSSL has them
 _SHORT_TYPES = {
     "commonname": _COMMON_NAME,
     "surname": "SN",
@@ -61,11 +60,7 @@ class CertificateName(NamedTuple):
 
 
 def parse_certificate_name(text: str) -> CertificateName:
-    """Read a name as a policy writes it.
-
-    Raises:
-        InvalidNameError: It is none of the forms above; the text says what to write.
-    """
+    """Read a name as a policy writes it; raises `InvalidNameError`, whose text says how to write one."""
     alternative = _ALTERNATIVE.fullmatch(text)
     if alternative is not None:
         return _alternative(alternative[1], alternative[2])
@@ -76,11 +71,7 @@ def parse_certificate_name(text: str) -> CertificateName:
 
 
 def names_of(certificate: Mapping[str, Any]) -> tuple[list[CertificateName], ...]:
-    """Return the names of a certificate in the order in which they count: subject, alternative names, CN.
-
-    Args:
-        certificate: As `ssl.SSLSocket.getpeercert` gives it.
-    """
+    """Return the names of a certificate (as `ssl.SSLSocket.getpeercert` gives it): subject, alternative names, CN."""
     components = [
         tuple(sorted((_short(kind), value) for kind, value in component))
         for component in certificate.get("subject", ())
@@ -136,7 +127,8 @@ def _value(text: str, start: int) -> tuple[str, int]:
     found, at, kept = bytearray(), start, 0
     while (character := _CHARACTER.match(text, at)) is not None:
         escape, plain = character.groups()
-        found += plain.encode() if plain else _unescaped(escape)
+        raw = bytes.fromhex(escape.replace("\\", "")) if escape and len(escape) > 1 else (escape or plain).encode()
+        found += raw
         at = character.end()
         if escape or plain != " ":
             kept = len(found)  # spaces at the end belong to the value only where they are escaped
@@ -148,7 +140,3 @@ def _value(text: str, start: int) -> tuple[str, int]:
         return found[:kept].decode(), at
     except UnicodeDecodeError as error:
         raise InvalidNameError(f"{printable(text)}: the value at character {start} is not UTF-8") from error
-
-
-def _unescaped(escape: str) -> bytes:
-    return bytes.fromhex(escape.replace("\\", "")) if len(escape) > 1 else escape.encode()

@@ -1,22 +1,16 @@
-"""`read_policy`: a policy as people write it (docs/policy.md), and every way in which it can be wrong.
-
-An unknown key, a role that does not exist, an ambiguous path is one error, which names the place.
-"""
+"""`read_policy`: a policy as people write it (docs/policy.md). Each mistake is one error, which names the place."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import NamedTuple, TypeVar
 
 from hub.errors import UsageError
 from hub.policy.certificate_name import CertificateName, parse_certificate_name
 from hub.policy.grants import Path, parse_path
 from hub.policy.policy import BUILT_IN, RESERVED_USERS, Action, Policy, RolePermissions, check_user
-from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from hub.quotas.resource import Resource
-from hub.settings.config import ConfigError
-from hub.settings.keys import closest
-from hub.settings.sizes import parse_size
+from hub.quotas import QuotaLimits, RateLimits, Resource, SetLimits
+from hub.settings.keys import ConfigError, closest, parse_size
 from hub.topics import printable
 
 _TABLES = ("roles", "users", "certificates", "unix", "limits")
@@ -26,7 +20,11 @@ _PLAIN = {action.value: action for action in Action if action.value not in _LINK
 _ROLE_KEYS = (*_PLAIN, "link", "admin")
 _VERDICTS = {"allow": True, "deny": False}
 
-Grants = dict[Action, list[tuple[Path, bool]]]
+_MOST = 10**15  # Above it is a slip of the keyboard
+_RESOURCES = {resource.value: resource for resource in Resource}
+_SIZES = {*(resource.value for resource in Resource if resource.is_size), "bytes_per_s"}
+
+T = TypeVar("T")
 
 
 def read_policy(tree: Mapping[str, object], source: str) -> Policy:
@@ -34,10 +32,10 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
 
     Args:
         tree: Nested dictionaries, as a TOML file gives them.
-        source: Where it stands, for errors.
+        source: The file, for errors.
 
     Raises:
-        ConfigError: Something is wrong with it; the text names the place and what is expected there.
+        ConfigError: A part of it is wrong; the text names the place and what is expected there.
     """
     reader = _Reader(source)
     reader.check_keys("", tree, _TABLES)
@@ -46,8 +44,7 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
     users = {
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
-    limits = _read_limits(reader, tree.get("limits", {}), roles)
-    return Policy(roles, users, limits)
+    return Policy(roles, users, reader.limits(tree.get("limits", {}), roles))
 
 
 class Accounts(NamedTuple):
@@ -62,9 +59,10 @@ def read_accounts(tree: Mapping[str, object], policy: Policy, source: str) -> Ac
     reader = _Reader(source)
     certificates: dict[CertificateName, str] = {}
     for text, user in reader.users_of("certificates", tree, policy):
-        name = reader.certificate_name(text)
+        place = _joined("certificates", text)
+        name = reader.checked(place, parse_certificate_name, text)
         if name in certificates:
-            raise reader.error(_joined("certificates", text), "the same certificates stand in this table twice")
+            raise reader.error(place, "the same certificates stand in this table twice")
         certificates[name] = user
     return Accounts(certificates, dict(reader.users_of("unix", tree, policy)))
 
@@ -75,6 +73,13 @@ class _Reader:
 
     def error(self, place: str, reason: str) -> ConfigError:
         return ConfigError(self._source, place, reason)
+
+    def checked(self, place: str, check: Callable[..., T], *arguments: str) -> T:
+        """Return the result of a check; its `UsageError` names the place."""
+        try:
+            return check(*arguments)
+        except UsageError as error:
+            raise self.error(place, str(error)) from error
 
     def check_keys(self, place: str, table: Mapping[str, object], known: tuple[str, ...]) -> None:
         for key in table:
@@ -90,13 +95,13 @@ class _Reader:
 
     def role(self, name: str, value: object) -> RolePermissions:
         place = _joined("roles", name)
-        self._name(place, name)
+        self.checked(place, check_user, name)
         table = self.table(place, value)
         self.check_keys(place, table, _ROLE_KEYS)
         link_place = _joined(place, "link")
         link = self.table(link_place, table.get("link", {}))
         self.check_keys(link_place, link, tuple(_LINK))
-        grants: Grants = {}
+        grants: dict[Action, list[tuple[Path, bool]]] = {}
         for where, keys, actions in ((place, table, _PLAIN), (link_place, link, _LINK)):
             for key, action in actions.items():
                 if key in keys:
@@ -104,29 +109,21 @@ class _Reader:
         is_admin = table.get("admin", False)
         if not isinstance(is_admin, bool):
             raise self.error(_joined(place, "admin"), f"{_shown(is_admin)} given, expected true or false")
-        return RolePermissions(grants, is_admin=is_admin)
+        return RolePermissions(grants, is_admin)
 
     def _paths(self, place: str, value: object, action: Action) -> Iterator[tuple[Path, bool]]:
-        if not isinstance(value, Mapping):
-            yield from self._list_of_paths(place, value, action, allowed=True)
-            return
-        self.check_keys(place, value, tuple(_VERDICTS))
-        for key, allowed in _VERDICTS.items():
-            if key in value:
-                yield from self._list_of_paths(_joined(place, key), value[key], action, allowed=allowed)
-
-    def _list_of_paths(
-        self, place: str, value: object, action: Action, *, allowed: bool
-    ) -> Iterator[tuple[Path, bool]]:
-        for number, text in enumerate(self._texts(place, value, "paths")):
-            try:
-                yield parse_path(text, action.separator), allowed
-            except UsageError as error:
-                raise self.error(f"{place}[{number}]", str(error)) from error
+        """Yield the paths of a list, which is allowed, or of a table with the keys `allow` and `deny`."""
+        lists = [(place, value, True)]
+        if isinstance(value, Mapping):
+            self.check_keys(place, value, tuple(_VERDICTS))
+            lists = [(_joined(place, key), value[key], allowed) for key, allowed in _VERDICTS.items() if key in value]
+        for where, texts, allowed in lists:
+            for number, text in enumerate(self._texts(where, texts, "paths")):
+                yield self.checked(f"{where}[{number}]", parse_path, text, action.separator), allowed
 
     def user(self, name: str, value: object, roles: Mapping[str, object]) -> frozenset[str]:
         place = _joined("users", name)
-        self._name(place, name)
+        self.checked(place, check_user, name)
         if name in RESERVED_USERS:
             raise self.error(place, f"{name!r} is a name that the hub gives itself; choose another")
         held = self._texts(place, value, "roles")
@@ -145,22 +142,48 @@ class _Reader:
                 raise self.error(place, f"there is no user {printable(user)} in [users]")
             yield key, user
 
-    def certificate_name(self, text: str) -> CertificateName:
-        try:
-            return parse_certificate_name(text)
-        except UsageError as error:
-            raise self.error(_joined("certificates", text), str(error)) from error
-
-    def _name(self, place: str, name: str) -> None:
-        try:
-            check_user(name)
-        except UsageError as error:
-            raise self.error(place, str(error)) from error
-
-    def _texts(self, place: str, value: object, what: str) -> list[str]:
+    def _texts(self, place: str, value: object, expected: str) -> list[str]:
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-            raise self.error(place, f"{_shown(value)} given, expected a list of {what}")
+            raise self.error(place, f"{_shown(value)} given, expected a list of {expected}")
         return value
+
+    def limits(self, value: object, roles: Collection[str]) -> QuotaLimits:
+        """Read the table `[limits]`: how much users may hold, and how fast they may publish."""
+        table = self.table("limits", value)
+        self.check_keys("limits", table, ("roles", "users"))
+        found: dict[str, dict[str, SetLimits]] = {"roles": {}, "users": {}}
+        for kind, limits in found.items():
+            for name, each in self.table(f"limits.{kind}", table.get(kind, {})).items():
+                place = _joined(f"limits.{kind}", name)
+                self.checked(place, check_user, name)
+                if kind == "roles" and name not in roles:
+                    raise self.error(place, f"there is no role {printable(name)}{closest(name, roles)}")
+                keys = self.table(place, each)
+                self.check_keys(place, keys, (*_RESOURCES, *RateLimits._fields))
+                amounts = {key: self._amount(f"{place}.{key}", key, amount) for key, amount in keys.items()}
+                limits[name] = SetLimits(
+                    {_RESOURCES[key]: amount for key, amount in amounts.items() if key in _RESOURCES},
+                    RateLimits(**{key: amount for key, amount in amounts.items() if key in RateLimits._fields}),
+                )
+        return QuotaLimits(found["users"], found["roles"])
+
+    def _amount(self, place: str, key: str, value: object) -> int:
+        least = 1 if key in RateLimits._fields else 0
+        expected = f"a whole number from {least} to {_MOST}"
+        if key in _SIZES:
+            expected = f"bytes from {least} to {_MOST}, as a number or a size such as '64KiB'"
+        amount = value
+        if isinstance(value, str) and key in _SIZES:
+            try:
+                amount = parse_size(value)
+            except ValueError:
+                amount = None
+        if isinstance(amount, int) and not isinstance(amount, bool) and least <= amount <= _MOST:
+            return amount
+        # A number is shown as it is, unless it is so long that it would fill a terminal.
+        is_short = isinstance(value, float) or (isinstance(value, int) and -_MOST < value <= 10 * _MOST)
+        shown = str(value) if is_short and not isinstance(value, bool) else _shown(value)
+        raise self.error(place, f"{shown} given, expected {expected}")
 
 
 def _joined(place: str, key: str) -> str:
@@ -170,65 +193,3 @@ def _joined(place: str, key: str) -> str:
 
 def _shown(value: object) -> str:
     return printable(value) if isinstance(value, str) else f"a {type(value).__name__}"
-
-
-# The table `[limits]` of a policy: how much users may hold, and how fast they may publish.
-
-
-_MOST = 10**15  # Above it is a slip of the keyboard
-
-_RESOURCES = {resource.value: resource for resource in Resource}
-_SIZES = {*(resource.value for resource in Resource if resource.is_size), "bytes_per_s"}
-
-
-def _read_limits(reader: _Reader, value: object, roles: Collection[str]) -> QuotaLimits:
-    table = reader.table("limits", value)
-    reader.check_keys("limits", table, ("roles", "users"))
-    found: dict[str, dict[str, SetLimits]] = {"roles": {}, "users": {}}
-    for kind, limits in found.items():
-        for name, each in reader.table(f"limits.{kind}", table.get(kind, {})).items():
-            place = f"limits.{kind}.{printable(name) if len(name) > 64 or not name.isprintable() else name}"
-            _check_name(reader, place, name)
-            if kind == "roles" and name not in roles:
-                raise reader.error(place, f"there is no role {printable(name)}{closest(name, roles)}")
-            limits[name] = _set_limits(reader, place, each)
-    return QuotaLimits(found["users"], found["roles"])
-
-
-def _check_name(reader: _Reader, place: str, name: str) -> None:
-    try:
-        check_user(name)
-    except UsageError as error:
-        raise reader.error(place, str(error)) from error
-
-
-def _set_limits(reader: _Reader, place: str, value: object) -> SetLimits:
-    table = reader.table(place, value)
-    reader.check_keys(place, table, (*_RESOURCES, *RateLimits._fields))
-    amounts = {key: _amount(reader, f"{place}.{key}", key, each) for key, each in table.items()}
-    return SetLimits(
-        {_RESOURCES[key]: amount for key, amount in amounts.items() if key in _RESOURCES},
-        RateLimits(**{key: amount for key, amount in amounts.items() if key in RateLimits._fields}),
-    )
-
-
-def _amount(reader: _Reader, place: str, key: str, value: object) -> int:
-    least = 1 if key in RateLimits._fields else 0
-    expected = f"a whole number from {least} to {_MOST}"
-    if key in _SIZES:
-        expected = f"bytes from {least} to {_MOST}, as a number or a size such as '64KiB'"
-    amount = value
-    if isinstance(value, str) and key in _SIZES:
-        try:
-            amount = parse_size(value)
-        except ValueError:
-            amount = None
-    if not isinstance(amount, int) or isinstance(amount, bool) or not least <= amount <= _MOST:
-        shown = printable(value) if isinstance(value, str) else _shown_number(value)
-        raise reader.error(place, f"{shown} given, expected {expected}")
-    return amount
-
-
-def _shown_number(value: object) -> str:
-    is_short = isinstance(value, float) or (isinstance(value, int) and -_MOST < value <= 10 * _MOST)
-    return str(value) if is_short and not isinstance(value, bool) else f"a {type(value).__name__}"

@@ -77,12 +77,10 @@ class HubServices:
 
     def __init__(self, on_asked: Callable[[], object]) -> None:
         self._on_asked = on_asked
-        # Target → what answers it.
-        self._services: dict[str, _Service] = {}
+        self._services: dict[str, _Service] = {}  # Target → what answers it
         # How many values are still answered in this turn. Every answer takes from it, `begin_turn` gives all back.
         self._left = VALUES_LIMIT
-        # Functions that are told of each handler that has left.
-        self._when_gone: list[Callable[[Handler], object]] = []
+        self._when_gone: list[Callable[[Handler], object]] = []  # Functions that are told of each handler that has left
 
     def add(self, target: str, function: Function, *, for_admins: bool = False, judges_itself: bool = False) -> None:
         """Add a service.

@@ -29,8 +29,7 @@ from hub.handlers.handler import Handler
 from hub.messages.batch import value_ends
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
 from hub.messages.request_frame import TRANSACTIONS, Reply, Request, Status
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage
+from hub.quotas import Resource, Usage
 
 
 class AnswerRun:
@@ -42,8 +41,7 @@ class AnswerRun:
         self.asker = asker
         self.first = first
         self.count = count
-        # Place of the first of them in the reply that they are cut from.
-        self.place = place
+        self.place = place  # Place of the first of them in the reply that they are cut from
 
 
 class AnswerRuns:
@@ -53,8 +51,7 @@ class AnswerRuns:
 
     def __init__(self) -> None:
         self.runs: list[AnswerRun] = []
-        # How many requests all runs together have.
-        self.requests = 0
+        self.requests = 0  # How many requests all runs together have
 
     def add(self, asker: Participant, first: int, count: int, place: int = 0) -> None:
         """Add requests: to the last run, if they go on from it."""
@@ -115,8 +112,7 @@ class Deadlines:
         # Number of a bucket → the blocks that are due then. A bucket is there from its first block until `take` finds
         # it empty.
         self._buckets: dict[int, dict[Block, None]] = {}
-        # The numbers of all buckets, as a heap.
-        self._numbers: list[int] = []
+        self._numbers: list[int] = []  # The numbers of all buckets, as a heap
         # The bucket that `wake_at` was called for last; infinite while nothing is to be waited for.
         self._armed: float = math.inf
 
@@ -368,8 +364,7 @@ class Spans:
 
     def __init__(self) -> None:
         self.singles = {}
-        # Blocks of several requests, by their first id; None until there is one.
-        self._ranges: SortedDict | None = None
+        self._ranges: SortedDict | None = None  # Blocks of several requests, by their first id; None until there is one
 
     @property
     def ranges(self) -> SortedDict:

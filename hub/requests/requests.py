@@ -29,7 +29,7 @@ from hub.limits import RequestLimits
 from hub.messages.frame import FLAG_SHARED
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.names.claim import Owner
-from hub.policy.refusal import not_granted
+from hub.policy.policy import not_granted
 from hub.prefixes.filter import Change
 from hub.requests.hub_services import Directed, HubServices, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
@@ -151,8 +151,7 @@ class Requests:
         self._owner_of = owner_of
         self.hub_services = hub_services
         self._hub = hub
-        # What hubs of the mesh ask each other.
-        self.directed = Directed()
+        self.directed = Directed()  # What hubs of the mesh ask each other
 
     # Services.
 

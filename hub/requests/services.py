@@ -19,8 +19,7 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance
 from hub.handlers.remote_hub import RemoteHub
-from hub.policy.policy import Rights
-from hub.policy.refusal import prefix_not_granted
+from hub.policy.policy import Rights, prefix_not_granted
 from hub.prefixes.filter import Change
 from hub.prefixes.multimap import PrefixMultimap
 from hub.requests.pending import Participant
@@ -53,10 +52,8 @@ class _Served:
         self.prefix = prefix
         # Those of this hub that serve it. One joins with its first `serving` of this prefix, and goes with its last.
         self.near: list[Participant] = []
-        # Other hubs of the mesh that serve it.
-        self.hubs: list[RemoteHub] = []
-        # The place behind the service that was chosen last: the next comparison begins there.
-        self.turn = 0
+        self.hubs: list[RemoteHub] = []  # Other hubs of the mesh that serve it
+        self.turn = 0  # The place behind the service that was chosen last: the next comparison begins there
 
     def __bool__(self) -> bool:
         return bool(self.near or self.hubs)
@@ -92,8 +89,7 @@ class Services:
         # Topic → the prefixes of it that are served, the longest first. Forgotten whenever a prefix gets its first
         # service or loses its last, or there are too many.
         self._targets: dict[bytes, tuple[_Served, ...]] = {}
-        # Tells the mesh what is served here.
-        self._on_change: Callable[[Change], object] = _untold
+        self._on_change: Callable[[Change], object] = _untold  # Tells the mesh what is served here
 
     def __len__(self) -> int:
         return len(self._prefixes)

@@ -35,8 +35,7 @@ from hub.mesh.mesh import Mesh
 from hub.messages.frame import FLAG_TAGGED, KIND_MESSAGES
 from hub.names.claim import Owner
 from hub.policy.grants import Domain, User
-from hub.policy.policy import Action, Domains, Policy
-from hub.policy.refusal import not_granted
+from hub.policy.policy import Action, Domains, Policy, not_granted
 from hub.prefixes.multimap import PrefixMultimap
 from hub.scheduling.memory import Account, Memory
 from hub.scheduling.turn import Turn

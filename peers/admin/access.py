@@ -16,8 +16,7 @@ from hub.errors import CloseCode, UsageError
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.policy.grants import User
-from hub.policy.policy import Action
-from hub.policy.verdict import DEEDS, Verdict, withheld
+from hub.policy.policy import DEEDS, Action, Verdict, withheld
 from hub.requests.hub_services import AT
 from hub.statistics.events import AUDIT_TOPIC, STATISTICS_TOPIC
 from hub.topics import RESERVED, printable

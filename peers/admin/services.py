@@ -14,8 +14,7 @@ import msgspec
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.requests.hub_services import Later
-from hub.settings.config import told
-from hub.settings.keys import KEYS
+from hub.settings.keys import KEYS, told
 from hub.statistics.events import AUDIT_TOPIC
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users

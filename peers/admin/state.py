@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hub.handlers.handler import Handler
-from hub.quotas.quotas import USERS_SHOWN
+from hub.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
 from hub.statistics.events import STATISTICS_TOPIC, Event
 from hub.statistics.losses import KEPT

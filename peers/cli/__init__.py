@@ -139,7 +139,7 @@ def _is_senseless(error: HubError) -> bool:
     """Return whether the command line must be changed, not a file, a variable or a hub."""
     if isinstance(error, _SENSELESS):
         return True
-    from hub.settings.config import ConfigError  # noqa: PLC0415 -- only where something is wrong
+    from hub.settings.keys import ConfigError  # noqa: PLC0415 -- only where something is wrong
     from peers.transport.endpoints import InvalidEndpointError  # noqa: PLC0415 -- the same
 
     if isinstance(error, InvalidEndpointError):  # addresses, too, come from the command line

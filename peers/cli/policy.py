@@ -42,7 +42,7 @@ Action = Literal[
     "write-store",
     "watch-store",
 ]
-"""The keys of `hub.policy.verdict.DEEDS`."""
+"""The keys of `hub.policy.policy.DEEDS`."""
 
 
 def trial(  # noqa: PLR0913 -- flags

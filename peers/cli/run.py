@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from hub.settings.config import told
-from hub.settings.keys import KEYS, Kind, value_at
+from hub.settings.keys import KEYS, Kind, told, value_at
 from hub.twins import remark
 from peers.cli.texts import print_json, show
 from peers.daemon.sources import Loaded, flag, load

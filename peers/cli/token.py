@@ -16,7 +16,7 @@ import msgspec
 from cyclopts import App, Parameter
 
 from hub.policy.policy import RESERVED_USERS, check_user
-from hub.settings.sections import AccessSettings
+from hub.settings.settings import AccessSettings
 from hub.topics import printable
 from peers.cli.flag_values import FlagError
 from peers.cli.texts import escaped, examples, print_json, show

@@ -21,7 +21,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.handler import Handler
 from hub.messages.frame import HEADER_BYTES
 from hub.policy.policy import Action, Rights
-from hub.quotas.resource import Resource
+from hub.quotas import Resource
 from hub.routing.routes import Route
 from peers.commands.publish import Publication
 from peers.commands.replies import Replies

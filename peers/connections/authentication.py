@@ -24,7 +24,7 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler, Poster
 from hub.limits import QueueLimits
 from hub.policy.policy import ZEEK, Rights
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from peers.connections.connection import Connection
 from peers.server.server import Server
 from peers.transport.transport import NO_TRANSPORT

@@ -21,8 +21,7 @@ from functools import partial
 from itertools import count
 from typing import Final
 
-from hub.policy.policy import Action, Rights
-from hub.policy.refusal import not_granted
+from hub.policy.policy import Action, Rights, not_granted
 from hub.routing.routes import Route
 from hub.stores.naming import parse_served
 from peers.connections.connection import Connection

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ssl
 
-from hub.settings.sections import ZeekSettings
+from hub.settings.settings import ZeekSettings
 from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 
 _ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"

@@ -26,8 +26,7 @@ from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
 from hub.messages.stretch import Run, Stretch
 from hub.policy.grants import User
-from hub.quotas.quotas import FREE_BYTES, Share
-from hub.quotas.resource import Resource
+from hub.quotas import FREE_BYTES, Resource, Share
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
 from peers.server.read_budget import ReadBudget

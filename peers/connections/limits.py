@@ -11,10 +11,9 @@ import math
 from collections.abc import Callable
 
 from hub.handlers.handler import Handler
-from hub.quotas.quotas import FREE_BYTES, Rate
-from hub.quotas.usage import Usage
+from hub.quotas import FREE_BYTES, Rate, Usage
 from hub.scheduling.memory import Account, Memory
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 
 LINGER_S = 2.0
 """Between two checks, seconds; and how long a far side that has everything may take to close."""

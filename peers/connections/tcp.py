@@ -34,7 +34,7 @@ from hub.messages.request_frame import Item
 from hub.names.claim import Change, Standing
 from hub.policy.policy import Rights
 from hub.routing.routes import Route
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from hub.topics import printable
 from peers.commands.commands import CHANGES, Commands, Verb
 from peers.connections.authentication import enter, own_token, renew, rights_of, take_place

@@ -22,8 +22,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
 from hub.messages.request_frame import Item, Reply, Request, Status, failure
-from hub.quotas.quotas import Share
-from hub.quotas.resource import Resource
+from hub.quotas import Resource, Share
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.conversation import Session

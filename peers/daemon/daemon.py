@@ -26,8 +26,8 @@ import structlog
 
 from hub.errors import CloseCode, StorageError
 from hub.limits import Overflow, QueueLimits
-from hub.quotas.resource import Resource
-from hub.settings.config import reloaded
+from hub.quotas import Resource
+from hub.settings.keys import reloaded
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.admin.state import Telling

@@ -28,7 +28,7 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogL
 from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, filter_by_level
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hub.settings.sections import LogSettings
+from hub.settings.settings import LogSettings
 from peers.daemon.output_queue import OutputQueue
 from peers.server.server import LogStatistics
 

@@ -13,14 +13,12 @@ fails, and a signal meanwhile is done afterwards.
 from __future__ import annotations
 
 import asyncio
-import weakref
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
-from hub.policy.policy import Policy
 from hub.requests.hub_services import Later
 from peers.daemon.daemon import Daemon, Prepared
 from peers.daemon.memory import undisturbed
@@ -67,7 +65,6 @@ class Reloading:
         self._forced = forced
         self._manager = manager or ServiceManager()
         self._task: asyncio.Task[None] | None = None  # The reload that is under way
-        self._letting_go: asyncio.Task[None] | None = None  # Frees the policy that was replaced last
         self._is_due = False  # Whether a signal has come meanwhile
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
@@ -95,10 +92,9 @@ class Reloading:
 
     async def cancel(self) -> None:
         """Give up: the hub stops."""
-        for task in (self._task, self._letting_go):
-            if task is not None:
-                task.cancel()
-                await asyncio.wait([task])
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
 
     def _begin(self, by: By | None, later: Later, *, forced: bool) -> None:
         self._manager.reloading()
@@ -122,20 +118,14 @@ class Reloading:
 
     async def _reload(self, *, forced: bool) -> Reloaded:
         daemon = self._daemon
-        access = daemon.server.access
-        remains = None if access.policy is None else Remains(access.policy)
         with undisturbed():
             prepared = await asyncio.to_thread(lambda: daemon.prepare(self._load()))
-            if remains is not None:
-                await asyncio.to_thread(remains.collect)
-        was_open = access.is_open
+        was_open = daemon.server.access.is_open
         if not (forced or was_open):
             await self._check(prepared)
         changed, needs_restart = daemon.take_over(prepared)
         self._applied()
         closed = await daemon.review(was_open=was_open)
-        if remains is not None:
-            self._letting_go = daemon.server.loop.create_task(remains.let_go(), name="let go of the old policy")
         return Reloaded(changed, needs_restart, closed)
 
     async def _check(self, prepared: Prepared) -> None:
@@ -164,35 +154,3 @@ class Reloading:
         if self._is_due:
             self._is_due = False
             self.signal()
-
-
-_LOOK_S = 0.1
-_PATIENCE_S = 60.0  # How long routes and handlers may keep the old policy, which they free in steps, too
-
-
-class Remains:
-    """A policy that is going to be replaced, which frees itself in steps."""
-
-    def __init__(self, policy: Policy) -> None:
-        self._policy = weakref.ref(policy)
-        self._pieces: list[object] = []
-
-    def collect(self) -> None:
-        """List the pieces; in a thread."""
-        policy = self._policy()
-        if policy is not None:
-            self._pieces = list(policy.pieces())
-            self._pieces.reverse()
-
-    async def let_go(self) -> None:
-        """Wait until nothing else keeps the policy, and free it."""
-        looks = int(_PATIENCE_S / _LOOK_S)
-        while self._policy() is not None and looks:
-            looks -= 1
-            await asyncio.sleep(_LOOK_S)
-        await asyncio.to_thread(self._drop)
-
-    def _drop(self) -> None:
-        pieces = self._pieces
-        while pieces:
-            pieces.pop()

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hub.errors import CloseCode
-from hub.settings.sections import TlsSettings
+from hub.settings.settings import TlsSettings
 from peers.server.server import Connected, Server
 from peers.transport.tls import TlsError, load_authorities
 from peers.users.access import Access

@@ -1,6 +1,6 @@
 """Where settings come from: a TOML file, then the environment, then flags; a later one wins, key by key.
 
-They become layers for `hub.settings.config.merge`, each with the name of its source ("hub.toml", "environment
+They become layers for `hub.settings.keys.merge`, each with the name of its source ("hub.toml", "environment
 HUB_QUEUE_MESSAGES", "flag --queue-messages"); URLs are checked here. The file is the one of `--config`, else of
 HUB_CONFIG, else ./hub.toml where that exists, else none. `load` gives complete settings or an error, never half of
 them.
@@ -16,8 +16,7 @@ from typing import cast
 
 import msgspec
 
-from hub.settings.config import ConfigError, merge
-from hub.settings.keys import KEYS, Key, closest
+from hub.settings.keys import KEYS, ConfigError, Key, closest, merge
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.files import read_toml

@@ -24,7 +24,7 @@ from typing import Any, Self, Unpack
 import structlog
 
 from hub.errors import CloseCode, RejectedError, UsageError
-from hub.settings.config import DEFAULT, ConfigError
+from hub.settings.keys import DEFAULT, ConfigError
 from peers.client.blocking import BlockingClient
 from peers.client.client import Connecting
 from peers.client.connection import Connection

@@ -25,8 +25,7 @@ from hub.journal.excerpt import excerpt_of
 from hub.journal.layout import Column
 from hub.messages.frame import Encoding
 from hub.policy.grants import allows_by
-from hub.policy.policy import Action, Rights
-from hub.policy.refusal import prefix_not_granted
+from hub.policy.policy import Action, Rights, prefix_not_granted
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.event_stream import recorded_events

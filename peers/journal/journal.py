@@ -26,9 +26,9 @@ from hub.handlers.handler import Handler
 from hub.journal.segment import end_of
 from hub.messages.batch import Batch
 from hub.messages.frame import HEADER_BYTES
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 from hub.routing.routes import Route
-from hub.settings.sections import JournalSettings, Limits
+from hub.settings.settings import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers

@@ -24,7 +24,7 @@ import structlog
 
 from hub.errors import CloseCode, RejectedError
 from hub.messages.frame import HEADER, HEADER_BYTES
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 
 PENDING_LIMIT = 1_000
 """Most waiting orders; users share them (`Resource.JOURNAL_READS`)."""

@@ -19,7 +19,7 @@ from peers.wire.records import Commit, Fetch, Stage
 
 if TYPE_CHECKING:
     from hub.handlers.handler import Handler
-    from hub.quotas.usage import Usage
+    from hub.quotas import Usage
     from hub.routing.routes import Route
     from peers.journal.consumers.service import ConsumersStatistics
     from peers.journal.journal import Journal

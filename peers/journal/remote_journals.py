@@ -24,8 +24,7 @@ from hub.handlers.handler import Handler
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
 from hub.messages.request_frame import Reply, Status
 from hub.policy.policy import Action, Rights
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage
+from hub.quotas import Resource, Usage
 from hub.requests.hub_services import Answer, Questions, target_at
 from hub.topics import printable
 from peers.journal.asking import Asking

@@ -30,8 +30,7 @@ from hub.journal.segment import Write
 from hub.messages.batch import Batch
 from hub.messages.stretch import Run, Stretch
 from hub.policy.policy import Rights
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage
+from hub.quotas import Resource, Usage
 from hub.routing.routes import Route
 from hub.scheduling.memory import STAGED_PARTS
 from hub.topics import printable

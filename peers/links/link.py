@@ -26,7 +26,7 @@ from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
 from hub.messages.origin import Origin
 from hub.routing.routes import Route
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from peers.links.mesh_news import MeshNews
 from peers.server.accounts import EndedLink, Peer, Remembered
 from peers.server.server import Server, connection_of

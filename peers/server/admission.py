@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 

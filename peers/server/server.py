@@ -16,8 +16,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.handlers.counters import Histogram
 from hub.handlers.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, QueueLimits, RouteLimits
-from hub.quotas.quotas import Quotas
-from hub.quotas.resource import Resource
+from hub.quotas import Quotas, Resource
 from hub.scheduling.memory import STAGED_PARTS
 from hub.settings.settings import Settings
 from hub.statistics.events import messages_lost
@@ -109,7 +108,7 @@ class Server:
 
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
         self.settings = settings
-        # Source of each setting, by its path (`hub.settings.config`); the daemon sets it
+        # Source of each setting, by its path (`hub.settings.keys`); the daemon sets it
         self.origins: Mapping[str, str] = {}
         self.name = name
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID

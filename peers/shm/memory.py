@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from hub.errors import CloseCode, RejectedError
 
 if TYPE_CHECKING:  # clients have no quotas
-    from hub.quotas.usage import Usage
+    from hub.quotas import Usage
 
 AVAILABLE = sys.platform == "linux" and hasattr(os, "memfd_create")
 """Whether this system has memfds. Without them plain bytes travel."""

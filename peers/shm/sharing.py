@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Protocol
 from hub.errors import CloseCode, InternalError, ProtocolError, RejectedError
 from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 from peers.shm import memory
 from peers.shm.memory import BLOCK_ALIGNMENT, Account, Descriptor
 from peers.shm.transport import UnixTransport
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plain_bytes
 
 if TYPE_CHECKING:  # clients share memory, too, and load no settings of hubs
-    from hub.settings.sections import SharedMemorySettings
+    from hub.settings.settings import SharedMemorySettings
 
 
 class Reader(Protocol):

@@ -27,7 +27,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
 from hub.messages.request_frame import Item, Reply, Request, Status, as_bytes
-from hub.quotas.resource import Resource
+from hub.quotas import Resource
 from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import store_topic
 from hub.stores.store import Row, Snapshot, Store, StoreStatistics

@@ -17,8 +17,7 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
-from hub.settings.ranges import FOREVER_S
-from hub.settings.sections import StoresSettings
+from hub.settings.settings import FOREVER_S, StoresSettings
 from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED

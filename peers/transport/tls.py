@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from hub.errors import UsageError
 
 if TYPE_CHECKING:  # clients need none of the hub's settings
-    from hub.settings.sections import TlsSettings
+    from hub.settings.settings import TlsSettings
 
 
 _VERIFICATION = {"any": ssl.CERT_NONE, "asked": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}

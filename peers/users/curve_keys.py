@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hub.settings.config import ConfigError
-from hub.settings.sections import ZeekSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import ZeekSettings
 from peers.users.files import read_file
 from peers.users.tokens import check_private
 from peers.zeek.zmtp.z85 import decode_key, encode_key

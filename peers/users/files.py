@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 
 
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:

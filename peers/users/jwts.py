@@ -31,8 +31,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat,
 
 from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings
 from hub.topics import printable
 from peers.users.files import read_file
 from peers.users.identity import Identity, Reason, Refusal

@@ -7,8 +7,20 @@ from typing import Any, NamedTuple
 
 from hub.errors import UsageError
 from hub.names.grammar import check_name
-from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, ZEEK, Action, Policy, check_user
-from hub.policy.verdict import ANYBODY, DEEDS, Deed, Verdict, verdict
+from hub.policy.policy import (
+    ADMIN,
+    ANONYMOUS,
+    ANYBODY,
+    DEEDS,
+    LOCAL,
+    ZEEK,
+    Action,
+    Deed,
+    Policy,
+    Verdict,
+    check_user,
+    verdict,
+)
 from hub.settings.settings import Settings
 from hub.topics import check_prefix, check_topic, printable
 

@@ -34,7 +34,7 @@ from msgspec import Meta
 
 from hub.errors import UsageError
 from hub.policy.policy import ADMIN, RESERVED_USERS, check_user
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from hub.topics import printable
 
 SCHEME = "hub_"  # Beginning of a token, so that people and scanners of sources recognise it

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.policy import Policy
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings, ZeekSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings, ZeekSettings
 from hub.topics import printable
 from peers.users.curve_keys import read_clients
 from peers.users.files import decoded, parse_toml, read_file

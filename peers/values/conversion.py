@@ -40,8 +40,7 @@ CONTAINERS_LIMIT = 256 * 1024
 PARTS_LIMIT = 128 * 1024
 """Most arrays, maps and commas in a JSON text from a client. The worst part, a key of its own, costs 350 ns: 46 ms."""
 
-_COLLECTING_BYTES = 4096
-"""Below this, a body does not make enough objects for the collector to matter."""
+_COLLECTING_BYTES = 4096  # Below this, a body does not make enough objects for the collector to matter
 
 _TEXT_KEYS_LIMIT_BYTES = 16 * 1024
 """Largest body whose keys are rewritten one by one, in Python: 1 µs an entry, 16 ms for the worst."""
@@ -59,8 +58,7 @@ to some 900."""
 _QUOTES_LIMIT: Final = 1_000_000
 """A text with more quotation marks is left to its reader, which has a limit too: looking through it takes too long."""
 
-_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
-"""One up, and, read as a signed byte, one down."""
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # One up, and, read as a signed byte, one down
 _OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
 
 _CONTAINER_MARKS = bytes([*range(0x81, 0x90), *range(0x91, 0xA0), *range(0xDC, 0xE0)])

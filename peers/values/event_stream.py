@@ -24,11 +24,9 @@ from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGE
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.forms import Form, Made
 
-COMMENT = b":\n\n"
-"""Keeps proxies from closing an idle stream."""
+COMMENT = b":\n\n"  # Keeps proxies from closing an idle stream
 
-_SINGLY_LIMIT = 4096
-"""Most values of one frame that are converted: 3 µs each, 12 ms."""
+_SINGLY_LIMIT = 4096  # Most values of one frame that are converted: 3 µs each, 12 ms
 
 _ENCODING = 0b110  # flags of a body that is not msgpack
 

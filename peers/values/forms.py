@@ -15,8 +15,7 @@ from hub.messages.batch import Batch
 KEPT_LIMIT_BYTES = 8 * 1024 * 1024
 """Frames kept for sharing: 32 writes of 256 KiB, the spread of clients that lag a little behind each other."""
 
-Made = tuple[bytes, int]
-"""Ready frames, and how many messages have none of them."""
+Made = tuple[bytes, int]  # Ready frames, and how many messages have none of them
 
 
 class Form:
@@ -27,8 +26,7 @@ class Form:
     def __init__(self, make: Callable[[Batch], Made]) -> None:
         self._make = make
         self._frames: bytes | None = None
-        self.lost_messages = 0
-        """Messages of the batch without a form, once `frames` was called."""
+        self.lost_messages = 0  # Messages of the batch without a form, once `frames` was called
 
     @classmethod
     def ready(cls, make: Callable[[Batch], Made], frames: bytes) -> Form:

@@ -34,8 +34,7 @@ DEPTH_LIMIT = 100
 ELEMENTS_LIMIT = 64 * 1024
 """Most elements in one value, keys and values of tables counted each. The worst, sets of one, cost 0.8 µs: 55 ms."""
 
-_LENGTH_BYTES = 10
-"""Longest LEB128 number taken, bytes: enough for 64 bits, as in Broker."""
+_LENGTH_BYTES = 10  # Longest LEB128 number taken, bytes: enough for 64 bits, as in Broker
 
 
 class Tag(IntEnum):
@@ -58,19 +57,16 @@ class Tag(IntEnum):
     VECTOR = 14
 
 
-PROTOCOLS = ("?", "tcp", "udp", "icmp")
-"""Transport protocols, by their number on the wire."""
+PROTOCOLS = ("?", "tcp", "udp", "icmp")  # Transport protocols, by their number on the wire
 
 U64 = Struct(">Q")
 I64 = Struct(">q")
 _REAL = Struct(">d")
 _PORT = Struct(">HB")
 
-V4_PREFIX = bytes(10) + b"\xff\xff"
-"""What stands in front of an IPv4 address: all addresses take 16 bytes."""
+V4_PREFIX = bytes(10) + b"\xff\xff"  # What stands in front of an IPv4 address: all addresses take 16 bytes
 
-V4_BITS = 96
-"""Length of that prefix; a network's length counts it, too."""
+V4_BITS = 96  # Length of that prefix; a network's length counts it, too
 _V6_BITS = 128
 
 _INFINITY = float("inf")

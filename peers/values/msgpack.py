@@ -119,8 +119,7 @@ PAYLOADS: dict[int, Callable[[bytes], bytes | None]] = {
     Code.ENUM: lambda payload: string_body(payload, b"\x0b"),
     Code.RAW_STRING: string_body,
     _MSGPACK_TIMESTAMP & 0xFF: _msgpack_timestamp,
-}
-"""For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise."""
+}  # For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise.
 
 
 def from_msgpack(packed: bytes) -> bytes:
@@ -273,8 +272,7 @@ _HEADS: list[tuple[_Reader, int, int]] = [
     *[(_vector, width, 0) for width in (2, 4)],
     *[(_map, width, 0) for width in (2, 4)],
     *[(_integer, 0, number) for number in range(-32, 0)],
-]
-"""For each first byte: the reader, how many bytes the number of the head has behind it, or that number."""
+]  # For each first byte: the reader, how many bytes the number of the head has behind it, or that number
 
 
 def to_msgpack(body: bytes) -> bytes:

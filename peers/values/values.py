@@ -293,8 +293,7 @@ Value: TypeAlias = Union[
     Set,
     Table,
     None,
-]
-"""Any Broker value."""
+]  # Any Broker value
 
 
 def _real_identity(number: float) -> Any:

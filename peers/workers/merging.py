@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from hub.quotas.quotas import USERS_SHOWN
+from hub.quotas import USERS_SHOWN
 from hub.statistics.history import merged
 from hub.statistics.losses import KEPT, State
 from peers.admin import access

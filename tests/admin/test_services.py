@@ -16,8 +16,7 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.policy.language import read_policy
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.admin import services as served_module
 from peers.admin import who as who_module
 from peers.admin.access import EVENTS

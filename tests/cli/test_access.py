@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.policy.policy import Action, Policy
-from hub.policy.verdict import DEEDS, verdict
+from hub.policy.policy import DEEDS, Action, Policy, verdict
 from peers.cli.flag_values import FlagError
 from peers.cli.token import span_of
 from peers.users.curve_keys import read_public, read_secret, write_secret

@@ -22,7 +22,6 @@ finally:
 """
 
 NOT_FOR_CLIENTS = (
-    "hub.settings.config",  # how settings are read
     "hub.core",
     "hub.handlers.handler",
     "hub.settings.keys",  # all settings

@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 
 from hub.errors import UsageError
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, StoresSettings
 from peers.cli.flag_values import moment
 from peers.cli.sub import Source, last_first, sources_of
 from peers.client import Client, connect

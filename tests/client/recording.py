@@ -6,8 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any, Self
 
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, MessageStream
 from peers.transport.endpoints import Endpoint
 from tests.hubs.eventually import eventually

@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 
-from hub.settings.sections import JournalSettings, StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.client.test_blocking import HubThread

@@ -13,8 +13,7 @@ import msgspec
 import pytest
 
 from hub.errors import ClosedError, PeerError, UsageError
-from hub.settings.sections import JournalSettings, Limits, StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Limits, Settings, StoresSettings
 from peers.client import ServiceRequest, blocking, connect
 from peers.client.values import InvalidValueError
 from tests.client.scripted import quick_backoff

@@ -23,8 +23,7 @@ from hub.handlers.remote_hub import RemoteHub
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
 from hub.names.claim import Announced, Wish
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, KnownName, Message, MessageStream, connect
 from peers.client.blocking import BlockingClient
 from peers.client.blocking import connect as connect_blocking

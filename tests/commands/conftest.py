@@ -11,8 +11,7 @@ import msgspec
 import pytest
 
 from hub.handlers.handler import Handler
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.transport.endpoints import Endpoint
 from tests.commands.talkers import KINDS, talker, url_of
 from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught

@@ -13,10 +13,8 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
-from hub.quotas.quotas import Quotas
-from hub.quotas.resource import Resource
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.quotas import Quotas, Resource
+from hub.settings.settings import Settings, StoresSettings
 from peers.commands.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.journal.forms import NARROWED_PATHS
 from peers.journal.view import LARGE_FACTOR

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.quotas.quotas import QuotaLimits, SetLimits
-from hub.quotas.resource import Resource
+from hub.quotas import QuotaLimits, Resource, SetLimits
 from tests.commands.conftest import Place
 from tests.commands.talkers import FRAMES, except_on
 from tests.garbage import leaves_nothing

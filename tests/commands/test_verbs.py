@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hub.limits import CoreLimits, HandlerLimits
 from hub.messages.frame import FLAG_BATCH, encode_frame
 from hub.messages.request_frame import FLAG_NAMED, Item
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 from peers.commands.commands import STEPS_OF_CLIENT, Commands, Verb
 from peers.journal.recording import NoJournal
 from peers.server.audit import Audit

@@ -10,8 +10,7 @@ from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, NotRecognisedError
 from hub.policy.language import read_policy
-from hub.settings.sections import AccessSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import AccessSettings, Settings
 from peers.connections.connection import Connection
 from peers.wire.control import (
     TOKEN_LIMIT_BYTES,

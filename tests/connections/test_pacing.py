@@ -11,8 +11,7 @@ import pytest
 from hub.handlers.handler import Handler
 from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
-from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from hub.quotas.resource import Resource
+from hub.quotas import QuotaLimits, RateLimits, Resource, SetLimits
 from peers.connections.connection import NOTHING, Connection
 from peers.connections.limits import Pacing
 from peers.wire.control import encode_close

@@ -15,10 +15,8 @@ from websockets.frames import Opcode
 from hub.errors import CloseCode
 from hub.handlers.counters import HandlerStatistics
 from hub.messages.batch import decode_values
-from hub.quotas.quotas import QuotaLimits, SetLimits
-from hub.quotas.resource import Resource
-from hub.settings.sections import JournalSettings, QuotaSettings
-from hub.settings.settings import Settings
+from hub.quotas import QuotaLimits, Resource, SetLimits
+from hub.settings.settings import JournalSettings, QuotaSettings, Settings
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
 from peers.transport.tls_transport import KEPT_BYTES

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.sections import TlsSettings, ZeekSettings
+from hub.settings.settings import TlsSettings, ZeekSettings
 from peers.connections import broker_tls
 from peers.connections.broker_tls import client_context, server_context
 from peers.transport import tls

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from tests.console.browser import Browser, Chromium, Page, chromium_path
 from tests.console.node import HUB_JS, Node, Nodes, node_command, prepare
 from tests.console.real_hub import RealHub, run_hub

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from hub.policy.language import read_policy
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, StoresSettings
 from peers.client import Client, connect
 from peers.values import Count, Enum, Port, Set, Table, Timespan, Timestamp
 from tests.console.node import Node

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, NotRecognisedError, PeerError
-from hub.settings.sections import TlsSettings, ZeekSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, TlsSettings, ZeekSettings
 from peers.client import connect
 from peers.daemon.sources import guarded, load, reaches_strangers
 from peers.transport.endpoints import Endpoint

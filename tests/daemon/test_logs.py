@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from websockets.http11 import Request
 
 from hub.limits import Overflow
-from hub.settings.sections import LogSettings
+from hub.settings.settings import LogSettings
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.daemon.output_queue import OutputQueue
 from peers.websocket.session import Session

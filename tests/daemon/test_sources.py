@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from hub.limits import Overflow
-from hub.settings.config import DEFAULT, ConfigError
-from hub.settings.keys import KEYS, Kind, value_at
+from hub.settings.keys import DEFAULT, KEYS, ConfigError, Kind, value_at
 from hub.settings.settings import Settings
 from peers.daemon.sources import flag, load, variable
 from peers.transport.endpoints import Endpoint

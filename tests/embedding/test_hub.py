@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, ClosedError, RejectedError, UsageError
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from peers.client import Message, connect
 from peers.connections.listener import ListenError
 from peers.embedding import BlockingHub, Hub

@@ -27,10 +27,9 @@ from hub.messages.origin import Origin
 from hub.messages.request_frame import KIND_REQUEST, Reply, Request, Status
 from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
-from hub.policy.policy import Action, Policy
-from hub.policy.verdict import DEEDS, verdict
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings
+from hub.policy.policy import DEEDS, Action, Policy, verdict
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings
 from hub.stores.command import ENTRY_BYTES, StoreLimits
 from peers.daemon.sources import load
 from peers.stores.keeping import InMemory

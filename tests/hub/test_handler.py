@@ -17,8 +17,7 @@ from hub.handlers.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch, decode_values
 from hub.messages.request_frame import Item, Reply
-from hub.quotas.quotas import FREE_BYTES, Quotas
-from hub.quotas.resource import Resource
+from hub.quotas import FREE_BYTES, Quotas, Resource
 from tests.hub.fakes import ROOMY, Bench, FakeOutlet, Shape, handler_of, numbers_of, opaque_frame, shapes
 from tests.hub.requests.party import reply, values_of
 

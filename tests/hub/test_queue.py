@@ -14,8 +14,7 @@ from hub.handlers.queue import BoundedQueue
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import BATCH_OVERHEAD_BYTES, Batch, decode_values, encode_value
 from hub.messages.frame import BATCH_COUNT, HEADER_BYTES
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage, Whole
+from hub.quotas import Resource, Usage, Whole
 from hub.scheduling.memory import HeldBatches, Memory
 from tests.hub.fakes import FLAG_BROKER, ROOMY, Shape, numbers_of, opaque_frame, shapes
 

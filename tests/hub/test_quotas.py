@@ -11,18 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
-from hub.quotas.quotas import (
+from hub.quotas import (
     NO_LIMITS,
     QuotaLimits,
     Quotas,
     Rate,
     RateLimits,
+    Resource,
     SetLimits,
     ShareStatistics,
+    Usage,
+    Whole,
     WholeStatistics,
 )
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage, Whole
 
 
 def users(total: int, *limits: int | None) -> tuple[Whole, list[Usage]]:
@@ -159,7 +160,7 @@ def test_a_share_stays_while_something_is_charged_to_it() -> None:
 
 
 def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hub.quotas.quotas.RATES_KEPT", 2)
+    monkeypatch.setattr("hub.quotas.RATES_KEPT", 2)
     users = {name: SetLimits(rate=RateLimits(messages_per_s=10)) for name in ("alice", "bob", "carol")}
     quotas = Quotas(limits=QuotaLimits(users=users))
     share = quotas.join("alice", NOBODY)

@@ -10,10 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.limits import Overflow, QueueLimits
-from hub.settings.config import DEFAULT, ConfigError, merge, told
-from hub.settings.keys import KEYS, Key, Kind, value_at
+from hub.settings.keys import DEFAULT, KEYS, ConfigError, Key, Kind, merge, parse_size, told, value_at
 from hub.settings.settings import Settings
-from hub.settings.sizes import parse_size
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
 

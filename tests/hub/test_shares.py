@@ -23,9 +23,7 @@ from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Announced, Wish
 from hub.policy.grants import parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
-from hub.quotas.quotas import QuotaLimits, Quotas, SetLimits
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage
+from hub.quotas import QuotaLimits, Quotas, Resource, SetLimits, Usage
 from hub.scheduling.memory import Memory
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, handler_of, publish
 

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from hub.limits import QueueLimits
-from hub.settings.sections import Limits, WebSocketSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Limits, Settings, WebSocketSettings
 
 __all__ = ["settings_of"]
 

@@ -8,7 +8,7 @@ from typing import cast
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.messages.batch import Batch
-from hub.quotas.usage import Usage
+from hub.quotas import Usage
 from hub.routing.routes import Route
 from peers.journal.forms import Order
 from peers.journal.readers import Deliver

@@ -20,7 +20,7 @@ from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
-from hub.settings.sections import JournalSettings, Limits
+from hub.settings.settings import JournalSettings, Limits
 from peers.journal.consumers.positions import Kept, Positions
 from peers.journal.consumers.service import FORGOTTEN_S, Queries
 from peers.journal.journal import Journal

@@ -20,7 +20,7 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.journal.segment import Write
 from hub.messages.batch import Batch
 from hub.messages.frame import HEADER_BYTES
-from hub.settings.sections import JournalSettings, Limits
+from hub.settings.settings import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module

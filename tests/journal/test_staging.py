@@ -12,8 +12,7 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.journal.segment import Write
 from hub.messages.batch import Batch, decode_values
 from hub.messages.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.quotas.quotas import QuotaLimits, SetLimits
-from hub.quotas.resource import Resource
+from hub.quotas import QuotaLimits, Resource, SetLimits
 from peers.journal import staging as staging_module
 from peers.journal.recorder import Recorder
 from peers.journal.staging import Committed, Staging

@@ -21,8 +21,7 @@ from hub.errors import (
     ResponderGoneError,
     UsageError,
 )
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from peers.client import Client, connect
 from peers.client.journal import History
 from peers.journal import remote_journals

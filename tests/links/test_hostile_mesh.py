@@ -16,8 +16,7 @@ from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Wanted
 from hub.mesh.upstream import FAR_EPOCH
 from hub.messages.frame import Frame, encode_frame
 from hub.messages.origin import EPOCH_LIMIT, Origin
-from hub.settings.sections import MeshSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import MeshSettings, Settings
 from peers.wire.control import decode_notice, encode_origin
 from peers.wire.kinds import Kind
 from peers.wire.routing import AnnouncementPart, decode_routing

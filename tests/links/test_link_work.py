@@ -20,8 +20,8 @@ from hub.messages.batch import Batch
 from hub.messages.frame import iterate_frames
 from hub.messages.origin import Origin
 from hub.messages.request_frame import Item, Reply, Request, Status
-from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from hub.settings.config import ConfigError
+from hub.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.settings.keys import ConfigError
 from peers.connections.tcp import render_items
 from peers.links.link import PING_EVERY_S, Lag, LinkProof
 from peers.links.mesh_news import PORTIONS_PER_TURN, MeshNews

@@ -16,8 +16,7 @@ from hub.messages.batch import Batch, decode_values, encode_value
 from hub.messages.frame import FLAG_TAGGED
 from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.names.claim import Wish
-from hub.settings.sections import MeshSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import MeshSettings, Settings
 from peers.client import Client, MessageStream, connect
 from peers.server.traffic import LinkTraffic
 from peers.wire.control import decode_origin

@@ -21,9 +21,8 @@ from hub.mesh.announcement import Announcement, Digest
 from hub.messages.batch import Batch
 from hub.messages.origin import Origin
 from hub.policy.language import read_policy
-from hub.quotas.resource import Resource
-from hub.settings.sections import JournalSettings, StoresSettings
-from hub.settings.settings import Settings
+from hub.quotas import Resource
+from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.server.accounts import EndedLink, Peer

@@ -11,7 +11,7 @@ from typing import cast
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 from peers.server.admission import STEPS_PER_TURN, Admission, Handshakes
 from peers.server.keepalive import Keepalive
 from peers.server.read_budget import ReadBudget

@@ -19,8 +19,7 @@ from hub.limits import CoreLimits, Overflow, QueueLimits
 from hub.mesh.announcement import Announcement
 from hub.messages.batch import Batch
 from hub.scheduling.memory import Memory
-from hub.settings.sections import Limits
-from hub.settings.settings import Settings
+from hub.settings.settings import Limits, Settings
 from peers.server import memory as module
 from peers.server import ticker as pulse_module
 from peers.server.memory import MemoryWatch, available_bytes, resident_bytes

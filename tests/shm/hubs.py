@@ -12,8 +12,7 @@ from typing import Any
 import msgspec
 
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, encode_frame
-from hub.settings.sections import SharedMemorySettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, SharedMemorySettings
 from peers.shm import memory
 from peers.shm.memory import Descriptor
 from peers.wire.control import Notice, decode_notice

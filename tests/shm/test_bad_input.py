@@ -14,8 +14,7 @@ import pytest
 from hub.errors import CloseCode, RejectedError
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
-from hub.quotas.quotas import QuotaLimits, SetLimits
-from hub.quotas.resource import Resource
+from hub.quotas import QuotaLimits, Resource, SetLimits
 from peers.shm import memory
 from peers.shm.memory import Descriptor
 from peers.wire.control import encode_subscription

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage, Whole
+from hub.quotas import Resource, Usage, Whole
 from peers.shm.memory import Account, Descriptor
 from peers.shm.transport import UnixTransport
 from tests.hubs.eventually import eventually

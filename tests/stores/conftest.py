@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, StoresSettings
 from peers.client import Client, connect
 from tests.hubs.fixtures import (  # noqa: F401 -- fixtures
     StartHub,

@@ -16,8 +16,7 @@ from hub.errors import ClosedError, HubError, InvalidTopicError, NoResponderErro
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch, encode_values
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, StoresSettings
 from hub.stores.naming import parse_feed
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
 from peers.client import replica as replica_module

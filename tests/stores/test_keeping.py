@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, RequestTimeoutError, StorageError
-from hub.settings.sections import StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, StoresSettings
 from hub.stores.command import Command, StoreLimits
 from hub.stores.store import Entry, Store
 from peers.client import connect

@@ -24,8 +24,7 @@ from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
 from hub.messages.frame import FLAG_TAGGED, Encoding, Frame
 from hub.policy.language import read_policy
-from hub.settings.sections import JournalSettings, StoresSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import ChangeKind, Command
 from peers.client import Client, connect
 from peers.stores.keeping import InMemory

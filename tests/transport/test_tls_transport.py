@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 from peers.connections.listener import Acceptor
 from peers.server.admission import Handshakes
 from peers.transport.tls_transport import KEPT_BYTES, TlsSession, TlsTransport

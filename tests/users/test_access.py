@@ -15,8 +15,8 @@ import pytest
 import structlog
 
 from hub.errors import NotRecognisedError
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings, ZeekSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings, ZeekSettings
 from peers.users.access import FIRST_S, LONGEST_S, Access, Failures, Proof
 from peers.users.identity import Identity, Reason
 from peers.users.tokens import AdminToken, TokenFile, usual_place

@@ -13,8 +13,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings
 from peers.users.identity import Identity, Reason, Refusal
 from peers.users.jwts import LEEWAY_S, Jwts, Key, read_keys
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hub.policy.policy import ZEEK
-from hub.settings.config import ConfigError
-from hub.settings.sections import AccessSettings, ZeekSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import AccessSettings, ZeekSettings
 from peers.users import tokens as token_file
 from peers.users.access import Access
 from peers.users.curve_keys import read_clients, read_public, read_secret, write_public, write_secret

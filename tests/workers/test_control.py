@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, strategies
 
 from hub.errors import ConnectionLostError, HubError, UsageError
-from hub.quotas.quotas import USERS_SHOWN
+from hub.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
-from hub.settings.config import merge
-from hub.settings.keys import KEYS, value_at
+from hub.settings.keys import KEYS, merge, value_at
 from hub.settings.settings import Settings
 from hub.statistics.losses import KEPT, State
 from peers.admin import access

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from websockets.http11 import Request
 
-from hub.settings.sections import WebSocketSettings
+from hub.settings.settings import WebSocketSettings
 from hub.topics import printable
 from peers.connections.http.answers import path_of
 from peers.server.server import Server

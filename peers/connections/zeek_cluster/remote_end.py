@@ -19,8 +19,8 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
 from hub.routing.subscriptions import OnFilter
-from hub.settings.config import ConfigError
-from hub.settings.sections import ZeekSettings
+from hub.settings.keys import ConfigError
+from hub.settings.settings import ZeekSettings
 from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.connection import Connection
 from peers.server.server import Server

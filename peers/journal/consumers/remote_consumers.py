@@ -26,8 +26,7 @@ from hub.messages.batch import decode_values, encode_value
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame
 from hub.messages.request_frame import Reply, Status
 from hub.policy.grants import allows_by, covers_by
-from hub.policy.policy import Action, Rights
-from hub.policy.refusal import check_granted, check_prefixes_granted
+from hub.policy.policy import Action, Rights, check_granted, check_prefixes_granted
 from hub.requests.hub_services import Answer, Later, Questions, is_admin, target_at
 from hub.topics import RESERVED, printable
 from peers.journal.asking import Asking

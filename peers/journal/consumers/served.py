@@ -34,8 +34,7 @@ from hub.journal.block import Block, Record
 from hub.messages.batch import decode_values
 from hub.messages.frame import HEADER_BYTES, KIND_MESSAGES, Encoding, Frame
 from hub.messages.request_frame import Status
-from hub.policy.policy import Action
-from hub.policy.refusal import check_granted, check_prefixes_granted
+from hub.policy.policy import Action, check_granted, check_prefixes_granted
 from hub.requests.hub_services import Later, is_admin
 from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel, nothing

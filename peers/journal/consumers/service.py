@@ -31,7 +31,7 @@ from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.messages.request_frame import Status
 from hub.requests.hub_services import Later
-from hub.settings.sections import JournalSettings
+from hub.settings.settings import JournalSettings
 from hub.statistics.events import Event
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
 from peers.journal.consumers.positions import Kept, Positions

@@ -33,11 +33,9 @@ BrokerCode = IntEnum(
     "INVALID_HANDSHAKE_STATE NO_PATH_TO_PEER NO_CONNECTOR_AVAILABLE CANNOT_OPEN_RESOURCE SERIALIZATION_FAILED "
     "DESERIALIZATION_FAILED WRONG_MAGIC_NUMBER REDUNDANT_CONNECTION LOGIC_ERROR INVALID_JSON",
     start=0,
-)
-"""Why a connection ends. The numbers and names are those of Broker's `ec`; 0 is a graceful end."""
+)  # Why a connection ends. The numbers and names are those of Broker's `ec`; 0 is a graceful end.
 
-FILTER_LIMIT_PREFIXES = 100_000
-"""Default of the most prefixes in one filter; reading that many takes about 40 ms."""
+FILTER_LIMIT_PREFIXES = 100_000  # Default of the most prefixes in one filter; reading that many takes about 40 ms
 
 _VARBYTE_LIMIT_BYTES = 10
 _MORE = 0x80
@@ -108,13 +106,11 @@ def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[tupl
     return minimal_prefixes(decode_prefixes(raw)), position  # which leaves out those that the hub cannot take
 
 
-LENGTH = Struct(">I")
-"""The length of a frame, which stands in front of it and does not count itself."""
+LENGTH = Struct(">I")  # The length of a frame, which stands in front of it and does not count itself
 
 ID_BYTES = 16  # an endpoint id is a UUID
 
-NIL_ID = bytes(ID_BYTES)
-"""No endpoint's id; as a receiver: all."""
+NIL_ID = bytes(ID_BYTES)  # No endpoint's id; as a receiver: all
 
 _VERSION = 1  # Broker 2.3 and all later versions speak it
 _MAGIC = b"ZEEK"
@@ -191,8 +187,7 @@ _NAMES: dict[int, str] = {
     Tag.ORIGINATOR_SYN: "v1::originator_syn_msg",
     Tag.RESPONDER_SYN_ACK: "v1::responder_syn_ack_msg",
     Tag.ORIGINATOR_ACK: "v1::originator_ack_msg",
-}
-"""As Broker names them in a drop_conn."""
+}  # As Broker names them in a drop_conn
 
 
 def decode_message(payload: bytes, limit_prefixes: int) -> Message:

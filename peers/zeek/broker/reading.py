@@ -38,8 +38,7 @@ from peers.zeek.broker.messages import (
     decode_envelope,
 )
 
-_TLS_HANDSHAKE = b"\x16\x03"
-"""Beginning of a TLS handshake in every version; as a length, it means 369 MB or more."""
+_TLS_HANDSHAKE = b"\x16\x03"  # Beginning of a TLS handshake in every version; as a length, it means 369 MB or more
 
 
 class Incoming(FrameBuffer):

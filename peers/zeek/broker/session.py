@@ -51,14 +51,12 @@ from peers.zeek.broker.messages import (
 )
 from peers.zeek.broker.reading import Incoming, Reader, Skipped
 
-FRAME_LIMIT_BYTES = 16 * 1024 * 1024
-"""Default of the longest frame of a peer. Broker itself stops at 2 GiB."""
+FRAME_LIMIT_BYTES = 16 * 1024 * 1024  # Default of the longest frame of a peer. Broker itself stops at 2 GiB.
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of the longest frame of a stranger. Apart from drop_conn, none of them has more than 23 bytes."""
 
-PING_LIMIT_BYTES = 64 * 1024
-"""Longest payload of a ping that is answered. Those of Broker have 11 bytes at a goodbye."""
+PING_LIMIT_BYTES = 64 * 1024  # Longest payload of a ping that is answered. Those of Broker have 11 bytes at a goodbye.
 
 GOODBYE_BYTES = 8  # a goodbye has these behind BYE, chosen by the side that leaves
 _BYE = b"BYE"
@@ -111,8 +109,7 @@ class Drained(NamedTuple):
 class Ended(NamedTuple):
     """The session is over: write what is outgoing, then close the transport."""
 
-    code: BrokerCode
-    """`BrokerCode.NONE` after a goodbye of either side."""
+    code: BrokerCode  # `BrokerCode.NONE` after a goodbye of either side
     text: str
     by_far_side: bool
 
@@ -134,8 +131,7 @@ class Session(Generic[R]):
         filter_limit_prefixes: Most prefixes in a filter of the far side.
     """
 
-    unfinished = 0
-    """Every envelope is one frame."""
+    unfinished = 0  # Every envelope is one frame
 
     def __init__(  # noqa: PLR0913 -- three of them are limits
         self,
@@ -149,11 +145,9 @@ class Session(Generic[R]):
         filter_limit_prefixes: int = FILTER_LIMIT_PREFIXES,
     ) -> None:
         self.closed = False
-        self.rejected_messages = 0
-        """Data envelopes and unreadable frames that were skipped."""
+        self.rejected_messages = 0  # Data envelopes and unreadable frames that were skipped
         self.far_said_goodbye = False
-        self.peer_id = NIL_ID
-        """Endpoint id of the far side, nil until it has said it."""
+        self.peer_id = NIL_ID  # Endpoint id of the far side, nil until it has said it
         self.state = State.ACCEPTOR if role == "acceptor" else State.CONNECTOR
         self._own_id = own_id
         self._routes = routes
@@ -166,10 +160,8 @@ class Session(Generic[R]):
         self._prefixes = minimal_prefixes(filter)
         self._sent_prefixes: tuple[str, ...] | None = None
         self._peer_filter: tuple[str, ...] = ()
-        self._reader: Reader[R] | None = None
-        """None during the handshake."""
-        self._goodbye = b""
-        """Payload of the pong that answers this side's goodbye; empty while none is awaited."""
+        self._reader: Reader[R] | None = None  # None during the handshake
+        self._goodbye = b""  # Payload of the pong that answers this side's goodbye; empty while none is awaited
         self._said_goodbye = False
         self._has_eof = False
 
@@ -436,5 +428,4 @@ _RULES: dict[State, _Rules] = {
     State.AWAIT_RESPONDER_SYN_ACK: {Tag.RESPONDER_SYN_ACK: Session._responder_syn_ack},
     State.AWAIT_ORIGINATOR_ACK: {Tag.ORIGINATOR_ACK: Session._originator_ack},
     State.DONE: {},
-}
-"""Messages that each state allows."""
+}  # Messages that each state allows

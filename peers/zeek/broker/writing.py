@@ -33,8 +33,7 @@ from hub.messages.frame import (
 )
 from peers.zeek.broker.messages import LENGTH, data_header, read_varbyte
 
-UNREAD_BYTES: Final = 32 * 1024
-"""Largest body that is forwarded unread."""
+UNREAD_BYTES: Final = 32 * 1024  # Largest body that is forwarded unread
 
 LEVELS_LIMIT: Final = UNREAD_BYTES // 2
 """Deepest nesting that is forwarded: as deep as a body of `UNREAD_BYTES` can nest."""

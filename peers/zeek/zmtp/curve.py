@@ -113,8 +113,7 @@ try:
 except (ImportError, AttributeError):  # not built: no compiler was there; or PyNaCl has it elsewhere
     seal_frames = seal_in_python
 
-BOXES_AT_ONCE: Final = 64 if _OPENER else 2
-"""Boxes that are opened for one event of a session."""
+BOXES_AT_ONCE: Final = 64 if _OPENER else 2  # Boxes that are opened for one event of a session
 
 
 class Traffic:
@@ -267,8 +266,7 @@ class KeyPair(NamedTuple):
 LONG_NONCE_BYTES: Final = 16
 
 VERSION: Final = b"\x01\x00"
-PADDING_BYTES: Final = 72
-"""HELLO is longer than WELCOME, so that a server cannot be used to amplify traffic."""
+PADDING_BYTES: Final = 72  # HELLO is longer than WELCOME, so that a server cannot be used to amplify traffic
 PROOF_BYTES: Final = 64
 COOKIE_BYTES: Final = LONG_NONCE_BYTES + BOX_BYTES + 2 * KEY_BYTES
 VOUCH_BYTES: Final = BOX_BYTES + 2 * KEY_BYTES

@@ -52,17 +52,14 @@ def to_json(payload: bytes) -> bytes:
 
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
-SERIALIZERS: Final = (BINARY, JSON)
-"""Every node of a cluster uses the same one."""
+SERIALIZERS: Final = (BINARY, JSON)  # Every node of a cluster uses the same one
 
 EVENT_BEGINNING: Final = bytes.fromhex("0e03 020000000000000001 020000000000000001 0e")
 """Beginning of every event: a vector of format 1, kind 1, and the vector of the event."""
 
-NODE_LABEL: Final = "zeek-node="
-"""Beginning of the label with the id of the node that has sent a message."""
+NODE_LABEL: Final = "zeek-node="  # Beginning of the label with the id of the node that has sent a message
 
-_NODE_LABELS: Final = (NODE_LABEL, "zeek-node-2=", "zeek-node-3=")
-"""Ids of ZeroMQ have up to 255 bytes, a label 128."""
+_NODE_LABELS: Final = (NODE_LABEL, "zeek-node-2=", "zeek-node-3=")  # Ids of ZeroMQ have up to 255 bytes, a label 128
 
 HUB_ID: Final = b"topichub_"  # the node ids of hubs begin so
 
@@ -75,8 +72,7 @@ class EventHead(NamedTuple):
     """The first three parts of an event."""
 
     topic: bytes
-    sender: bytes
-    """Id of the node that has published it."""
+    sender: bytes  # Id of the node that has published it
     serializer: bytes = BINARY
 
     def encode(self) -> bytes:
@@ -312,8 +308,7 @@ class EventSession(Session, Generic[R]):
         self._mailbox = mailbox
         self._learn = learn
         self._has_learnt = False
-        self._heads: dict[bytes, bytes] = {}
-        """Head of an event, as it stands on the wire → its routing key."""
+        self._heads: dict[bytes, bytes] = {}  # Head of an event, as it stands on the wire → its routing key
 
     def next_event(self) -> Any:
         """Return the next event, as `Session.next_event`; messages as a `Run`, `Stretch`, `Addressed` or `NoEvent`."""

@@ -16,8 +16,7 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 
-PARTS_LIMIT = 64
-"""Most parts of a message. Those of Zeek have 4."""
+PARTS_LIMIT = 64  # Most parts of a message. Those of Zeek have 4.
 
 MORE = 1
 LONG = 2
@@ -35,10 +34,8 @@ class Message(NamedTuple):
     """A message as it came."""
 
     frames: bytes
-    ends: tuple[int, ...]
-    """Of its frames."""
-    starts: tuple[int, ...]
-    """Of the bodies of its frames."""
+    ends: tuple[int, ...]  # Of its frames
+    starts: tuple[int, ...]  # Of the bodies of its frames
 
     @property
     def parts(self) -> list[bytes]:

@@ -46,8 +46,7 @@ VALUE_HEAD = Struct(">IIB")  # type, subtype, and whether the value is set
 _PORT = Struct(">QI")
 
 _SET, _VECTOR, _PORT_KIND = 14, 19, 10
-DEPTH_LIMIT: Final = 8
-"""How many sets and vectors may stand in each other."""
+DEPTH_LIMIT: Final = 8  # How many sets and vectors may stand in each other
 _V4, _V6 = 4, 6
 _V4_MAPPED_BITS = 96
 _PROTOCOLS = 4

@@ -44,8 +44,7 @@ HUB = "x-topichub"
 HANDSHAKE_LIMIT_BYTES = 4096
 """Longest command before the far side is ready. Those of libzmq have up to 279 bytes, and a few for an identity."""
 
-TOPIC_LIMIT_BYTES = 1024
-"""Longest topic that may be subscribed to, as everywhere in the hub."""
+TOPIC_LIMIT_BYTES = 1024  # Longest topic that may be subscribed to, as everywhere in the hub
 
 _LENGTH = Struct(">I")
 _PING_CONTEXT_BYTES = 16
@@ -115,16 +114,11 @@ def decode_properties(data: bytes) -> dict[str, bytes]:
 class Fault(Enum):
     """Why a handshake has failed, as it is counted."""
 
-    MECHANISM = "mechanism"
-    """The far side uses another one."""
-    KEY = "key"
-    """Its key is not allowed, or not the expected one."""
-    REFUSED = "refused"
-    """It refuses this side."""
-    GARBLED = "garbled"
-    """Its bytes are no ZMTP, or do not fit."""
-    ENDED = "ended"
-    """It has ended the stream."""
+    MECHANISM = "mechanism"  # The far side uses another one
+    KEY = "key"  # Its key is not allowed, or not the expected one
+    REFUSED = "refused"  # It refuses this side
+    GARBLED = "garbled"  # Its bytes are no ZMTP, or do not fit
+    ENDED = "ended"  # It has ended the stream
 
 
 class HandshakeError(ProtocolError):
@@ -138,12 +132,9 @@ class HandshakeError(ProtocolError):
 class Step(NamedTuple):
     """Result of a command of the far side."""
 
-    said: bytes = b""
-    """The answer."""
-    metadata: bytes | None = None
-    """Properties of the far side, with which the handshake is done; None before."""
-    key: bytes = b""
-    """The long-term public key that the far side has proved to have; empty if it has shown none."""
+    said: bytes = b""  # The answer
+    metadata: bytes | None = None  # Properties of the far side, with which the handshake is done; None before
+    key: bytes = b""  # The long-term public key that the far side has proved to have; empty if it has shown none
 
 
 class Null:
@@ -220,8 +211,7 @@ class Ready(NamedTuple):
     """The handshake is done."""
 
     socket_type: str
-    minor: int
-    """Of the version of ZMTP that both speak."""
+    minor: int  # Of the version of ZMTP that both speak
 
 
 class Subscribed(NamedTuple):
@@ -272,8 +262,7 @@ class Session:
         waits: Whether this side does not say its mechanism first; of two sides, at most one may.
     """
 
-    unfinished = 0
-    """The frames of a message stand together."""
+    unfinished = 0  # The frames of a message stand together
 
     def __init__(
         self,
@@ -287,14 +276,10 @@ class Session:
         self._own = own
         self._mechanism = mechanism
         self._hub = hub
-        self.remote_hub = b""
-        """Id of the far side if it is a hub, once it is ready."""
-        self.is_sealed = mechanism is not NULL
-        """Whether whole messages must be sealed before they are written."""
-        self.far_key = b""
-        """Public key that the far side has proved to have."""
-        self.fault: Fault | None = None
-        """Why the handshake has failed."""
+        self.remote_hub = b""  # Id of the far side if it is a hub, once it is ready
+        self.is_sealed = mechanism is not NULL  # Whether whole messages must be sealed before they are written
+        self.far_key = b""  # Public key that the far side has proved to have
+        self.fault: Fault | None = None  # Why the handshake has failed
         self.rejected_messages = 0
         self._limit_bytes = limit_bytes
         self._incoming = mechanism.incoming(HANDSHAKE_LIMIT_BYTES)
@@ -303,8 +288,7 @@ class Session:
         said = greeting.encode()
         told = OPENING_BYTES if waits else GREETING_BYTES
         self._outgoing = [said[:told]]
-        self._withheld = said[told:]
-        """Said once the far side's greeting fits."""
+        self._withheld = said[told:]  # Said once the far side's greeting fits
         self._state = _State.GREETING
         self._step: Message | Command | None = None
         """A step of the handshake that takes long to check, once `Proving` was returned."""

@@ -14,8 +14,7 @@ from hub.handlers.delivery import Role
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
 from hub.policy.policy import Action
-from hub.settings.sections import ZeekSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, ZeekSettings
 from peers.connections.broker import STEP_PREFIXES
 from peers.connections.broker_peerings import Registry, Verdict
 from peers.connections.broker_tls import server_context

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from hub.settings.sections import ZeekSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import Settings, ZeekSettings
 from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
 from peers.zeek.broker.messages import NIL_ID, EnvelopeType, encode_envelope

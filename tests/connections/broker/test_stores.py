@@ -15,9 +15,8 @@ from prometheus_client import generate_latest
 
 from hub.errors import RequestFailedError, RequestOverflowError
 from hub.policy.language import read_policy
-from hub.quotas.resource import Resource
-from hub.settings.sections import StoresSettings, ZeekSettings
-from hub.settings.settings import Settings
+from hub.quotas import Resource
+from hub.settings.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
 from peers.connections import broker_stores

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.settings.sections import JournalSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Settings
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories

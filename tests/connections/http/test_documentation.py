@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.sections import HttpSettings, Limits
+from hub.settings.settings import HttpSettings, Limits
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.websocket.http.publishing import RANGES_LIMIT

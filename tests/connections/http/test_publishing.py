@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from hub.errors import CloseCode
-from hub.settings.sections import HttpSettings
-from hub.settings.settings import Settings
+from hub.settings.settings import HttpSettings, Settings
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

@@ -15,8 +15,7 @@ from hub.labels.rules import Rule
 from hub.mesh.announcement import Served
 from hub.messages.batch import Batch, encode_value, encode_values
 from hub.messages.frame import FLAG_TAGGED
-from hub.settings.sections import JournalSettings, Limits
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Limits, Settings
 from peers.client import ServiceRequest, connect
 from peers.journal.journal import Journal
 from peers.values import from_msgpack

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
+from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from peers.client import Block, Client, MessageStream, ServiceRequest, connect
 from peers.shm.sharing import Shared, Sharing
 from tests.connections.rights.conftest import POLICY, Guarded

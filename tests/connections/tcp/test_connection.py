@@ -19,8 +19,7 @@ from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch, decode_values, encode_value
 from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.messages.origin import Origin
-from hub.settings.sections import JournalSettings, Limits
-from hub.settings.settings import Settings
+from hub.settings.settings import JournalSettings, Limits, Settings
 from peers.connections.tcp import ToldOrigins, as_they_came
 from peers.journal.journal import Journal
 from peers.wire.control import Notice, decode_notice, decode_origin, encode_subscription

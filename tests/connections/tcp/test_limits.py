@@ -12,11 +12,9 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.messages.frame import Frame, encode_frame
-from hub.quotas.quotas import FREE_BYTES
-from hub.quotas.resource import Resource
-from hub.quotas.usage import Usage, Whole
+from hub.quotas import FREE_BYTES, Resource, Usage, Whole
 from hub.scheduling.memory import Memory
-from hub.settings.sections import Limits
+from hub.settings.settings import Limits
 from peers.connections.connection import PUT_OFF, TURN_EVENTS, Connection
 from peers.connections.limits import LINGER_S, Holding, Lingering, Progress
 from peers.transport.transport import unread_bytes

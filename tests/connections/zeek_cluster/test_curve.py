@@ -13,7 +13,7 @@ import structlog
 import zmq
 import zmq.auth
 
-from hub.settings.config import ConfigError
+from hub.settings.keys import ConfigError
 from peers.client import connect
 from peers.transport.endpoints import Endpoint
 from peers.users.curve_keys import write_public, write_secret

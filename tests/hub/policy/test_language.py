@@ -14,9 +14,8 @@ from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.grants import Grant
 from hub.policy.language import read_policy
 from hub.policy.policy import Action, Policy
-from hub.quotas.quotas import QuotaLimits, RateLimits, SetLimits
-from hub.quotas.resource import Resource
-from hub.settings.config import ConfigError
+from hub.quotas import QuotaLimits, RateLimits, Resource, SetLimits
+from hub.settings.keys import ConfigError
 
 POLICY = """
 [roles.sensor]

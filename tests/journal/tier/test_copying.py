@@ -16,7 +16,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import JournalUnavailableError
-from hub.settings.sections import JournalSettings, Limits
+from hub.settings.settings import JournalSettings, Limits
 from peers.client import connect
 from peers.journal import tiering as module
 from peers.journal.journal import Journal

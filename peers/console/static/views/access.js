@@ -234,7 +234,7 @@ function text(said) {
 
 const POLICY_TOPIC = "$hub/policy/test";
 
-/** All that may be asked about (`hub.policy.verdict.DEEDS`). */
+/** All that may be asked about (`hub.policy.policy.DEEDS`). */
 const ACTIONS = [
   "publish", "subscribe", "request", "serve", "claim", "journal", "bring", "take",
   "consume", "label", "read-store", "write-store", "watch-store",

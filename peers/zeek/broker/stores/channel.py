@@ -40,18 +40,12 @@ class ChannelLimits(NamedTuple):
 class ChannelCounters:
     """Irregularities since the start; channels may share one."""
 
-    repeated: int = 0
-    """Actions that were sent again."""
-    failed: int = 0
-    """Actions that a consumer lacks, and that are not held any more."""
-    silent: int = 0
-    """Consumers that were removed after `SILENT_TICKS` of silence."""
-    wrong: int = 0
-    """Consumers that were removed as they have asked for numbers that were not ascending."""
-    overrun: int = 0
-    """Actions that came too early and were dropped; they are asked for again."""
-    lost: int = 0
-    """Actions that are lost for good."""
+    repeated: int = 0  # Actions that were sent again
+    failed: int = 0  # Actions that a consumer lacks, and that are not held any more
+    silent: int = 0  # Consumers that were removed after `SILENT_TICKS` of silence
+    wrong: int = 0  # Consumers that were removed as they have asked for numbers that were not ascending
+    overrun: int = 0  # Actions that came too early and were dropped; they are asked for again
+    lost: int = 0  # Actions that are lost for good
 
 
 class Consumer:
@@ -78,10 +72,8 @@ class Consumer:
         self._say = say
         self._limits = limits
         self._counters = counters
-        self.next = 0
-        """Number that is taken next; 0 before the handshake."""
-        self._last = 0
-        """End of the stream as far as it is known: all numbers below it were used."""
+        self.next = 0  # Number that is taken next; 0 before the handshake
+        self._last = 0  # End of the stream as far as it is known: all numbers below it were used
         self._early: dict[int, tuple[Action | None, int]] = {}
         """Early actions with their sizes; None for one that will never come."""
         self._early_bytes = 0

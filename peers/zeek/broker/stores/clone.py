@@ -88,16 +88,14 @@ class Clone:
         self._send, self._on_state, self._is_announced = send, on_state, is_announced
         self._limits = limits or ChannelLimits()
         self._counters = counters or ChannelCounters()
-        self.refused = 0
-        """Changes that the store could not make: it is full, or a value is too large for it."""
+        self.refused = 0  # Changes that the store could not make: it is full, or a value is too large for it
         self._asker = entities()  # of results of `put_unique`
         self._written: OrderedDict[bytes, _Written] = OrderedDict()
         """Commands that wait for their answers, by publisher, in the order of their numbers."""
         self._keys: Counter[bytes] = Counter()  # of these commands
         self._charges: dict[str, dict[bytes, list[int]]] = {}
         """By user and key: commands on their way, and how many entries and bytes more these may be charged."""
-        self._charged: Counter[tuple[str, int]] = Counter()
-        """Sums of entries (1) and bytes (2) of each user."""
+        self._charged: Counter[tuple[str, int]] = Counter()  # Sums of entries (1) and bytes (2) of each user
         self._requests = 0
         self._unique: dict[int, bytes] = {}  # publishers of `put_unique`, by request
         self._begin_anew()
@@ -111,8 +109,7 @@ class Clone:
         # The channel to the master.
         self._is_writer = self._is_known_writer = False
         self._number = self._acked = FIRST_NUMBER
-        self._sent: dict[int, bytes] = {}
-        """Unconfirmed wishes, by number."""
+        self._sent: dict[int, bytes] = {}  # Unconfirmed wishes, by number
         self._sent_bytes = 0
         self._last_write_tick = 0
         self._confirmed = self._fenced = 0  # the last wish that is confirmed, and that has a fence

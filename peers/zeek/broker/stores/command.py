@@ -288,8 +288,7 @@ _LAYOUTS: tuple[tuple[Callable[..., Content], tuple[_Field, ...]], ...] = (
     (Nack, (_NUMBERS,)),
     (AckClone, (_NUMBER, _TICKS, _ENTRIES)),
     (RetransmitFailed, (_NUMBER,)),
-)
-"""What each kind holds, by its number."""
+)  # What each kind holds, by its number
 
 _KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)}
 

@@ -29,8 +29,7 @@ from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_en
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.writing import UNREAD_BYTES
 
-FORGET_TICKS = 600
-"""How long entities of a lost peer are known: 60 s, longer than masters wait for clones."""
+FORGET_TICKS = 600  # How long entities of a lost peer are known: 60 s, longer than masters wait for clones
 
 _HASH_BYTES = 8
 
@@ -46,10 +45,8 @@ class ForwarderLimits(NamedTuple):
     """Limits of one peer."""
 
     entities: int = 1_000
-    topics: int = 2_000
-    """Two for each store."""
-    snapshot_values: int = 500_000
-    """Most elements and entries of one command that is checked: 0.2 µs each."""
+    topics: int = 2_000  # Two for each store
+    snapshot_values: int = 500_000  # Most elements and entries of one command that is checked: 0.2 µs each
 
 
 @dataclass(slots=True)
@@ -57,20 +54,13 @@ class ForwarderCounters:
     """Commands since the start: forwarded to at least one peer, or dropped."""
 
     forwarded: int = 0
-    unheard: int = 0
-    """For all, but without a subscriber."""
-    elsewhere: int = 0
-    """From a peer that another hub forwards for."""
-    unknown: int = 0
-    """For an entity that is not known, or whose peer is gone; or from an entity of another peer."""
-    undelivered: int = 0
-    """For a slow peer. The channel sends them again."""
-    refused: int = 0
-    """The policy does not allow a peer to send or to receive them."""
-    invalid: int = 0
-    """No commands, or with invalid values, too many, or too deep ones."""
-    too_many: int = 0
-    """From entities over the limit. Topics over the limit count, too."""
+    unheard: int = 0  # For all, but without a subscriber
+    elsewhere: int = 0  # From a peer that another hub forwards for
+    unknown: int = 0  # For an entity that is not known, or whose peer is gone; or from an entity of another peer
+    undelivered: int = 0  # For a slow peer. The channel sends them again.
+    refused: int = 0  # The policy does not allow a peer to send or to receive them
+    invalid: int = 0  # No commands, or with invalid values, too many, or too deep ones
+    too_many: int = 0  # From entities over the limit. Topics over the limit count, too.
 
 
 class End(Protocol):
@@ -106,15 +96,13 @@ class Forwarder:
     """Forwards between all peers of one hub; or, without `between_peers`, between each of them and the hub only."""
 
     def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
-        self.own_id = own_id
-        """Endpoint id of the hub; it may change before any peer has come."""
+        self.own_id = own_id  # Endpoint id of the hub; it may change before any peer has come
         self._between_peers = between_peers
         self.on_topics: Callable[[], object] = lambda: None
         """Called when the topics to be announced to peers have changed."""
         self._limits = limits or ForwarderLimits()
         self._peers: dict[bytes, _Peer] = {}
-        self._targets: dict[int, tuple[bytes, bytes]] = {}
-        """Alias → peer and entity."""
+        self._targets: dict[int, tuple[bytes, bytes]] = {}  # Alias → peer and entity
         self._tick = 0
         self.counters = ForwarderCounters()
 

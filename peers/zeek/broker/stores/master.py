@@ -122,16 +122,13 @@ class MasterLimits(NamedTuple):
 
     clones: int = 1_000
     writers: int = 1_000
-    snapshot_entries: int = 100_000
-    """A snapshot is made in one go, 2.5 µs an entry."""
-    snapshot_bytes: int = 16 * 1024 * 1024
-    """Largest frame with a snapshot."""
+    snapshot_entries: int = 100_000  # A snapshot is made in one go, 2.5 µs an entry
+    snapshot_bytes: int = 16 * 1024 * 1024  # Largest frame with a snapshot
     open_snapshot_bytes: int = 64 * 1024 * 1024
     """Most bytes of snapshots that are not acknowledged yet; a clone without room asks again 200 ms later."""
     log_actions: int = 65_536
     log_bytes: int = 32 * 1024 * 1024
-    channel: ChannelLimits = ChannelLimits()
-    """Of each writer's early wishes."""
+    channel: ChannelLimits = ChannelLimits()  # Of each writer's early wishes
 
 
 @dataclass(slots=True)
@@ -139,16 +136,11 @@ class MasterCounters:
     """Irregularities since the start; masters may share one."""
 
     channel: ChannelCounters = field(default_factory=ChannelCounters)
-    snapshots_too_large: int = 0
-    """Requests of clones for a snapshot over the limits."""
-    adopted: int = 0
-    """Clones that went on where they were, although they were not known (any more)."""
-    disowned: int = 0
-    """Answers to unknown clones that their next action is lost for good."""
-    refused: int = 0
-    """Clones and writers over the limits; they ask again."""
-    unexpected: int = 0
-    """Commands for another master, or that are none for a master."""
+    snapshots_too_large: int = 0  # Requests of clones for a snapshot over the limits
+    adopted: int = 0  # Clones that went on where they were, although they were not known (any more)
+    disowned: int = 0  # Answers to unknown clones that their next action is lost for good
+    refused: int = 0  # Clones and writers over the limits; they ask again
+    unexpected: int = 0  # Commands for another master, or that are none for a master
 
 
 class _Clone:
@@ -157,10 +149,8 @@ class _Clone:
     def __init__(self, offset: int, tick: int) -> None:
         self.offset = offset  # its handshake stands for all up to this number
         self.acked = 0
-        self.handshake = b""
-        """Sent again until the first acknowledgement."""
-        self.is_held = False
-        """Whether its handshake holds changes that are not kept yet, and is not sent."""
+        self.handshake = b""  # Sent again until the first acknowledgement
+        self.is_held = False  # Whether its handshake holds changes that are not kept yet, and is not sent
         self.last_seen = tick
         self.lagged = False  # it lacked something at the last keepalive
         self.repeated = self.repeated_tick = 0  # actions that were sent again in one tick
@@ -228,27 +218,20 @@ class Master:
         self._is_kept = owner.notes is not None
         self.number = self._told = FIRST_NUMBER
         """Numbers of the last action, and of the last one that is kept, and clones may know."""
-        self._log: dict[int, bytes] = {}
-        """The last actions as commands for all, by number, without a gap."""
-        self.log_bytes = 0
-        """Bytes of actions that are held."""
-        self._records: deque[tuple[int, str]] = deque()
-        """The notes that hold them: last number and name of each."""
+        self._log: dict[int, bytes] = {}  # The last actions as commands for all, by number, without a gap
+        self.log_bytes = 0  # Bytes of actions that are held
+        self._records: deque[tuple[int, str]] = deque()  # The notes that hold them: last number and name of each
         self._noted: deque[tuple[int, int]] = deque()
         """Numbers of the store's changes that are not kept yet, with those of their actions."""
-        self._positions: dict[bytes, int] = {}
-        """Last wish of each writer, as noted, in the order of writing."""
-        self._may_be_known = False
-        """Whether a clone may have a number from before, so that a gap must show."""
+        self._positions: dict[bytes, int] = {}  # Last wish of each writer, as noted, in the order of writing
+        self._may_be_known = False  # Whether a clone may have a number from before, so that a gap must show
         self._clones: dict[bytes, _Clone] = {}
         self._writers: dict[bytes, _Writer] = {}
         self._tick = self._last_broadcast = 0
         self._content: tuple[tuple[bytes, bytes], ...] | None = None
         """The whole content, for clones that come together; None once it has changed."""
-        self.refused = 0
-        """Wishes that were not granted: a clash of types, a full store, an invalid value."""
-        self.unwritable = 0
-        """Entries and changes that were left out, as they have no Broker form."""
+        self.refused = 0  # Wishes that were not granted: a clash of types, a full store, an invalid value
+        self.unwritable = 0  # Entries and changes that were left out, as they have no Broker form
         self.own = wire.entity(node_id, new_object)
         if self._is_kept:
             notes = self._restore(owner.notes or {}, node_id)

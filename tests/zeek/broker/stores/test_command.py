@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.settings.sections import ZeekSettings
+from hub.settings.settings import ZeekSettings
 from peers.values import Count, encode
 from peers.values.layout import Tag
 from peers.zeek.broker.messages import EnvelopeType

@@ -1,1 +1,0 @@
-"""What each user holds of the hub, over all connections, and how much that may be."""
