@@ -285,7 +285,7 @@ class Handler:
         Raises:
             RejectedError: It may not.
         """
-        if not self.narrows:
+        if self._rights is not None and not self.narrows:
             check_prefixes_granted(self._rights, self.acts.seeing, [prefix])
 
     # What it has got, and has not.
