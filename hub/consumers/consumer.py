@@ -18,24 +18,42 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from heapq import heapify, heappop, heappush
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
-from hub.consumers.terms import Terms
 from hub.journal.block import Record
 from hub.messages.frame import Encoding
+
+NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"  # name of a consumer: it stands in logs, metrics and commands
+PREFIXES_LIMIT = 64  # most prefixes of a consumer: they are compared for each piece that is read
+_TOPIC_CHARACTERS = 1024
+
+_KEY_PATTERN = r"""^(topic|all|none|field:[^"\\\x00-\x1f]{1,256})\Z"""
+"""A field of at most so many characters may be a path: `id.orig_h`. msgspec cannot look for the excluded ones."""
+
+_Text = Annotated[str, msgspec.Meta(max_length=_TOPIC_CHARACTERS)]
+
+
+class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The configuration of a named consumer."""
+
+    prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
+    key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
+    """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`order_of`)."""
+    redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0
+    """Time to acknowledge a message before it is redelivered, seconds."""
+    deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
+    """Failures after which a message is a dead letter; 0: never."""
+    dead_letters: _Text = ""  # topic for dead letters; empty for none
 
 
 class Progress(msgspec.Struct, frozen=True):
     """The saved state of a consumer; all else is redelivered after a restart."""
 
-    position: int
-    """Everything wanted and recorded before this offset is done."""
-    acknowledged: tuple[int, ...] = ()
-    """Later offsets that are done, ascending."""
-    failures: dict[int, int] = {}
-    """Offset → failures of messages that are not done."""
+    position: int  # everything wanted and recorded before this offset is done
+    acknowledged: tuple[int, ...] = ()  # later offsets that are done, ascending
+    failures: dict[int, int] = {}  # offset → failures of messages that are not done
 
     def before(self, offset: int) -> Progress:
         """Return it without records from an offset on: they are lost, and their offsets are reused."""
@@ -54,12 +72,10 @@ class Key:
     """
 
     name: str
-    member: Member | None = None
-    """The member that has the messages in `out`; it alone gets more of them."""
+    member: Member | None = None  # the member that has the messages in `out`; it alone gets more of them
     out: dict[int, Item] = field(default_factory=dict)
     ready: deque[Item] = field(default_factory=deque)
-    delayed: Item | None = None
-    """The message of `ready` that delays the key until its `due_s`."""
+    delayed: Item | None = None  # the message of `ready` that delays the key until its `due_s`
 
 
 @dataclass(slots=True, eq=False)
@@ -67,8 +83,7 @@ class Member:
     """A member."""
 
     most_messages: int
-    most_bytes: int
-    """A single message is never too much."""
+    most_bytes: int  # a single message is never too much
     out: dict[int, Item] = field(default_factory=dict)
     out_bytes: int = 0
     own: list[tuple[int, str]] = field(default_factory=list)
@@ -80,8 +95,7 @@ class Member:
         return len(self.out) < self.most_messages and self.out_bytes + item.size_bytes <= self.most_bytes
 
 
-ITEM_BYTES = 500
-"""Charged for an item beside its topic and body."""
+ITEM_BYTES = 500  # charged for an item beside its topic and body
 
 
 class Item:
@@ -93,8 +107,7 @@ class Item:
         self.record = record
         self.key = key
         self.size_bytes = ITEM_BYTES + len(record.topic) + len(record.body)
-        # Deliveries; of those before a restart, only failures are known.
-        self.deliveries = failures
+        self.deliveries = failures  # deliveries; of those before a restart, only failures are known
         # How often it was the first message of its key that came back without an acknowledgement.
         self.failures = failures
         self.member: Member | None = None
@@ -102,15 +115,13 @@ class Item:
         self.due_s = 0.0
 
 
-_DUE_SPARE = 64
-"""Outdated entries of the heap of due times, beyond one for each held message, before it is rebuilt."""
+_DUE_SPARE = 64  # outdated entries of the heap of due times, beyond one for each held message, before it is rebuilt
 
 
 class ConsumerLimits(NamedTuple):
     """Limits of unprocessed messages."""
 
-    messages: int
-    """From the oldest unprocessed message to the newest one read."""
+    messages: int  # from the oldest unprocessed message to the newest one read
     bytes: int
 
 
@@ -118,14 +129,11 @@ class ConsumerCounters(NamedTuple):
     """Messages since the start."""
 
     delivered_total: int
-    redelivered_total: int
-    """A part of `delivered_total`."""
+    redelivered_total: int  # a part of `delivered_total`
     acknowledged_total: int
-    late_total: int
-    """Acknowledgements of messages that the member does not have, or no longer."""
+    late_total: int  # acknowledgements of messages that the member does not have, or no longer
     dead_total: int
-    missed_total: int
-    """Offsets deleted before they were read, wanted or not."""
+    missed_total: int  # offsets deleted before they were read, wanted or not
 
 
 class Consumer:
@@ -148,14 +156,10 @@ class Consumer:
         self._free: list[tuple[int, str]] = []
         # A heap of when an item is due, and its offset. Entries that are no more true are passed over.
         self._due: list[tuple[float, int]] = []
-        self.members: dict[Member, None] = {}
-        """In the order of joining."""
-        self.dead: deque[Item] = deque()
-        """Messages to be published as dead letters, and then `buried`."""
-        self.size_bytes = 0
-        """Charged for all messages that are not done."""
-        self.changes = 0
-        """Grows when `progress` changes."""
+        self.members: dict[Member, None] = {}  # in the order of joining
+        self.dead: deque[Item] = deque()  # messages to be published as dead letters, and then `buried`
+        self.size_bytes = 0  # charged for all messages that are not done
+        self.changes = 0  # grows when `progress` changes
         self._delivered = self._redelivered = self._done = self._late = self._given_up = self._missed = 0
 
     # Reading.
@@ -463,15 +467,9 @@ class Consumer:
 
 FIELD = "field:"
 
-_OF_A_FIELD = "\0"
-"""Distinguishes keys of values from topics."""
-
-_NAMED_BYTES = 64
-"""Longer values are replaced by their digests."""
-
-_NULL = msgspec.Raw(b"\xc0")
-"""A field without a value counts as missing."""
-
+_OF_A_FIELD = "\0"  # distinguishes keys of values from topics
+_NAMED_BYTES = 64  # longer values are replaced by their digests
+_NULL = msgspec.Raw(b"\xc0")  # a field without a value counts as missing
 Read = Callable[[bytes | msgspec.Raw], msgspec.Raw | None]
 
 

@@ -34,11 +34,9 @@ class Record(NamedTuple):
     """One message of the journal."""
 
     offset: int
-    time_us: int
-    """When the hub took the message, µs since 1970 UTC."""
+    time_us: int  # when the hub took the message, µs since 1970 UTC
     topic: str
-    encoding: int
-    """`hub.messages.frame.Encoding` of the body."""
+    encoding: int  # `hub.messages.frame.Encoding` of the body
     body: bytes
 
 

@@ -19,6 +19,9 @@
     values     u8[value_bytes]
 ```
 
+An excerpt is a block without some columns, for a reader that has not requested them: the magic HJX1, flags for missing
+columns (4 `offset`, 8 `time`, 16 `topic`, 32 `value`), and the sections of the others. It travels; it is not stored.
+
 Readers with arrays (Arrow, numpy) take columns as they are; a run of one topic goes out as one slice of the values.
 `read_layout` checks all columns, so that a wrong one is found also under a right checksum.
 """
@@ -27,12 +30,15 @@ from __future__ import annotations
 
 import sys
 from array import array
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import accumulate, islice, pairwise
 from operator import ge, gt
 from struct import Struct
+from struct import error as StructError  # noqa: N812 -- a class
 from typing import Final, Literal, NamedTuple, get_args
 from zlib import crc32
+
+from hub.errors import JournalCorruptError
 
 if sys.byteorder != "little":  # pragma: no cover -- a column is read as it stands, here and in every reader
     raise ImportError("the journal works on little-endian machines only: its columns are mapped, not decoded")
@@ -41,30 +47,16 @@ MAGIC = b"HJB1"
 
 BLOCK_HEADER = Struct("<4sIIIIIQq")
 
-CHECKED_FROM = 8
-"""The checksum covers the bytes from here on."""
-
-SPARSE = 0b01
-"""Offsets have gaps, and a column of their own."""
-
-ENCODINGS = 0b10
-"""Some values are not msgpack: a column says which."""
-
-RECORDS_LIMIT = 65_536
-"""Most records in one block: as many as one frame may hold."""
-
+CHECKED_FROM = 8  # the checksum covers the bytes from here on
+SPARSE = 0b01  # offsets have gaps, and a column of their own
+ENCODINGS = 0b10  # some values are not msgpack: a column says which
+RECORDS_LIMIT = 65_536  # most records in one block: as many as one frame may hold
 SECTION_LIMIT_BYTES = 2**31 - 1
 """Longest text, and longest values, of one block: ends are signed 32-bit numbers, as in Arrow."""
 
-TOPIC_LIMIT_BYTES = 2**16 - 1
-"""Longest topic: the key length of a frame has 16 bits."""
-
-OFFSET_LIMIT = 2**62
-"""Offsets are below it, so that sums of two do not overflow."""
-
-Column = Literal["offset", "time", "topic", "value"]
-"""The columns that can be requested; see `hub.journal.excerpt`."""
-
+TOPIC_LIMIT_BYTES = 2**16 - 1  # longest topic: the key length of a frame has 16 bits
+OFFSET_LIMIT = 2**62  # offsets are below it, so that sums of two do not overflow
+Column = Literal["offset", "time", "topic", "value"]  # the columns that can be requested; see `excerpt_of`
 COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
 
 _ENCODING_LIMIT = 0b11  # the bits that a frame has for it
@@ -93,13 +85,11 @@ class Columns(NamedTuple):
     """The sections of a block, as views."""
 
     times: memoryview
-    offsets: memoryview | range
-    """A range if the block is dense."""
+    offsets: memoryview | range  # a range if the block is dense
     topic_nos: memoryview
     value_ends: memoryview
     topic_ends: memoryview
-    encodings: memoryview | bytes
-    """Zeros if the block has no such column."""
+    encodings: memoryview | bytes  # zeros if the block has no such column
     text: memoryview
     values: memoryview
 
@@ -201,13 +191,11 @@ class Sections(NamedTuple):
     """The sections of a new block, in their order."""
 
     times: bytes | memoryview
-    offsets: bytes | memoryview
-    """Empty: the block is dense."""
+    offsets: bytes | memoryview  # empty: the block is dense
     topic_nos: bytes | memoryview
     value_ends: bytes | memoryview
     topic_ends: bytes | memoryview
-    encodings: bytes | memoryview
-    """Empty: all are msgpack."""
+    encodings: bytes | memoryview  # empty: all are msgpack
     text: bytes | memoryview
     values: bytes | memoryview
 
@@ -236,3 +224,65 @@ def join_sections(first: int, count: int, topics: int, sections: Sections) -> by
     header = BLOCK_HEADER.pack(MAGIC, 0, count, topics, len(views[6]), flags, len(views[7]), first)
     body = b"".join([header[CHECKED_FROM:], *(part for view in views for part in (view, bytes(-len(view) % 8)))])
     return MAGIC + crc32(body).to_bytes(4, "little") + body
+
+
+_EXCERPT_MAGIC: Final = b"HJX1"
+
+_LEFT_OUT: Final[dict[Column, int]] = {"offset": 4, "time": 8, "topic": 16, "value": 32}  # flags of missing columns
+_OF_SECTIONS: Final[tuple[Column, ...]] = ("time", "offset", "topic", "value", "topic", "value", "topic", "value")
+"""The column of each section of a block."""
+
+
+def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
+    """Return these columns of a checked block: the block itself where that is all of it."""
+    left_out = sum(flag for column, flag in _LEFT_OUT.items() if column not in columns)
+    if not left_out:
+        return block
+    _, _, count, topics, topic_bytes, flags, value_bytes, first = BLOCK_HEADER.unpack_from(block)
+    places = places_of(section_sizes(count, topics, topic_bytes, flags, value_bytes))
+    view = memoryview(block)
+    kept = [
+        view[places[number] : places[number + 1]] for number, column in enumerate(_OF_SECTIONS) if column in columns
+    ]
+    if "topic" not in columns:
+        topics = topic_bytes = 0
+    if "value" not in columns:
+        value_bytes, flags = 0, flags & ~ENCODINGS
+    if "offset" not in columns:
+        flags &= ~SPARSE
+    header = BLOCK_HEADER.pack(_EXCERPT_MAGIC, 0, count, topics, topic_bytes, flags | left_out, value_bytes, first)
+    body = b"".join([header[CHECKED_FROM:], *kept])
+    return _EXCERPT_MAGIC + crc32(body).to_bytes(4, "little") + body
+
+
+def whole_of(data: bytes) -> bytes:
+    """Return an excerpt as a block, with time 0, empty topics and values, and dense offsets for missing columns.
+
+    Other bytes are returned as they are. The block is yet to be checked by `Block.parse`. Raises `JournalCorruptError`.
+    """
+    if data[: len(_EXCERPT_MAGIC)] != _EXCERPT_MAGIC:
+        return data
+    try:
+        return _whole(memoryview(data))
+    except (ValueError, StructError) as error:
+        raise JournalCorruptError(f"an excerpt of the journal is damaged: {error}; fetch it again") from error
+
+
+def _whole(view: memoryview) -> bytes:
+    _, checksum, count, topics, topic_bytes, flags, value_bytes, first = BLOCK_HEADER.unpack_from(view)
+    if crc32(view[CHECKED_FROM:]) != checksum:
+        raise ValueError("its checksum does not match")
+    if not 0 < count <= RECORDS_LIMIT:
+        raise ValueError(f"{count} records cannot be")
+    there = [not flags & _LEFT_OUT[column] for column in _OF_SECTIONS]
+    said = section_sizes(count, topics, topic_bytes, flags, value_bytes)
+    sizes = [size if is_there else 0 for size, is_there in zip(said, there, strict=True)]
+    *places, end = places_of(sizes)
+    if end != len(view):
+        raise ValueError(f"it has {len(view)} bytes and says {end}")
+    nothing = section_sizes(count, topics=1, topic_bytes=0, flags=0, value_bytes=0)
+    sections = [
+        view[place : place + size] if is_there else bytes(empty)
+        for place, size, empty, is_there in zip(places, sizes, nothing, there, strict=True)
+    ]
+    return join_sections(first, count, 1 if flags & _LEFT_OUT["topic"] else topics, Sections(*sections))

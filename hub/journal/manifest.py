@@ -17,9 +17,7 @@ from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT
 from hub.journal.selection import Selection
 
-_DIGITS = 20
-"""Names sort as their numbers do: offsets have 19 digits at most."""
-
+_DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
 _FORMAT_NAME = "hub tier "
 
 _FORMAT = f"{_FORMAT_NAME}1"
@@ -37,18 +35,14 @@ class Entry(msgspec.Struct, frozen=True):
     """A file."""
 
     first: int
-    next: int
-    """The offset behind its last record or hole."""
+    next: int  # the offset behind its last record or hole
     records: int
-    earliest_us: int
-    """Time of its earliest record, µs since 1970 UTC; 0 without records."""
+    earliest_us: int  # time of its earliest record, µs since 1970 UTC; 0 without records
     latest_us: int
     size_bytes: int
-    raw_bytes: int
-    """Uncompressed length of its values."""
+    raw_bytes: int  # uncompressed length of its values
     sha256: str
-    tail_bytes: int
-    """Length of its footer."""
+    tail_bytes: int  # length of its footer
     tail_crc: int
     topics: tuple[tuple[str, int], ...]
     """Topics, or if they are too many their beginnings, and the number of records of each."""
@@ -136,8 +130,7 @@ class Manifest:
     """The files of a tier; raises `JournalCorruptError` if they overlap."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.entries = sorted(entries, key=_first_of)
-        """In the order of their offsets."""
+        self.entries = sorted(entries, key=_first_of)  # in the order of their offsets
         for one, following in pairwise(self.entries):
             if one.next > following.first:
                 raise JournalCorruptError(f"the files {one.name} and {following.name} overlap")

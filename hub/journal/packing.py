@@ -88,16 +88,11 @@ def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
 
 # Frames to blocks, blocks to blocks
 
-BLOCK_RECORDS = 8_192
-"""Default records of a block: a reader of one record reads the whole block."""
-
-BLOCK_BYTES = 2**20
-"""Default bytes of values, or of topics, of a block."""
-
+BLOCK_RECORDS = 8_192  # default records of a block: a reader of one record reads the whole block
+BLOCK_BYTES = 2**20  # default bytes of values, or of topics, of a block
 _TOPIC_LENGTH_BYTES = 2
 
-BLOCK_BYTES_LIMIT = 2**30
-"""Largest value, and largest limit of a block: both together fit in one section."""
+BLOCK_BYTES_LIMIT = 2**30  # largest value, and largest limit of a block: both together fit in one section
 
 
 def pack(
@@ -323,11 +318,8 @@ def whole_checksum(block: bytes) -> int:
 FRAME_MESSAGES = 4_096
 """Most values of one BATCH frame: cutting one in a queue walks over its values, so it must not hold all of a block."""
 
-FRAME_BYTES = 65_536
-"""Default for the largest body of a BATCH frame: publishers stop there, too."""
-
-FRAMES_BYTES = 262_144
-"""Most bytes of frames returned as one object, unless one frame is larger."""
+FRAME_BYTES = 65_536  # default for the largest body of a BATCH frame: publishers stop there, too
+FRAMES_BYTES = 262_144  # most bytes of frames returned as one object, unless one frame is larger
 
 
 def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:

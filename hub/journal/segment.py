@@ -42,8 +42,7 @@ _CHECKED_FROM = 8  # headers, heads and trailers are checksummed from there on
 
 # Epochs
 
-EPOCHS_LIMIT = 1_000
-"""Most remembered epochs; the oldest are forgotten. 12 bytes each, in every segment."""
+EPOCHS_LIMIT = 1_000  # most remembered epochs; the oldest are forgotten. 12 bytes each, in every segment.
 
 
 class Epoch(NamedTuple):
@@ -57,10 +56,8 @@ class Epoch(NamedTuple):
     A position is an offset and the epoch in which it was read. It holds up to where the next epoch begins.
     """
 
-    number: int
-    """When it began, s since 1970, or one more than the number of the epoch before."""
-    first: int
-    """The offset of its first record."""
+    number: int  # when it began, s since 1970, or one more than the number of the epoch before
+    first: int  # the offset of its first record
 
 
 def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch, ...]:
@@ -115,8 +112,7 @@ class Header(NamedTuple):
 HEAD = Struct("<4sIBBHIIIIIqqqq")
 _ENTRY_MAGIC = b"HJE1"
 
-LISTING_LIMIT_BYTES = 8 * 1024 * 1024
-"""Longest listing: at most 64 texts, each as long as a topic may be."""
+LISTING_LIMIT_BYTES = 8 * 1024 * 1024  # longest listing: at most 64 texts, each as long as a topic may be
 
 
 class Kind(IntEnum):
@@ -138,8 +134,7 @@ class Head(NamedTuple):
     records: int
     stored_bytes: int
     raw_bytes: int
-    crc: int
-    """Of the payload as it is stored."""
+    crc: int  # of the payload as it is stored
     first: int
     next: int
     earliest_us: int
@@ -220,8 +215,7 @@ def payload_of(head: Head, stored: bytes | memoryview) -> bytes | memoryview:
 class Write(NamedTuple):
     """The last batch that a writer has committed."""
 
-    query: str
-    """With the user's name and a slash in front, if it has a user."""
+    query: str  # with the user's name and a slash in front, if it has a user
     batch: int
     first: int
     next: int
@@ -234,10 +228,8 @@ class Mark(NamedTuple):
     """Length of the segment known to be on the disk when the commit was written. Damage before it came later; what is
     damaged behind it may never have been written."""
     writes: tuple[Write, ...] = ()
-    writes_before: int = 0
-    """Number of `writes` in earlier marks of the segment, so that a lost mark is noticed."""
-    epochs: tuple[Epoch, ...] = ()
-    """All epochs of the journal; empty if they are those of the mark before."""
+    writes_before: int = 0  # number of `writes` in earlier marks of the segment, so that a lost mark is noticed
+    epochs: tuple[Epoch, ...] = ()  # all epochs of the journal; empty if they are those of the mark before
 
     def encode(self) -> bytes:
         return _encode(self)
@@ -266,18 +258,14 @@ TRAILER_BYTES = _TRAILER.size
 class Row(NamedTuple):
     """The index entry of a block."""
 
-    place: int
-    """Where its entry begins, bytes from the start of the segment."""
-    stored_bytes: int
-    """Length of the entry."""
-    size_bytes: int
-    """Length of the block."""
+    place: int  # where its entry begins, bytes from the start of the segment
+    stored_bytes: int  # length of the entry
+    size_bytes: int  # length of the block
     first: int
     next: int
     earliest_us: int
     latest_us: int
-    topics: bytes
-    """The listing of its topics."""
+    topics: bytes  # the listing of its topics
 
 
 def row_of(place: int, head: Head) -> Row:
@@ -289,8 +277,7 @@ class Footer(NamedTuple):
     """The index of a sealed segment."""
 
     rows: list[Row]
-    writes: list[Write]
-    """The last batch of each writer, as of the end of the segment."""
+    writes: list[Write]  # the last batch of each writer, as of the end of the segment
     epochs: tuple[Epoch, ...] = ()
 
 
@@ -349,18 +336,13 @@ class Placed(NamedTuple):
 class Recovered(NamedTuple):
     """The committed content of a segment."""
 
-    size_bytes: int
-    """Where the last commit ends."""
+    size_bytes: int  # where the last commit ends
     blocks: list[Placed]
     next: int
-    writes: list[Write]
-    """The writers' batches, the oldest first; some may come twice."""
-    lacks_writes: bool
-    """Whether some of them are damaged."""
-    marks: list[int]
-    """Where its marks stand, bytes from the start of the segment."""
-    epochs: tuple[Epoch, ...] = ()
-    """From the last mark that has them; empty if those are damaged."""
+    writes: list[Write]  # the writers' batches, the oldest first; some may come twice
+    lacks_writes: bool  # whether some of them are damaged
+    marks: list[int]  # where its marks stand, bytes from the start of the segment
+    epochs: tuple[Epoch, ...] = ()  # from the last mark that has them; empty if those are damaged
 
 
 class _Commit(NamedTuple):

@@ -17,8 +17,7 @@ LISTED_LIMIT = 64
 
 _SEPARATOR = "\n"  # no topic holds a control character
 
-_REMEMBERED = 1_024
-"""Cached answers by listing, each up to 1 KiB."""
+_REMEMBERED = 1_024  # cached answers by listing, each up to 1 KiB
 
 
 def listing(topics: Iterable[str]) -> bytes:

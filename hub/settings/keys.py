@@ -20,7 +20,7 @@ from msgspec import inspect
 
 from hub.errors import InvalidTopicError, UsageError
 from hub.settings.settings import RANGED, Settings
-from hub.stores.naming import parse_feed, parse_served, parse_store
+from hub.stores.command import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 
 DEFAULT = "default"  # Origin of a value that no layer sets

@@ -20,6 +20,9 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
+from hub.errors import UsageError
+from hub.topics import STORES, check_prefix, check_topic, printable
+
 ENTRY_BYTES = 200
 """Charge for an entry beside key and value: two bytes objects, a tuple, a version and a place in a dictionary."""
 
@@ -28,15 +31,11 @@ class StoreLimits(NamedTuple):
     """Limits of one store. A command that would exceed one is rejected and counted."""
 
     entries: int = 1_000_000
-    bytes: int = 512 * 1024 * 1024
-    """With `ENTRY_BYTES` for each entry."""
-    user_entries: int = 1_000_000
-    """Most entries of one user."""
+    bytes: int = 512 * 1024 * 1024  # with `ENTRY_BYTES` for each entry
+    user_entries: int = 1_000_000  # most entries of one user
     user_bytes: int = 512 * 1024 * 1024
-    entry_bytes: int = 512 * 1024
-    """Longest key and value together, bytes: each change must fit into a frame."""
-    changes: int = 65_536
-    """Latest changes kept for replicas and watches."""
+    entry_bytes: int = 512 * 1024  # longest key and value together, bytes: each change must fit into a frame
+    changes: int = 65_536  # latest changes kept for replicas and watches
     changes_bytes: int = 16 * 1024 * 1024
 
 
@@ -46,23 +45,19 @@ class ChangeKind(IntEnum):
     PUT = 0
     ERASE = 1
     EXPIRE = 2
-    CLEAR = 3
-    """All entries are removed."""
+    CLEAR = 3  # all entries are removed
 
 
 class Change(NamedTuple):
     """One change of a store."""
 
-    number: int
-    """Its place among the changes of the store; of a put also the new version of the entry."""
+    number: int  # its place among the changes of the store; of a put also the new version of the entry
     kind: int
-    key: bytes
-    """Canonical; empty for CLEAR."""
+    key: bytes  # canonical; empty for CLEAR
     value: bytes | None
     old: bytes | None
     expires_ns: int | None
-    publisher: object
-    """The sender of the command; None if unknown, or if the entry has expired."""
+    publisher: object  # the sender of the command; None if unknown, or if the entry has expired
 
     @property
     def size_bytes(self) -> int:
@@ -73,14 +68,11 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One command. On the wire an array of these fields; the last ones may be left out."""
 
     kind: str
-    key: bytes = b""
-    """The key in msgpack, canonical or not."""
-    value: bytes | None = None
-    """A value in msgpack; None where the kind needs none."""
+    key: bytes = b""  # the key in msgpack, canonical or not
+    value: bytes | None = None  # a value in msgpack; None where the kind needs none
     expiry_ns: int | None = None
     """Lifetime, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
-    if_version: int | None = None
-    """For put and erase: the version that the entry must have."""
+    if_version: int | None = None  # for put and erase: the version that the entry must have
     empty: bytes | None = None
     """For add: the initial value of a missing entry, in msgpack. None: a missing entry is an error."""
 
@@ -99,3 +91,40 @@ class Operations(Protocol):
 
     def index(self, value: bytes, index: bytes) -> bytes | None:
         """Return an element of a vector, the value of a table's key, or whether a set has a member; None if missing."""
+
+
+def store_topic(name: str, what: str = "") -> str:
+    """Return a topic of a store, or without `what` the prefix of all of them; raises `UsageError`."""
+    if not name or "/" in name or "=" in name:
+        raise UsageError(f"{printable(name)} is no name of a store: it has one character at least, and no '/' or '='")
+    return check_topic(f"{STORES}{name}/{what}")
+
+
+def parse_store(text: str) -> tuple[str, str]:
+    """Return name and file of a setting NAME=FILE; raises UsageError."""
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
+    store_topic(name)
+    return name, path
+
+
+def parse_feed(text: str) -> tuple[str, str]:
+    """Return store and prefix of a setting NAME=PREFIX; raises `UsageError` or `InvalidTopicError`."""
+    name, equals, prefix = text.partition("=")
+    if not equals:
+        raise UsageError(f"{printable(text)} feeds no store: write NAME=PREFIX")
+    store_topic(name)
+    if prefix.startswith(STORES):
+        raise UsageError(f"{printable(text)}: topics under {STORES} feed no store")
+    return name, check_prefix(prefix)
+
+
+def parse_served(text: str) -> tuple[str, str]:
+    """Return the outer and the local name of a store, of a setting STORE or NAME=STORE; raises UsageError."""
+    known, _, name = text.rpartition("=")
+    known = known or name
+    store_topic(name)
+    if "<$>" in known or known.startswith("/") or known.endswith("/"):
+        raise UsageError(f"{printable(known)} is no name of a store at a Zeek: no '<$>', and no '/' at either end")
+    return known, name

@@ -18,16 +18,14 @@ from typing import Any
 
 from hub.stores.command import Change, ChangeKind
 
-HELD = 65_536
-"""Most changes that wait for an earlier one. More are dropped, and requested again in their turn."""
+HELD = 65_536  # most changes that wait for an earlier one. More are dropped, and requested again in their turn.
 
 
 class Needs(Enum):
     """Missing data of a replica."""
 
     NOTHING = auto()
-    CHANGES = auto()
-    """The changes after its `number`."""
+    CHANGES = auto()  # the changes after its `number`
     SNAPSHOT = auto()
 
 
@@ -53,8 +51,7 @@ class Replica:
         """Canonical key → value and version, as of `number`. Read-only."""
         self.epoch = 0
         self.is_ready = False
-        self.loaded_total = 0
-        """Snapshots loaded."""
+        self.loaded_total = 0  # snapshots loaded
         self._number = 0
         self._loading: _Loading | None = None
         self._must_load = True

@@ -21,11 +21,8 @@ from typing import NamedTuple, TypeAlias
 from hub.errors import CloseCode, StoreError
 from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, Operations, StoreLimits
 
-TICK_NS = 100_000_000
-"""Precision of expiry, ns, as in Broker: entries due within one tick expire together, at its end."""
-
-_SPARE = 64
-"""The heap is rebuilt once it is twice as long as needed, and some more."""
+TICK_NS = 100_000_000  # precision of expiry, ns, as in Broker: entries due within one tick expire together, at its end
+_SPARE = 64  # the heap is rebuilt once it is twice as long as needed, and some more
 
 
 class Expiry:
@@ -34,8 +31,7 @@ class Expiry:
     __slots__ = ("_order", "due_ns")
 
     def __init__(self) -> None:
-        self.due_ns: dict[bytes, int] = {}
-        """Key → when it is due, ns."""
+        self.due_ns: dict[bytes, int] = {}  # key → when it is due, ns
         # A heap of the ticks at whose ends keys are due, and the keys; entries that are no more true are passed over.
         self._order: list[tuple[int, bytes]] = []
 
@@ -187,8 +183,7 @@ class Store:
         self.number = number
         self._began = number  # that number as the store was made, or restored
         self.operations = operations
-        self.entries: dict[bytes, Entry] = {}
-        """Key → entry; read-only."""
+        self.entries: dict[bytes, Entry] = {}  # key → entry; read-only
         self.changes = Changes(limits.changes, limits.changes_bytes)
         self.size_bytes = 0
         self._expiry = Expiry()
@@ -459,8 +454,7 @@ def _full(has: str) -> StoreError:
 # Snapshots.
 
 
-LOOKED_AT = 10_000
-"""Most keys that one page looks at, about 2 ms. A page may be empty and not the last one."""
+LOOKED_AT = 10_000  # most keys that one page looks at, about 2 ms. A page may be empty and not the last one.
 
 
 class Row(NamedTuple):
@@ -539,5 +533,4 @@ def text_begins(key: bytes, prefix: bytes) -> bool:
     return head is not None and key.startswith(prefix, head)
 
 
-_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}
-"""First byte of a longer msgpack string → length of its head."""
+_HEADS = {0xD9: 2, 0xDA: 3, 0xDB: 5}  # first byte of a longer msgpack string → length of its head

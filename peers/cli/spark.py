@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Group, Parameter
 
-from hub.consumers.terms import NAME_PATTERN
+from hub.consumers.consumer import NAME_PATTERN
 from hub.errors import UsageError
 from hub.topics import check_prefix
 from peers.cli.contexts import ContextName

@@ -116,7 +116,7 @@ class ConsumerTerms(NamedTuple):
     time_us: int | None
     prefetch: int
     wishes: dict[str, Any]
-    """Those of `hub.consumers.terms.Terms`, but for the prefixes."""
+    """Those of `hub.consumers.consumer.Terms`, but for the prefixes."""
 
 
 class ConsumerStream(Items[ConsumedMessage]):

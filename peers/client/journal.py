@@ -332,7 +332,7 @@ class History:
             GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
         """
         from hub.journal.block import Block  # noqa: PLC0415 -- loaded late
-        from hub.journal.excerpt import whole_of  # noqa: PLC0415 -- the same
+        from hub.journal.layout import whole_of  # noqa: PLC0415 -- the same
 
         async for found in self.pieces():
             for data in found.blocks:

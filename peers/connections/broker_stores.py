@@ -23,7 +23,7 @@ from typing import Final
 
 from hub.policy.policy import Action, Rights, not_granted
 from hub.routing.routes import Route
-from hub.stores.naming import parse_served
+from hub.stores.command import parse_served
 from peers.connections.connection import Connection
 from peers.server.server import Server
 from peers.stores.master import Master as Owner

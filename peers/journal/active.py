@@ -47,17 +47,10 @@ from hub.journal.selection import listing
 from peers.journal.folder import identity, making, segment_path, stands, sync_data
 from peers.journal.segment import Codec, Compressor, Segment
 
-BLOCK_RECORDS = 8_192
-"""Records of a full block. Reading was fastest with 1,000 to 16,000 when measured."""
-
-BLOCK_BYTES = 1024 * 1024
-"""Bytes of values of a full block."""
-
-_PARTS_PER_CALL = 512
-"""Most parts of one system call; Linux takes 1024."""
-
-Parts = list[tuple[int, bytes]]
-"""Times, µs since 1970, and whole MESSAGES frames."""
+BLOCK_RECORDS = 8_192  # records of a full block. Reading was fastest with 1,000 to 16,000 when measured.
+BLOCK_BYTES = 1024 * 1024  # bytes of values of a full block
+_PARTS_PER_CALL = 512  # most parts of one system call; Linux takes 1024
+Parts = list[tuple[int, bytes]]  # times, µs since 1970, and whole MESSAGES frames
 
 
 class Commit:
@@ -68,8 +61,7 @@ class Commit:
         self.next = following
         self.rows: list[Row] = []
         self.topics: set[str] = set()
-        self.entries: list[bytes] = []
-        """Parts that are not written to the file yet."""
+        self.entries: list[bytes] = []  # parts that are not written to the file yet
         self.entries_bytes = 0
         self.place = place
 
@@ -142,8 +134,7 @@ class Newest(NamedTuple):
     writes: list[Write]
     epochs: tuple[Epoch, ...]
     next: int
-    is_final: bool
-    """It is sealed, or damaged inside: nothing may be appended."""
+    is_final: bool  # it is sealed, or damaged inside: nothing may be appended
 
 
 def newest(folder: str, first: int, before: int | None) -> Newest:
@@ -217,12 +208,9 @@ class Active:
         self.path = path
         self.header = header
         self.size_bytes = size_bytes
-        self.end_bytes = size_bytes
-        """Where the next entry goes; entries behind `size_bytes` are not committed."""
-        self.synced_bytes = 0
-        """Length that is known to be on the disk."""
-        self.rows = rows
-        """The committed blocks."""
+        self.end_bytes = size_bytes  # where the next entry goes; entries behind `size_bytes` are not committed
+        self.synced_bytes = 0  # length that is known to be on the disk
+        self.rows = rows  # the committed blocks
         self._descriptor = descriptor
         self._unsealed_bytes = size_bytes  # where the last commit ends, before a footer was written
         self._id = identity(os.fstat(descriptor))
@@ -319,12 +307,8 @@ def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:
 # Sealed segments with small blocks are written again, with full ones: single messages take more
 # for the heads of its blocks than for the messages. Under load nothing is written twice.
 
-_FULL_SHARE = 2
-"""A block is small if it is less than this part of a full one."""
-
-_SMALL_LIMIT = 16
-"""Fewer small blocks than this are not worth rewriting a segment."""
-
+_FULL_SHARE = 2  # a block is small if it is less than this part of a full one
+_SMALL_LIMIT = 16  # fewer small blocks than this are not worth rewriting a segment
 _TIDIED_BYTES = 32 * 1024 * 1024
 """Segments with longer blocks are not rewritten: that would stop the writer for more than 0.2 s, and such segments
 have blocks of 80 records and more anyway."""

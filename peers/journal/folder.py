@@ -22,9 +22,7 @@ from hub.errors import JournalCorruptError, JournalUnavailableError
 
 FILE_MODE = 0o600
 
-MAKING = ".new"
-"""Suffix of a file in the making."""
-
+MAKING = ".new"  # suffix of a file in the making
 _FOLDER_MODE = 0o700
 
 _SUFFIX = ".seg"

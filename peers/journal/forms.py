@@ -21,8 +21,7 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.journal.block import Block, Record
-from hub.journal.excerpt import excerpt_of
-from hub.journal.layout import Column
+from hub.journal.layout import Column, excerpt_of
 from hub.messages.frame import Encoding
 from hub.policy.grants import allows_by
 from hub.policy.policy import Action, Rights, prefix_not_granted
@@ -37,15 +36,9 @@ Form = Literal["frame", "json", "msgpack", "events"]
 PLACE = Struct(">QQQQ")
 """In front of server-sent events: offsets of this piece, of the next piece and of the journal's end, and the epoch."""
 
-NARROWED_PATHS = 1_000
-"""Most grants compared for a narrowed order: 0.5 ms, and a few µs for each topic."""
-
-GRANTED_LIMIT = 64
-"""Most policies that narrow one order: the reader's, and two for each link on the way."""
-
-_PATH_CHARACTERS = 16 * 1024
-"""Longest path of a grant."""
-
+NARROWED_PATHS = 1_000  # most grants compared for a narrowed order: 0.5 ms, and a few µs for each topic
+GRANTED_LIMIT = 64  # most policies that narrow one order: the reader's, and two for each link on the way
+_PATH_CHARACTERS = 16 * 1024  # longest path of a grant
 _Path = Annotated[str, msgspec.Meta(max_length=_PATH_CHARACTERS)]
 
 Paths = Annotated[tuple[tuple[_Path, bool], ...], msgspec.Meta(max_length=NARROWED_PATHS)]

@@ -46,22 +46,14 @@ from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
 _US = 1_000_000
 
-_SETTLE_S = 1.0
-"""How long a stopping hub waits for due confirmations, seconds."""
-
-_COMMIT_WAIT_S = 1.0
-"""How long a FETCH waits at least for records that are being written, seconds."""
-
+_SETTLE_S = 1.0  # how long a stopping hub waits for due confirmations, seconds
+_COMMIT_WAIT_S = 1.0  # how long a FETCH waits at least for records that are being written, seconds
 NOT_RECORDED = "topic not recorded here; see journal.topics of the hub"
 
-_SHARED = 1
-"""Request number of a FETCH whose answer is for several clients."""
-
+_SHARED = 1  # request number of a FETCH whose answer is for several clients
 _KIND = 4
 
-_NUMBER = Struct(">I")
-"""A RECORDS frame begins with the request number."""
-
+_NUMBER = Struct(">I")  # a RECORDS frame begins with the request number
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """Largest recorded body: lengths in a block have 31 bits, and a reader holds it twice."""
 

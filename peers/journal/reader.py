@@ -20,9 +20,7 @@ from peers.journal.history import History
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 
-_NICENESS = 5
-"""The reader gives way to the hub where there are too few processors."""
-
+_NICENESS = 5  # the reader gives way to the hub where there are too few processors
 _RECEIVE_BYTES = 64 * 1024
 
 

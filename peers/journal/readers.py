@@ -26,14 +26,9 @@ from hub.errors import CloseCode, RejectedError
 from hub.messages.frame import HEADER, HEADER_BYTES
 from hub.quotas import Usage
 
-PENDING_LIMIT = 1_000
-"""Most waiting orders; users share them (`Resource.JOURNAL_READS`)."""
-
-_END_S = 2.0
-"""How long a reader may take to end when the hub stops, seconds."""
-
-Deliver = Callable[[bytes | bytearray | RejectedError], None]
-"""Called with a whole frame, or an error."""
+PENDING_LIMIT = 1_000  # most waiting orders; users share them (`Resource.JOURNAL_READS`)
+_END_S = 2.0  # how long a reader may take to end when the hub stops, seconds
+Deliver = Callable[[bytes | bytearray | RejectedError], None]  # called with a whole frame, or an error
 
 
 class Readers:
@@ -141,11 +136,9 @@ class _Reader(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._early: list[bytes] = []  # orders that came before the socket was connected; empty from then on
         self._is_stopping = False
-        self.pending: deque[Deliver] = deque()
-        """Callbacks, in the order of the answers."""
+        self.pending: deque[Deliver] = deque()  # callbacks, in the order of the answers
         loop = self._loop = asyncio.get_running_loop()
-        self.progress_s = loop.time()
-        """When the last byte of an answer, or the first order, came."""
+        self.progress_s = loop.time()  # when the last byte of an answer, or the first order, came
         self._ended: asyncio.Future[None] = loop.create_future()
         ours.setblocking(False)
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
@@ -247,8 +240,7 @@ class SharedPieces(Generic[Piece]):
 
     def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
         self._read = read
-        # Callbacks by order, until the answer comes.
-        self._waiting: dict[Piece, deque[Deliver]] = {}
+        self._waiting: dict[Piece, deque[Deliver]] = {}  # callbacks by order, until the answer comes
 
     def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
         """Answer an order together with all identical ones; the first client's user is charged."""

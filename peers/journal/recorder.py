@@ -40,11 +40,8 @@ JOURNAL_TOPIC = RESERVED + "journal"
 CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds: a commit is due every 10 ms, and a hanging disk takes seconds."""
 
-_PROBE_S = 1.0
-"""Pause between probes of a journal that could not be written, seconds."""
-
-Answer = Callable[[int | RejectedError], None]
-"""Called with the offset of the first message, or an error."""
+_PROBE_S = 1.0  # pause between probes of a journal that could not be written, seconds
+Answer = Callable[[int | RejectedError], None]  # called with the offset of the first message, or an error
 
 
 OnMarked = Callable[[Origin, int], Answer]
@@ -56,8 +53,7 @@ OnNews = Callable[[int, int, Collection[str] | None], object]
 
 
 class _Ticket(NamedTuple):
-    entry: int
-    """Number of the entry in this epoch that must be committed."""
+    entry: int  # number of the entry in this epoch that must be committed
     first: int
     answer: Answer
 
@@ -86,14 +82,12 @@ class Recorder:
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.at = at  # the last progress of the writer
         self._next = at.next
-        # Number of failures: identifies callbacks of the writer for older entries.
-        self._epoch = 0
+        self._epoch = 0  # number of failures: identifies callbacks of the writer for older entries
         # How many entries of this epoch were submitted, and how many of them are done with. Both are 0 after a failure.
         self._submitted = self._done = 0
         self.waiting_bytes = 0  # charged for submitted entries that are not done, bytes
         self.recorded_messages_total = 0
-        self.lost_messages_total = 0
-        """Messages not recorded; reduced if a probe finds some of them on the disk."""
+        self.lost_messages_total = 0  # messages not recorded; reduced if a probe finds some of them on the disk
         self.pauses_total = 0
         self.confirm_times = Histogram(CONFIRM_S_BOUNDS)
         """Seconds from taking to the disk, of the first messages behind each commit."""
@@ -101,8 +95,7 @@ class Recorder:
         self._timed: tuple[int, float] | None = None
         # Pending confirmations, in the order of the entries; answered at the commit, or at a failure.
         self._tickets: deque[_Ticket] = deque()
-        # Callbacks of paused publishers, called once there is room.
-        self._room: dict[Callable[[], None], None] = {}
+        self._room: dict[Callable[[], None], None] = {}  # callbacks of paused publishers, called once there is room
         # The timer of the last try that was planned; None before the first failure.
         self._probing: asyncio.TimerHandle | None = None
         self._stopped = False
@@ -114,8 +107,7 @@ class Recorder:
         self.on_news: OnNews = lambda _first, _head, _topics: None
         """Called at each commit, and when the journal fails or recovers."""
         self.on_marked: OnMarked | None = None
-        self.taken = 0
-        """Messages taken since the start: a connection sees by it whether it feeds the journal."""
+        self.taken = 0  # messages taken since the start: a connection sees by it whether it feeds the journal
         self.is_behind = False
         """True from more than `buffer_bytes` waiting until half of that is left: publishers should not be read."""
         limits = QueueLimits()  # never used: this handler never pauses

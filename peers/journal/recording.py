@@ -29,9 +29,7 @@ if TYPE_CHECKING:
     from peers.journal.staging import OnCommitted, OnStaged, Staging
     from peers.journal.tiering import TierStatistics
 
-Publish = Callable[[Batch], object]
-"""Publishes a batch."""
-
+Publish = Callable[[Batch], object]  # publishes a batch
 Cancel = Callable[[], bool | None]
 """Called when an answer is not wanted any more. Returns True if the FETCH was waiting for a commit, so that it costs
 nothing more."""
@@ -46,15 +44,12 @@ class JournalStatistics(NamedTuple):
 
     recorder: Recorder
     staging: Staging
-    readers: int
-    """Reader processes."""
-    fetches: int
-    """Unanswered pieces."""
+    readers: int  # reader processes
+    fetches: int  # unanswered pieces
     consumers: ConsumersStatistics
     tier: TierStatistics | None
     epoch: int
-    cuts_total: int
-    """Positions of readers that were cut back, since records were lost."""
+    cuts_total: int  # positions of readers that were cut back, since records were lost
 
 
 class NoJournal:

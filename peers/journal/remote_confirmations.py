@@ -35,28 +35,21 @@ from peers.journal.asking import Asking
 from peers.journal.recorder import Answer
 from peers.journal.recording import Recording
 
-RECORDED: Final = "recorded"
-"""The service name between hubs (`hub.requests.hub_services`)."""
-
-ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms: the default of all requests."""
-
+RECORDED: Final = "recorded"  # the service name between hubs (`hub.requests.hub_services`)
+ANSWER_MS: Final = 30_000  # how long an answer may take, ms: the default of all requests
 EXPECTED_LIMIT: Final = 65_536
 """Most questions of other hubs that wait for their messages: sixteen hubs at their limits."""
 
-SEEN_LIMIT: Final = 1_024
-"""Most marked batches remembered before a hub asks about them; the oldest is forgotten."""
+SEEN_LIMIT: Final = 1_024  # most marked batches remembered before a hub asks about them; the oldest is forgotten
 
 
-_KEY_AT: Final = 4
-"""Where the key begins in a routing key, which is the header from its kind on, and the key."""
+_KEY_AT: Final = 4  # where the key begins in a routing key, which is the header from its kind on, and the key
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """Asks whether a batch is recorded."""
 
-    hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    """The hub where it was published."""
+    hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]  # the hub where it was published
     mark: Annotated[int, msgspec.Meta(ge=1)]
     messages: Annotated[int, msgspec.Meta(ge=1)]
     key: bytes
@@ -69,11 +62,9 @@ class _Fate:
     _marks: Marks
     due_ms: int
     came: int = 0
-    messages: int = 0
-    """Expected messages; 0 while no hub has asked."""
+    messages: int = 0  # expected messages; 0 while no hub has asked
     outcome: int | RejectedError | None = None
-    reply: Respond | None = None
-    """Takes the answer; None while no hub has asked, and once it is given."""
+    reply: Respond | None = None  # takes the answer; None while no hub has asked, and once it is given
 
     def decide(self, outcome: int | RejectedError) -> None:
         if self.outcome is None:
@@ -201,12 +192,8 @@ WAITING_LIMIT: Final = 4_096
 """Most pending confirmations before publishers are not read: about 4 MiB of questions at both hubs, and more than a
 journal confirms in one commit."""
 
-SETTLE_S: Final = 1.0
-"""How long a stopping hub waits for confirmations, seconds."""
-
-_TEXT_CHARACTERS: Final = 1000
-"""Most characters of another hub's text that are passed on."""
-
+SETTLE_S: Final = 1.0  # how long a stopping hub waits for confirmations, seconds
+_TEXT_CHARACTERS: Final = 1000  # most characters of another hub's text that are passed on
 _WHY = {
     Status.NO_RESPONDER: "it cannot be reached now",
     Status.RESPONDER_GONE: "the way to it was lost; what was published may be recorded or not",
@@ -252,11 +239,9 @@ class RemoteConfirmations:
         self._find = find
         self._asking = Asking(core, "confirmations", now_ms)
         self._marks = count(1)
-        # Callbacks of paused publishers, called once there is room.
-        self._room: dict[Callable[[], None], None] = {}
+        self._room: dict[Callable[[], None], None] = {}  # callbacks of paused publishers, called once there is room
         self._settled: asyncio.Event | None = None  # set once nothing is pending; None without a waiting caller
-        self.refused_total = self.pauses_total = 0
-        """Confirmations that were errors; how often a publisher was paused."""
+        self.refused_total = self.pauses_total = 0  # confirmations that were errors; how often a publisher was paused
         self.taken = 0
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:

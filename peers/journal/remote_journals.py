@@ -45,20 +45,12 @@ WAIT_MS: Final = 10_000
 """Longest wait at another hub, ms. The hubs on the way do not learn that a FETCH was cancelled, and hold its place for
 so long. A waiting stream asks again."""
 
-ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms, in addition to the wait."""
-
-ANSWERING_LIMIT: Final = 4_096
-"""Most unanswered questions of other hubs."""
-
+ANSWER_MS: Final = 30_000  # how long an answer may take, ms, in addition to the wait
+ANSWERING_LIMIT: Final = 4_096  # most unanswered questions of other hubs
 _WHAT: Final = "journal"
 
-_HEAD_BYTES: Final = 1024
-"""Room in a frame for the fields around the blocks."""
-
-_TEXT_CHARACTERS: Final = 1000
-"""Most characters of another hub's text that are passed on."""
-
+_HEAD_BYTES: Final = 1024  # room in a frame for the fields around the blocks
+_TEXT_CHARACTERS: Final = 1000  # most characters of another hub's text that are passed on
 _CODES = {
     Status.NOT_ALLOWED: CloseCode.NOT_ALLOWED,
     Status.TOO_BIG: CloseCode.TOO_BIG,

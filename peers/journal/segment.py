@@ -41,21 +41,13 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-_LEVEL = 1
-"""Measured: within 3 % as small as levels 2 and 3, and faster by a seventh and a quarter."""
-
+_LEVEL = 1  # measured: within 3 % as small as levels 2 and 3, and faster by a seventh and a quarter
 _LEAST_BYTES = 512
 """Shorter blocks are stored uncompressed: commits of a message or two, which are later rewritten with others."""
 
-_WORTHWHILE = 7 / 8
-"""Blocks that do not get smaller than this share are stored uncompressed."""
-
-_PASSED_OVER = 15
-"""Blocks stored uncompressed behind one that was not worth compressing."""
-
-_LOOK_BYTES = 4_096
-"""Read at once to find a head; most listings fit."""
-
+_WORTHWHILE = 7 / 8  # blocks that do not get smaller than this share are stored uncompressed
+_PASSED_OVER = 15  # blocks stored uncompressed behind one that was not worth compressing
+_LOOK_BYTES = 4_096  # read at once to find a head; most listings fit
 _TRY_AGAIN_BYTES = 4 * 1024 * 1024
 """How much a growing segment must grow before damage at its end, which may be an entry being written, is looked at
 again: that reads the whole file."""
@@ -136,19 +128,16 @@ class Segment:
     def __init__(self, folder: str, first: int) -> None:
         self.path = segment_path(folder, first)
         self.first = first
-        self.rows: list[Row] = []
-        """Its committed blocks."""
+        self.rows: list[Row] = []  # its committed blocks
         self.next = first
-        self.flaw = ""
-        """Damage beside its blocks; empty if there is none."""
+        self.flaw = ""  # damage beside its blocks; empty if there is none
         self.is_sealed = False
         self.footer: Footer | None = None
         self._place = HEADER_BYTES  # where the last commit that was seen ends
         self._tried_bytes = 0  # damage is looked into once the segment is so long
         self._marks: list[int] = []  # where the marks stand that were seen
         self._lacks_writes = False
-        self.header: Header | None = None
-        """None if it is damaged."""
+        self.header: Header | None = None  # none if it is damaged
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._read_header()

@@ -39,23 +39,15 @@ from peers.journal.store import WRITERS_LIMIT
 from peers.wire.records import Commit, Stage
 from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
 
-_TURN_COST = 500
-"""The share of a turn: a new topic, or a frame, costs 1, about 15 µs."""
-
-_COST_BYTES = 2048
-"""Message bytes that cost 1: a turn routes a mebibyte, which takes a millisecond or two."""
-
+_TURN_COST = 500  # the share of a turn: a new topic, or a frame, costs 1, about 15 µs
+_COST_BYTES = 2048  # message bytes that cost 1: a turn routes a mebibyte, which takes a millisecond or two
 _ROUTES_PER_COST = 4
 
-_SEARCH_COST = 8
-"""Cost of a new key with labels: up to 130 µs."""
-
+_SEARCH_COST = 8  # cost of a new key with labels: up to 130 µs
 COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
 """Most bytes of waiting COMMITs; a separate limit, since full staging must be able to drain."""
 
-_OVERHEAD_BYTES = 1024
-"""Charged for an order beside its frames."""
-
+_OVERHEAD_BYTES = 1024  # charged for an order beside its frames
 _PART_BYTES = 40
 
 
@@ -64,8 +56,7 @@ class Committed(NamedTuple):
 
     first: int
     messages: int
-    again: bool
-    """Whether it was committed before; then the numbers are those of that time, as far as known."""
+    again: bool  # whether it was committed before; then the numbers are those of that time, as far as known
 
 
 OnCommitted = Callable[[Committed | RejectedError], None]
@@ -75,18 +66,12 @@ Refuse = Callable[[RejectedError], None]
 
 @dataclass(slots=True, eq=False)
 class _Transaction:
-    rights: Rights | None
-    """Of the first user; no other user may continue it."""
-    usage: Usage | None
-    """The user's account of staged bytes, if limited."""
-    checked: set[Rights | None] = field(default_factory=set)
-    """The rights with which its messages were checked."""
-    parts: dict[int, list[bytes]] = field(default_factory=dict)
-    """Number of a part → its frames, in order."""
-    size_bytes: int = 0
-    """Charged for all parts."""
-    touched_s: float = 0.0
-    """When it was last extended; `sweep` drops it after `staged_s`."""
+    rights: Rights | None  # of the first user; no other user may continue it
+    usage: Usage | None  # the user's account of staged bytes, if limited
+    checked: set[Rights | None] = field(default_factory=set)  # the rights with which its messages were checked
+    parts: dict[int, list[bytes]] = field(default_factory=dict)  # number of a part → its frames, in order
+    size_bytes: int = 0  # charged for all parts
+    touched_s: float = 0.0  # when it was last extended; `sweep` drops it after `staged_s`
 
 
 class _Order(NamedTuple):
@@ -131,10 +116,8 @@ class Staging:
         self.size_bytes = 0  # charged for messages that are staged or being written, bytes
         self._commits_bytes = 0  # charged for waiting COMMITs, bytes
         self.committed_total = 0
-        self.repeated_total = 0
-        """Batches that had been committed before."""
-        self.dropped_total = 0
-        """Transactions aborted, timed out, or failed to commit."""
+        self.repeated_total = 0  # batches that had been committed before
+        self.dropped_total = 0  # transactions aborted, timed out, or failed to commit
         self._take_writes(writes)
         recorder.on_writes = self._take_writes
 

@@ -31,17 +31,10 @@ WRITERS_LIMIT = 10_000
 """Writers whose last batch is stored. A Spark query keeps its name as long as its checkpoint; beyond the limit, the
 writer with the oldest commit is forgotten."""
 
-_HELD_BYTES = 4 * 1024 * 1024
-"""Most bytes that wait in memory for a commit; more are written ahead."""
-
-_PROBE_BYTES = 4 * 1024 * 1024
-"""Written, and deleted, to see whether there is room again: a few full blocks."""
-
-_SHARES = 8
-"""Least number of segments in a journal of full size."""
-
-_SYNC_S = 1.0
-"""How often commits are synced if they do not wait for the disk, seconds."""
+_HELD_BYTES = 4 * 1024 * 1024  # most bytes that wait in memory for a commit; more are written ahead
+_PROBE_BYTES = 4 * 1024 * 1024  # written, and deleted, to see whether there is room again: a few full blocks
+_SHARES = 8  # least number of segments in a journal of full size
+_SYNC_S = 1.0  # how often commits are synced if they do not wait for the disk, seconds
 
 
 class Retention(NamedTuple):
@@ -49,19 +42,15 @@ class Retention(NamedTuple):
 
     bytes: int
     age_us: int
-    behind_bytes: int = 0
-    """Records that are not in the tier yet are kept up to this size; 0 without a tier."""
+    behind_bytes: int = 0  # records that are not in the tier yet are kept up to this size; 0 without a tier
 
 
 class Segmenting(NamedTuple):
     """When a segment is sealed."""
 
-    bytes: int = 256 * 1024 * 1024
-    """Its size: after a crash the newest one is read, 0.2 s for so much."""
-    age_us: int = 3_600_000_000
-    """Age of its first commit."""
-    blocks: int = 4_096
-    """Number of blocks: 40 s at 100 commits a second. After a crash each takes 20 µs."""
+    bytes: int = 256 * 1024 * 1024  # its size: after a crash the newest one is read, 0.2 s for so much
+    age_us: int = 3_600_000_000  # age of its first commit
+    blocks: int = 4_096  # number of blocks: 40 s at 100 commits a second. After a crash each takes 20 µs.
 
     def within(self, retention: Retention) -> Segmenting:
         """Return limits such that a segment is a small share of the kept records, since whole ones are deleted."""
@@ -92,21 +81,18 @@ class Store:
         compresses: bool = True,
     ) -> None:
         self.path = str(Path(path).resolve())
-        self.copied = 0
-        """Everything before this offset is in the tier; set by the tiering in another thread."""
+        self.copied = 0  # everything before this offset is in the tier; set by the tiering in another thread
         self._full_sync = full_sync
         self._compressor = Compressor(is_on=compresses)
         self._retention = retention
         self._segmenting = (segmenting or Segmenting()).within(retention)
-        self.epochs: tuple[Epoch, ...] = ()
-        """The epochs, the last of which began when the journal was opened."""
+        self.epochs: tuple[Epoch, ...] = ()  # the epochs, the last of which began when the journal was opened
         self._has_epochs = False  # whether the journal has the last of them: it gets that with the first commit of each
         self._open: Commit | None = None
         self._writes: dict[str, Write] = {}  # the last batch of each writer, by its name; the oldest commit first
         self._begun_us = 0  # when the first record of the newest segment was committed, µs since 1970
         self._noted = 0  # how many batches of writers the marks of the newest segment have
-        # Time of the last sync, s of the monotonic clock.
-        self._synced_s = time.monotonic()
+        self._synced_s = time.monotonic()  # time of the last sync, s of the monotonic clock
         # The oldest sealed segment, and the time of its latest record, as they were looked up last.
         self._oldest = -1, 0
         self._is_overdue = False  # true while a segment should have been sealed, or deleted, and could not be

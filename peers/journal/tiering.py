@@ -27,11 +27,9 @@ from peers.journal.tier.progress import Progress, Told
 
 _FIRST_RESTART_S = 1.0
 
-# Longest pause before the process is started again.
-_LAST_RESTART_S = 60.0
+_LAST_RESTART_S = 60.0  # longest pause before the process is started again
 
-# How long the process may take to end when the hub stops; then it is killed, which does no harm.
-_END_S = 2.0
+_END_S = 2.0  # how long the process may take to end when the hub stops; then it is killed, which does no harm
 
 _MODULE = "peers.journal.tier.copier"
 
@@ -40,12 +38,9 @@ class TierStatistics(NamedTuple):
     """The state of the tier, as last reported."""
 
     progress: Progress = Progress()
-    failures_total: int = 0
-    """Failed steps."""
-    restarts_total: int = 0
-    """How often the process ended by itself."""
-    error: str = ""
-    """Empty while copying works."""
+    failures_total: int = 0  # failed steps
+    restarts_total: int = 0  # how often the process ended by itself
+    error: str = ""  # empty while copying works
 
 
 def check_tier(address: str) -> None:
@@ -78,8 +73,7 @@ class Tiering:
         self._start_s = self._loop.time()
         self._restart_s = _FIRST_RESTART_S
         self._told = TierStatistics()
-        # Failures of processes that have ended.
-        self._failures_before = 0
+        self._failures_before = 0  # failures of processes that have ended
         self._closed = False
 
     def tick(self, now_s: float) -> None:

@@ -21,18 +21,12 @@ from hub.journal.selection import Selection
 from peers.journal.folder import check_is_folder, firsts, segment_path, translated
 from peers.journal.segment import Segment
 
-_OPEN_LIMIT = 16
-"""Most open sealed segments: each a descriptor, and 0.3 KiB a block."""
-
+_OPEN_LIMIT = 16  # most open sealed segments: each a descriptor, and 0.3 KiB a block
 _COARSE_NS = 2_000_000_000
 """How long after a change of the folder another one may have the same time: some file systems count seconds."""
 
-_ROWS_LIMIT = 4_096
-"""Most blocks looked at for one answer: a filter without matches must not keep others waiting."""
-
-_READ_BYTES = 64 * 1024 * 1024
-"""Most bytes read for one answer, for the same reason: about 50 ms."""
-
+_ROWS_LIMIT = 4_096  # most blocks looked at for one answer: a filter without matches must not keep others waiting
+_READ_BYTES = 64 * 1024 * 1024  # most bytes read for one answer, for the same reason: about 50 ms
 LARGE_FACTOR = 4
 """A block that is so many times larger than the wanted bytes is not returned whole. So an answer has at most one more
 than so many times the wanted bytes, but for one record, which is never cut."""
@@ -41,19 +35,15 @@ _KEPT_BLOCKS = 16
 """Cached blocks of which a part was returned: consumers, events over HTTP and other hubs read on 64 to 256 KiB at a
 time, and unpacking a block of 4 MiB for each would take 8 ms."""
 
-_KEPT_BYTES = 8 * 1024 * 1024
-"""A longer block is not cached: one message may be half a GiB."""
-
-_RECORD_BYTES = 24
-"""Bytes of a record in a block beside its topic and its value."""
+_KEPT_BYTES = 8 * 1024 * 1024  # a longer block is not cached: one message may be half a GiB
+_RECORD_BYTES = 24  # bytes of a record in a block beside its topic and its value
 
 
 class Damage(NamedTuple):
     """A range of unreadable offsets, and the cause."""
 
     first: int
-    next: int | None
-    """The offset behind the last of them; None if unknown."""
+    next: int | None  # the offset behind the last of them; None if unknown
     cause: str
 
     def __str__(self) -> str:
@@ -68,29 +58,23 @@ def offsets_text(first: int, following: int | None) -> str:
 class Extent(NamedTuple):
     """The range of offsets of a journal."""
 
-    first: int
-    """The oldest offset."""
-    next: int
-    """The offset behind the newest record."""
+    first: int  # the oldest offset
+    next: int  # the offset behind the newest record
 
 
 class Fetched(NamedTuple):
     """The answer to a FETCH."""
 
     start: int
-    next: int
-    """The offset to read on from."""
+    next: int  # the offset to read on from
     extent: Extent
     blocks: list[bytes]
 
 
 class _Summary(NamedTuple):
-    latest_us: int
-    """Of its latest record, µs since 1970; 0 if there is none."""
-    is_whole: bool
-    """Whether no block is missing in it, nor before the next segment."""
-    end: int | None
-    """Where the next segment begins."""
+    latest_us: int  # of its latest record, µs since 1970; 0 if there is none
+    is_whole: bool  # whether no block is missing in it, nor before the next segment
+    end: int | None  # where the next segment begins
 
 
 class View:
@@ -104,12 +88,10 @@ class View:
     def __init__(self, path: str) -> None:
         self.path = path
         check_is_folder(path)
-        self.firsts: list[int] = []
-        """First offsets of all segments, ascending."""
+        self.firsts: list[int] = []  # first offsets of all segments, ascending
         # Segments that are open, the one that was used last behind the others.
         self._open: OrderedDict[int, Segment] = OrderedDict()
-        # Of sealed segments, by their first offsets.
-        self._summaries: dict[int, _Summary] = {}
+        self._summaries: dict[int, _Summary] = {}  # of sealed segments, by their first offsets
         self._changed_ns = -1  # when the folder was changed last, as of the last look, ns
         # Blocks of which a part was returned, by row and prefixes; the last used at the end.
         self._kept: OrderedDict[tuple[Row, tuple[str, ...]], Block] = OrderedDict()

@@ -33,11 +33,8 @@ GROUP_BYTES = 4 * 1024 * 1024
 HASTE_BYTES = 2 * GROUP_BYTES
 """More than this without a pause is not compressed: then the writer is behind, and must not hold back publishers."""
 
-ENTRY_OVERHEAD_BYTES = 512
-"""Charged for an entry beside its frames: its objects, its batch, and a waiting confirmation."""
-
-_IDLE_S = 5.0
-"""How often retention runs while nothing is published, seconds."""
+ENTRY_OVERHEAD_BYTES = 512  # charged for an entry beside its frames: its objects, its batch, and a waiting confirmation
+_IDLE_S = 5.0  # how often retention runs while nothing is published, seconds
 
 
 class Entry(NamedTuple):
@@ -46,10 +43,8 @@ class Entry(NamedTuple):
     epoch: int
     time_us: int
     frames: bytes
-    opens: int = 0
-    """1 at the begin of a batch, -1 at its end: everything between them is one commit."""
-    write: Write | None = None
-    """At the end of a batch: stored with it."""
+    opens: int = 0  # 1 at the begin of a batch, -1 at its end: everything between them is one commit
+    write: Write | None = None  # at the end of a batch: stored with it
 
     @property
     def size_bytes(self) -> int:
@@ -67,15 +62,11 @@ class Progress(NamedTuple):
     """The result of a commit, and the state of the journal with it."""
 
     first: int
-    next: int
-    """Everything before it is committed."""
+    next: int  # everything before it is committed
     size_bytes: int
-    entries: int = 0
-    """Entries finished since the last time."""
-    entries_bytes: int = 0
-    """Their memory while they waited, bytes."""
-    topics: Collection[str] | None = None
-    """Topics committed since the last time; None if unknown."""
+    entries: int = 0  # entries finished since the last time
+    entries_bytes: int = 0  # their memory while they waited, bytes
+    topics: Collection[str] | None = None  # topics committed since the last time; None if unknown
 
 
 class Writer:
@@ -86,8 +77,7 @@ class Writer:
         self._listener: Recorder
         self._commit_s = commit_s
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
-        # The loop appends, the thread takes.
-        self._entries: deque[Entry | Probe] = deque()
+        self._entries: deque[Entry | Probe] = deque()  # the loop appends, the thread takes
         # Set by `submit` and `stop`; cleared by the thread before it reads the entries.
         self._something = threading.Event()
         self._stopping = False

@@ -72,12 +72,9 @@ class Unkept:
     __slots__ = ("entries", "is_cleared", "notes", "number", "rows")
 
     def __init__(self) -> None:
-        self.is_cleared = False
-        """Whether all rows of the file are deleted first."""
-        self.rows: dict[bytes, Row | None] = {}
-        """Key → entry; None deletes it."""
-        self.number = 0
-        """Of the last change; 0 without changes."""
+        self.is_cleared = False  # whether all rows of the file are deleted first
+        self.rows: dict[bytes, Row | None] = {}  # key → entry; None deletes it
+        self.number = 0  # of the last change; 0 without changes
         self.entries = 0
         self.notes: dict[str, bytes | None] = {}
 
@@ -117,9 +114,7 @@ class Unkept:
 
 FILE_MODE = 0o600
 
-_APPLICATION_ID = 0x48554253
-"""HUBS."""
-
+_APPLICATION_ID = 0x48554253  # HUBS
 _FORMAT = 2
 
 _SCHEMA = """
@@ -134,16 +129,12 @@ CREATE TABLE entries (
 CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID;
 """
 
-_BOOT = "boot"
-"""The note that says where writes are before the file is closed: in this kernel's memory, or on disk."""
-
+_BOOT = "boot"  # the note that says where writes are before the file is closed: in this kernel's memory, or on disk
 _ON_DISK = b"disk"
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
-_CHECKPOINT_PAGES = 4_000
-"""Length of the write-ahead log before a checkpoint: 16 MiB."""
-
+_CHECKPOINT_PAGES = 4_000  # length of the write-ahead log before a checkpoint: 16 MiB
 _NUMBERS = Struct("<Iqq")
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.MismatchError)
@@ -318,8 +309,7 @@ def _checksum_of(meta: tuple[object, ...]) -> int:
     return crc32(repr(meta).encode())
 
 
-RETRY_S: Final = 1.0
-"""Pause after a failure, seconds."""
+RETRY_S: Final = 1.0  # pause after a failure, seconds
 
 
 class InFile:

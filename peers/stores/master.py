@@ -28,8 +28,7 @@ from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
 from hub.messages.request_frame import Item, Reply, Request, Status, as_bytes
 from hub.quotas import Resource
-from hub.stores.command import Change, Command, StoreLimits
-from hub.stores.naming import store_topic
+from hub.stores.command import Change, Command, StoreLimits, store_topic
 from hub.stores.store import Row, Snapshot, Store, StoreStatistics
 from peers.stores.keeping import NO_NOTES, Keeper, Notes
 from peers.stores.operations import TypedOperations
@@ -60,15 +59,11 @@ from peers.stores.wire import (
 )
 from peers.values.msgpack import array_header
 
-_EXPIRED_AT_ONCE = 1_000
-"""Most entries that expire in one turn: 3 ms."""
-
+_EXPIRED_AT_ONCE = 1_000  # most entries that expire in one turn: 3 ms
 _HEAD_BYTES = 8
 _LENGTH_BYTES = 4
 
-_SHRINKING = frozenset({"erase", "clear"})
-"""Commands that are allowed without free memory."""
-
+_SHRINKING = frozenset({"erase", "clear"})  # commands that are allowed without free memory
 Then = Callable[[list[Change | StoreError | None], HubError | None], object]
 """Called with the outcome of each command, or with why the changes could not be kept."""
 
@@ -93,8 +88,7 @@ class MasterStatistics(NamedTuple):
     reads_total: int
     snapshots_total: int
     published_total: int
-    keep_failures_total: int
-    """Failed writes to the store's file."""
+    keep_failures_total: int  # failed writes to the store's file
 
 
 class Master:
@@ -117,11 +111,9 @@ class Master:
         self._core, self._clock, self._now_ns, self._keeper = core, clock, now_ns, keeper
         topic = changes_topic(name)
         epoch, number = keeper.open(name)
-        self.store = Store(name, TypedOperations(), limits, number=number, epoch=epoch)
-        """Read-only; `apply` changes it."""
+        self.store = Store(name, TypedOperations(), limits, number=number, epoch=epoch)  # read-only; `apply` changes it
         keeper.load(self.store)
-        self.listeners: list[Callable[[Sequence[Change]], object]] = []
-        """Called with all kept changes, in order."""
+        self.listeners: list[Callable[[Sequence[Change]], object]] = []  # called with all kept changes, in order
         self.noters: list[Callable[[Sequence[Change]], Notes]] = []
         """Called with all changes before they are kept; return notes to keep with them."""
         self.forward: Apply | None = None
@@ -446,8 +438,7 @@ def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
 SNAPSHOTS_LIMIT = 64
 """Most snapshots at one time. More readers are rejected: replacing an older one could starve all of them."""
 
-SNAPSHOT_NS = 10_000_000_000
-"""How long a snapshot waits for the request for its next page, ns."""
+SNAPSHOT_NS = 10_000_000_000  # how long a snapshot waits for the request for its next page, ns
 
 
 class _Held:

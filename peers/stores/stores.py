@@ -18,8 +18,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
 from hub.settings.settings import FOREVER_S, StoresSettings
-from hub.stores.command import Change, Command, StoreLimits
-from hub.stores.naming import parse_feed, parse_store
+from hub.stores.command import Change, Command, StoreLimits, parse_feed, parse_store
 from hub.topics import RESERVED
 from peers.stores.keeping import InFile, InMemory, Keeper, NoRoomError
 from peers.stores.master import Master

@@ -16,14 +16,10 @@ import msgspec
 from hub.errors import CloseCode, HubError, PeerError, StoreError
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
 from hub.messages.request_frame import TRANSACTIONS, Reply, Request, Status
-from hub.stores.command import Change, Command
-from hub.stores.naming import store_topic
+from hub.stores.command import Change, Command, store_topic
 
-PAGE_BYTES = 256 * 1024
-"""Length of a page, and of a message of changes, bytes: a quarter of a frame."""
-
-PAGE_ROWS = 10_000
-"""Most rows or changes of a page: 10 ms."""
+PAGE_BYTES = 256 * 1024  # length of a page, and of a message of changes, bytes: a quarter of a frame
+PAGE_ROWS = 10_000  # most rows or changes of a page: 10 ms
 
 
 def read_topic(name: str) -> str:
@@ -149,9 +145,7 @@ def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
     ]
 
 
-Answers: TypeAlias = list[tuple[Status, bytes]]
-"""For each command or read: status, and answer or reason in msgpack."""
-
+Answers: TypeAlias = list[tuple[Status, bytes]]  # for each command or read: status, and answer or reason in msgpack
 _OK: Final = Status.OK  # `Status.OK` itself takes 30 ns
 
 _NUMBERED: Final = frozenset({"put", "put_unique", "erase", "clear"})

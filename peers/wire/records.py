@@ -132,7 +132,7 @@ class Records(NamedTuple):
     head: int
     """The offset behind the newest committed record."""
     blocks: list[bytes]
-    """Blocks of the journal, as they are on the disk; excerpts of them (`hub.journal.excerpt`) where not all columns
+    """Blocks of the journal, as they are on the disk; excerpts of them (`hub.journal.layout`) where not all columns
     were asked for."""
     journal: bytes = b""
     """The id of the journal; empty where the FETCH did not ask for it."""

@@ -17,7 +17,7 @@ import msgspec
 from websockets.frames import Opcode
 
 from hub.journal.block import Block
-from hub.journal.excerpt import whole_of
+from hub.journal.layout import whole_of
 from hub.labels.envelope import Envelope
 from hub.limits import Overflow
 from hub.messages.batch import Batch, decode_values

@@ -25,8 +25,7 @@ import pyarrow as pa
 from hub.errors import CloseCode, GoneError, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from hub.journal import packing
 from hub.journal.block import Block, Record
-from hub.journal.excerpt import excerpt_of, whole_of
-from hub.journal.layout import CHECKED_FROM, COLUMNS, Column
+from hub.journal.layout import CHECKED_FROM, COLUMNS, Column, excerpt_of, whole_of
 from hub.journal.manifest import Entry, Manifest, encode_manifest, parse_manifest
 from hub.journal.segment import (
     HEAD,

@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Member, Progress, order_of
-from hub.consumers.terms import Terms
+from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Member, Progress, Terms, order_of
 from hub.journal.block import Record
 from hub.messages.frame import Encoding
 

@@ -10,8 +10,7 @@ from typing import Any
 import apsw
 import pytest
 
-from hub.consumers.consumer import Progress
-from hub.consumers.terms import Terms
+from hub.consumers.consumer import Progress, Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError
 from hub.journal.block import pack
 from hub.messages.batch import Batch

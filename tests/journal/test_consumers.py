@@ -12,8 +12,7 @@ import msgpack
 import msgspec
 import pytest
 
-from hub.consumers.consumer import Progress
-from hub.consumers.terms import Terms
+from hub.consumers.consumer import Progress, Terms
 from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.journal.block import Block, pack, select
-from hub.journal.excerpt import whole_of
+from hub.journal.layout import whole_of
 from hub.messages.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from peers.journal import reader
 from peers.journal import readers as readers_module

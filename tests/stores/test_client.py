@@ -17,7 +17,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch, encode_values
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.settings.settings import Settings, StoresSettings
-from hub.stores.naming import parse_feed
+from hub.stores.command import parse_feed
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
 from peers.client import replica as replica_module
 from peers.client.blocking import connect as connect_blocking

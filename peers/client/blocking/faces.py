@@ -23,8 +23,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 
 from hub.errors import ClosedError, UsageError
 from hub.journal.block import Block
-from hub.journal.excerpt import whole_of
-from hub.journal.layout import Column
+from hub.journal.layout import Column, whole_of
 from hub.journal.message import RecordedMessage
 from hub.messages.batch import Message
 from peers.client.consumer_stream import ConsumedMessage, ConsumerStream

@@ -21,17 +21,12 @@ import apsw
 import msgspec
 import structlog
 
-from hub.consumers.consumer import Progress
-from hub.consumers.terms import Terms
+from hub.consumers.consumer import Progress, Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from peers.journal.folder import FILE_MODE, JournalFullError
 
-SAVE_S = 0.05
-"""How long changes are collected: a crash repeats at most the messages acknowledged in this time."""
-
-_APPLICATION_ID = 0x48554243
-"""HUBC: SQLite's mark of the application."""
-
+SAVE_S = 0.05  # how long changes are collected: a crash repeats at most the messages acknowledged in this time
+_APPLICATION_ID = 0x48554243  # HUBC: SQLite's mark of the application
 _FORMAT = 1
 
 _SCHEMA = """
@@ -42,13 +37,10 @@ CREATE TABLE consumers (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWI
 
 _BUSY_MS = 1_000
 
-_AT_ONCE = 1_000
-"""Most pages of the write-ahead log: positions are small and written often."""
-
+_AT_ONCE = 1_000  # most pages of the write-ahead log: positions are small and written often
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, msgspec.DecodeError)
 
-OnSaved = Callable[[RejectedError | None], object]
-"""Called once a change is on the disk, or with the reason why not."""
+OnSaved = Callable[[RejectedError | None], object]  # called once a change is on the disk, or with the reason why not
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -82,8 +74,7 @@ class Positions:
         self._epoch = epoch
         self._loop = asyncio.get_running_loop()
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        self.kept: dict[str, Kept] = {}
-        """The entries at the time of opening."""
+        self.kept: dict[str, Kept] = {}  # the entries at the time of opening
         self._open = partial(_open, path, journal_id, full_sync=full_sync)
         self._connection: apsw.Connection | None = None
         if Path(path).exists():

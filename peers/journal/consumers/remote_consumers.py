@@ -35,21 +35,13 @@ from peers.wire.reasons import MALFORMED
 
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 
-WHAT: Final = "consumers"
-"""The service name between hubs (`hub.requests.hub_services`)."""
-
+WHAT: Final = "consumers"  # the service name between hubs (`hub.requests.hub_services`)
 QUESTIONS: Final = ("join", "take", "acknowledge", "nak", "in_progress", "leave", "remove", "commit")
 """Services under `$hub/consumers/`; without a suffix it lists all consumers."""
 
-GONE: Final = "gone"
-"""Says that a client has disconnected from its hub."""
-
-ANSWER_MS: Final = 30_000
-"""How long an answer may take, ms, in addition to the wait of a `take`."""
-
-_HEAD_BYTES = 1024
-"""Room in a link's frame for the fields around an answer."""
-
+GONE: Final = "gone"  # says that a client has disconnected from its hub
+ANSWER_MS: Final = 30_000  # how long an answer may take, ms, in addition to the wait of a `take`
+_HEAD_BYTES = 1024  # room in a link's frame for the fields around an answer
 _User = Annotated[str, msgspec.Meta(max_length=256)]
 
 
@@ -65,11 +57,9 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
     """A question about consumers, from hub to hub."""
 
     hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
-    run: int
-    """Random for each start of that hub: clients of an earlier run are gone."""
+    run: int  # random for each start of that hub: clients of an earlier run are gone
     client: int
-    what: str
-    """One of `QUESTIONS`, empty for a list, or `GONE`."""
+    what: str  # one of `QUESTIONS`, empty for a list, or `GONE`
     value: Any = None
     user: _User = ""
     is_admin: bool = True
@@ -118,8 +108,7 @@ def pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
     return encode_question(msgspec.structs.replace(question, granted=granted, frame_bytes=frame_bytes))
 
 
-_FRAME_BYTES: Final = 512 * 1024
-"""Answers take at most half of this, so that other messages on the links wait little."""
+_FRAME_BYTES: Final = 512 * 1024  # answers take at most half of this, so that other messages on the links wait little
 
 
 class _Judge(NamedTuple):
@@ -200,16 +189,13 @@ def _refusal(what: str, topic: str, user: str) -> RejectedError:
     return RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
-ANSWERING_LIMIT: Final = 4_096
-"""Most unanswered questions of other hubs; most of them are `take`."""
+ANSWERING_LIMIT: Final = 4_096  # most unanswered questions of other hubs; most of them are `take`
 
 
 class _Hub(NamedTuple):
     run: int
-    user: str | None
-    """The user of the link that has brought the clients; None for a link without a user."""
-    clients: dict[int, RemoteClient]
-    """Clients that have joined."""
+    user: str | None  # the user of the link that has brought the clients; None for a link without a user
+    clients: dict[int, RemoteClient]  # clients that have joined
 
 
 class ForHubs:
@@ -336,8 +322,7 @@ class RemoteConsumers:
         self._run = secrets.randbelow(1 << 62)
         self._joined: set[int] = set()  # ids of clients that have asked to join
         self._parted: set[int] = set()  # disconnected clients that the other hub does not know of yet
-        self.asked_total = self.lost_total = 0
-        """Questions asked, and those without an answer because the way was lost."""
+        self.asked_total = self.lost_total = 0  # questions asked, and those without an answer because the way was lost
         core.requests.directed.add(WHAT, Questions(_refuse, pass_on))
         if not of:
             return

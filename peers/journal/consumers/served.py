@@ -84,15 +84,9 @@ class LocalClient(NamedTuple):
         check_granted(self.handler.rights, Action.PUBLISH, topic)
 
 
-PIECE_BYTES = 128 * 1024
-"""Bytes read at a time: about a thousand messages."""
-
-_PAUSE_S = 0.02
-"""Pause after records that the consumer does not want: it need not look at each commit of a busy hub."""
-
-_AGAIN_S = 1.0
-"""Pause after an error."""
-
+PIECE_BYTES = 128 * 1024  # bytes read at a time: about a thousand messages
+_PAUSE_S = 0.02  # pause after records that the consumer does not want: it need not look at each commit of a busy hub
+_AGAIN_S = 1.0  # pause after an error
 _KIND = 4
 
 
@@ -108,13 +102,11 @@ class Reading:
         self._on_news = on_news
         self._records: Iterator[Record] = iter(())  # the rest of the last piece
         self._next: int | None = None  # where the piece behind that begins; None once the piece was taken whole
-        # The oldest offset, if the requested one is deleted.
-        self.gone_before: int | None = None
+        self.gone_before: int | None = None  # the oldest offset, if the requested one is deleted
         self._is_asking = False  # true from the moment when a piece is asked for until it, or an error, is there
         self._cancel: Cancel = nothing  # ends the FETCH that is on its way
         self._pause: asyncio.TimerHandle | None = None  # the timer of a pause; None while there is none
-        self.error = ""
-        """Why the last read has failed; empty after a success."""
+        self.error = ""  # why the last read has failed; empty after a success
 
     def next_record(self) -> Record | None:
         return next(self._records, None)
@@ -188,12 +180,8 @@ def records_of(outcome: bytes | bytearray | RejectedError) -> Records:
     return decode_records(body)
 
 
-_FED = 256
-"""Records offered in a turn: about 1 ms."""
-
-_HEAD_BYTES = 4096
-"""Room for the fields of a dead letter beside the value."""
-
+_FED = 256  # records offered in a turn: about 1 ms
+_HEAD_BYTES = 4096  # room for the fields of a dead letter beside the value
 Row = list[Any]
 """A message for a member: offset, time in µs, deliveries, topic, encoding, body; or in place of the last two whether
 the value can be decoded, and the value."""
@@ -209,12 +197,10 @@ class Participant:
     served: Served
     asked: Later | None = None
     most_bytes: int = 0
-    timer: asyncio.TimerHandle | None = None
-    """Answers the pending `take` at the latest."""
+    timer: asyncio.TimerHandle | None = None  # answers the pending `take` at the latest
     given: int = 0
     last: list[int] = field(default_factory=list)
-    takes_values: bool = False
-    """Whether messages carry values in place of encoding and body."""
+    takes_values: bool = False  # whether messages carry values in place of encoding and body
 
     def answer(self, rows: list[Row] | None) -> None:
         """Answer the pending `take`, if any; None: it is no member any more."""
@@ -241,17 +227,14 @@ class Served:
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._reading = Reading(owner.journal.fetch, consumer.terms.prefixes, self._serve)
-        self.participants: dict[int, Participant] = {}
-        """By their numbers."""
+        self.participants: dict[int, Participant] = {}  # by their numbers
         # Waiting ones, in order: an answered one that asks again is behind all others.
         self._waiting: dict[Participant, None] = {}
-        # The timer of the next redelivery; None while nothing is out.
-        self._due: asyncio.TimerHandle | None = None
+        self._due: asyncio.TimerHandle | None = None  # the timer of the next redelivery; None while nothing is out
         self._due_s: float | None = None  # when that is, of the loop's clock
         self._is_planned = False  # true from when the next share is planned until it begins
         self._unburied: list[Item] = []  # items that could not be published as dead letters; `tick` tries again
-        self.kept_changes = -1
-        """`Consumer.changes` as of the last save."""
+        self.kept_changes = -1  # `Consumer.changes` as of the last save
         self.charged_bytes = 0
         self._stopped = False
 

@@ -20,8 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, 
 import msgspec
 import structlog
 
-from hub.consumers.consumer import Consumer, ConsumerCounters, ConsumerLimits, Member, Progress
-from hub.consumers.terms import NAME_PATTERN, Terms
+from hub.consumers.consumer import NAME_PATTERN, Consumer, ConsumerCounters, ConsumerLimits, Member, Progress, Terms
 from hub.core import Core
 from hub.errors import HubError, NotAllowedError, RejectedError, UsageError
 from hub.handlers.delivery import Role
@@ -59,15 +58,13 @@ class Join(msgspec.Struct, forbid_unknown_fields=True):
     terms: dict[str, Any] | None = None
     """Some of `Terms`, with the prefixes; the others keep their values, or get the defaults for a new consumer.
     Prefixes and key of an existing consumer must be the same. None takes it as it is."""
-    start: _Offset | None = None
-    """Offset where a new consumer begins; None: at the end."""
+    start: _Offset | None = None  # offset where a new consumer begins; None: at the end
     time_us: _Offset | None = None
     """Instead of `start`, µs since 1970: a new consumer begins with the first record that is not older."""
     messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
     bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
     """Most bytes of unacknowledged messages; a single message is never too much."""
-    instead: int = 0
-    """A membership of this connection that ends with this one; none of its messages has failed."""
+    instead: int = 0  # a membership of this connection that ends with this one; none of its messages has failed
 
 
 class Take(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,8 +73,7 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
     member: _Number
     bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
-    values: bool = False
-    """Whether messages carry values in place of encoding and body, for clients that only read JSON."""
+    values: bool = False  # whether messages carry values in place of encoding and body, for clients that only read JSON
     got: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """Messages received since joining. If the last answer was lost in a full queue, it is repeated: otherwise later
     messages would come first. None: unknown."""
@@ -110,8 +106,7 @@ class Leave(msgspec.Struct, forbid_unknown_fields=True):
     """Leave a consumer."""
 
     member: _Number
-    seen: _Offsets = ()
-    """Messages that were looked at and not acknowledged; no other has failed."""
+    seen: _Offsets = ()  # messages that were looked at and not acknowledged; no other has failed
 
 
 class Commit(msgspec.Struct, forbid_unknown_fields=True):
@@ -119,8 +114,7 @@ class Commit(msgspec.Struct, forbid_unknown_fields=True):
 
     name: _Name
     prefixes: tuple[str, ...]
-    position: _Offset
-    """Everything before this offset is processed."""
+    position: _Offset  # everything before this offset is processed
 
 
 class Remove(msgspec.Struct, forbid_unknown_fields=True):
@@ -137,33 +131,23 @@ def read(value: Any, kind: type[_Asked]) -> _Asked:
         raise UsageError(f"expected a map like {', '.join(kind.__struct_fields__)}: {error}") from error
 
 
-MEMBERS_LIMIT = 1_000
-"""Of one consumer."""
-
-_TAKEN_BYTES = 1024 * 1024
-"""Most bytes of one answer to `take`; a single message is never too much."""
-
-_CUT_SHOWN = 16
-"""Consumers named in the log when positions were cut back."""
-
+MEMBERS_LIMIT = 1_000  # of one consumer
+_TAKEN_BYTES = 1024 * 1024  # most bytes of one answer to `take`; a single message is never too much
+_CUT_SHOWN = 16  # consumers named in the log when positions were cut back
 ConsumerClient: TypeAlias = LocalClient | RemoteClient
 
 Function = Callable[[ConsumerClient, Any], Any]
 
 
-_CLIENTS_SHOWN = 16
-"""Clients shown of one consumer, those with most messages first: it may have a thousand."""
+_CLIENTS_SHOWN = 16  # clients shown of one consumer, those with most messages first: it may have a thousand
 
 
 class Sharing(NamedTuple):
     """A client of a consumer."""
 
-    id: int
-    """The connection's id for `$hub/kick` of its hub."""
-    hub: str
-    """Id of another hub; empty for this one."""
-    out: int
-    """Messages that it has not acknowledged."""
+    id: int  # the connection's id for `$hub/kick` of its hub
+    hub: str  # id of another hub; empty for this one
+    out: int  # messages that it has not acknowledged
 
 
 class ConsumerStatistics(NamedTuple):
@@ -172,18 +156,13 @@ class ConsumerStatistics(NamedTuple):
     name: str
     prefixes: tuple[str, ...]
     members: int
-    position: int
-    """Everything wanted before this offset is processed."""
-    lag: int
-    """Committed records, wanted or not, behind its position."""
-    held: int
-    """Messages read and not acknowledged."""
-    out: int
-    """Those of them that members have."""
+    position: int  # everything wanted before this offset is processed
+    lag: int  # committed records, wanted or not, behind its position
+    held: int  # messages read and not acknowledged
+    out: int  # those of them that members have
     held_bytes: int
     counters: ConsumerCounters
-    error: str
-    """Why nothing can be read; empty if it can."""
+    error: str  # why nothing can be read; empty if it can
     clients: tuple[Sharing, ...] = ()
     committed_s: float | None = None
     """Seconds since a query has committed its position; None for a consumer with members."""
@@ -304,8 +283,7 @@ class Consumers:
         self._served: dict[str, Served] = {}
         # Those that read by themselves, and only say how far they are.
         self._queries = Queries(positions, self.announce)
-        self.cuts_total = 0
-        """Consumers that were ahead of the journal at the start, and cut back."""
+        self.cuts_total = 0  # consumers that were ahead of the journal at the start, and cut back
         self._restore()
         services = core.requests.hub_services
         services.when_gone(lambda handler: self._gone(LocalClient(handler)))

@@ -58,8 +58,7 @@ class Copier:
         except BaseException:
             self._ownership.release()
             raise
-        # The files of the tier; None until they were read, and after any error.
-        self._held: TierFiles | None = None
+        self._held: TierFiles | None = None  # the files of the tier; None until they were read, and after any error
 
     def close(self) -> None:
         self._view.close()
@@ -216,17 +215,13 @@ def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
 
 _FIRST_RETRY_S = 1.0
 
-# Longest pause after a failure.
-_LAST_RETRY_S = 60.0
+_LAST_RETRY_S = 60.0  # longest pause after a failure
 
-# By how much it gives way to hub and readers, as `nice` has it.
-_NICENESS = 10
+_NICENESS = 10  # by how much it gives way to hub and readers, as `nice` has it
 
-# How often it looks for sealed segments, seconds.
-_POLL_S = 1.0
+_POLL_S = 1.0  # how often it looks for sealed segments, seconds
 
-Wait = Callable[[socket.socket, float], bool]
-"""Waits so many seconds; returns whether the other side has closed."""
+Wait = Callable[[socket.socket, float], bool]  # waits so many seconds; returns whether the other side has closed
 
 
 def _wait_for_end(connection: socket.socket, wait_s: float) -> bool:

@@ -68,8 +68,7 @@ class TierFiles:
         # The manifest as of the last look, the last one that was sound; and its bytes, None where there is none.
         self._manifest = Manifest()
         self._data: bytes | None = None
-        # Damage of the manifest; None while it is sound.
-        self._flaw: StorageError | None = None
+        self._flaw: StorageError | None = None  # damage of the manifest; None while it is sound
 
     def refresh(self) -> None:
         is_there = _MANIFEST in self.place.sizes(self.journal.hex())

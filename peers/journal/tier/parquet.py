@@ -40,8 +40,7 @@ _NAME = b"topichub"
 # process that ends while such threads still rest was ended by SIGABRT now and then.
 _NEAR = (pa.BufferReader, pa.OSFile, pa.MemoryMappedFile)
 
-# The end of a Parquet file: length of the footer, and a magic word.
-_TAIL_BYTES = 8
+_TAIL_BYTES = 8  # the end of a Parquet file: length of the footer, and a magic word
 
 
 SCHEMA = pa.schema(
@@ -54,21 +53,16 @@ SCHEMA = pa.schema(
     ]
 )
 
-# Most records of a stripe, but for a last block: with 40 topics, each has thousands in a row.
-STRIPE_RECORDS = 262_144
+STRIPE_RECORDS = 262_144  # most records of a stripe, but for a last block: with 40 topics, each has thousands in a row
 
-# Most bytes of its values: a reader of one record may have to decode all of it, 0.1 s.
-STRIPE_BYTES = 32 * 1024 * 1024
+STRIPE_BYTES = 32 * 1024 * 1024  # most bytes of its values: a reader of one record may have to decode all of it, 0.1 s
 
-# A group ends where the topic changes once it has so many records, or so many bytes of values.
-GROUP_RECORDS = 8_192
+GROUP_RECORDS = 8_192  # a group ends where the topic changes once it has so many records, or so many bytes of values
 GROUP_BYTES = 1024 * 1024
 
-# A group of one topic alone is so many times as large at most.
-_GROUP_FACTOR = 8
+_GROUP_FACTOR = 8  # a group of one topic alone is so many times as large at most
 
-# Limits of a block that is made of a table; as the journal itself cuts them.
-_BLOCK_RECORDS = 8_192
+_BLOCK_RECORDS = 8_192  # limits of a block that is made of a table; as the journal itself cuts them
 
 _BLOCK_BYTES = 1024 * 1024
 
@@ -220,8 +214,7 @@ class StripeRow(msgspec.Struct, frozen=True, array_like=True):
 
     first: int
     next: int
-    crcs: tuple[tuple[int, ...], ...]
-    """Of the columns of each group."""
+    crcs: tuple[tuple[int, ...], ...]  # of the columns of each group
 
 
 class _Outline(msgspec.Struct, frozen=True):
@@ -239,16 +232,14 @@ class FileMaker:
     def __init__(self, journal: bytes, first: int) -> None:
         self._journal = journal
         self._first = first
-        self.next = first
-        """The offset behind its last record or hole."""
+        self.next = first  # the offset behind its last record or hole
         self.raw_bytes = 0
         self._records = 0
         self._times: tuple[int, int] | None = None
         self._topics: Counter[str] = Counter()
         self._holes: list[Hole] = []
         self._stripes: list[StripeRow] = []
-        # The next stripe, and the length of its values.
-        self._waiting: list[Block] = []
+        self._waiting: list[Block] = []  # the next stripe, and the length of its values
         self._waiting_bytes = self._waiting_records = 0
         self._sink = pa.BufferOutputStream()
         self._writer: Any = pq.ParquetWriter(
@@ -410,8 +401,7 @@ class Opened:
         _check_outline(outline, entry, metadata.num_row_groups)
         self.stripes = outline.stripes
         self.holes = outline.holes
-        # Where the groups of each stripe begin.
-        self._places = [0]
+        self._places = [0]  # where the groups of each stripe begin
         for stripe in self.stripes:
             self._places.append(self._places[-1] + len(stripe.crcs))
 

@@ -24,20 +24,13 @@ _OPTIONS = frozenset({"region", "endpoint"})
 class Patience(NamedTuple):
     """Timeouts of a server."""
 
-    connect_s: float
-    """For a connection, seconds."""
-    request_s: float
-    """For an answer, seconds."""
-    attempts: int
-    """Tries of a request whose error may be temporary."""
+    connect_s: float  # for a connection, seconds
+    request_s: float  # for an answer, seconds
+    attempts: int  # tries of a request whose error may be temporary
 
 
-PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)
-"""For the copier, and tasks of Spark."""
-
-HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)
-"""For a reader process, where other clients wait."""
-
+PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)  # for the copier, and tasks of Spark
+HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)  # for a reader process, where other clients wait
 _FOLDER_MODE = 0o700
 
 
@@ -111,8 +104,7 @@ def _told(name: str) -> Iterator[None]:
         raise TierUnavailableError(f"{name}: {' '.join(cause.split())[:_CAUSE_CHARACTERS]}") from error
 
 
-# Most that is shown of an error of a server.
-_CAUSE_CHARACTERS = 300
+_CAUSE_CHARACTERS = 300  # most that is shown of an error of a server
 
 
 class _Folder:

@@ -25,12 +25,10 @@ class Progress(NamedTuple):
     """Progress of a tier."""
 
     first: int = 0
-    next: int = 0
-    """Everything before it is, or was, in the tier."""
+    next: int = 0  # everything before it is, or was, in the tier
     files: int = 0
     size_bytes: int = 0
-    missed: int = 0
-    """Offsets deleted here before they were copied, as far as the manifest goes back."""
+    missed: int = 0  # offsets deleted here before they were copied, as far as the manifest goes back
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -45,10 +43,8 @@ class Order(msgspec.Struct, frozen=True):
 class Told(msgspec.Struct, frozen=True):
     """A report of the copying process, as a line of JSON."""
 
-    progress: Progress = Progress()
-    """The last one known."""
-    failures: int = 0
-    """Failed steps since the process was started."""
+    progress: Progress = Progress()  # the last one known
+    failures: int = 0  # failed steps since the process was started
     error: str = ""
 
 
@@ -57,10 +53,8 @@ class Copied(msgspec.Struct, frozen=True):
 
     tier: str
     journal: str
-    next: int
-    """Everything before it was copied."""
-    first: int | None = None
-    """Files that end here or before are not kept."""
+    next: int  # everything before it was copied
+    first: int | None = None  # files that end here or before are not kept
 
 
 class Ownership:

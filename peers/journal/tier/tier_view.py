@@ -25,23 +25,18 @@ from peers.journal.tier.parquet import Opened, blocks_of
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
 from peers.journal.view import LARGE_FACTOR, Damage, cut, offsets_text
 
-# After a failure, the tier is not tried for so long: other clients wait for this process, too.
-_AWAY_S = 5.0
+_AWAY_S = 5.0  # after a failure, the tier is not tried for so long: other clients wait for this process, too
 
-# How old the manifest may be where its end matters, seconds.
-_FRESH_S = 5.0
+_FRESH_S = 5.0  # how old the manifest may be where its end matters, seconds
 
 # Most that is kept of stripes, beside the 30 MiB of a reader process; the last one is kept in any size.
 _KEPT_BYTES = 128 * 1024 * 1024
 
-# Most files that are open: the end of each is in memory, 0.1 MiB.
-_OPEN_LIMIT = 16
+_OPEN_LIMIT = 16  # most files that are open: the end of each is in memory, 0.1 MiB
 
-# Most stripes that are decoded for one answer, so that others need not wait long.
-_STRIPES_LIMIT = 4
+_STRIPES_LIMIT = 4  # most stripes that are decoded for one answer, so that others need not wait long
 
-# Most files that are looked into for one answer, for the same reason.
-_FILES_LIMIT = 32
+_FILES_LIMIT = 32  # most files that are looked into for one answer, for the same reason
 
 
 class TierView:
@@ -55,11 +50,9 @@ class TierView:
     ) -> None:
         self._held = TierFiles(place, journal)
         self._clock_s = clock_s
-        # Why the tier could not be read, and when that was; empty while it can be.
-        self._trouble = ""
+        self._trouble = ""  # why the tier could not be read, and when that was; empty while it can be
         self._trouble_s = 0.0
-        # When the manifest was read last; None while it never was.
-        self._read_s: float | None = None
+        self._read_s: float | None = None  # when the manifest was read last; None while it never was
         # Files that are open, by their first offsets; the one that was used last behind the others.
         self._open: OrderedDict[int, Opened] = OrderedDict()
         # Blocks of stripes, by file, stripe and groups; and how long they are.
@@ -284,10 +277,8 @@ class _Piece:
         self.wanted = wanted
         self.end = end
         self.position = start
-        self.files = 0
-        """Files opened."""
-        self.stripes = 0
-        """Stripes decoded."""
+        self.files = 0  # files opened
+        self.stripes = 0  # stripes decoded
         self._blocks = blocks
         self._limit_bytes = limit_bytes
         self._size = 0

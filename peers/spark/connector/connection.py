@@ -18,8 +18,7 @@ from typing import TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
-from hub.journal.excerpt import whole_of
-from hub.journal.layout import Column
+from hub.journal.layout import Column, whole_of
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
 from peers.client.token_source import read_token

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Literal, NamedTuple, ParamSpec, TypeVar
 
-from hub.consumers.terms import NAME_PATTERN
+from hub.consumers.consumer import NAME_PATTERN
 from hub.errors import HubError, InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
 from peers.journal.tier.place import check_address

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block, Record, merge, pack, select, to_frames
-from hub.journal.excerpt import excerpt_of, whole_of
-from hub.journal.layout import COLUMNS, Column, columns_of
+from hub.journal.layout import COLUMNS, Column, columns_of, excerpt_of, whole_of
 from hub.messages.batch import Batch
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from tests.hub.journal.twins import PURE, batch, both, single
