@@ -24,8 +24,8 @@ from peers.admin.steps import Service, Work, in_steps, service
 from peers.admin.topics import topics
 from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
-from peers.journal.recording import JournalStatistics
-from peers.journal.tiering import TierStatistics
+from peers.journal.remote_journals import JournalStatistics
+from peers.journal.tier.tiering import TierStatistics
 from peers.server.server import Server
 
 

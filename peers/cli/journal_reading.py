@@ -24,7 +24,7 @@ from peers.cli.output import shown_bar
 from peers.cli.texts import escaped
 from peers.journal.history import History
 from peers.journal.tier.place import PATIENT, TierUnavailableError
-from peers.journal.tier.progress import read_copied
+from peers.journal.tier.tiering import read_copied
 from peers.journal.view import Damage, Fetched, View
 
 _LINES = 100

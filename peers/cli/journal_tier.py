@@ -15,7 +15,7 @@ from peers.cli.journal_reading import JournalPath, opened
 from peers.cli.output import shown_bar
 from peers.cli.texts import amount, examples, kib, print_json, show
 from peers.journal.tier.place import check_installed, place_at
-from peers.journal.tier.progress import read_copied
+from peers.journal.tier.tiering import read_copied
 from peers.journal.view import Damage
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from hub.routing.routes import Route
 from peers.commands.publish import Publication
 from peers.commands.replies import Replies
 from peers.journal.forms import granted
-from peers.journal.recording import Cancel, nothing
+from peers.journal.remote_journals import Cancel, nothing
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
 from peers.server.server import Server

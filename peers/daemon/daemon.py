@@ -48,7 +48,7 @@ from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.journal.folder import JournalFullError
 from peers.journal.journal import Journal
-from peers.journal.recording import NoJournal
+from peers.journal.remote_journals import NoJournal
 from peers.server.memory import MemoryWatch
 from peers.server.server import Connected, Server
 from peers.transport.endpoints import Endpoint, Scheme

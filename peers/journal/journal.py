@@ -34,12 +34,13 @@ from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers
 from peers.journal.forms import Order, may_read
 from peers.journal.readers import Deliver, Readers, SharedPieces
-from peers.journal.recorder import Answer, OnMarked, Recorder
-from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
+from peers.journal.recorder import Answer, OnMarked, Progress, Recorder, Writer
+from peers.journal.remote_journals import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
-from peers.journal.tiering import Tiering, check_tier
-from peers.journal.writer import Progress, Writer
+from peers.journal.tier.place import check_address, check_installed
+from peers.journal.tier.tiering import Order as TierOrder
+from peers.journal.tier.tiering import Tiering
 from peers.wire.control import decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
@@ -156,7 +157,8 @@ class Journal:
             raise JournalUnavailableError(f"limits.frame_bytes is {limits.frame_bytes}, {most}")
         if settings.tier:
             try:
-                check_tier(settings.tier)
+                check_address(settings.tier)
+                check_installed()
             except UsageError as error:
                 raise JournalUnavailableError(str(error)) from error
         self._loop = asyncio.get_running_loop()
@@ -192,7 +194,11 @@ class Journal:
         self._recorder.on_news = self._waiting.committed
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
         self._pieces = SharedPieces(self._readers.fetch)
-        self._tiering = _tiering(store, settings) if settings.tier else None
+        self._tiering: Tiering | None = None
+        if settings.tier:
+            keep_us = int(settings.tier_keep_s * _US)
+            order = TierOrder(store.path, settings.tier, settings.tier_keep_bytes, keep_us)
+            self._tiering = Tiering(order, partial(setattr, store, "copied"))
         self._staging = Staging(
             core,
             self._recorder,
@@ -253,8 +259,7 @@ class Journal:
         `deliver` gets the answer, unless the returned function was called before; `usage` is charged meanwhile.
         """
         try:
-            self._check(fetch.prefixes)
-            fetch = self._told(fetch)
+            fetch = self._checked(fetch)
         except RejectedError as error:
             deliver(error)
             return nothing
@@ -262,13 +267,34 @@ class Journal:
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
-            if not (on_its_way or self._may_come(fetch.prefixes)):
+            # It only makes sense to wait for topics that are recorded.
+            if not on_its_way and not any(
+                prefix.startswith(topic) or topic.startswith(prefix)
+                for prefix in fetch.prefixes
+                for topic in self._topics
+            ):
                 deliver(RejectedError(CloseCode.NOT_ALLOWED, NOT_RECORDED))
                 return nothing
             wait_s = max(fetch.wait_ms / 1000, _COMMIT_WAIT_S)
             return self._waiting.add(fetch, deliver, usage, wait_s)
         self._read(fetch, deliver, usage)
         return nothing
+
+    def _checked(self, fetch: Fetch) -> Fetch:
+        """Apply the limits of a subscription, as it may wait; add the epoch, and the journal's id if requested."""
+        if len(fetch.prefixes) > self._prefixes_limit:
+            text = f"FETCH: {len(fetch.prefixes)} prefixes, the limit for a client is {self._prefixes_limit}"
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
+        try:
+            for prefix in fetch.prefixes:
+                check_prefix(prefix)
+        except InvalidTopicError as error:
+            raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
+        if fetch.journal not in {None, b"", self.id}:
+            raise RejectedError(CloseCode.GONE, REPLACED)
+        journal = None if fetch.journal is None else self.id
+        start = fetch.start if fetch.time is not None else self.cut_back(fetch.start, fetch.epoch)
+        return msgspec.structs.replace(fetch, start=start, journal=journal, epoch=self.epoch)
 
     def _read(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> None:
         """Start a read; waiting clients with the same FETCH share one answer."""
@@ -280,18 +306,6 @@ class Journal:
             self._pieces.fetch(order, partial(_renumbered, fetch.request, deliver), usage)
         else:
             self._readers.fetch(encode_fetch(fetch), deliver, usage)
-
-    def _may_come(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether topics under these prefixes are recorded, so that waiting makes sense."""
-        return any(one.startswith(topic) or topic.startswith(one) for one in prefixes for topic in self._topics)
-
-    def _told(self, fetch: Fetch) -> Fetch:
-        """Return the order with the epoch, and with the id of this journal if requested."""
-        if fetch.journal not in {None, b"", self.id}:
-            raise RejectedError(CloseCode.GONE, REPLACED)
-        journal = None if fetch.journal is None else self.id
-        start = fetch.start if fetch.time is not None else self.cut_back(fetch.start, fetch.epoch)
-        return msgspec.structs.replace(fetch, start=start, journal=journal, epoch=self.epoch)
 
     def end_of(self, epoch: int) -> int | None:
         """Return the end of an epoch: positions read in it hold up to this offset; None if it has not ended."""
@@ -314,17 +328,6 @@ class Journal:
             )
         self._cuts_total += 1
         return end
-
-    def _check(self, prefixes: tuple[str, ...]) -> None:
-        """Apply the limits of a subscription: the FETCH may wait."""
-        if len(prefixes) > self._prefixes_limit:
-            text = f"FETCH: {len(prefixes)} prefixes, the limit for a client is {self._prefixes_limit}"
-            raise RejectedError(CloseCode.NOT_ALLOWED, text)
-        try:
-            for prefix in prefixes:
-                check_prefix(prefix)
-        except InvalidTopicError as error:
-            raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         self._staging.stage(source, stage, self._loop.time(), answer)
@@ -355,7 +358,7 @@ class Journal:
             len(self._readers),
             self._readers.pending + len(self._waiting),
             self.consumers.statistics(),
-            None if self._tiering is None else self._tiering.statistics(),
+            None if self._tiering is None else self._tiering.statistics,
             self.epoch,
             self._cuts_total + self.consumers.cuts_total,
         )
@@ -381,17 +384,6 @@ class Journal:
             await self._tiering.stop()
         await self._loop.run_in_executor(None, self._writer.stop)
         await asyncio.sleep(0)  # run the writer's last callbacks
-
-
-def _tiering(store: Store, settings: JournalSettings) -> Tiering:
-    """Return the tiering; the store may delete segments that were copied."""
-
-    def on_copied(offset: int) -> None:
-        store.copied = offset
-
-    keep_us = int(settings.tier_keep_s * _US)
-    order = {"path": store.path, "tier": settings.tier, "keep_bytes": settings.tier_keep_bytes, "keep_us": keep_us}
-    return Tiering(msgspec.json.encode(order), settings.tier, on_copied)
 
 
 def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | RejectedError) -> None:

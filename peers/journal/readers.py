@@ -125,7 +125,7 @@ class _Reader(asyncio.BufferedProtocol):
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                self._process = _start(path, tier, theirs.fileno())
+                self._process = start_process("peers.journal.reader", path, tier, connection=theirs)
         except BaseException:
             ours.close()
             raise
@@ -217,9 +217,10 @@ def _again() -> RejectedError:
     return RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again")
 
 
-def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
+def start_process(module: str, *arguments: str, connection: socket.socket) -> subprocess.Popen[bytes]:
     """Start a process that finds the same modules as this one, independent of the working directory."""
-    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, str(descriptor)]
+    descriptor = connection.fileno()
+    command = [sys.executable, "-P", "-m", module, *arguments, str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
     # within a session alone.

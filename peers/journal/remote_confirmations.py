@@ -15,7 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import Annotated, Any, Final
 
@@ -31,9 +33,9 @@ from hub.messages.request_frame import Reply, Status
 from hub.requests.hub_services import Answer as Respond
 from hub.requests.hub_services import Questions, target_at
 from hub.topics import printable
-from peers.journal.asking import Asking
 from peers.journal.recorder import Answer
-from peers.journal.recording import Recording
+from peers.journal.remote_journals import Asking, Recording
+from peers.wire.reasons import MALFORMED, reason_of
 
 RECORDED: Final = "recorded"  # the service name between hubs (`hub.requests.hub_services`)
 ANSWER_MS: Final = 30_000  # how long an answer may take, ms: the default of all requests
@@ -59,29 +61,11 @@ class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 class _Fate:
     """The outcome of one batch."""
 
-    _marks: Marks
     due_ms: int
     came: int = 0
     messages: int = 0  # expected messages; 0 while no hub has asked
     outcome: int | RejectedError | None = None
     reply: Respond | None = None  # takes the answer; None while no hub has asked, and once it is given
-
-    def decide(self, outcome: int | RejectedError) -> None:
-        if self.outcome is None:
-            self.outcome = outcome
-            self.answer()
-
-    def answer(self) -> None:
-        outcome, reply = self.outcome, self.reply
-        if reply is None or outcome is None:
-            return
-        self.reply = None
-        if not isinstance(outcome, RejectedError) and self.came != self.messages:
-            text = (
-                f"{self.came} of {self.messages} messages came together; the others were lost on the way, or are apart"
-            )
-            outcome = RejectedError(CloseCode.JOURNAL_FAILED, text)
-        self._marks.answered(outcome, reply)
 
 
 class Marks:
@@ -106,7 +90,8 @@ class Marks:
         for hub, fates in list(self._expected.items()):
             while fates and (first := next(iter(fates.values()))).due_ms <= now_ms:
                 del fates[next(iter(fates))]
-                first.decide(RejectedError(CloseCode.TRY_AGAIN_LATER, "it did not come within the time there was"))
+                text = "it did not come within the time there was"
+                self._decide(first, RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             if not fates:
                 del self._expected[hub]
 
@@ -117,15 +102,14 @@ class Marks:
         try:
             question = self._checked(value)
         except RejectedError as error:
-            self.answered(error, reply)
+            self._reply(error, reply)
             return
-        key = question.hub, question.mark
-        fate = self._seen.pop(key, None)
+        fate = self._seen.pop((question.hub, question.mark), None)
         if fate is None:
-            fate = _Fate(self, self._now_ms() + ANSWER_MS)
+            fate = _Fate(self._now_ms() + ANSWER_MS)
             self._expected.setdefault(question.hub, {})[question.mark] = fate
         fate.messages, fate.reply = question.messages, reply
-        fate.answer()
+        self._answer(fate)
 
     def _checked(self, value: bytes) -> Question:
         journal = self._journal()
@@ -133,11 +117,13 @@ class Marks:
             raise RejectedError(CloseCode.NOT_ALLOWED, "that hub has no journal of its own")
         try:
             question = msgspec.msgpack.decode(value, type=Question)
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError, UnicodeDecodeError) as error:
+        except MALFORMED as error:
             raise RejectedError(CloseCode.BAD_DATA, f"no question: {printable(str(error))}") from error
         if question.mark in self._expected.get(question.hub, ()):
             raise RejectedError(CloseCode.BAD_DATA, "that mark was asked about before")
-        if not _is_of_messages(question.key):
+        key = question.key
+        _, kind, _, key_bytes = HEADER.unpack_from((bytes(HEADER_BYTES - _KEY_AT) + key).ljust(HEADER_BYTES, b"\0"))
+        if len(key) <= _KEY_AT or kind != KIND_MESSAGES or key_bytes != len(key) - _KEY_AT:
             raise RejectedError(CloseCode.BAD_DATA, "no routing key of messages")
         if self.expected > EXPECTED_LIMIT:
             text = f"{EXPECTED_LIMIT} confirmations for other hubs wait already, which is the limit"
@@ -147,42 +133,47 @@ class Marks:
         journal.heed(self._come)
         return question
 
-    def answered(self, outcome: int | RejectedError, reply: Respond) -> None:
+    def _decide(self, fate: _Fate, outcome: int | RejectedError) -> None:
+        if fate.outcome is None:
+            fate.outcome = outcome
+            self._answer(fate)
+
+    def _answer(self, fate: _Fate) -> None:
+        outcome, reply = fate.outcome, fate.reply
+        if reply is None or outcome is None:
+            return
+        fate.reply = None
+        if not isinstance(outcome, RejectedError) and fate.came != fate.messages:
+            came = f"{fate.came} of {fate.messages} messages came together"
+            text = f"{came}; the others were lost on the way, or are apart"
+            outcome = RejectedError(CloseCode.JOURNAL_FAILED, text)
+        self._reply(outcome, reply)
+
+    def _reply(self, outcome: int | RejectedError, reply: Respond) -> None:
         self.expected -= 1
-        told: Any = outcome
         if isinstance(outcome, RejectedError):
             self.refused_total += 1
-            told = [int(outcome.code), outcome.text]
+            reply(Status.OK, _pack([int(outcome.code), outcome.text]))
         else:
             self.confirmed_total += 1
-        reply(Status.OK, _pack(told))
+            reply(Status.OK, _pack(outcome))
 
     # Called by the recorder.
 
     def _come(self, origin: Origin, messages: int) -> Answer:
         """Handle a recorded batch with a mark; return the callback for its commit or failure."""
-        self._give_up(origin)
-        fates = self._expected.get(origin.hub)
-        fate = None if fates is None else fates.pop(origin.mark, None)
+        fates = self._expected.get(origin.hub, {})
+        # Messages of one hub come in order: those of its earlier marks are lost.
+        while fates and (first := next(iter(fates))) < origin.mark:
+            text = "not recorded: it was lost on the way"
+            self._decide(fates.pop(first), RejectedError(CloseCode.JOURNAL_FAILED, text))
+        fate = fates.pop(origin.mark, None)
         if fate is None:
-            fate = self._seen[origin.hub, origin.mark] = _Fate(self, 0)
+            fate = self._seen[origin.hub, origin.mark] = _Fate(0)
             if len(self._seen) > SEEN_LIMIT:
                 self._seen.popitem(last=False)
         fate.came += messages
-        return fate.decide
-
-    def _give_up(self, origin: Origin) -> None:
-        """Fail the hub's earlier marks: messages of one hub come in order, so theirs are lost."""
-        fates = self._expected.get(origin.hub)
-        while fates and (first := next(iter(fates))) < origin.mark:
-            fates.pop(first).decide(RejectedError(CloseCode.JOURNAL_FAILED, "not recorded: it was lost on the way"))
-
-
-def _is_of_messages(key: bytes) -> bool:
-    if len(key) <= _KEY_AT:
-        return False
-    _, kind, _, key_bytes = HEADER.unpack_from(bytes(HEADER_BYTES - _KEY_AT) + key)
-    return bool(kind == KIND_MESSAGES and key_bytes == len(key) - _KEY_AT)
+        return partial(self._decide, fate)
 
 
 _pack = msgspec.msgpack.Encoder().encode
@@ -294,27 +285,20 @@ class RemoteConfirmations:
         """Wait for all answers, for a second at most."""
         if self._asking:
             self._settled = asyncio.Event()
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(SETTLE_S):
                     await self._settled.wait()
-            except TimeoutError:
-                pass
 
 
 def _outcome(of: str, reply: Reply) -> int | RejectedError:
-    name = printable(of)
-    told: Any = None
-    if not reply.flags:
-        try:
-            told = msgspec.msgpack.decode(reply.values)
-        except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-            told = None
+    journal = f"journal of hub {printable(of)}"
     if reply.status != Status.OK:
-        why = _WHY.get(Status(reply.status)) or (
-            told[:_TEXT_CHARACTERS] if isinstance(told, str) else "that has failed"
-        )
+        why = _WHY.get(Status(reply.status)) or reason_of(reply)[:_TEXT_CHARACTERS] or "that has failed"
         code = CloseCode.NOT_ALLOWED if reply.status == Status.NOT_ALLOWED else CloseCode.TRY_AGAIN_LATER
-        return RejectedError(code, f"journal of hub {name}: {why}")
+        return RejectedError(code, f"{journal}: {why}")
+    told: Any = None
+    with suppress(*MALFORMED):
+        told = None if reply.flags else msgspec.msgpack.decode(reply.values)
     match told:
         case bool():
             pass
@@ -322,5 +306,5 @@ def _outcome(of: str, reply: Reply) -> int | RejectedError:
             return told
         case [int() as number, str() as text]:
             known = number if number in _CODES else CloseCode.JOURNAL_FAILED
-            return RejectedError(known, f"journal of hub {name}: {text[:_TEXT_CHARACTERS]}")
-    return RejectedError(CloseCode.JOURNAL_FAILED, f"journal of hub {name}: that was no answer")
+            return RejectedError(known, f"{journal}: {text[:_TEXT_CHARACTERS]}")
+    return RejectedError(CloseCode.JOURNAL_FAILED, f"{journal}: that was no answer")

@@ -7,7 +7,7 @@ add(parts) ... commit()    [block][block][mark]  one append to the newest segmen
 Records are committed once the mark behind them is in the segment; opening the folder reads only the newest segment and
 cuts off entries without a mark. A commit is all or nothing, and offsets are dense. After `commit`, records survive a
 crash of the process, with `full_sync` also a power loss. Full or old segments are sealed; retention deletes whole
-segments. One thread uses it (`peers.journal.writer`).
+segments. One thread uses it (`peers.journal.recorder`).
 """
 
 from __future__ import annotations

@@ -21,10 +21,9 @@ from hub import __version__
 from hub.handlers.counters import HistogramStatistics
 from hub.limits import Overflow
 from peers.journal.consumers.remote_consumers import ANSWERING_LIMIT as CONSUMERS_ANSWERING_LIMIT
-from peers.journal.recording import JournalStatistics
 from peers.journal.remote_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
-from peers.journal.remote_journals import ANSWERING_LIMIT
-from peers.journal.tiering import TierStatistics
+from peers.journal.remote_journals import ANSWERING_LIMIT, JournalStatistics
+from peers.journal.tier.tiering import TierStatistics
 from peers.server.server import Server
 from peers.users.access import Tested
 from peers.users.identity import How, Reason

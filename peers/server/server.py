@@ -22,9 +22,8 @@ from hub.settings.settings import Settings
 from hub.statistics.events import messages_lost
 from peers.journal.consumers.remote_consumers import RemoteConsumers
 from peers.journal.readers import PENDING_LIMIT
-from peers.journal.recording import NoJournal, Recording
 from peers.journal.remote_confirmations import Marks, RemoteConfirmations
-from peers.journal.remote_journals import RemoteJournals
+from peers.journal.remote_journals import NoJournal, Recording, RemoteJournals
 from peers.server.accounts import Accounts, Loss
 from peers.server.admission import Admission, Handshakes
 from peers.server.audit import Audit

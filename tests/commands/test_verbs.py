@@ -15,7 +15,7 @@ from hub.messages.frame import FLAG_BATCH, encode_frame
 from hub.messages.request_frame import FLAG_NAMED, Item
 from hub.settings.settings import Limits
 from peers.commands.commands import STEPS_OF_CLIENT, Commands, Verb
-from peers.journal.recording import NoJournal
+from peers.journal.remote_journals import NoJournal
 from peers.server.audit import Audit
 from peers.wire.control import RuleChange
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange

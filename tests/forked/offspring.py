@@ -6,6 +6,7 @@ ones, as it does for users. They are children of the server's, not of the hub: `
 
 from __future__ import annotations
 
+import socket
 import subprocess
 from pathlib import Path
 
@@ -20,15 +21,16 @@ __all__ = ["fork_offspring", "fork_reader"]
 def fork_offspring(address: bytes) -> None:
     servers.ask_at(address)
     workers._start = _fork_worker  # type: ignore[assignment]
-    readers._start = fork_reader
+    readers.start_process = fork_reader
 
 
 def _fork_worker(number: int, control: int, link: int) -> subprocess.Popen[bytes]:
     return _fork("peers.workers.worker", [str(number), str(control), str(link)], (control, link))
 
 
-def fork_reader(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
-    return _fork("peers.journal.reader", [path, tier, str(descriptor)], (descriptor,))
+def fork_reader(module: str, *arguments: str, connection: socket.socket) -> subprocess.Popen[bytes]:
+    descriptor = connection.fileno()
+    return _fork(module, [*arguments, str(descriptor)], (descriptor,))
 
 
 def _fork(module: str, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:

@@ -17,4 +17,4 @@ __all__ = ["forked_readers"]
 
 @pytest.fixture(autouse=True)
 def forked_readers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers, "_start", fork_reader)
+    monkeypatch.setattr(readers, "start_process", fork_reader)

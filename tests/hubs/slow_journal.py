@@ -12,9 +12,8 @@ from hub.quotas import Usage
 from hub.routing.routes import Route
 from peers.journal.forms import Order
 from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer, OnMarked, Recorder
-from peers.journal.recording import Cancel, NoJournal, Publish
-from peers.journal.writer import Entry, Probe, Progress
+from peers.journal.recorder import Answer, Entry, OnMarked, Probe, Progress, Recorder
+from peers.journal.remote_journals import Cancel, NoJournal, Publish
 from peers.wire.records import Fetch
 
 

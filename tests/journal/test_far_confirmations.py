@@ -17,8 +17,8 @@ from hub.requests.hub_services import target_at
 from hub.routing.routes import Route
 from peers.journal import remote_confirmations as module
 from peers.journal.recorder import Answer, OnMarked
-from peers.journal.recording import NoJournal
 from peers.journal.remote_confirmations import ANSWER_MS, RECORDED, Marked, Marks, Question, RemoteConfirmations
+from peers.journal.remote_journals import NoJournal
 from tests.hub.requests.party import Room
 
 HERE, THERE = b"h" * 16, b"t" * 16

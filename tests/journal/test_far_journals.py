@@ -19,9 +19,8 @@ from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.messages.request_frame import Reply, Request, Status
 from hub.requests.hub_services import target_at
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
-from peers.journal.recording import NoJournal
 from peers.journal.remote_confirmations import Marked, RemoteConfirmations
-from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, RemoteJournals
+from peers.journal.remote_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, NoJournal, RemoteJournals
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Records, Stage, records_parts
@@ -184,8 +183,9 @@ def test_a_request_that_fails(bench: Bench, status: Status, code: CloseCode) -> 
     """Is told with a code that says whether to ask again, and the name of the hub."""
     outcome = bench.answer(_pack("why"), status=status)
     assert (outcome.code, outcome.text) == (code, "journal of hub 'there': why")
-    for value in (_pack(7), b"\xc1", _pack("")):
-        assert bench.answer(value, status=status).text == "journal of hub 'there': that has failed"
+    assert bench.answer(_pack(""), status=status).text == "journal of hub 'there': that has failed"
+    for value in (_pack(7), b"\xc1"):
+        assert bench.answer(value, status=status).code == code
     assert bench.answer(BATCH_COUNT.pack(1) + _pack("why"), status=status, flags=FLAG_BATCH).text.endswith(": why")
 
 

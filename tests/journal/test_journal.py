@@ -23,11 +23,10 @@ from hub.messages.frame import HEADER_BYTES
 from hub.settings.settings import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
-from peers.journal import writer as writer_module
 from peers.journal.forms import Order
 from peers.journal.journal import Journal
 from peers.journal.recorder import Answer
-from peers.journal.recording import JournalStatistics, NoJournal
+from peers.journal.remote_journals import JournalStatistics, NoJournal
 from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
@@ -372,7 +371,7 @@ async def test_a_journal_that_cannot_be_opened(path: Path) -> None:
 async def test_stopping(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     may_commit = threading.Event()
     clock = SimpleNamespace(monotonic=time.monotonic, time_ns=time.time_ns, sleep=lambda _: may_commit.wait())
-    monkeypatch.setattr(writer_module, "time", clock)
+    monkeypatch.setattr(recorder_module, "time", clock)
     bench = Bench(path, commit_s=1.0)
     reading = bench.fetch(start=1, wait_ms=60_000)
     for number in range(99):

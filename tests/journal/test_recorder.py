@@ -16,10 +16,8 @@ from hub.errors import JournalUnavailableError, RejectedError, StorageError
 from hub.journal.segment import Write
 from hub.messages.frame import iterate_frames
 from peers.journal import recorder as recorder_module
-from peers.journal import writer as writer_module
-from peers.journal.recorder import JOURNAL_TOPIC, Recorder
+from peers.journal.recorder import ENTRY_OVERHEAD_BYTES, JOURNAL_TOPIC, Entry, Probe, Progress, Recorder, Writer
 from peers.journal.store import Retention
-from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress, Writer
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
 from tests.journal.files import AT_US, everything, fill, frames, opened
@@ -381,8 +379,8 @@ def test_what_has_come_is_committed_together(
     assert told.next() == ("committed", Progress(0, 3, 3, 2, 3 + 2 * ENTRY_OVERHEAD_BYTES))
     writer.stop()
     assert store.asked == [("add", b"abc"), ("commit", [], 7), ("close",)]
-    monkeypatch.setattr(writer_module, "GROUP_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
-    monkeypatch.setattr(writer_module, "HASTE_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
+    monkeypatch.setattr(recorder_module, "GROUP_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
+    monkeypatch.setattr(recorder_module, "HASTE_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
     store = FakeStore()
     writer = Writer(store, 0.0, lambda: 7)  # type: ignore[arg-type]
     for letter in b"abcde":
@@ -400,7 +398,7 @@ def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest
     slept: list[float] = []
     times = [100.0, 100.0, 100.25, 101.0]
     fake = SimpleNamespace(monotonic=lambda: times.pop(0) if len(times) > 1 else times[0], sleep=slept.append)
-    monkeypatch.setattr(writer_module, "time", fake)
+    monkeypatch.setattr(recorder_module, "time", fake)
     writer = Writer(store, 1.0, lambda: 7)  # type: ignore[arg-type]
     for letter in (b"a", b"b"):
         writer.submit(entry(letter))
@@ -415,7 +413,7 @@ def test_a_batch_is_one_transaction(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However long it is; a failure ends it, and its end is thrown away with it."""
-    monkeypatch.setattr(writer_module, "GROUP_BYTES", 1)
+    monkeypatch.setattr(recorder_module, "GROUP_BYTES", 1)
     write = Write("q", 1, 0, 3)
     entries = [entry(b"", opens=1), entry(b"ab"), entry(b"x"), entry(b"c"), entry(b"", opens=-1, write=write)]
     for one in entries:
@@ -477,7 +475,7 @@ def test_a_failure_is_told(  # noqa: PLR0917 -- fixtures
 
 def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     """And tells what it has let go; not while it fails, nor in the middle of a batch."""
-    monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
+    monkeypatch.setattr(recorder_module, "_IDLE_S", 0.001)
     path = tmp_path / "journal"
     store = opened(path, retention=Retention(1 << 50, 60_000_000), segment_bytes=1)
     fill(store, 16, 16, 4)
@@ -497,7 +495,7 @@ def test_looks_after_retention_while_nothing_comes(tmp_path: Path, told: Told, m
 def test_retention_that_fails_is_a_failure(
     writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(writer_module, "_IDLE_S", 0.001)
+    monkeypatch.setattr(recorder_module, "_IDLE_S", 0.001)
     store.fail("commit", JournalUnavailableError("full"))
     writer.start(told)
     assert told.next() == ("failed", "full", 0)

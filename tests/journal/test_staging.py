@@ -14,9 +14,8 @@ from hub.messages.batch import Batch, decode_values
 from hub.messages.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.quotas import QuotaLimits, Resource, SetLimits
 from peers.journal import staging as staging_module
-from peers.journal.recorder import Recorder
+from peers.journal.recorder import Entry, Probe, Progress, Recorder
 from peers.journal.staging import Committed, Staging
-from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Commit, Stage
 from tests.hub.fakes import Turn
 from tests.hub.rights.hall import policy_of

@@ -29,8 +29,8 @@ from hub.policy.grants import allows_by, covers_by
 from hub.policy.policy import Action, Rights, check_granted, check_prefixes_granted
 from hub.requests.hub_services import Answer, Later, Questions, is_admin, target_at
 from hub.topics import RESERVED, printable
-from peers.journal.asking import Asking
 from peers.journal.forms import GRANTED_LIMIT, NARROWED_PATHS, Paths
+from peers.journal.remote_journals import Asking
 from peers.wire.reasons import MALFORMED
 
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"

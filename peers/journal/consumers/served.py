@@ -37,7 +37,7 @@ from hub.messages.request_frame import Status
 from hub.policy.policy import Action, check_granted, check_prefixes_granted
 from hub.requests.hub_services import Later, is_admin
 from peers.journal.readers import Deliver
-from peers.journal.recording import Cancel, nothing
+from peers.journal.remote_journals import Cancel, nothing
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, Fetch, Records, decode_records

@@ -32,7 +32,7 @@ from hub.journal.segment import Row
 from peers.journal.tier.files import TierFiles
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place, place_at
-from peers.journal.tier.progress import Copied, Order, Ownership, Progress, Told
+from peers.journal.tier.tiering import Copied, Order, Ownership, Progress, Told
 from peers.journal.view import View
 
 _ABSENT = "no block has them"

@@ -21,7 +21,7 @@ from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
-from peers.journal.tier.progress import TIER_FILE, Progress, read_copied
+from peers.journal.tier.tiering import TIER_FILE, Progress, read_copied
 from tests.hub.journal.segments import ID, mark_entry, segment
 from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened
 from tests.journal.tier.made import copied, files_of, id_of, journal

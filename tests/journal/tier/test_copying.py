@@ -18,11 +18,10 @@ from structlog.testing import capture_logs
 from hub.errors import JournalUnavailableError
 from hub.settings.settings import JournalSettings, Limits
 from peers.client import connect
-from peers.journal import tiering as module
 from peers.journal.journal import Journal
+from peers.journal.tier import tiering as module
 from peers.journal.tier.copier import Copier, copy
-from peers.journal.tier.progress import Order, Progress, Told
-from peers.journal.tiering import Tiering
+from peers.journal.tier.tiering import Order, Progress, Tiering, Told
 from tests.client.recording import RecordingHub
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
@@ -102,8 +101,8 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.tier = folder / "tier"
         self.copied: list[int] = []
-        order = msgspec.json.encode(Order(str(journal(folder / "journal", 40, 30, 25)), str(self.tier)))
-        self.tiering = Tiering(order, str(self.tier), self.copied.append)
+        order = Order(str(journal(folder / "journal", 40, 30, 25)), str(self.tier))
+        self.tiering = Tiering(order, self.copied.append)
         self.now_s = asyncio.get_running_loop().time()
 
     def tick(self, later_s: float = 0.0) -> None:
@@ -128,8 +127,8 @@ async def bench(tmp_path: Path, uncaught: None) -> AsyncIterator[Bench]:  # noqa
 async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
     with capture_logs() as lines:
         bench.tick()
-        await eventually(lambda: bench.tiering.statistics().failures_total >= 2)
-        assert "no such folder" in bench.tiering.statistics().error
+        await eventually(lambda: bench.tiering.statistics.failures_total >= 2)
+        assert "no such folder" in bench.tiering.statistics.error
         assert bench.copied == []
         bench.tier.mkdir()
         await eventually(lambda: bench.copied == [95])
@@ -139,36 +138,36 @@ async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
 
 async def test_nothing_was_started(bench: Bench) -> None:
     await bench.tiering.stop()
-    assert bench.tiering.statistics().restarts_total == 0
+    assert bench.tiering.statistics.restarts_total == 0
 
 
 async def test_a_process_that_dies_is_replaced(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also one that could not be started; neither at once, nor behind the end, with which the last one is gone."""
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise OSError(11, "Resource temporarily unavailable")
 
     bench.tier.mkdir()
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_start", fail)
+        patch.setattr(module, "start_process", fail)
         bench.tick()
-    assert "could not be started" in bench.tiering.statistics().error
+    assert "could not be started" in bench.tiering.statistics.error
     bench.tick()
     assert bench.tiering._copier is None
     bench.tick(3600.0)
     bench.tick(-3600.0)
     await eventually(lambda: bench.copied == [95])
-    statistics = bench.tiering.statistics()
+    statistics = bench.tiering.statistics
     progress = statistics.progress
     assert (progress.first, progress.next, progress.files, statistics.error) == (0, 95, 1, "")
     with capture_logs() as lines:
         os.kill(bench.pid, signal.SIGKILL)
-        await eventually(lambda: bench.tiering.statistics().restarts_total == 1)
-        assert f"code {-signal.SIGKILL}" in bench.tiering.statistics().error
+        await eventually(lambda: bench.tiering.statistics.restarts_total == 1)
+        assert f"code {-signal.SIGKILL}" in bench.tiering.statistics.error
         bench.tick(0.0)
         assert bench.tiering._copier is None
         bench.tick(3600.0)
-        await eventually(lambda: not bench.tiering.statistics().error)
+        await eventually(lambda: not bench.tiering.statistics.error)
     assert len(lines) == 2
     assert bench.copied[-1] == 95
     pid = bench.pid
