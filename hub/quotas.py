@@ -298,7 +298,6 @@ def _changed(bucket: _Bucket | None, per_s: int | None) -> _Bucket | None:
 
 # How many users are shown one by one in metrics and in `$hub/statistics`; the others are shown together
 USERS_SHOWN = 32
-
 RATES_KEPT = 10_000  # Rates kept of users who have left, 0.5 KiB each, so that reconnecting does not fill a bucket
 
 # What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
@@ -310,7 +309,6 @@ _LEAST_FREE_BYTES = 1024
 
 # What is free is at most one of so many parts of what a user may have waiting, divided by the connections
 _FREE_PARTS = 16
-
 UNBOUNDED = 1 << 62  # The total of a resource without one
 
 

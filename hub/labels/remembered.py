@@ -11,10 +11,8 @@ from hub.labels.envelope import Envelope
 from hub.labels.rules import Rule
 
 _LAST = "\U0010ffff"  # Sorts behind every continuation of a prefix
-
 Keys = set[bytes]
 _NONE: frozenset[bytes] = frozenset()
-
 _KEY_CHARGE_BYTES = 800
 _LABEL_CHARGE_BYTES = 280  # Measured where all labels differ; where messages share them, it is half of that
 

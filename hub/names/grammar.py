@@ -14,7 +14,6 @@ from hub.errors import InvalidNameError
 from hub.topics import printable
 
 NAME_LIMIT_BYTES = 255  # Longest name, bytes
-
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(?:\.[A-Za-z_][A-Za-z0-9_-]*)+")
 
 
@@ -44,7 +43,6 @@ def decode_name(raw: bytes) -> str:
 
 
 LABELS_LIMIT = 32  # Most labels of one name, message or rule
-
 LABEL_LIMIT_BYTES = 128  # Longest label, bytes of UTF-8: its length stands in one byte on the wire
 
 # As in topics: a label ends up in terminals and logs, where these act. Surrogates cannot be encoded.

@@ -35,7 +35,6 @@ _STEPS_PER_NAME = 2  # Taking a name out takes as long as two prefixes, about 20
 
 # Called with a name and what is to be announced of it, None if it is held no longer
 OnNames = Callable[[str, Announced | None], object]
-
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
 
 
@@ -436,9 +435,7 @@ class Claimants:
 
 
 LIST_LIMIT = 1_000  # Most names of one answer: 2 ms of work
-
 _NAME_BYTES = 700  # What a name takes, with its claim and its labels, measured over 50,000 of them
-
 Descriptions = list[dict[str, Any]]
 
 

@@ -39,9 +39,7 @@ _SHORT_TYPES = {
 _ALTERNATIVE = re.compile("(DNS|URI|email):(.+)", re.DOTALL)
 _ATTRIBUTE = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *")
 _CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\])|([^"+,;<>\\\x00\ud800-\udfff])""")
-
 _SPECIAL = re.compile(r"""["+,;<>\\\x00]""")
-
 Attributes = tuple[tuple[str, str], ...]  # Sorted pairs of type and value in one component of a subject
 
 

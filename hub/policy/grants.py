@@ -29,7 +29,6 @@ NAMES = "."  # Separator of the elements of a service name
 EVERYTHING = "*"  # The path without components. It does not cover the hub's own topics under `$hub/`
 OWN = RESERVED.rstrip(TOPICS)  # First component of the hub's own topics: `EVERYTHING` is not for these
 USER = "{user}"  # Stands for a component that is the user's name
-
 _ODD = frozenset({"", ".", ".."})
 _MARKS = re.compile("[*{}]")
 

@@ -14,16 +14,13 @@ from hub.settings.keys import ConfigError, closest, parse_size
 from hub.topics import printable
 
 _TABLES = ("roles", "users", "certificates", "unix", "limits")
-
 _LINK = {action.value: action for action in (Action.BRING, Action.TAKE)}
 _PLAIN = {action.value: action for action in Action if action.value not in _LINK}
 _ROLE_KEYS = (*_PLAIN, "link", "admin")
 _VERDICTS = {"allow": True, "deny": False}
-
 _MOST = 10**15  # Above it is a slip of the keyboard
 _RESOURCES = {resource.value: resource for resource in Resource}
 _SIZES = {*(resource.value for resource in Resource if resource.is_size), "bytes_per_s"}
-
 T = TypeVar("T")
 
 

@@ -24,19 +24,15 @@ from hub.quotas import NO_LIMITS, QuotaLimits, Resource
 from hub.topics import RESERVED, STORES, printable, store_that_tells
 
 _SHOWN_PATHS = 8  # How many granted paths the text of a refusal lists
-
 ANONYMOUS = "anonymous"  # The user of a client without credentials; `access.anonymous` is its role
 LOCAL = "local"  # The user with the hub's own account on this machine: an admin
 ZEEK = "zeek"  # The user of Zeeks where the settings give them a role
-
 RESERVED_USERS = frozenset({ANONYMOUS, LOCAL, ZEEK})  # Users that no policy and no token can name
 
 # How many domains and targets are remembered for one user as allowed, of each kind, 100 bytes each. When there are
 # more, all are forgotten and decided again, 1 µs each (`Policy.forgotten_total`). Refusals are not remembered.
 DECIDED_LIMIT = 1_024
-
 T = TypeVar("T", bound=Hashable)
-
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
@@ -225,7 +221,6 @@ class Rights:
 
 
 ADMIN = "admin"  # The role of the hub's own account on this machine
-
 _READS = (Action.SUBSCRIBE, Action.JOURNAL)
 _WRITES = (Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.CLAIM)
 _ALL_TOPICS = (Path((), EVERYTHING), True)
@@ -288,7 +283,6 @@ ANYBODY: Final = USER  # Name of a user of whom only the roles are known: paths 
 
 # Topics of these actions are prefixes, of the others one topic; what is claimed is a name.
 _OF_PREFIXES = frozenset({Action.SUBSCRIBE, Action.SERVE, Action.JOURNAL, Action.TAKE})
-
 _RATES = ("messages_per_s", "bytes_per_s")
 # Limits that apply to an action
 _CHARGED: Mapping[Action, tuple[str, ...]] = {

@@ -209,10 +209,8 @@ def _fail(reply: Reply, request: Request, status: Status, text: str) -> None:
 
 
 AT = RESERVED + "at/"  # The beginning of what another hub is asked
-
 _AT = AT.encode()
 _ID_DIGITS = 32
-
 Answer = Callable[[Status, bytes], object]  # Takes the status of the answer, and its value in msgpack
 
 

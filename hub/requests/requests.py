@@ -84,20 +84,16 @@ class RequestCounters:
 
 
 _RESERVED = RESERVED.encode()
-
 _EXPIRED_PER_TURN = 2_000  # Blocks that time out in one turn: about 10 ms
 
 # Blocks of a handler that left which are settled together, so that answers to one requester travel as one frame
 _LEAVING_AT_ONCE = 100
-
 _PENDING_BYTES = 500  # Memory of a pending request that came alone
-
 _CHARGED_TOGETHER = 256  # Memory is charged once for about so many pending requests, by the ids that a service gets
 
 # How much less time a request has behind each link that it crosses: the hub nearest to the service gives up first, and
 # a request that goes around while hubs know different graphs comes to an end
 _LESS_PER_LINK_MS = 10
-
 _SERVICE_STATUSES = (Status.OK, Status.FAILED)
 _KNOWN_STATUSES = frozenset(map(int, Status))
 

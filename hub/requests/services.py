@@ -28,12 +28,10 @@ from hub.topics import RESERVED, STORES, check_prefix, decode_topic
 
 # How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn
 COMPARED = 64
-
 TOPICS_LIMIT = 65_536  # Most topics remembered; about 300 bytes each
 
 
 _CHECKED_PER_STEP = 5  # Prefixes whose grants are checked in one step: 2 µs each
-
 _how_far = itemgetter(0, 1)
 
 

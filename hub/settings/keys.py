@@ -25,7 +25,6 @@ from hub.topics import check_prefix
 
 DEFAULT = "default"  # Origin of a value that no layer sets
 SHOWN_CHARACTERS = 64  # Length to which errors shorten an unknown key or a bad value
-
 _SIZE = re.compile(r"([0-9][0-9_]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.IGNORECASE | re.ASCII)
 
 _UNITS_BYTES: dict[str, int] = (

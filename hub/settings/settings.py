@@ -14,9 +14,7 @@ KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB
 TIB = 1024 * GIB
-
 FOREVER_S = 100 * 366 * 86_400.0
-
 _NAME_BYTES = 64  # the wire's HELLO takes names of up to 64 bytes
 _SMALLEST_QUEUE_BYTES = KIB  # a smaller queue would hold no ordinary message
 _PATH_BYTES = 4096  # PATH_MAX of Linux
@@ -25,7 +23,6 @@ _URL_BYTES = 2048
 _SMALLEST_FRAME_BYTES = 4 * KIB
 _CLAIM_BYTES = 1024  # issuers are URLs, which have a few dozen characters
 _TOPIC_CHARACTERS = 1024
-
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 _ROLE = r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63})?$"
 
@@ -499,7 +496,6 @@ class QueueMaximum(msgspec.Struct, frozen=True):
 
 # A billion messages or a tebibyte is no bound that anybody means: above it is a slip of the keyboard.
 _QueueMessages = Annotated[int, _between("messages", 1, 10**9, "Most messages that a queue holds."), LIVE]
-
 _QueueBytes = Annotated[int, _size(_SMALLEST_QUEUE_BYTES, TIB, "Most memory of the messages in a queue."), LIVE]
 
 _QueueOverflow = Annotated[

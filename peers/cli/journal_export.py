@@ -58,7 +58,7 @@ class _Bad(msgspec.Struct, gc=False):
 
 
 def _extension(code: int, data: memoryview) -> Any:
-    from peers.values.untyped import untyped_extension  # noqa: PLC0415 -- rarely needed
+    from peers.values.conversion import untyped_extension  # noqa: PLC0415 -- rarely needed
 
     return untyped_extension(code, bytes(data))
 

@@ -10,7 +10,7 @@ import msgspec
 
 def _plain(value: Any) -> Any:
     """Return a Zeek value in types that msgspec knows."""
-    from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
+    from peers.values.conversion import untyped  # noqa: PLC0415 -- rarely needed
 
     made = untyped(value)
     if made is value:
@@ -46,7 +46,7 @@ def json_text(value: Any) -> bytes | None:
 
 def _readable(value: Any) -> Any:
     """Return a value without strings that are no UTF-8, and without Zeek's types."""
-    from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
+    from peers.values.conversion import untyped  # noqa: PLC0415 -- rarely needed
 
     if isinstance(value, dict):
         return {_readable(key) if isinstance(key, str) else key: _readable(member) for key, member in value.items()}

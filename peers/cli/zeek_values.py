@@ -17,8 +17,8 @@ import msgspec
 
 from peers.cli.flag_values import FlagError
 from peers.values import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
+from peers.values.conversion import untyped
 from peers.values.event import Event, NoEventError
-from peers.values.untyped import untyped
 
 _TYPE = "@data-type"
 
@@ -88,5 +88,5 @@ def _typed(given: dict[str, Any], place: int) -> Value:
     try:
         _, body = decode_message(msgspec.json.encode({"topic": "/", **given}))
     except InvalidInputError as error:
-        raise FlagError(f"argument {place} {error.context}: {msgspec.json.encode(given).decode()[:80]}") from error
+        raise FlagError(f"argument {place} {error}: {msgspec.json.encode(given).decode()[:80]}") from error
     return decode(body)

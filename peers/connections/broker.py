@@ -33,8 +33,8 @@ from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoint_text
 from peers.connections.broker_stores import StoreEnd
 from peers.connections.connection import Connection
+from peers.zeek.broker.envelopes import Skipped
 from peers.zeek.broker.messages import BrokerCode, Envelope, encode_ping
-from peers.zeek.broker.reading import Skipped
 from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
 
 STEP_PREFIXES = 500

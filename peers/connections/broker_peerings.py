@@ -27,8 +27,8 @@ from peers.connections.broker_stores import Stores
 from peers.server.server import Server
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
+from peers.zeek.broker.envelopes import data_envelopes
 from peers.zeek.broker.messages import BrokerCode
-from peers.zeek.broker.writing import data_envelopes
 
 
 class Verdict(Enum):

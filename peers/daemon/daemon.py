@@ -56,7 +56,7 @@ from peers.transport.tasks import end_all
 from peers.transport.tls import server_context
 from peers.transport.tls_transport import TlsTransport
 from peers.users.users import Users, read_users
-from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
+from peers.values import conversion  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
 
 class Part(enum.Enum):

@@ -5,7 +5,7 @@ See docs/data-model.md. No I/O.
 
 from __future__ import annotations
 
-from peers.values.binary import check, decode, encode
+from peers.values.binary import DEPTH_LIMIT, ELEMENTS_LIMIT, InvalidDataError, InvalidInputError, check, decode, encode
 from peers.values.json import (
     CONVERTED_ELEMENTS_LIMIT,
     CONVERTED_LIMIT_BYTES,
@@ -13,7 +13,6 @@ from peers.values.json import (
     encode_json,
     encode_message,
 )
-from peers.values.layout import DEPTH_LIMIT, ELEMENTS_LIMIT, InvalidDataError, InvalidInputError
 from peers.values.msgpack import default, ext_hook, from_msgpack, to_msgpack
 from peers.values.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value, to_text, value_of
 

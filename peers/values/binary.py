@@ -1,44 +1,218 @@
-"""Broker's binary format: to and from the types of `peers.values.values`, and checked without making any.
+"""Broker's binary format, version 1: to and from the types of `peers.values.values`, and checked without making any.
 
-Bodies are the pivot: all other encodings are read to bodies, and made of them by `walk`. A body that ends too early
-raises an `IndexError` or a `struct.error`, which `with_positions` translates.
+```
+value   = tag u8, body            all integers big-endian
+length  = LEB128, at most 10 bytes, 7 bits each, least significant first; need not be minimal
+real    = the bits of IEEE 754, but +inf is fff0..., -inf is 7ff0... and every NaN is ffff...
+```
+
+Bodies in this format are the pivot: all other encodings are read to bodies, and made of them by `walk`. A body that
+ends too early raises an `IndexError` or a `struct.error`, which `with_positions` translates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from datetime import datetime, timedelta
+from enum import IntEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any, TypeAlias
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
-from peers.values.layout import (
-    DEPTH_LIMIT,
-    ELEMENTS_LIMIT,
-    I64,
+from peers.values.values import (
     PROTOCOLS,
-    U64,
-    V4_BITS,
-    V4_PREFIX,
-    Budget,
-    InvalidDataError,
-    Tag,
-    enter,
-    length_bytes,
-    need_distinct,
-    read_bytes,
-    read_length,
-    read_network,
-    read_port,
-    real_bytes,
-    real_of,
-    refuse_tag,
-    with_positions,
+    Count,
+    Enum,
+    Port,
+    Set,
+    Table,
+    Timespan,
+    Timestamp,
+    Value,
+    identity,
+    value_of,
 )
-from peers.values.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value, identity, value_of
 
+
+class InvalidDataError(ValueError):
+    """Bytes or a Python object that are no Broker value; the text names the byte position."""
+
+
+class InvalidInputError(ValueError):
+    """A JSON message of a client that is no data message; the text follows `input #N ` in the reply."""
+
+
+DEPTH_LIMIT = 100
+"""Deepest nesting of vectors, sets and tables that is read or written. Zeek's own data stays below 20."""
+
+ELEMENTS_LIMIT = 64 * 1024
+"""Most elements in one value, keys and values of tables counted each. The worst, sets of one, cost 0.8 µs: 55 ms."""
+
+_LENGTH_BYTES = 10  # Longest LEB128 number taken, bytes: enough for 64 bits, as in Broker
+
+
+Tag = IntEnum(
+    "Tag",
+    "NONE BOOLEAN COUNT INTEGER REAL STRING ADDRESS SUBNET PORT TIMESTAMP TIMESPAN ENUM SET TABLE VECTOR",
+    start=0,
+)
+"""The first byte of a value."""
+
+
+U64 = Struct(">Q")
+I64 = Struct(">q")
 _REAL = Struct(">d")
+_PORT = Struct(">HB")
+V4_PREFIX = bytes(10) + b"\xff\xff"  # What stands in front of an IPv4 address: all addresses take 16 bytes
+V4_BITS = 96  # Length of that prefix; a network's length counts it, too
+_V6_BITS = 128
+_INFINITY = float("inf")
+_WIRE_OF_SPECIAL = {_INFINITY: b"\xff\xf0" + bytes(6), -_INFINITY: b"\x7f\xf0" + bytes(6)}
+_WIRE_NAN = b"\xff" * 8
+T = TypeVar("T")
+
+
+class Budget:
+    """How many more elements one value may hold."""
+
+    __slots__ = ("left", "limit")
+
+    def __init__(self, limit: int = ELEMENTS_LIMIT) -> None:
+        self.limit = limit
+        self.left = limit
+
+    def take(self, elements: int, position: int) -> None:
+        """Charge the elements that begin at `position`; raise `InvalidDataError` for too many."""
+        self.left -= elements
+        if self.left < 0:
+            raise InvalidDataError(f"more than {self.limit} elements are in the value, counted up to byte {position}")
+
+
+def read_length(body: bytes, position: int) -> tuple[int, int]:
+    """Return the LEB128 number at `position` and the position behind it."""
+    number = body[position]
+    if number < 0x80:
+        return number, position + 1
+    number &= 0x7F
+    for index in range(1, _LENGTH_BYTES):
+        byte = body[position + index]
+        number |= (byte & 0x7F) << 7 * index
+        if byte < 0x80:
+            return number, position + index + 1
+    raise InvalidDataError(f"the length at byte {position} takes more than {_LENGTH_BYTES} bytes")
+
+
+def length_bytes(number: int) -> bytes:
+    """Return the shortest LEB128 form of `number`."""
+    if number < 0x80:
+        return bytes((number,))
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def read_bytes(body: bytes, position: int) -> tuple[bytes, int]:
+    """Return a length-prefixed string and the position behind it."""
+    length = body[position]
+    start = position + 1
+    if length >= 0x80:
+        length, start = read_length(body, position)
+    end = start + length
+    if end > len(body):
+        raise InvalidDataError(f"the string at byte {position} claims {length} bytes, {len(body) - start} are left")
+    return body[start:end], end
+
+
+def enter(body: bytes, position: int, width: int, depth: int, budget: Budget) -> tuple[int, int]:
+    """Return the number of elements of the container whose tag stands before `position`, and the position of the first.
+
+    Args:
+        body: The whole body.
+        position: Behind the tag.
+        width: Values per element: 2 for tables, else 1.
+        depth: How many containers it stands in.
+        budget: Charged.
+
+    Raises:
+        InvalidDataError: Too deep, too many, or more than the body has bytes for.
+    """
+    if depth >= DEPTH_LIMIT:
+        raise InvalidDataError(
+            f"more than {DEPTH_LIMIT} vectors, sets and tables stand in each other at byte {position}"
+        )
+    count, start = read_length(body, position)
+    if count * width > len(body) - start:
+        raise InvalidDataError(f"{count} elements are claimed at byte {position}, {len(body) - start} bytes are left")
+    budget.take(count * width, position)
+    return count, start
+
+
+def need_distinct(encodings: Sized, count: int, position: int) -> None:
+    """Refuse a set or table of `count` members of which only `encodings` differ."""
+    if len(encodings) != count:
+        raise InvalidDataError(f"two members of the set, or keys of the table, at byte {position} are the same")
+
+
+def real_of(raw: bytes) -> float:
+    """Return the real number in 8 bytes, with Broker's notion of infinities and NaN."""
+    number: float = _REAL.unpack(raw)[0]
+    return -number if number in _WIRE_OF_SPECIAL else number
+
+
+def real_bytes(number: float) -> bytes:
+    """Return the 8 bytes that Broker writes for `number`."""
+    if number != number:  # noqa: PLR0124  NaN, without importing math for it
+        return _WIRE_NAN
+    return _WIRE_OF_SPECIAL.get(number) or _REAL.pack(number)
+
+
+def read_port(body: bytes, position: int) -> tuple[int, int]:
+    """Return the number and the protocol of the port at `position`."""
+    number, protocol = _PORT.unpack_from(body, position)
+    if protocol >= len(PROTOCOLS):
+        raise InvalidDataError(f"{protocol} at byte {position + 2} is no transport protocol")
+    return number, protocol
+
+
+def read_network(body: bytes, position: int) -> tuple[bytes, int]:
+    """Return the subnet at `position`, host bits cleared: 4 bytes and 0..32 for IPv4, 16 bytes and 0..128 for IPv6."""
+    bits = body[position + 16]
+    if bits > _V6_BITS:
+        raise InvalidDataError(f"{bits} at byte {position + 16} is longer than an address")
+    network = body[position : position + 16]
+    hosts = _V6_BITS - bits
+    masked = (int.from_bytes(network, "big") >> hosts << hosts).to_bytes(16, "big")
+    if bits >= V4_BITS and masked.startswith(V4_PREFIX):
+        return masked[12:], bits - V4_BITS
+    return masked, bits
+
+
+def refuse_tag(body: bytes, position: int) -> NoReturn:
+    """Refuse the unknown tag in front of `position`."""
+    raise InvalidDataError(f"{body[position - 1]} at byte {position - 1} is no type")
+
+
+def with_positions(read: Callable[[bytes], tuple[T, int]], body: bytes) -> T:
+    """Read the one value that `body` is.
+
+    Raises:
+        InvalidDataError: The body ends within the value, or goes on behind it, or is refused by `read`.
+    """
+    try:
+        value, end = read(body)
+    except (IndexError, StructError):
+        end = len(body) + 1
+    if end > len(body):
+        raise InvalidDataError(f"the value is not complete where the body ends, at byte {len(body)}")
+    if end < len(body):
+        raise InvalidDataError(f"the value ends at byte {end}, {len(body) - end} bytes follow")
+    return value
+
+
 _SIGN = 1 << 63
 _BEHIND_ALL = 1 << 64
 
@@ -77,17 +251,12 @@ _ORDERS: dict[type, tuple[int, Callable[[Any], Any]]] = {
     Enum: (Tag.ENUM, lambda enum: enum.name.encode(errors="surrogateescape")),
     Set: (Tag.SET, lambda members: sorted(map(order, members))),
     Table: (Tag.TABLE, lambda table: sorted((order(key), order(value)) for key, value in table.items())),
-    tuple: (Tag.VECTOR, lambda values: list(map(order, values))),
-    list: (Tag.VECTOR, lambda values: list(map(order, values))),
+    **dict.fromkeys((tuple, list), (Tag.VECTOR, lambda values: list(map(order, values)))),
 }
 
 
 def order(value: Value) -> Any:
-    """Return what sorts as Broker sorts values.
-
-    Raises:
-        InvalidDataError: The value, or something in it, has no Broker form.
-    """
+    """Return a key that sorts as Broker sorts values; raises `InvalidDataError` for a value without a Broker form."""
     place = _ORDERS.get(type(value))
     if place is None:
         raise InvalidDataError(f"a {type(value).__name__} has no Broker form")
@@ -95,27 +264,23 @@ def order(value: Value) -> Any:
     return tag, key(value)
 
 
-_PORT, _SUBNET, _ENUM, _TABLE, _VECTOR = map(int, (Tag.PORT, Tag.SUBNET, Tag.ENUM, Tag.TABLE, Tag.VECTOR))
-"""Plain numbers compare faster."""
+# Plain numbers compare faster.
+_PORT_TAG, _SUBNET, _ENUM, _TABLE, _VECTOR = map(int, (Tag.PORT, Tag.SUBNET, Tag.ENUM, Tag.TABLE, Tag.VECTOR))
 
+# Bytes behind the tag of values that are no containers; -1 for a length and as many bytes.
 _SIZES = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]
-"""Bytes behind the tag of values that are no containers; -1 for a length and as many bytes."""
 
 
 def check(body: bytes) -> None:
-    """Accept a body that is one value.
-
-    Raises:
-        InvalidDataError: As for `decode`.
-    """
+    """Raise an `InvalidDataError`, as `decode`, unless a body is one value."""
     with_positions(lambda data: (None, _skip(data, 0, 1, 0, Budget())), body)
 
 
 def value_end(data: bytes, position: int, budget: Budget | None = None) -> int:
-    """Return where the sound value ends that begins at `position`; several values may share a budget.
+    """Return where the valid value ends that begins at `position`; several values may share a budget.
 
     Raises:
-        InvalidDataError: As for `decode`, but something may follow the value.
+        InvalidDataError: As for `decode`, but bytes may follow the value.
     """
     try:
         end = _skip(data, position, 1, 0, budget or Budget())
@@ -138,7 +303,7 @@ def _skip(body: bytes, position: int, count: int, depth: int, budget: Budget) ->
             size, position = read_length(body, position + 1)
             position += size
             continue
-        if tag == _PORT:
+        if tag == _PORT_TAG:
             read_port(body, position + 1)
         elif tag == _SUBNET:
             read_network(body, position + 1)
@@ -164,16 +329,16 @@ def _skip_container(body: bytes, position: int, depth: int, budget: Budget) -> i
     return position
 
 
+# For each tag, a function of a value's payload: its bytes; of a subnet, its network and length; of a port, number and
+# protocol; of a container, the list of results of its values, and its position.
 Makers: TypeAlias = tuple[Callable[..., Any], ...]
-"""For each tag, what makes something of a value's payload: its bytes; of a subnet, its network and length; of a port,
-number and protocol; of a container, the list of what was made of its values, and its position."""
 
 
 def walk(body: bytes, makers: Makers, limit: int = ELEMENTS_LIMIT) -> Any:
-    """Return what `makers` make of the one value that `body` is.
+    """Return the result of `makers` for the one value that `body` is.
 
     Raises:
-        InvalidDataError: It is no value, too deep, or has more than `limit` elements.
+        InvalidDataError: The body is no value, too deep, or has more than `limit` elements.
     """
     return with_positions(lambda data: _make(data, 0, 1, 0, Budget(limit), makers), body)[0]
 
@@ -202,7 +367,7 @@ def _make(  # noqa: PLR0913, PLR0917 -- the state of one call of `walk`
         position = start + size
         if position > len(body):
             raise IndexError
-        if tag == _PORT:
+        if tag == _PORT_TAG:
             add(makers[tag](read_port(body, start)))
         elif tag == _SUBNET:
             add(makers[tag](read_network(body, start)))
@@ -215,28 +380,19 @@ def decode(body: bytes) -> Value:
     """Return the value that `body` is.
 
     Raises:
-        InvalidDataError: It is none, or is too deep or too large; the text says where.
+        InvalidDataError: The body is no value, too deep or too large; the text says where.
     """
     value: Value = walk(body, _VALUES)
     return value
 
 
 def signed(raw: bytes) -> int:
-    """Return a number of 64 bits."""
     number: int = I64.unpack(raw)[0]
     return number
 
 
 def _text(raw: bytes) -> str:
     return raw.decode(errors="surrogateescape")
-
-
-def _address(raw: bytes) -> IPv4Address | IPv6Address:
-    return IPv4Address(raw[12:]) if raw.startswith(V4_PREFIX) else IPv6Address(raw)
-
-
-def _network(subnet: tuple[bytes, int]) -> IPv4Network | IPv6Network:
-    return IPv4Network(subnet) if len(subnet[0]) == 4 else IPv6Network(subnet)
 
 
 def _set(members: list[Value], start: int) -> Set:
@@ -259,8 +415,8 @@ _VALUES: Makers = (
     signed,
     real_of,
     _text,
-    _address,
-    _network,
+    lambda raw: IPv4Address(raw[12:]) if raw.startswith(V4_PREFIX) else IPv6Address(raw),
+    lambda subnet: IPv4Network(subnet) if len(subnet[0]) == 4 else IPv6Network(subnet),
     lambda port: Port(port[0], PROTOCOLS[port[1]]),
     lambda raw: Timestamp(signed(raw)),
     lambda raw: Timespan(signed(raw)),
@@ -302,13 +458,6 @@ def _write(value: Any, out: list[bytes], depth: int) -> None:
         raise InvalidDataError(f"a {type(value).__name__} has no Broker form: {error}") from error
 
 
-def _write_port(value: Port, out: list[bytes], _depth: int) -> None:
-    out.append(_PORT_LAYOUT.pack(Tag.PORT, value.number, PROTOCOLS.index(value.protocol)))
-
-
-_PORT_LAYOUT = Struct(">BHB")
-
-
 def string_body(raw: bytes, first: bytes = b"\x05") -> bytes:
     """Return a string's body, or that of an enum value (`first`: 0b)."""
     return first + length_bytes(len(raw)) + raw
@@ -326,21 +475,14 @@ def _write_vector(value: Any, out: list[bytes], depth: int) -> None:
         _write(item, out, depth + 1)
 
 
-def _write_set(value: Set, out: list[bytes], depth: int) -> None:
-    _begin(Tag.SET, len(value), out, depth)
-    for member in sorted(value, key=order) if len(value) > 1 else value:
-        _write(member, out, depth + 1)
-
-
-def _write_table(value: Table, out: list[bytes], depth: int) -> None:
-    _begin(Tag.TABLE, len(value), out, depth)
+def _write_members(value: Set | Table, out: list[bytes], depth: int) -> None:
+    """Write a set, or the keys of a table with their values, in Broker's order."""
+    table = value if isinstance(value, Table) else None
+    _begin(Tag.SET if table is None else Tag.TABLE, len(value), out, depth)
     for key in sorted(value, key=order) if len(value) > 1 else value:
         _write(key, out, depth + 1)
-        _write(value[key], out, depth + 1)
-
-
-def _write_natural(value: Any, out: list[bytes], depth: int) -> None:
-    _write(value_of(value), out, depth)
+        if table is not None:
+            _write(table[key], out, depth + 1)
 
 
 _WRITERS: dict[type, _Writer] = {
@@ -356,13 +498,14 @@ _WRITERS: dict[type, _Writer] = {
         b"\x07" + V4_PREFIX + value.network_address.packed + bytes((value.prefixlen + V4_BITS,))
     ),
     IPv6Network: lambda value, out, _: out.append(b"\x07" + value.network_address.packed + bytes((value.prefixlen,))),
-    Port: _write_port,
+    Port: lambda value, out, _: out.append(b"\x08" + _PORT.pack(value.number, PROTOCOLS.index(value.protocol))),
     Timestamp: lambda value, out, _: out.append(b"\x09" + I64.pack(value.ns)),
     Timespan: lambda value, out, _: out.append(b"\x0a" + I64.pack(value.ns)),
     Enum: lambda value, out, _: out.append(string_body(value.name.encode(errors="surrogateescape"), b"\x0b")),
-    Set: _write_set,
-    Table: _write_table,
-    tuple: _write_vector,
-    list: _write_vector,
-    **dict.fromkeys((dict, set, frozenset, bytes, bytearray, datetime, timedelta), _write_natural),
+    **dict.fromkeys((Set, Table), _write_members),
+    **dict.fromkeys((tuple, list), _write_vector),
+    **dict.fromkeys(
+        (dict, set, frozenset, bytes, bytearray, datetime, timedelta),
+        lambda value, out, depth: _write(value_of(value), out, depth),
+    ),
 }

@@ -1,4 +1,4 @@
-"""Conversion between msgpack and JSON: which value becomes which, and how large and how deep a value may be for that.
+"""Conversion between msgpack and JSON, and the plain form of Zeek's values for readers that know nothing of Zeek.
 
 | msgpack | JSON |
 |---|---|
@@ -6,14 +6,12 @@
 | `bin` | base64 text |
 | timestamp extension | RFC 3339 text, to the nanosecond where it has such |
 | map keys that are not text | their text |
-| extensions 1 to 10: Zeek's values | as in `peers.values.untyped` |
+| extensions 1 to 10: Zeek's values | see `untyped` |
 | other extensions, invalid msgpack, more than 500 arrays and maps in each other | none |
 
-A conversion blocks the event loop. Arrays and maps cost, not bytes: a megabyte of nested empty ones takes 130 ms, a
-megabyte of text 2 ms. So bytes and the bytes that can begin an array or map are bounded; the worst bodies that pass
+A conversion blocks the event loop, and the time depends on arrays and maps: a megabyte of nested empty ones takes 130
+ms, a megabyte of text 2 ms. So bytes, and bytes that can begin an array or map, are bounded: the worst bodies that pass
 take 30 to 48 ms (tests/values/test_conversion.py). The garbage collector, which would triple the time, is off.
-Readers go as deep as the interpreter's stack lets them, which differs between versions of Python, so nesting has a
-limit of its own.
 """
 
 from __future__ import annotations
@@ -22,14 +20,15 @@ import gc
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import accumulate
 from typing import Any, Final, TypeVar
 
 import msgpack
 import msgspec
 
-from peers.values.msgpack import to_msgpack
-from peers.values.untyped import untyped_extension
+from peers.values.msgpack import ext_hook, to_msgpack
+from peers.values.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value, to_text
 
 CONVERTED_LIMIT_BYTES = 1024 * 1024
 """Largest body that is given a JSON form, bytes. The slowest without many arrays and maps takes 20 ms (unique keys)."""
@@ -40,8 +39,7 @@ CONTAINERS_LIMIT = 256 * 1024
 PARTS_LIMIT = 128 * 1024
 """Most arrays, maps and commas in a JSON text from a client. The worst part, a key of its own, costs 350 ns: 46 ms."""
 
-_COLLECTING_BYTES = 4096  # Below this, a body does not make enough objects for the collector to matter
-
+_COLLECTING_BYTES = 4096  # Below this, a body has too few objects for the collector to matter
 _TEXT_KEYS_LIMIT_BYTES = 16 * 1024
 """Largest body whose keys are rewritten one by one, in Python: 1 µs an entry, 16 ms for the worst."""
 
@@ -60,14 +58,68 @@ _QUOTES_LIMIT: Final = 1_000_000
 
 _STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")  # One up, and, read as a signed byte, one down
 _OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
-
 _CONTAINER_MARKS = bytes([*range(0x81, 0x90), *range(0x91, 0xA0), *range(0xDC, 0xE0)])
 """First bytes of msgpack's arrays and maps, those left out that are always empty."""
 
 
+_SECOND_NS = 1_000_000_000
+_FRACTION_DIGITS = 9
+
+
+def untyped(value: Value) -> Any:
+    r"""Return a Broker value as a plain Python value.
+
+    | Broker | plain |
+    |---|---|
+    | none, boolean, count, integer, real, string | the same; bytes that are not UTF-8 as `\xff` |
+    | address, subnet, port, enum value | text: `192.0.2.7`, `10.0.0.0/8`, `53/udp`, `Notice::LOG` |
+    | timestamp | text, RFC 3339 in UTC: `2024-05-01T12:30:00.25Z` |
+    | timespan | seconds, a real |
+    | vector, set | list |
+    | table | dict; keys that are no strings are written in Broker's text form |
+    """
+    make = _UNTYPED.get(type(value))
+    return value if make is None else make(value)
+
+
+def untyped_extension(code: int, data: bytes | memoryview) -> Any:
+    """Return the plain Python value of a msgpack extension, or raise `ValueError`: the `ext_hook` of a decoder."""
+    value = ext_hook(code, bytes(data))
+    if isinstance(value, msgpack.ExtType):
+        raise ValueError(f"msgpack extension {code} is not known")  # noqa: TRY004 -- what every decoder expects
+    return untyped(value)
+
+
+def _text(text: str) -> str:
+    if text.isascii():
+        return text
+    return text.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def _moment(timestamp: Timestamp) -> str:
+    whole = Timestamp(timestamp.ns // _SECOND_NS * _SECOND_NS)
+    try:
+        seconds = f"{whole.to_datetime():%Y-%m-%dT%H:%M:%S}"
+    except OverflowError:
+        return str(timestamp)
+    fraction = f"{timestamp.ns % _SECOND_NS:0{_FRACTION_DIGITS}}".rstrip("0")
+    return f"{seconds}.{fraction}Z" if fraction else f"{seconds}Z"
+
+
+_UNTYPED: dict[type, Callable[[Any], Any]] = {
+    Count: int,
+    str: _text,
+    **dict.fromkeys((IPv4Address, IPv6Address, IPv4Network, IPv6Network, Port), str),
+    Timestamp: _moment,
+    Timespan: lambda span: span.ns / _SECOND_NS,
+    Enum: lambda enum: _text(enum.name),
+    **dict.fromkeys((tuple, list, Set), lambda values: [untyped(value) for value in values]),
+    Table: lambda table: {_text(to_text(key)): untyped(value) for key, value in table.items()},
+}
+
+
 _decode = msgspec.msgpack.Decoder(ext_hook=untyped_extension).decode
 _check = msgspec.msgpack.Decoder().decode
-
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_NS = 1_000
 _find_timestamps = re.compile(rb"(?s)(?=\xd7\xff(.{4})|\xc7\x0c\xff(.{4}))").findall
@@ -84,7 +136,6 @@ def _plain(time: Any) -> str:
 
 
 _encode_to_ns = msgspec.json.Encoder(enc_hook=_plain).encode
-
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
 """What the conversion raises for what has no JSON form; msgspec's errors and UnicodeDecodeError are ValueErrors."""
 
@@ -121,8 +172,11 @@ def msgpack_of_broker(body: bytes) -> bytes | None:
 
 def _json_of(body: bytes) -> bytes | None:
     try:
-        exact = has_nanoseconds(body)
-        value, encode = (_decode_to_ns(body), _encode_to_ns) if exact else (_decode(body), _encode)
+        if has_nanoseconds(body):
+            value = msgpack.unpackb(body, ext_hook=untyped_extension, strict_map_key=False, timestamp=0)
+            encode = _encode_to_ns
+        else:
+            value, encode = _decode(body), _encode
         try:
             return encode(value)
         except TypeError as error:
@@ -141,10 +195,6 @@ def has_nanoseconds(body: bytes) -> bool:
         (int.from_bytes(short) >> 2 if short else int.from_bytes(long)) % _US_NS
         for short, long in _find_timestamps(body)
     )
-
-
-def _decode_to_ns(body: bytes) -> Any:
-    return msgpack.unpackb(body, ext_hook=untyped_extension, strict_map_key=False, timestamp=0)
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -170,7 +220,7 @@ def _text_key(key: Any) -> Any:
 
 
 def is_value(body: bytes) -> bool:
-    """Tell whether `body` is exactly one msgpack value that every reader takes."""
+    """Return whether `body` is exactly one msgpack value that every reader takes."""
     try:
         _check(body)
     except _NO_FORM:
@@ -219,13 +269,18 @@ def is_packed_too_deep(packed: bytes) -> bool:
     """
     if len(packed) <= NESTING_LIMIT or len(packed) - len(packed.translate(None, _CONTAINER_MARKS)) <= NESTING_LIMIT:
         return False
+    return _overflows(_OUTER_LEVELS + packed)
+
+
+def _overflows(packed: bytes) -> bool:
+    """Return whether a value nests deeper than the stack of msgpack's unpacker."""
     unpacker = msgpack.Unpacker(max_buffer_size=0)  # without a bound: all is here already
-    unpacker.feed(_OUTER_LEVELS + packed)
+    unpacker.feed(packed)
     try:
         unpacker.skip()
     except msgpack.StackError:
         return True
-    except (msgpack.UnpackException, ValueError):  # no msgpack: for its reader to say
+    except (msgpack.UnpackException, ValueError):  # no msgpack: for its reader to report
         return False
     return False
 
@@ -238,19 +293,9 @@ def _outer_levels() -> bytes:
     if "_cmsgpack" not in msgpack.Unpacker.__module__:
         return b""
     levels = NESTING_LIMIT
-    while _is_skipped(b"\x91" * (levels + 1) + b"\xc0"):
+    while not _overflows(b"\x91" * (levels + 1) + b"\xc0"):
         levels += 1
     return b"\x91" * (levels - NESTING_LIMIT)
-
-
-def _is_skipped(packed: bytes) -> bool:
-    unpacker = msgpack.Unpacker(max_buffer_size=0)
-    unpacker.feed(packed)
-    try:
-        unpacker.skip()
-    except msgpack.StackError:
-        return False
-    return True
 
 
 _OUTER_LEVELS: Final = _outer_levels()

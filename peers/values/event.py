@@ -31,8 +31,8 @@ class Event:
 
     Args:
         name: Such as `Notice::new`.
-        args: Broker values, or what `peers.values.value_of` converts to them. An `int` is a Zeek `int`; a Zeek `count`
-            is a `Count`.
+        args: Broker values, or values that `peers.values.value_of` converts to them. An `int` is a Zeek `int`; a Zeek
+            `count` is a `Count`.
         timestamp: When it happened, a `datetime` with a zone or a `Timestamp`.
         metadata: Further pairs of key and value; users' own keys are `USER_METADATA` or more.
     """
@@ -75,11 +75,7 @@ class Event:
 
     @classmethod
     def of(cls, value: Any) -> Event:
-        """Read the event that a value is.
-
-        Raises:
-            NoEventError: The value is no event; the text says why not.
-        """
+        """Read the event that a value is; a `NoEventError` says why it is none."""
         match value:
             case (Count(), Count() as kind, (str() as name, tuple() | list() as args, *rest)):
                 if kind != _EVENT:
@@ -106,11 +102,8 @@ class Event:
 
 
 def _pairs(rest: list[Any]) -> list[tuple[int, Any]]:
-    """Read the metadata behind the arguments; pairs that are none are left out, as Zeek does."""
+    """Read the metadata behind the arguments; invalid pairs are left out, as by Zeek."""
     if not rest or not isinstance(rest[0], tuple | list):
         return []
-    return [(pair[0], pair[1]) for pair in rest[0] if isinstance(pair, tuple | list) and _is_pair(pair)]
-
-
-def _is_pair(pair: tuple[Any, ...] | list[Any]) -> bool:
-    return len(pair) == 2 and isinstance(pair[0], Count)
+    pairs = [pair for pair in rest[0] if isinstance(pair, tuple | list) and len(pair) == 2]
+    return [(key, value) for key, value in pairs if isinstance(key, Count)]

@@ -14,6 +14,7 @@ JSON is written without line breaks, so an event has one line of data.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import msgspec
 
@@ -25,11 +26,8 @@ from peers.values.conversion import json_of, json_of_broker
 from peers.values.forms import Form, Made
 
 COMMENT = b":\n\n"  # Keeps proxies from closing an idle stream
-
 _SINGLY_LIMIT = 4096  # Most values of one frame that are converted: 3 µs each, 12 ms
-
 _ENCODING = 0b110  # flags of a body that is not msgpack
-
 _text = msgspec.json.Encoder().encode
 
 
@@ -91,21 +89,15 @@ def _values(frame: Frame) -> Iterator[bytes | int]:
     if flags & _ENCODING:
         yield (json_of_broker(frame.body) if flags == BROKER_FLAGS else None) or frame.messages
     elif flags & FLAG_BATCH:
-        yield from _values_of_batch(frame)
+        plain = Frame(KIND_MESSAGES, FLAG_BATCH, frame.key, frame.body)
+        ends = value_ends(plain) if frame.messages <= _SINGLY_LIMIT else None
+        if ends is None:
+            yield frame.messages
+            return
+        for start, end in pairwise([BATCH_COUNT.size, *ends]):
+            yield json_of(frame.body[start:end]) or 1
     else:
         yield json_of(frame.body) or 1
-
-
-def _values_of_batch(frame: Frame) -> Iterator[bytes | int]:
-    plain = Frame(KIND_MESSAGES, FLAG_BATCH, frame.key, frame.body)
-    ends = value_ends(plain) if frame.messages <= _SINGLY_LIMIT else None
-    if ends is None:
-        yield frame.messages
-        return
-    start = BATCH_COUNT.size
-    for end in ends:
-        yield json_of(frame.body[start:end]) or 1
-        start = end
 
 
 def recorded_events(blocks: list[bytes], limit_bytes: int, epoch: int) -> tuple[list[bytes], int | None]:
@@ -113,28 +105,28 @@ def recorded_events(blocks: list[bytes], limit_bytes: int, epoch: int) -> tuple[
     texts: list[bytes] = []
     gap = 0
     left_bytes = limit_bytes
+    following = None
     topics: dict[str, bytes] = {}
-    for data in blocks:
-        for offset, time_us, topic, encoding, body in Block.parse(data, verify=False).records():
-            if left_bytes <= 0:
-                return _with_gap(texts, gap), offset
-            left_bytes -= len(body)
-            value = json_of(body) if encoding == Encoding.MSGPACK else None
-            if encoding == Encoding.BROKER:
-                value = json_of_broker(body)
-            if value is None:
-                gap += 1
-                continue
-            if gap:
-                texts.append(dropped_event(gap))
-                gap = 0
-            shown = topics.get(topic) or topics.setdefault(topic, _text(topic))
-            texts.append(
-                b'id: %d-%d\ndata: {"topic":%b,"time_ms":%d.%03d,"value":%b}\n\n'
-                % (epoch, offset, shown, time_us // 1000, time_us % 1000, value)
-            )
-    return _with_gap(texts, gap), None
-
-
-def _with_gap(texts: list[bytes], gap: int) -> list[bytes]:
-    return [*texts, dropped_event(gap)] if gap else texts
+    records = (record for data in blocks for record in Block.parse(data, verify=False).records())
+    for offset, time_us, topic, encoding, body in records:
+        if left_bytes <= 0:
+            following = offset
+            break
+        left_bytes -= len(body)
+        value = json_of(body) if encoding == Encoding.MSGPACK else None
+        if encoding == Encoding.BROKER:
+            value = json_of_broker(body)
+        if value is None:
+            gap += 1
+            continue
+        if gap:
+            texts.append(dropped_event(gap))
+            gap = 0
+        shown = topics.get(topic) or topics.setdefault(topic, _text(topic))
+        texts.append(
+            b'id: %d-%d\ndata: {"topic":%b,"time_ms":%d.%03d,"value":%b}\n\n'
+            % (epoch, offset, shown, time_us // 1000, time_us % 1000, value)
+        )
+    if gap:
+        texts.append(dropped_event(gap))
+    return texts, following

@@ -1,7 +1,7 @@
 """`Form`: a batch as a kind of client takes it, made once and written to every connection that wants it.
 
-A form belongs to its batch (`Batch.form`). Its frames may be larger than what a queue was charged for the batch, so
-only the forms made last are kept, up to `KEPT_LIMIT_BYTES` for each event loop; older ones are made again.
+A form belongs to its batch (`Batch.form`). Its frames may be larger than the queue was charged for the batch, so only
+the last forms are kept, up to `KEPT_LIMIT_BYTES` for each event loop; older ones are made again.
 """
 
 from __future__ import annotations

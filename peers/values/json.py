@@ -1,11 +1,9 @@
 r"""Broker's JSON form, to and from binary bodies, without making Python values in between.
 
-A value is `"@data-type":"count","data":1` within braces; a message has its type and topic in front of that. What is
-written is what Broker writes, byte for byte, except where Broker loses something or writes no JSON: reals have as many
-decimals as they need, infinities and NaN are texts as in protobuf, timestamps have 3, 6 or 9 digits, control characters
-in strings and bytes that are not UTF-8 are escaped (`\u00XX`, `\udcXX`). All of this is read back to the same body.
-
-The worst that the limits let through takes 50 to 60 ms.
+A value is `"@data-type":"count","data":1` within braces; a message has its type and topic in front of that. The output
+is Broker's, byte for byte, except where Broker loses information or writes no JSON: reals have as many decimals as they
+need, infinities and NaN are texts as in protobuf, timestamps have 3, 6 or 9 digits, control characters in strings and
+bytes that are not UTF-8 are escaped (`\u00XX`, `\udcXX`). All of this is read back to the same body.
 """
 
 from __future__ import annotations
@@ -21,21 +19,24 @@ from json.encoder import encode_basestring as quoted
 from struct import Struct
 from typing import Any
 
-from peers.values.binary import Makers, signed, string_body, walk
-from peers.values.layout import (
+from peers.values.binary import (
     DEPTH_LIMIT,
     I64,
-    PROTOCOLS,
     U64,
     V4_PREFIX,
     InvalidDataError,
     InvalidInputError,
+    Makers,
     Tag,
     length_bytes,
     need_distinct,
     real_bytes,
     real_of,
+    signed,
+    string_body,
+    walk,
 )
+from peers.values.values import PROTOCOLS
 
 CONVERTED_LIMIT_BYTES = 512 * 1024
 """Default for the largest JSON text that is read and the largest body that is written as JSON, bytes. The worst texts,
@@ -47,17 +48,12 @@ CONVERTED_ELEMENTS_LIMIT = 24 * 1024
 
 
 _CACHED = 4096  # Most texts in each cache; an address has up to 45 characters
-
 _LONGEST_ADDRESS = 45  # Characters of the longest IPv6 text
-
 _SIX_DECIMALS_LIMIT = 8e9  # Below it, the shortest text padded to six decimals is what C's `%f` makes
-
 _LONGEST_REAL = 24  # Longest text with six decimals, characters: numbers of 10^17 and more are written with an exponent
-
 _SECOND = 1_000_000_000
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _I64_LIMIT = 1 << 63
-
 _UNITS = {"ns": 1, "us": 1000, "ms": 1_000_000, "s": _SECOND, "min": 60 * _SECOND, "h": 3600 * _SECOND}
 _TIMESPAN = re.compile(
     r"([+-]?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})(?:[eE][+-]?[0-9]{1,3})?)(ns|us|ms|s|min|h)",
@@ -75,19 +71,16 @@ _PORT = re.compile(r"([0-9]{1,19})(?:/(.*))?", re.DOTALL)
 def _real_text(number: float) -> str:
     """Return six decimals, as Broker does, if they are exact; otherwise the shortest text that reads back the same."""
     text = repr(number)
-    if not -_SIX_DECIMALS_LIMIT < number < _SIX_DECIMALS_LIMIT:  # NaN, too
+    if text in _SPECIAL_TEXTS:
+        return _SPECIAL_TEXTS[text]
+    if not -_SIX_DECIMALS_LIMIT < number < _SIX_DECIMALS_LIMIT:
         six = f"{number:f}"
-        return _special_text(number) or (six if len(six) <= _LONGEST_REAL and float(six) == number else text)
+        return six if len(six) <= _LONGEST_REAL and float(six) == number else text
     whole, _, decimals = text.partition(".")
     return f"{whole}.{decimals:0<6}" if len(decimals) <= 6 and "e" not in text else text
 
 
-def _special_text(number: float) -> str:
-    if number != number:  # noqa: PLR0124  NaN
-        return '"NaN"'
-    if number in (float("inf"), float("-inf")):
-        return '"Infinity"' if number > 0 else '"-Infinity"'
-    return ""
+_SPECIAL_TEXTS = {"nan": '"NaN"', "inf": '"Infinity"', "-inf": '"-Infinity"'}
 
 
 @lru_cache(_CACHED)
@@ -97,16 +90,12 @@ def _address_text(packed: bytes) -> str:
     if len(packed) == 4:
         return "%d.%d.%d.%d" % tuple(packed)  # noqa: UP031  the fastest way
     text = "%x:%x:%x:%x:%x:%x:%x:%x" % _GROUPS.unpack(packed)  # noqa: UP031  the same
-    return _with_gap(text) if "0:0" in text else text
-
-
-def _with_gap(text: str) -> str:
-    """Write the first of the longest runs of zero groups as `::`."""
-    padded = f":{text}:"
-    for run in _RUNS:
-        before, found, behind = padded.partition(run)
-        if found:
-            return f"{before[1:]}::{behind[:-1]}"
+    if "0:0" in text:
+        padded = f":{text}:"
+        for run in _RUNS:  # the first of the longest runs of zero groups becomes `::`
+            before, found, behind = padded.partition(run)
+            if found:
+                return f"{before[1:]}::{behind[:-1]}"
     return text
 
 
@@ -200,9 +189,7 @@ def _timespan_body(text: str) -> bytes | None:
     if match is None:
         return None
     number, unit = match[1], _UNITS[match[2]]
-    if number.lstrip("+-").isdigit():
-        return _signed(int(number) * unit)
-    return _signed(int(Decimal(number) * unit))
+    return _signed(int(number) * unit if number.lstrip("+-").isdigit() else int(Decimal(number) * unit))
 
 
 def _signed(ns: int) -> bytes | None:
@@ -213,7 +200,7 @@ def encode_json(body: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> bytes:
     """Return the JSON members `"@data-type":...,"data":...` of one value, without braces.
 
     Raises:
-        InvalidDataError: The body is no value, or is larger than `limit_bytes`.
+        InvalidDataError: The body is no value, or larger than `limit_bytes`.
     """
     if len(body) > limit_bytes:
         raise InvalidDataError(f"{len(body)} bytes are too many for JSON, the limit is {limit_bytes}")
@@ -221,26 +208,17 @@ def encode_json(body: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> bytes:
 
 
 def encode_message(topic: bytes, body: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> bytes:
-    """Return the data message of one value under a topic, which is not checked.
-
-    Raises:
-        InvalidDataError: The body is no value, or is larger than `limit_bytes`.
-    """
+    """Return the data message of one value under a topic, which is not checked; errors as of `encode_json`."""
     members = encode_json(body, limit_bytes)
     return b'{"type":"data-message","topic":' + _utf8(_string_text(topic)) + b"," + members + b"}"
 
 
 def _utf8(text: str) -> bytes:
-    r"""Encode `text`; a byte that is no UTF-8 becomes `\udcXX`."""
-    return text.encode(errors="backslashreplace")
+    return text.encode(errors="backslashreplace")  # a byte that is no UTF-8 becomes `\udcXX`
 
 
 def _string_text(raw: bytes) -> str:
     return quoted(raw.decode(errors="surrogateescape"))
-
-
-def _write_vector(items: list[str], _start: int) -> str:
-    return _list_text("vector", items)
 
 
 def _write_set(items: list[str], start: int) -> str:
@@ -274,7 +252,7 @@ _WRITERS: Makers = (
     lambda raw: '"@data-type":"enum-value","data":' + _string_text(raw),
     _write_set,
     _write_table,
-    _write_vector,
+    lambda items, _: _list_text("vector", items),
 )
 
 
@@ -285,11 +263,10 @@ class _InvalidValueError(Exception):
 class _Input:
     """The state of reading one message."""
 
-    __slots__ = ("has_duplicates", "left")
-
-    def __init__(self) -> None:
-        self.left = CONVERTED_ELEMENTS_LIMIT
-        self.has_duplicates = False  # the message is refused for equal members only at its end
+    left = CONVERTED_ELEMENTS_LIMIT
+    has_duplicates = (
+        False  # the message is refused for equal members only at its end: as in Broker, other faults go first
+    )
 
 
 def decode_message(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> tuple[bytes, bytes]:
@@ -299,7 +276,7 @@ def decode_message(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> tup
     members the first counts.
 
     Raises:
-        InvalidInputError: It is none, or longer than `limit_bytes`.
+        InvalidInputError: The text is no data message, or longer than `limit_bytes`.
     """
     if len(text) > limit_bytes:
         raise InvalidInputError(f"is longer than {limit_bytes} bytes")
@@ -323,7 +300,6 @@ def decode_message(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> tup
 
 
 _BROKERS_LIMIT_BYTES = 128 * 1024  # Longest text that is read a second time, which takes about 30 ms for the worst
-
 _BROKERS_MARKS = ("\\v", "nan", "\f", "\v")
 _BROKERS_OWN = re.compile(r'"(?:[^"\\]+|\\.)*"?|\bnan\b|[\f\v]', re.DOTALL)
 """Strings, and what Broker takes between them although it is no JSON. A string without an end matches, too, so that
@@ -364,21 +340,33 @@ def _message(message: Any) -> tuple[bytes, bytes]:
 def _body(value: Any, depth: int, state: _Input) -> bytes:
     if type(value) is not dict:
         raise _InvalidValueError
-    name = value.get("@data-type")
+    name, data = value.get("@data-type"), value.get("data")
     read = _READERS.get(name) if type(name) is str else None
     if read is not None:
-        body = read(value.get("data"))
+        body = read(data)
         if body is None:
             raise _InvalidValueError
         return body
-    read_items = _CONTAINER_READERS.get(name) if type(name) is str else None
-    items = value.get("data")
-    if read_items is None or type(items) is not list or depth >= DEPTH_LIMIT:
+    tag = _CONTAINERS.get(name) if type(name) is str else None
+    if tag is None or type(data) is not list or depth >= DEPTH_LIMIT:
         raise _InvalidValueError
-    state.left -= len(items)
+    state.left -= len(data)
     if state.left < 0:
         raise _InvalidValueError
-    return read_items(items, depth + 1, state)
+    if tag == Tag.TABLE:
+        state.left -= len(data)
+        if not all(type(item) is dict for item in data):
+            raise _InvalidValueError
+        bodies = [_body(item.get(part), depth + 1, state) for item in data for part in ("key", "value")]
+        keys = bodies[::2]
+    else:
+        keys = bodies = [_body(item, depth + 1, state) for item in data]
+    if tag != Tag.VECTOR and len(set(keys)) != len(keys):
+        state.has_duplicates = True
+    return bytes((tag,)) + length_bytes(len(data)) + b"".join(bodies)
+
+
+_CONTAINERS = {"vector": Tag.VECTOR, "set": Tag.SET, "table": Tag.TABLE}
 
 
 _SPECIAL_REALS = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
@@ -416,38 +404,4 @@ _READERS: dict[str, Callable[[Any], bytes | None]] = {
     "timestamp": _text_reader(Tag.TIMESTAMP, _timestamp_body),
     "timespan": _text_reader(Tag.TIMESPAN, _timespan_body),
     "enum-value": _string_reader(b"\x0b"),
-}
-
-
-def _read_vector(items: list[Any], depth: int, state: _Input) -> bytes:
-    bodies = [_body(item, depth, state) for item in items]
-    return b"\x0e" + length_bytes(len(bodies)) + b"".join(bodies)
-
-
-def _read_set(items: list[Any], depth: int, state: _Input) -> bytes:
-    bodies = [_body(item, depth, state) for item in items]
-    if len(set(bodies)) != len(bodies):
-        state.has_duplicates = True  # as in Broker, any other fault is told first
-    return b"\x0c" + length_bytes(len(bodies)) + b"".join(bodies)
-
-
-def _read_table(items: list[Any], depth: int, state: _Input) -> bytes:
-    state.left -= len(items)
-    keys: set[bytes] = set()
-    bodies: list[bytes] = []
-    for item in items:
-        if type(item) is not dict:
-            raise _InvalidValueError
-        key = _body(item.get("key"), depth, state)
-        keys.add(key)
-        bodies += key, _body(item.get("value"), depth, state)
-    if len(keys) != len(items):
-        state.has_duplicates = True
-    return b"\x0d" + length_bytes(len(items)) + b"".join(bodies)
-
-
-_CONTAINER_READERS: dict[str, Callable[[list[Any], int, _Input], bytes]] = {
-    "vector": _read_vector,
-    "set": _read_set,
-    "table": _read_table,
 }

@@ -25,8 +25,7 @@ from typing import Any
 
 import msgpack
 
-from peers.values.binary import Makers, decode, encode, signed, string_body, walk
-from peers.values.layout import (
+from peers.values.binary import (
     DEPTH_LIMIT,
     I64,
     U64,
@@ -34,40 +33,26 @@ from peers.values.layout import (
     V4_PREFIX,
     Budget,
     InvalidDataError,
-    Tag,
+    Makers,
+    decode,
+    encode,
     length_bytes,
     need_distinct,
     real_bytes,
     real_of,
+    signed,
+    string_body,
+    walk,
     with_positions,
 )
 from peers.values.values import Value
 
-
-class Code(IntEnum):
-    """The codes of the extensions."""
-
-    COUNT = 1
-    ADDRESS = 2
-    SUBNET = 3
-    PORT = 4
-    TIMESTAMP = 5
-    TIMESPAN = 6
-    ENUM = 7
-    SET = 8
-    TABLE = 9
-    RAW_STRING = 10
-
+Code = IntEnum("Code", "COUNT ADDRESS SUBNET PORT TIMESTAMP TIMESPAN ENUM SET TABLE RAW_STRING")
+"""The codes of the extensions, from 1 on."""
 
 _MSGPACK_TIMESTAMP = -1
 _SECOND_NS = 1_000_000_000
 _I64_LIMIT = 1 << 63
-
-
-def _address_extension(payload: bytes) -> bytes | None:
-    if len(payload) == 4:
-        return b"\x06" + V4_PREFIX + payload
-    return b"\x06" + payload if len(payload) == 16 else None
 
 
 def _subnet_extension(payload: bytes) -> bytes | None:
@@ -80,15 +65,6 @@ def _subnet_extension(payload: bytes) -> bytes | None:
     hosts = 128 - raw[16]
     masked = int.from_bytes(raw[:16], "big") >> hosts << hosts
     return b"\x07" + masked.to_bytes(16, "big") + raw[16:]
-
-
-def _port_extension(payload: bytes) -> bytes | None:
-    return b"\x08" + payload if len(payload) == 3 and payload[2] <= 3 else None
-
-
-def _number_extension(tag: int) -> Callable[[bytes], bytes | None]:
-    first = bytes((tag,))
-    return lambda payload: first + payload if len(payload) == 8 else None
 
 
 def _msgpack_timestamp(payload: bytes) -> bytes | None:
@@ -109,17 +85,25 @@ def _msgpack_timestamp(payload: bytes) -> bytes | None:
 
 _LONG_TIMESTAMP = Struct(">Iq")
 
-PAYLOADS: dict[int, Callable[[bytes], bytes | None]] = {
-    Code.COUNT: _number_extension(Tag.COUNT),
-    Code.ADDRESS: _address_extension,
+
+def _sized(beginnings: dict[int, bytes], payload: bytes) -> bytes | None:
+    """Return a body that ends with the payload; its beginning goes by the payload's size."""
+    beginning = beginnings.get(len(payload))
+    return None if beginning is None else beginning + payload
+
+
+# For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise.
+_PAYLOADS: dict[int, Callable[[bytes], bytes | None]] = {
+    Code.COUNT: partial(_sized, {8: b"\x02"}),
+    Code.ADDRESS: partial(_sized, {4: b"\x06" + V4_PREFIX, 16: b"\x06"}),
     Code.SUBNET: _subnet_extension,
-    Code.PORT: _port_extension,
-    Code.TIMESTAMP: _number_extension(Tag.TIMESTAMP),
-    Code.TIMESPAN: _number_extension(Tag.TIMESPAN),
+    Code.PORT: lambda payload: b"\x08" + payload if len(payload) == 3 and payload[2] <= 3 else None,
+    Code.TIMESTAMP: partial(_sized, {8: b"\x09"}),
+    Code.TIMESPAN: partial(_sized, {8: b"\x0a"}),
     Code.ENUM: lambda payload: string_body(payload, b"\x0b"),
     Code.RAW_STRING: string_body,
     _MSGPACK_TIMESTAMP & 0xFF: _msgpack_timestamp,
-}  # For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise.
+}
 
 
 def from_msgpack(packed: bytes) -> bytes:
@@ -129,16 +113,12 @@ def from_msgpack(packed: bytes) -> bytes:
         InvalidDataError: It is no msgpack, has an extension that is not in the table, a number beyond 64 bits or
             a timestamp beyond 64 bits of nanoseconds, equal keys, or is too deep or too large.
     """
-    return with_positions(_from_msgpack, packed)
+    return with_positions(lambda data: _read(data, 0, 0, Budget()), packed)
 
 
-def _from_msgpack(packed: bytes) -> tuple[bytes, int]:
-    return _read(packed, 0, 0, Budget())
-
-
+# Gets the bytes, the position behind the head of a value, the number in the head (the value of an integer, or a size),
+# depth and budget; returns the body and the position behind the value.
 _Reader = Callable[[bytes, int, int, int, Budget], tuple[bytes, int]]
-"""Gets the bytes, the position behind the head of a value, the number that the head has (the value of an integer, or a
-size), depth and budget; returns the body and the position behind the value."""
 
 
 def _read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
@@ -220,16 +200,16 @@ def _extension(packed: bytes, position: int, size: int, depth: int, budget: Budg
     start = position + 1
     payload = _take(packed, start, size)
     if code in (_SET, _TABLE):
-        body, end = _members(packed, start, code, depth, budget)
+        found, end = _members(packed, start, code, depth, budget)
         if end != start + size:
             raise InvalidDataError(f"the extension {code} at byte {position} is not one array")
-        return body, end
-    convert = PAYLOADS.get(code)
-    body_or_none = None if convert is None else convert(payload)
-    if body_or_none is None:
+        return found, end
+    convert = _PAYLOADS.get(code)
+    body = None if convert is None else convert(payload)
+    if body is None:
         shown = code if code < 0x80 else code - 0x100
         raise InvalidDataError(f"the extension {shown} of {size} bytes at byte {position} has no Broker form")
-    return body_or_none, start + size
+    return body, start + size
 
 
 def _members(packed: bytes, start: int, code: int, depth: int, budget: Budget) -> tuple[bytes, int]:
@@ -276,11 +256,7 @@ _HEADS: list[tuple[_Reader, int, int]] = [
 
 
 def to_msgpack(body: bytes) -> bytes:
-    """Return the msgpack form of a value.
-
-    Raises:
-        InvalidDataError: The body is no value.
-    """
+    """Return the msgpack form of a value; raises `InvalidDataError` for a body that is none."""
     packed: bytes = walk(body, _PACKERS)
     return packed
 
@@ -316,10 +292,6 @@ def string_or_raw(raw: bytes) -> bytes:
     return packed
 
 
-def _pack_address(raw: bytes) -> bytes:
-    return extension(Code.ADDRESS, raw[12:] if raw.startswith(V4_PREFIX) else raw)
-
-
 def _pack_set(items: list[bytes], start: int) -> bytes:
     need_distinct(set(items), len(items), start)
     return extension(Code.SET, array_header(len(items)) + b"".join(items))
@@ -341,7 +313,7 @@ _PACKERS: Makers = (
     lambda raw: _pack(signed(raw)),
     lambda raw: b"\xcb" + _REAL.pack(real_of(raw)),
     string_or_raw,
-    _pack_address,
+    lambda raw: extension(Code.ADDRESS, raw[12:] if raw.startswith(V4_PREFIX) else raw),
     lambda subnet: extension(Code.SUBNET, subnet[0] + bytes((subnet[1],))),
     lambda port: extension(Code.PORT, _PORT.pack(*port)),
     partial(extension, Code.TIMESTAMP),
@@ -360,7 +332,7 @@ def ext_hook(code: int, data: bytes) -> Value | msgpack.ExtType:
     """Return the value of an extension, or an `ExtType` for other codes: the `ext_hook` of a `msgpack.Unpacker`.
 
     Raises:
-        InvalidDataError: The payload is not what the code says.
+        InvalidDataError: The payload does not fit the code.
     """
     if code not in _CODES:
         return msgpack.ExtType(code, data)
@@ -368,7 +340,7 @@ def ext_hook(code: int, data: bytes) -> Value | msgpack.ExtType:
 
 
 def default(value: Any) -> Any:
-    """Return what stands for a type of `values` in msgpack: the `default` of a Packer with `strict_types=True`.
+    """Return the msgpack equivalent of a type of `values`: the `default` of a Packer with `strict_types=True`.
 
     Raises:
         InvalidDataError: `value` has no Broker form.

@@ -8,13 +8,7 @@
 | address, subnet | `IPv4Address` or `IPv6Address`, `IPv4Network` or `IPv6Network` |
 | port, timestamp, timespan, enum value | `Port`, `Timestamp`, `Timespan`, `Enum` |
 | vector | `tuple`; lists are taken, too |
-| set, table | `Set`, `Table` |
-
-Python takes `1`, `True`, `1.0` and `Count(1)` for the same member of a `set` or key of a `dict`, but Broker does not.
-So sets and tables have types of their own, which tell members apart by type and value, hold them in the order in which
-they came, take any value as a member, and are immutable. All values can be compared, hashed, copied and pickled.
-
-`str()` gives Broker's text form, for people; `to_text` does so for Python's own types.
+| set, table | `Set`, `Table`: Python takes `1`, `True`, `1.0` and `Count(1)` for the same member, Broker does not |
 """
 
 from __future__ import annotations
@@ -27,8 +21,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from struct import Struct
 from typing import Any, ClassVar, Self, TypeAlias, Union
 
-from peers.values.layout import PROTOCOLS
-
+PROTOCOLS = ("?", "tcp", "udp", "icmp")  # Transport protocols, by their number on the wire
 _COUNT_LIMIT = 1 << 64
 _PORT_LIMIT = 1 << 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -170,7 +163,7 @@ class Enum(_Fields):
 
 
 class Set(AbstractSet["Value"]):
-    """An immutable set of any values, in the order they came; of equal members the first stays."""
+    """An immutable set of any values, told apart by type and value, in the order they came."""
 
     __slots__ = ("_keys", "_members")
 
@@ -184,7 +177,7 @@ class Set(AbstractSet["Value"]):
     def of_distinct(cls, members: list[Value], keys: frozenset[Any]) -> Set:
         """Make a set of distinct values with these identities."""
         made = cls.__new__(cls)
-        made._fill(members, keys)  # noqa: SLF001  it is one of us
+        made._fill(members, keys)  # noqa: SLF001 -- its own class
         return made
 
     def _fill(self, members: Iterable[Value], keys: frozenset[Any]) -> None:
@@ -233,7 +226,7 @@ class Table(Mapping["Value", "Value"]):
     def of_distinct(cls, entries: dict[Any, tuple[Value, Value]]) -> Table:
         """Make a table of pairs of key and value by the identities of the keys; it owns `entries` then."""
         made = cls.__new__(cls)
-        made._fill(entries)  # noqa: SLF001  it is one of us
+        made._fill(entries)  # noqa: SLF001 -- its own class
         return made
 
     def _fill(self, entries: dict[Any, tuple[Value, Value]]) -> None:
@@ -274,34 +267,10 @@ class Table(Mapping["Value", "Value"]):
         return f"{{{', '.join(entries)}}}"
 
 
-Value: TypeAlias = Union[
-    bool,
-    int,
-    Count,
-    float,
-    str,
-    IPv4Address,
-    IPv6Address,
-    IPv4Network,
-    IPv6Network,
-    Port,
-    Timestamp,
-    Timespan,
-    Enum,
-    "tuple[Value, ...]",
-    "list[Value]",
-    Set,
-    Table,
-    None,
-]  # Any Broker value
-
-
-def _real_identity(number: float) -> Any:
-    return float, _REAL.pack(number) if number == number else _NAN_BITS  # noqa: PLR0124  NaN
-
-
-def _address_identity(address: IPv6Address) -> Any:
-    return address.ipv4_mapped or address  # they are the same on the wire
+_Network = IPv4Network | IPv6Network
+_Scalar = bool | int | float | str | IPv4Address | IPv6Address | _Network | Port | Timestamp | Timespan | Enum | None
+# Any Broker value; a `Count` is an `int`.
+Value: TypeAlias = Union[_Scalar, "tuple[Value, ...]", "list[Value]", Set, Table]
 
 
 def _network_identity(network: IPv6Network) -> Any:
@@ -309,19 +278,14 @@ def _network_identity(network: IPv6Network) -> Any:
     return network if mapped is None or network.prefixlen < 96 else IPv4Network((mapped, network.prefixlen - 96))
 
 
-def _vector_identity(values: tuple[Value, ...] | list[Value]) -> Any:
-    return tuple, *map(identity, values)
-
-
 _IDENTITIES: dict[type, Callable[[Any], Any]] = {
     bool: lambda value: (bool, value),
     int: lambda value: (int, value),
     Count: lambda value: (Count, value),
-    float: _real_identity,
-    IPv6Address: _address_identity,
+    float: lambda value: (float, _REAL.pack(value) if value == value else _NAN_BITS),  # noqa: PLR0124 -- NaN
+    IPv6Address: lambda address: address.ipv4_mapped or address,  # they are the same on the wire
     IPv6Network: _network_identity,
-    tuple: _vector_identity,
-    list: _vector_identity,
+    **dict.fromkeys((tuple, list), lambda values: (tuple, *map(identity, values))),
 }
 
 
@@ -332,22 +296,19 @@ def identity(value: Value) -> Any:
 
 
 _NATURAL: dict[type, Callable[[Any], Any]] = {
-    tuple: lambda values: tuple(map(value_of, values)),
-    list: lambda values: tuple(map(value_of, values)),
-    set: Set,
-    frozenset: Set,
+    **dict.fromkeys((tuple, list), lambda values: tuple(map(value_of, values))),
+    **dict.fromkeys((set, frozenset), Set),
     dict: Table,
-    bytes: lambda raw: raw.decode(errors="surrogateescape"),
-    bytearray: lambda raw: raw.decode(errors="surrogateescape"),
+    **dict.fromkeys((bytes, bytearray), lambda raw: raw.decode(errors="surrogateescape")),
     datetime: Timestamp.of,
     timedelta: Timespan.of,
 }
 
 
 def value_of(thing: Any) -> Value:
-    """Return `thing` as a Broker value, if it is not one: dicts, sets, lists, bytes, datetimes and timedeltas.
+    """Return `thing` as a Broker value: dicts, sets, lists, bytes, datetimes and timedeltas are converted.
 
-    What has no natural form is returned as it is, and refused where it is encoded.
+    Other types are returned as they are, and refused where they are encoded.
     """
     convert = _NATURAL.get(type(thing))
     value: Value = thing if convert is None else convert(thing)
@@ -358,8 +319,7 @@ _TEXTS: dict[type, Callable[[Any], str]] = {
     type(None): lambda _: "nil",
     bool: lambda value: "T" if value else "F",
     float: lambda value: f"{value:f}",
-    tuple: lambda values: f"({', '.join(map(to_text, values))})",
-    list: lambda values: f"({', '.join(map(to_text, values))})",
+    **dict.fromkeys((tuple, list), lambda values: f"({', '.join(map(to_text, values))})"),
 }
 
 

@@ -19,8 +19,8 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.transport.tls import TlsError
 from peers.values import Count, encode
+from peers.values.binary import Tag
 from peers.values.event import Event
-from peers.values.layout import Tag
 from peers.zeek.broker.stores.command import Add, entity
 from tests.connections.broker import scripted
 from tests.connections.broker.scripted import CLONE, LOW, MASTER, OTHER, Endpointlike

@@ -157,7 +157,7 @@ def _run_broker_json(data: bytes) -> None:
     try:
         _, body = decode_message(data)
     except InvalidInputError as error:
-        context = error.context
+        context = str(error)
         assert len(context) < 10_000
     else:
         check(body)

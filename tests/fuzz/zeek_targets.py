@@ -12,6 +12,7 @@ from hub.messages.stretch import Run, Stretch
 from peers.values import Count
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
+from peers.zeek.broker.envelopes import UNREAD_BYTES
 from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
 from peers.zeek.broker.stores.command import (
     KIND_OFFSET,
@@ -27,7 +28,6 @@ from peers.zeek.broker.stores.command import (
     encode_command as encode_store_command,
 )
 from peers.zeek.broker.stores.forwarder import ForwarderLimits
-from peers.zeek.broker.writing import UNREAD_BYTES
 from peers.zeek.zmtp.events import SERIALIZERS, EventSession, EventWriter, to_json
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
 from peers.zeek.zmtp.logs import LogBatch, LogBatchError

@@ -34,8 +34,7 @@ from peers.values import (
     to_msgpack,
     to_text,
 )
-from peers.values.binary import value_end
-from peers.values.layout import length_bytes, read_length
+from peers.values.binary import length_bytes, read_length, value_end
 from peers.values.values import identity
 from tests.values import recorded
 from tests.values.recorded import VALUES, mutations

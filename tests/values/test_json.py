@@ -29,7 +29,7 @@ from peers.values import (
     encode_message,
     to_text,
 )
-from peers.values.layout import length_bytes
+from peers.values.binary import length_bytes
 from tests.values import recorded
 from tests.values.recorded import mutations
 
@@ -57,7 +57,7 @@ def _context(text: bytes, limit_bytes: int = CONVERTED_LIMIT_BYTES) -> str | Non
     try:
         decode_message(text, limit_bytes)
     except InvalidInputError as error:
-        return error.context
+        return str(error)
     return None
 
 

@@ -29,7 +29,7 @@ from peers.values import (
     to_text,
     value_of,
 )
-from peers.values.untyped import untyped, untyped_extension
+from peers.values.conversion import untyped, untyped_extension
 from peers.values.values import identity
 from tests.values.recorded import VALUES
 

@@ -25,9 +25,9 @@ from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.statistics.events import zeek_node
 from peers.connections.zeek_cluster.remote_end import NO_CURVE
 from peers.server.server import Server
+from peers.values.binary import InvalidDataError
 from peers.values.event import Event, NoEventError
 from peers.values.forms import Form
-from peers.values.layout import InvalidDataError
 from peers.zeek.zmtp.discovery import GREETING, LOOK_S, NODE_ID, NODES_LIMIT, Discovery, Down, Odd, Say, Up
 from peers.zeek.zmtp.events import BINARY, HUB_ID, JSON, EventWriter
 from peers.zeek.zmtp.session import Mechanism

@@ -35,9 +35,8 @@ from peers.spark.connector.columns import is_field
 from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of
 from peers.spark.connector.options import Decode
 from peers.values import to_msgpack
-from peers.values.conversion import json_of, json_of_broker
+from peers.values.conversion import json_of, json_of_broker, untyped_extension
 from peers.values.msgpack import Code
-from peers.values.untyped import untyped_extension
 
 BATCH_LEAST_ROWS = 4_096
 """Smaller blocks are joined until they have as many: half a full block."""

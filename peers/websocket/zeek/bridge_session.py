@@ -269,7 +269,7 @@ def _incoming(payload: bytes) -> Event:
     try:
         topic, body = decode_message(payload)
     except InvalidInputError as error:
-        return Failure(_shown(error.context), outward=False)
+        return Failure(_shown(str(error)), outward=False)
     if len(topic) > TOPIC_LIMIT_BYTES:
         return Failure(f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES} bytes", outward=False)
     frame = encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)

@@ -206,7 +206,7 @@ class _Messages:
         try:
             topic, body = decode_message(payload)
         except InvalidInputError as error:
-            raise RefusedError(CloseCode.BAD_DATA, error.context, self._inputs, 1) from error
+            raise RefusedError(CloseCode.BAD_DATA, str(error), self._inputs, 1) from error
         self._check_topic(topic)
         frame = encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)
         return Publication(frame, frame[4 : HEADER_BYTES + len(topic)], 1, self._inputs)

@@ -1,4 +1,4 @@
-"""What stands on a Broker connection: error codes, filters, the messages of the handshake, and envelopes.
+"""The wire format of a Broker connection: error codes, filters, the messages of the handshake, and envelopes.
 
 ```
 envelope of the operation phase                              frame of the handshake: u32 length, u8 tag, fields
@@ -22,6 +22,7 @@ from typing import NamedTuple
 
 from hub.errors import ProtocolError
 from hub.topics import decode_prefixes
+from peers.values.binary import length_bytes, read_bytes, read_length, string_body
 
 BrokerCode = IntEnum(
     "BrokerCode",
@@ -37,9 +38,6 @@ BrokerCode = IntEnum(
 
 FILTER_LIMIT_PREFIXES = 100_000  # Default of the most prefixes in one filter; reading that many takes about 40 ms
 
-_VARBYTE_LIMIT_BYTES = 10
-_MORE = 0x80
-
 
 def minimal_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
     """Return the prefixes sorted, without those that another one covers."""
@@ -50,37 +48,10 @@ def minimal_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def encode_varbyte(number: int) -> bytes:
-    """Return `number`, 0 or more, as a varbyte."""
-    encoded = bytearray()
-    while number >= _MORE:
-        encoded.append(number & 0x7F | _MORE)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
-
-
-def read_varbyte(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number at `position` and where it ends.
-
-    Raises:
-        ValueError: The number is not complete, or longer than 10 bytes.
-    """
-    number = 0
-    for index, byte in enumerate(data[position : position + _VARBYTE_LIMIT_BYTES]):
-        number |= (byte & 0x7F) << 7 * index
-        if byte < _MORE:
-            return number, position + index + 1
-    raise ValueError(f"varbyte at byte {position} has no end")
-
-
 def encode_filter(prefixes: Iterable[str]) -> bytes:
     """Return the prefixes as a filter, in the order given."""
-    raw = [prefix.encode() for prefix in prefixes]
-    parts = [encode_varbyte(len(raw))]
-    for prefix in raw:
-        parts += (encode_varbyte(len(prefix)), prefix)
-    return b"".join(parts)
+    raw = [string_body(prefix.encode(), b"") for prefix in prefixes]
+    return length_bytes(len(raw)) + b"".join(raw)
 
 
 def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[tuple[str, ...], int]:
@@ -89,36 +60,30 @@ def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[tupl
     Raises:
         ValueError: The filter is not complete, or has more than `limit_prefixes` prefixes; the text says which.
     """
-    count, position = read_varbyte(data, position)
-    if count > limit_prefixes:
-        raise ValueError(f"filter of {count} prefixes, the limit is {limit_prefixes}")
     raw: list[bytes] = []
-    for number in range(count):
-        # Nearly all lengths take one byte, and a call for each would cost more than everything else.
-        if position < len(data) and data[position] < _MORE:
-            size, start = data[position], position + 1
-        else:
-            size, start = read_varbyte(data, position)
-        position = start + size
-        if position > len(data):
-            raise ValueError(f"prefix {number} of the filter says {size} bytes, there are {len(data) - start}")
-        raw.append(data[start:position])
+    try:
+        count, position = read_length(data, position)
+        if count > limit_prefixes:
+            raise ValueError(f"filter of {count} prefixes, the limit is {limit_prefixes}")
+        for _ in range(count):
+            prefix, position = read_bytes(data, position)
+            raw.append(prefix)
+    except IndexError:
+        raise ValueError(f"the filter is not complete at byte {len(data)}") from None
     return minimal_prefixes(decode_prefixes(raw)), position  # which leaves out those that the hub cannot take
 
 
 LENGTH = Struct(">I")  # The length of a frame, which stands in front of it and does not count itself
 
 ID_BYTES = 16  # an endpoint id is a UUID
-
 NIL_ID = bytes(ID_BYTES)  # No endpoint's id; as a receiver: all
-
 _VERSION = 1  # Broker 2.3 and all later versions speak it
 _MAGIC = b"ZEEK"
 _TEXT_LIMIT_CHARACTERS = 256  # of the reason for dropping a connection: a line of a log
 
 
 class Tag(IntEnum):
-    """What a frame of the handshake is."""
+    """Type of a frame of the handshake."""
 
     HELLO = 6
     PROBE = 7
@@ -127,6 +92,9 @@ class Tag(IntEnum):
     ORIGINATOR_SYN = 10
     RESPONDER_SYN_ACK = 11
     ORIGINATOR_ACK = 12
+
+
+_TAGS = frozenset(Tag)
 
 
 class Message(NamedTuple):
@@ -144,50 +112,31 @@ def _frame(tag: Tag, fields: bytes = b"") -> bytes:
 
 
 def encode_hello(sender: bytes) -> bytes:
-    """Return the frame of a hello."""
     return _frame(Tag.HELLO, _MAGIC + sender + bytes((_VERSION, _VERSION)))
 
 
 def encode_probe() -> bytes:
-    """Return the frame of a probe."""
     return _frame(Tag.PROBE, _MAGIC)
 
 
 def encode_version_select(sender: bytes) -> bytes:
-    """Return the frame of a version_select."""
     return _frame(Tag.VERSION_SELECT, _MAGIC + sender + bytes((_VERSION,)))
 
 
 def encode_drop_conn(sender: bytes, code: int, text: str) -> bytes:
-    """Return the frame of a drop_conn."""
-    raw = text.encode()
-    return _frame(Tag.DROP_CONN, _MAGIC + sender + bytes((code,)) + encode_varbyte(len(raw)) + raw)
+    return _frame(Tag.DROP_CONN, _MAGIC + sender + bytes((code,)) + string_body(text.encode(), b""))
 
 
 def encode_originator_syn(prefixes: tuple[str, ...]) -> bytes:
-    """Return the frame of a originator_syn."""
     return _frame(Tag.ORIGINATOR_SYN, encode_filter(prefixes))
 
 
 def encode_responder_syn_ack(prefixes: tuple[str, ...]) -> bytes:
-    """Return the frame of a responder_syn_ack."""
     return _frame(Tag.RESPONDER_SYN_ACK, encode_filter(prefixes))
 
 
 def encode_originator_ack() -> bytes:
-    """Return the frame of a originator_ack."""
     return _frame(Tag.ORIGINATOR_ACK)
-
-
-_NAMES: dict[int, str] = {
-    Tag.HELLO: "hello_msg",
-    Tag.PROBE: "probe_msg",
-    Tag.VERSION_SELECT: "version_select_msg",
-    Tag.DROP_CONN: "drop_conn_msg",
-    Tag.ORIGINATOR_SYN: "v1::originator_syn_msg",
-    Tag.RESPONDER_SYN_ACK: "v1::responder_syn_ack_msg",
-    Tag.ORIGINATOR_ACK: "v1::originator_ack_msg",
-}  # As Broker names them in a drop_conn
 
 
 def decode_message(payload: bytes, limit_prefixes: int) -> Message:
@@ -196,13 +145,15 @@ def decode_message(payload: bytes, limit_prefixes: int) -> Message:
     Raises:
         ProtocolError: It is invalid; code and text are those that Broker puts into its drop_conn.
     """
-    if payload[0] not in _NAMES:
+    if payload[0] not in _TAGS:
         raise ProtocolError(BrokerCode.INVALID_MESSAGE, "invalid message type tag")
     tag = Tag(payload[0])
     try:
         return _decode(tag, payload, limit_prefixes)
     except (ValueError, IndexError):
-        raise ProtocolError(BrokerCode.INVALID_MESSAGE, f"failed to parse {_NAMES[tag]}") from None
+        version = "v1::" if tag >= Tag.ORIGINATOR_SYN else ""  # as Broker names messages
+        text = f"failed to parse {version}{tag.name.lower()}_msg"
+        raise ProtocolError(BrokerCode.INVALID_MESSAGE, text) from None
 
 
 def _decode(tag: Tag, payload: bytes, limit_prefixes: int) -> Message:
@@ -219,44 +170,33 @@ def _decode(tag: Tag, payload: bytes, limit_prefixes: int) -> Message:
     elif tag is Tag.VERSION_SELECT:
         lowest = highest = fields[0]
     elif tag is Tag.DROP_CONN:
-        size, start = read_varbyte(fields, 1)
-        text = fields[start : start + size]
-        payload[20 + start + size]  # raises IndexError if the message is not complete
-    payload[4]  # the same
+        text, _ = read_bytes(fields, 1)
+    payload[4]  # raises IndexError if the message is not complete
     if magic != _MAGIC:
         raise ProtocolError(BrokerCode.WRONG_MAGIC_NUMBER, "wrong magic number")
     if not lowest <= _VERSION <= highest:
-        what = "versions offered" if tag is Tag.HELLO else "version selected"
-        raise ProtocolError(BrokerCode.PEER_INCOMPATIBLE, f"unsupported {what}")
-    return Message(tag, sender) if tag is not Tag.DROP_CONN else _drop_conn(sender, fields[0], text)
-
-
-def _drop_conn(sender: bytes, code: int, raw: bytes) -> Message:
-    text = raw.decode(errors="replace")[:_TEXT_LIMIT_CHARACTERS]
-    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-    if code > max(BrokerCode):
+        versions = "versions offered" if tag is Tag.HELLO else "version selected"
+        raise ProtocolError(BrokerCode.PEER_INCOMPATIBLE, f"unsupported {versions}")
+    if tag is not Tag.DROP_CONN:
+        return Message(tag, sender)
+    shortened = text.decode(errors="replace")[:_TEXT_LIMIT_CHARACTERS]
+    shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in shortened)
+    if fields[0] > max(BrokerCode):
         raise ProtocolError(BrokerCode.UNSPECIFIED, shown)
-    return Message(Tag.DROP_CONN, sender, code=BrokerCode(code), text=shown)
+    return Message(tag, sender, code=BrokerCode(fields[0]), text=shown)
 
 
 TTL = 16  # as Broker writes it; it is never counted down
 CONTROL_TOPIC = b"<$>"  # of routing updates, pings and pongs
 TOPIC_OFFSET = 39  # of the topic's length in an envelope, which begins with its own length
 FIXED_BYTES = 41  # offset of the topic
-
 _LAYOUT = Struct(">16s16sBHH")
 _HEADER = Struct(">I16s16sBHH")
 _DATA_HEADER = Struct(">16s16sBH")
 
 
-class EnvelopeType(IntEnum):
-    """What an envelope holds."""
-
-    DATA = 1
-    COMMAND = 2
-    ROUTING_UPDATE = 3
-    PING = 4
-    PONG = 5
+EnvelopeType = IntEnum("EnvelopeType", "DATA COMMAND ROUTING_UPDATE PING PONG")
+"""Type of an envelope, from 1 on."""
 
 
 class Envelope(NamedTuple):
@@ -297,12 +237,12 @@ def decode_envelope(frame: bytes) -> Envelope:
 
 
 def data_header(sender: bytes) -> bytes:
-    """Return the fields between the length and the topic length of a data envelope for everybody."""
+    """Return the fields between the length and the topic length of a data envelope to all."""
     return _DATA_HEADER.pack(sender, NIL_ID, EnvelopeType.DATA, TTL)
 
 
 def encode_routing_update(sender: bytes, receiver: bytes, prefixes: tuple[str, ...]) -> bytes:
-    """Return the frame that replaces what the receiver knows of the sender's subscriptions."""
+    """Return the frame that replaces the sender's subscriptions at the receiver."""
     payload = encode_filter(prefixes)
     return encode_envelope(Envelope(sender, receiver, EnvelopeType.ROUTING_UPDATE, CONTROL_TOPIC, payload))
 
@@ -313,5 +253,4 @@ def encode_ping(sender: bytes, receiver: bytes, payload: bytes) -> bytes:
 
 
 def encode_pong(sender: bytes, receiver: bytes, payload: bytes) -> bytes:
-    """Return the answer to a ping with this payload as a frame."""
     return encode_envelope(Envelope(sender, receiver, EnvelopeType.PONG, CONTROL_TOPIC, payload))

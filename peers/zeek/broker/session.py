@@ -11,22 +11,22 @@ acceptor smaller:  ◀ probe    hello ▶    ◀ version_select ◀ originator_s
 connector smaller: ◀ probe    hello ▶    ◀ hello    version_select ▶ originator_syn ▶    ◀ responder_syn_ack    ack ▶
 ```
 
-The endpoint with the smaller id is the originator, whichever has dialled. Before the originator selects the version,
-and when the responder has received it, the handshake stops in `DECIDING` until the owner of all connections has decided
-whether this one is wanted. As in Broker, an unexpected message ends the connection without an answer, an invalid frame
-is answered with a drop_conn. A side that leaves sends a ping that says BYE; the pong proves that everything before it
-was read. At most one incomplete frame is held.
+The endpoint with the smaller id is the originator, whichever has dialled. The handshake stops in `DECIDING` until the
+owner of all connections has decided whether this one is wanted. As in Broker, an unexpected message ends the connection
+without an answer, an invalid frame is answered with a drop_conn. A side that leaves sends a ping that says BYE; the
+pong proves that everything before it was read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import Enum
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Generic, Literal, NamedTuple, TypeVar
 
 from hub.errors import ProtocolError
 from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, NeedData, RouteTable
+from peers.zeek.broker.envelopes import Incoming, Reader, Skipped
 from peers.zeek.broker.messages import (
     FILTER_LIMIT_PREFIXES,
     NIL_ID,
@@ -49,18 +49,14 @@ from peers.zeek.broker.messages import (
     encode_version_select,
     minimal_prefixes,
 )
-from peers.zeek.broker.reading import Incoming, Reader, Skipped
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024  # Default of the longest frame of a peer. Broker itself stops at 2 GiB.
-
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of the longest frame of a stranger. Apart from drop_conn, none of them has more than 23 bytes."""
 
 PING_LIMIT_BYTES = 64 * 1024  # Longest payload of a ping that is answered. Those of Broker have 11 bytes at a goodbye.
-
 GOODBYE_BYTES = 8  # a goodbye has these behind BYE, chosen by the side that leaves
 _BYE = b"BYE"
-
 Role = Literal["acceptor", "connector"]
 R = TypeVar("R")
 
@@ -79,7 +75,7 @@ class State(Enum):
 
 
 class PeerKnown(NamedTuple):
-    """The far side has said its id; the handshake waits for `proceed` or `refuse_redundant`.
+    """The far side has sent its id; the handshake waits for `proceed` or `refuse_redundant`.
 
     An originator that is connected to that id refuses; it waits while another connection to that id is in its
     handshake. A responder refuses a second connection, as the far side should have.
@@ -177,7 +173,7 @@ class Session(Generic[R]):
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may have something to say."""
+        """Whether `next_event` may return more."""
         return self._has_eof or self._incoming.has_more
 
     @property
@@ -186,7 +182,7 @@ class Session(Generic[R]):
         return self._incoming.waiting_bytes
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+        """Return and forget the bytes to be written now."""
         outgoing = b"".join(self._outgoing)
         self._outgoing.clear()
         return outgoing
@@ -196,7 +192,6 @@ class Session(Generic[R]):
         self._outgoing.append(envelopes)
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
         if not self.closed:
             self._incoming.feed(data)
 
@@ -207,8 +202,7 @@ class Session(Generic[R]):
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
         """Return the next event; bad input becomes `Ended`.
 
-        None stands for something that the session has dealt with itself (a ping, a message of the handshake) and has
-        cost time.
+        None stands for a ping or a message of the handshake, which the session has dealt with itself.
         """
         if self.closed:
             return NEED_DATA
@@ -219,7 +213,12 @@ class Session(Generic[R]):
             return Ended(BrokerCode(error.code), error.text, by_far_side=False)
         if event is NEED_DATA and self._has_eof:
             self._end()
-            return self._end_of_stream()
+            code, text = BrokerCode.UNSPECIFIED, "stream ended without a goodbye"
+            if self._reader is None:
+                code, text = BrokerCode.PEER_DISCONNECT_DURING_HANDSHAKE, "stream ended in the handshake"
+            elif self.far_said_goodbye or self._said_goodbye:
+                code, text = BrokerCode.NONE, "stream ended after a goodbye"
+            return Ended(code, text, by_far_side=True)
         return event
 
     def proceed(self) -> None:
@@ -229,7 +228,7 @@ class Session(Generic[R]):
         self._incoming.frame_limit_bytes = self._frame_limit_bytes
         if self._is_originator:
             self.send(encode_version_select(self._own_id))
-            self.send(encode_originator_syn(self._told()))
+            self.send(encode_originator_syn(self._announced()))
             self.state = State.AWAIT_RESPONDER_SYN_ACK
         else:
             self.state = State.AWAIT_ORIGINATOR_SYN
@@ -265,20 +264,13 @@ class Session(Generic[R]):
         self.closed = True
         self._incoming.forget()
 
-    def _end_of_stream(self) -> Ended:
-        if self._reader is None:
-            return Ended(BrokerCode.PEER_DISCONNECT_DURING_HANDSHAKE, "stream ended in the handshake", by_far_side=True)
-        if self.far_said_goodbye or self._said_goodbye:
-            return Ended(BrokerCode.NONE, "stream ended after a goodbye", by_far_side=True)
-        return Ended(BrokerCode.UNSPECIFIED, "stream ended without a goodbye", by_far_side=True)
-
-    def _told(self) -> tuple[str, ...]:
+    def _announced(self) -> tuple[str, ...]:
         self._sent_prefixes = self._prefixes
         return self._prefixes
 
     def _announce_changes(self) -> None:
         if self._sent_prefixes != self._prefixes:
-            self.send(encode_routing_update(self._own_id, self.peer_id, self._told()))
+            self.send(encode_routing_update(self._own_id, self.peer_id, self._announced()))
 
     # The handshake.
 
@@ -298,7 +290,11 @@ class Session(Generic[R]):
         event = self._receive(incoming.take_frame(size))
         if isinstance(event, Ended):
             self._end()
-        return self._begin_operation() if self.state is State.DONE else event
+        if self.state is not State.DONE:
+            return event
+        self._reader = Reader(incoming, self._routes, self._own_id, self.peer_id)
+        self._announce_changes()
+        return Peered(self.peer_id, self._peer_filter)
 
     def _receive(self, payload: bytes) -> PeerKnown | Ended | None:
         if not payload:
@@ -308,15 +304,33 @@ class Session(Generic[R]):
         except ProtocolError as error:
             self.send(encode_drop_conn(self._own_id, error.code, error.text))
             raise
-        rule = _RULES[self.state].get(message.tag)
-        if rule is None:
+        if message.tag not in _ALLOWED[self.state]:
             oneself = "; the far side is this hub itself" if self.peer_id == self._own_id else ""
             text = f"{message.tag.name.lower()} is not expected {self.state.value}{oneself}"
             raise ProtocolError(BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE, text)
-        return rule(self, message)
+        return self._take_message(message)
 
-    def _probe(self, _: Message) -> None:
-        """A probe only shows that an endpoint listens."""
+    def _take_message(self, message: Message) -> PeerKnown | Ended | None:
+        match message.tag:
+            case Tag.HELLO:
+                return self._hello(message)
+            case Tag.VERSION_SELECT:
+                return self._version_select(message)
+            case Tag.DROP_CONN:
+                if self.peer_id == NIL_ID:
+                    self.peer_id = message.sender
+                return Ended(message.code, message.text, by_far_side=True)
+            case Tag.ORIGINATOR_SYN:
+                self._peer_filter = message.filter
+                self.send(encode_responder_syn_ack(self._announced()))
+                self.state = State.AWAIT_ORIGINATOR_ACK
+            case Tag.RESPONDER_SYN_ACK:
+                self._peer_filter = message.filter
+                self.send(encode_originator_ack())
+                self.state = State.DONE
+            case Tag.ORIGINATOR_ACK:
+                self.state = State.DONE
+        return None  # a probe only shows that an endpoint listens
 
     def _hello(self, hello: Message) -> PeerKnown | None:
         if hello.sender == NIL_ID:
@@ -345,29 +359,6 @@ class Session(Generic[R]):
         self._is_originator = is_originator
         self.state = State.DECIDING
         return PeerKnown(peer_id, is_originator)
-
-    def _drop_conn(self, dropped: Message) -> Ended:
-        if self.peer_id == NIL_ID:
-            self.peer_id = dropped.sender
-        return Ended(dropped.code, dropped.text, by_far_side=True)
-
-    def _originator_syn(self, syn: Message) -> None:
-        self._peer_filter = syn.filter
-        self.send(encode_responder_syn_ack(self._told()))
-        self.state = State.AWAIT_ORIGINATOR_ACK
-
-    def _responder_syn_ack(self, syn_ack: Message) -> None:
-        self._peer_filter = syn_ack.filter
-        self.send(encode_originator_ack())
-        self.state = State.DONE
-
-    def _originator_ack(self, _: Message) -> None:
-        self.state = State.DONE
-
-    def _begin_operation(self) -> Peered:
-        self._reader = Reader(self._incoming, self._routes, self._own_id, self.peer_id)
-        self._announce_changes()
-        return Peered(self.peer_id, self._peer_filter)
 
     # Envelopes.
 
@@ -415,17 +406,15 @@ class Session(Generic[R]):
         return None
 
 
-_Rules = dict[Tag, Callable[[Session[Any], Message], PeerKnown | Ended | None]]
-
-# ruff: noqa: SLF001 -- the table belongs to the class
-_EARLY: _Rules = {Tag.PROBE: Session._probe, Tag.DROP_CONN: Session._drop_conn}
-_RULES: dict[State, _Rules] = {
-    State.CONNECTOR: _EARLY | {Tag.HELLO: Session._hello, Tag.VERSION_SELECT: Session._version_select},
-    State.ACCEPTOR: _EARLY | {Tag.HELLO: Session._hello},
-    State.AWAIT_VERSION_SELECT: _EARLY | {Tag.VERSION_SELECT: Session._version_select},
-    State.DECIDING: {},
-    State.AWAIT_ORIGINATOR_SYN: {Tag.ORIGINATOR_SYN: Session._originator_syn},
-    State.AWAIT_RESPONDER_SYN_ACK: {Tag.RESPONDER_SYN_ACK: Session._responder_syn_ack},
-    State.AWAIT_ORIGINATOR_ACK: {Tag.ORIGINATOR_ACK: Session._originator_ack},
-    State.DONE: {},
-}  # Messages that each state allows
+_EARLY = {Tag.PROBE, Tag.DROP_CONN}
+# Messages that each state allows
+_ALLOWED: dict[State, set[Tag]] = {
+    State.CONNECTOR: {*_EARLY, Tag.HELLO, Tag.VERSION_SELECT},
+    State.ACCEPTOR: {*_EARLY, Tag.HELLO},
+    State.AWAIT_VERSION_SELECT: {*_EARLY, Tag.VERSION_SELECT},
+    State.DECIDING: set(),
+    State.AWAIT_ORIGINATOR_SYN: {Tag.ORIGINATOR_SYN},
+    State.AWAIT_RESPONDER_SYN_ACK: {Tag.RESPONDER_SYN_ACK},
+    State.AWAIT_ORIGINATOR_ACK: {Tag.ORIGINATOR_ACK},
+    State.DONE: set(),
+}

@@ -54,14 +54,11 @@ from peers.zeek.zmtp.z85 import KEY_BYTES, encode_key
 
 NUMBER: Final = Struct(">Q")  # a short nonce
 BOX_BYTES: Final = 16  # a box is so much longer than its content
-
 _MESSAGE: Final = b"\x07MESSAGE"
 _NUMBER_AT: Final = len(_MESSAGE)
 _BOX_AT: Final = _NUMBER_AT + NUMBER.size
 _LEAST_BYTES: Final = _BOX_AT + BOX_BYTES + 1
-
 SEALED_BYTES: Final = _LEAST_BYTES  # the body of a frame grows so much in its box
-
 _FROM_CLIENT: Final = b"CurveZMQMESSAGEC"
 _FROM_SERVER: Final = b"CurveZMQMESSAGES"
 
@@ -264,13 +261,11 @@ class KeyPair(NamedTuple):
 
 
 LONG_NONCE_BYTES: Final = 16
-
 VERSION: Final = b"\x01\x00"
 PADDING_BYTES: Final = 72  # HELLO is longer than WELCOME, so that a server cannot be used to amplify traffic
 PROOF_BYTES: Final = 64
 COOKIE_BYTES: Final = LONG_NONCE_BYTES + BOX_BYTES + 2 * KEY_BYTES
 VOUCH_BYTES: Final = BOX_BYTES + 2 * KEY_BYTES
-
 HELLO_NONCE: Final = b"CurveZMQHELLO---"
 WELCOME_NONCE: Final = b"WELCOME-"
 COOKIE_NONCE: Final = b"COOKIE--"

@@ -16,15 +16,14 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from peers.values.binary import InvalidDataError
 from peers.values.event import Event, NoEventError
-from peers.values.layout import InvalidDataError
 
 NODE_ID: Final = b"zeek.cluster.nodeid."
 """Beginning of the topics by which nodes find each other: the id follows, and a dot."""
 
 NODES_LIMIT: Final = 10_000  # Zeek's largest clusters have some hundreds
 GREETING: Final = "Cluster::Backend::ZeroMQ::hello"
-
 LOOK_S: Final = 10.0
 """Timeout for the other half of a greeting, and for nodes to be there again; up to twice as long: Zeek's
 `hello_expiration`."""

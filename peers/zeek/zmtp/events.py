@@ -24,9 +24,9 @@ from hub.messages.runs import RUNS_LIMIT
 from hub.messages.stretch import Run, Stretch
 from hub.names.grammar import LABEL_LIMIT_BYTES
 from peers.values import InvalidDataError, InvalidInputError, check, decode_message, encode_json, from_msgpack
-from peers.values.layout import Tag, read_length
+from peers.values.binary import Tag, read_length
 from peers.wire.scanner import NEED_DATA, RouteTable
-from peers.zeek.broker.writing import UNREAD_BYTES, bodies_of
+from peers.zeek.broker.envelopes import UNREAD_BYTES, bodies_of
 from peers.zeek.zmtp.frames import (
     LONG,
     LONG_HEADER,
@@ -53,18 +53,13 @@ def to_json(payload: bytes) -> bytes:
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
 SERIALIZERS: Final = (BINARY, JSON)  # Every node of a cluster uses the same one
-
 EVENT_BEGINNING: Final = bytes.fromhex("0e03 020000000000000001 020000000000000001 0e")
 """Beginning of every event: a vector of format 1, kind 1, and the vector of the event."""
 
 NODE_LABEL: Final = "zeek-node="  # Beginning of the label with the id of the node that has sent a message
-
 _NODE_LABELS: Final = (NODE_LABEL, "zeek-node-2=", "zeek-node-3=")  # Ids of ZeroMQ have up to 255 bytes, a label 128
-
 HUB_ID: Final = b"topichub_"  # the node ids of hubs begin so
-
 _SERIALIZER: Final = "zeek-serializer="
-
 _FLAGS: Final = Encoding.BROKER << 1
 
 
@@ -161,7 +156,6 @@ def is_event(payload: bytes) -> bool:
 
 
 R = TypeVar("R")
-
 HEAD_PARTS: Final = 3
 
 
@@ -255,7 +249,6 @@ except ImportError:  # not built: no compiler was there
 HEADS_LIMIT: Final = 4096  # of one node; then all are forgotten
 _PARTS: Final = 4
 _LENGTH = Struct(">I")
-
 Keep = Callable[[Batch, bytes], object]
 
 

@@ -17,15 +17,12 @@ from typing import NamedTuple
 from hub.errors import CloseCode, ProtocolError
 
 PARTS_LIMIT = 64  # Most parts of a message. Those of Zeek have 4.
-
 MORE = 1
 LONG = 2
 COMMAND = 4
-
 LONG_HEADER = Struct(">BQ")
 SHORT_HEADER_BYTES = 2
 SHORT_LIMIT = 255
-
 TAKEN_BYTES = 256 * 1024
 """What was taken is freed with the next read, at once if it is more than this: a far side may send nothing more."""
 

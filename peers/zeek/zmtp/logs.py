@@ -34,17 +34,14 @@ from peers.zeek.zmtp.session import NULL, Mechanism, Session, SocketType
 
 FIELDS_LIMIT = 1_000  # of a stream; Zeek's widest has about 60
 NAME_LIMIT_BYTES = 256  # of a field: it stands in every record that the field is set in
-
 _FIELD = Struct(">IIB")
 _pack = msgpack.Packer(use_bin_type=True).pack
-
 U32 = Struct(">I")
 _U64 = Struct(">Q")
 _I64 = Struct(">q")
 _F64 = Struct(">d")
 VALUE_HEAD = Struct(">IIB")  # type, subtype, and whether the value is set
 _PORT = Struct(">QI")
-
 _SET, _VECTOR, _PORT_KIND = 14, 19, 10
 DEPTH_LIMIT: Final = 8  # How many sets and vectors may stand in each other
 _V4, _V6 = 4, 6
@@ -251,12 +248,10 @@ LOG_TOPICS: Final = "/zeek/LOG/"
 """Beginning of the topics of log records; the path follows, which names the file that a logger would write."""
 
 RECORDS_AT_ONCE: Final = 64  # that are read as one event: about 2 ms, compiled 0.05 ms
-
 _KIND: Final = b"log-write"
 _SERIALIZER: Final = b"zeek-bin-serializer"
 _PARTS: Final = 4
 _FLAGS: Final = FLAG_BATCH | FLAG_TAGGED
-
 R = TypeVar("R")
 T = TypeVar("T")
 Done = TypeVar("Done")

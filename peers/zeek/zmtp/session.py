@@ -30,13 +30,11 @@ if TYPE_CHECKING:
 
 GREETING_BYTES = 64
 OPENING_BYTES = 11  # signature and major version: after these, the other side says the rest
-
 _SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"
 """As libzmq writes it: to a side that speaks ZMTP 1, it is the header of a frame of one byte, flags included."""
 _SIGNATURE_END = 0x7F
 _MAJOR = 3
 _MECHANISM = slice(12, 32)
-
 SOCKET_TYPE = "socket-type"
 HUB = "x-topichub"
 """Property with the id of a hub, so that hubs know each other; RFC 23 leaves names that begin with x- to all."""
@@ -45,7 +43,6 @@ HANDSHAKE_LIMIT_BYTES = 4096
 """Longest command before the far side is ready. Those of libzmq have up to 279 bytes, and a few for an identity."""
 
 TOPIC_LIMIT_BYTES = 1024  # Longest topic that may be subscribed to, as everywhere in the hub
-
 _LENGTH = Struct(">I")
 _PING_CONTEXT_BYTES = 16
 _TTL_BYTES = 2

@@ -7,7 +7,6 @@ from typing import Final
 
 KEY_BYTES: Final = 32
 KEY_CHARACTERS: Final = 40
-
 _CHARACTERS: Final = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
 _DIGITS: Final = {character: digit for digit, character in enumerate(_CHARACTERS)}
 _BASE: Final = 85

@@ -13,8 +13,8 @@ from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.messages.runs import RUNS_LIMIT
 from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
+from peers.zeek.broker.envelopes import Incoming, Reader, Skipped
 from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope, encode_envelope
-from peers.zeek.broker.reading import Incoming, Reader, Skipped
 from tests.wire.pair import Table, Way, parts, refusal, runs_in, seen
 from tests.zeek.broker.recorded import HIGH, LOW, framed, split
 

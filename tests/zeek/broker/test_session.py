@@ -10,6 +10,7 @@ from hub.errors import ProtocolError
 from hub.messages.stretch import Run
 from hub.prefixes.multimap import PrefixMultimap
 from hub.routing.routes import Routes
+from peers.values.binary import length_bytes, read_length
 from peers.zeek.broker import messages
 from peers.zeek.broker.messages import (
     FILTER_LIMIT_PREFIXES,
@@ -33,10 +34,8 @@ from peers.zeek.broker.messages import (
     encode_pong,
     encode_probe,
     encode_routing_update,
-    encode_varbyte,
     encode_version_select,
     minimal_prefixes,
-    read_varbyte,
 )
 from peers.zeek.broker.session import (
     NEED_DATA,
@@ -179,7 +178,7 @@ def test_filters_of_the_far_side() -> None:
         (Envelope(STRANGER, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "is not the far side"),
         (Envelope(LOW, STRANGER, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00"), "for another endpoint"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x01\x00x"), "1 bytes follow the filter"),
-        (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x07\x00"), "has no end"),
+        (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x07\x00"), "is not complete at byte 2"),
         (Envelope(LOW, HIGH, EnvelopeType.ROUTING_UPDATE, b"<$>", b"\x0b"), "filter of 11 prefixes, the limit is 10"),
         (Envelope(STRANGER, HIGH, EnvelopeType.PING, b"<$>", b"x"), "is not the far side"),
         (Envelope(LOW, HIGH, EnvelopeType.PING, b"<$>", b"x" * (PING_LIMIT_BYTES + 1)), "ping of 65537 bytes"),
@@ -488,14 +487,14 @@ PREFIXES = st.lists(st.text("/ab", max_size=5), max_size=8)
     [(0, "00"), (127, "7f"), (128, "8001"), (300, "ac02"), (16384, "808001"), (2**32 - 1, "ffffffff0f")],
 )
 def test_varbytes(number: int, raw: str) -> None:
-    assert encode_varbyte(number).hex() == raw
-    assert read_varbyte(b"x" + bytes.fromhex(raw) + b"x", 1) == (number, 1 + len(raw) // 2)
+    assert length_bytes(number).hex() == raw
+    assert read_length(b"x" + bytes.fromhex(raw) + b"x", 1) == (number, 1 + len(raw) // 2)
 
 
-@pytest.mark.parametrize("raw", ["", "80", "ff" * 10, "80" * 10 + "01"])
-def test_varbytes_without_an_end(raw: str) -> None:
-    with pytest.raises(ValueError, match="has no end"):
-        read_varbyte(bytes.fromhex(raw), 0)
+@pytest.mark.parametrize("raw", ["", "80", "ff" * 10, "80" * 10 + "01", "01", "0205"])
+def test_a_filter_that_is_not_complete(raw: str) -> None:
+    with pytest.raises(ValueError, match=r"not complete|takes more than 10 bytes|bytes, 0 are left"):
+        decode_filter(bytes.fromhex(raw), 0, 5)
 
 
 @given(PREFIXES, st.text("/ab", max_size=8))
@@ -526,7 +525,7 @@ def test_any_bytes_are_a_filter_or_not(raw: bytes) -> None:
 
 @pytest.mark.parametrize("prefix", [b"a\nb", b"\xff", b"x" * 1025, b"\x7f"])
 def test_prefixes_that_the_hub_refuses_are_left_out(prefix: bytes) -> None:
-    raw = b"\x03\x02/a" + encode_varbyte(len(prefix)) + prefix + b"\x02/b"
+    raw = b"\x03\x02/a" + length_bytes(len(prefix)) + prefix + b"\x02/b"
     assert decode_filter(raw, 0, 10)[0] == ("/a", "/b")
 
 

@@ -22,9 +22,17 @@ from hub.messages.frame import (
 )
 from hub.messages.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
+from peers.zeek.broker.envelopes import (
+    LEVELS_LIMIT,
+    STEPS_LIMIT,
+    UNREAD_BYTES,
+    Incoming,
+    Reader,
+    _reaches,
+    data_envelopes,
+    nests_too_deep,
+)
 from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope
-from peers.zeek.broker.reading import Incoming, Reader
-from peers.zeek.broker.writing import LEVELS_LIMIT, STEPS_LIMIT, UNREAD_BYTES, _reaches, data_envelopes, nests_too_deep
 from tests.wire.pair import Table
 from tests.zeek.broker.recorded import HIGH, LOW, split
 

@@ -18,8 +18,7 @@ from hub.messages.batch import value_ends
 from hub.messages.frame import iterate_frames
 from hub.messages.stretch import Run
 from peers.values import ext_hook
-from peers.values.conversion import json_of
-from peers.values.untyped import untyped_extension
+from peers.values.conversion import json_of, untyped_extension
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.events import NoEvent
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from hub.messages import runs
 from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan, Timestamp, binary
+from peers.values.binary import Tag
 from peers.values.event import Event
-from peers.values.layout import Tag
 from peers.values.msgpack import Code
 from peers.zeek.zmtp import events as zeek_events
 from peers.zeek.zmtp import frames, logs

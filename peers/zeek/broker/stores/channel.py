@@ -24,7 +24,6 @@ TICK_S: Final = 0.1
 HEARTBEAT_TICKS: Final = 5
 NACK_TICKS: Final = 2
 SILENT_TICKS: Final = HEARTBEAT_TICKS * 100
-
 FIRST_NUMBER: Final = 1  # before that of the first action
 NACK_NUMBERS: Final = 1_000  # that are asked for, or sent again, at once
 

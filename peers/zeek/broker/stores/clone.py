@@ -26,7 +26,7 @@ from typing import Final
 from hub.errors import CloseCode, HubError, StoreError
 from hub.stores.command import Command
 from peers.values import InvalidDataError, encode, from_msgpack, to_msgpack
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (

@@ -3,31 +3,28 @@
 ```
  0  u64  seq        number of an action in its channel; the offset of an ack_clone; 0 for all other controls
  8  24   sender     an entity: the id of its node, 16 bytes, and a u64 that is unique in the node
-32  24   receiver   an entity; nil: everybody who reads the topic
-56  u8   kind       what follows, see the classes below; everything must be consumed
+32  24   receiver   an entity; nil: all readers of the topic
+56  u8   kind       then the fields of the class, in their order, up to the end
 ```
 
-Actions change a store, and are numbered; controls keep a channel together. The fields of the content stand on the wire
-in their order. Keys and values stay in Broker's binary format, and are checked. Cost: 3 µs for most kinds, and 0.2 µs
-for each value within a key or a value.
+Actions change a store, and are numbered; controls keep a channel together. Keys and values stay in Broker's binary
+format, and are checked. Cost: 3 µs for most kinds, and 0.2 µs for each value within a key or a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import chain
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
-from peers.values.binary import value_end
-from peers.values.layout import Tag
-from peers.zeek.broker.messages import encode_varbyte, read_varbyte
+from peers.values.binary import Tag, length_bytes, read_length, value_end
 
 ENTITY_BYTES: Final = 24
 NIL_ENTITY: Final = bytes(ENTITY_BYTES)
 SENDER_OFFSET: Final = 8
 RECEIVER_OFFSET: Final = SENDER_OFFSET + ENTITY_BYTES
 KIND_OFFSET: Final = RECEIVER_OFFSET + ENTITY_BYTES
-
 _NODE_BYTES = 16
 _HEADER = Struct(">Q24s24sB")
 _U64 = Struct(">Q")
@@ -41,12 +38,10 @@ class InvalidCommandError(ValueError):
 
 
 def entity(node: bytes, number: int) -> bytes:
-    """Return an entity."""
     return node + _U64.pack(number)
 
 
 def node_of(of: bytes) -> bytes:
-    """Return the id of an entity's node."""
     return of[:_NODE_BYTES]
 
 
@@ -200,14 +195,16 @@ def _fixed(layout: Struct) -> _Field:
     return _Field(read, layout.pack)
 
 
+def _read_byte(data: bytes, position: int, most: int, expected: str) -> tuple[int, int]:
+    if position >= len(data) or data[position] > most:
+        shown = data[position : position + 1].hex() or "nothing"
+        raise InvalidCommandError(f"{shown} at byte {position} is {expected}")
+    return data[position], position + 1
+
+
 def _read_flag(data: bytes, position: int) -> tuple[bool, int]:
-    byte = data[position : position + 1]
-    if byte not in _FLAGS:
-        raise InvalidCommandError(f"{byte.hex() or 'nothing'} at byte {position} is neither 0 nor 1")
-    return byte == b"\1", position + 1
-
-
-_FLAGS = (b"\0", b"\1")
+    byte, position = _read_byte(data, position, 1, "neither 0 nor 1")
+    return bool(byte), position
 
 
 def _read_value(data: bytes, position: int) -> tuple[bytes, int]:
@@ -220,20 +217,14 @@ def _read_expiry(data: bytes, position: int) -> tuple[int | None, int]:
     return _NS.read(data, position) if is_there else (None, position)
 
 
-def _write_expiry(expiry_ns: int | None) -> bytes:
-    return b"\0" if expiry_ns is None else b"\1" + _I64.pack(expiry_ns)
-
-
 def _read_tag(data: bytes, position: int) -> tuple[Tag, int]:
-    byte = data[position : position + 1]
-    if not byte or byte[0] > Tag.VECTOR:
-        raise InvalidCommandError(f"{byte.hex() or 'nothing'} at byte {position} is no type of a value")
-    return Tag(byte[0]), position + 1
+    byte, position = _read_byte(data, position, Tag.VECTOR, "no type of a value")
+    return Tag(byte), position
 
 
 def _read_count(data: bytes, position: int, least_bytes: int) -> tuple[int, int]:
-    """Read a number of elements of at least so many bytes, before there is room made for any."""
-    count, start = read_varbyte(data, position)
+    """Read a number of elements of at least so many bytes, before memory is allocated for any."""
+    count, start = read_length(data, position)
     if count * least_bytes > len(data) - start:
         raise InvalidCommandError(f"{count} are claimed at byte {position}, {len(data) - start} bytes are left")
     return count, start
@@ -242,10 +233,6 @@ def _read_count(data: bytes, position: int, least_bytes: int) -> tuple[int, int]
 def _read_numbers(data: bytes, position: int) -> tuple[tuple[int, ...], int]:
     count, start = _read_count(data, position, _U64.size)
     return Struct(f">{count}Q").unpack_from(data, start), start + count * _U64.size
-
-
-def _write_numbers(numbers: tuple[int, ...]) -> bytes:
-    return encode_varbyte(len(numbers)) + Struct(f">{len(numbers)}Q").pack(*numbers)
 
 
 def _read_entries(data: bytes, position: int) -> tuple[tuple[tuple[bytes, bytes], ...], int]:
@@ -261,18 +248,15 @@ def _read_entries(data: bytes, position: int) -> tuple[tuple[tuple[bytes, bytes]
     return tuple(entries.items()), start
 
 
-def _write_entries(entries: tuple[tuple[bytes, bytes], ...]) -> bytes:
-    return b"".join((encode_varbyte(len(entries)), *(part for entry in entries for part in entry)))
-
-
 _NUMBER, _NS, _TICKS, _ENTITY = _fixed(_U64), _fixed(_I64), _fixed(_U16), _fixed(Struct("24s"))
 _VALUE = _Field(_read_value, bytes)
-_EXPIRY = _Field(_read_expiry, _write_expiry)
-_INSERTED = _Field(_read_flag, lambda flag: _FLAGS[flag])
+_EXPIRY = _Field(_read_expiry, lambda expiry_ns: b"\0" if expiry_ns is None else b"\1" + _I64.pack(expiry_ns))
+_INSERTED = _Field(_read_flag, lambda flag: bytes((flag,)))
 _TAG = _Field(_read_tag, lambda tag: bytes((tag,)))
-_NUMBERS = _Field(_read_numbers, _write_numbers)
-_ENTRIES = _Field(_read_entries, _write_entries)
+_NUMBERS = _Field(_read_numbers, lambda numbers: length_bytes(len(numbers)) + b"".join(map(_U64.pack, numbers)))
+_ENTRIES = _Field(_read_entries, lambda entries: length_bytes(len(entries)) + b"".join(chain.from_iterable(entries)))
 
+# The fields of each kind, by its number.
 _LAYOUTS: tuple[tuple[Callable[..., Content], tuple[_Field, ...]], ...] = (
     (Put, (_VALUE, _VALUE, _EXPIRY, _ENTITY)),
     (PutUnique, (_VALUE, _VALUE, _EXPIRY, _ENTITY, _NUMBER, _ENTITY)),
@@ -288,26 +272,20 @@ _LAYOUTS: tuple[tuple[Callable[..., Content], tuple[_Field, ...]], ...] = (
     (Nack, (_NUMBERS,)),
     (AckClone, (_NUMBER, _TICKS, _ENTRIES)),
     (RetransmitFailed, (_NUMBER,)),
-)  # What each kind holds, by its number
-
-_KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)}
-
-
-def kind_of(content: type) -> int:
-    """Return the number of a class of contents."""
-    return _KINDS[content]
+)
+KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)}
 
 
 def encode_command(command: Command) -> bytes:
     """Return a command as it stands behind the topic."""
     seq, sender, receiver, content = command
-    kind = _KINDS[type(content)]
+    kind = KINDS[type(content)]
     fields = zip(_LAYOUTS[kind][1], content, strict=True)
-    return _HEADER.pack(seq, sender, receiver, kind) + b"".join(field.write(value) for field, value in fields)
+    return _HEADER.pack(seq, sender, receiver, kind) + b"".join([field.write(value) for field, value in fields])
 
 
 def decode_command(data: bytes) -> Command:
-    """Decode what stands behind the topic; raises `InvalidCommandError`."""
+    """Decode the bytes behind the topic; raises `InvalidCommandError`."""
     if len(data) < _HEADER.size:
         raise InvalidCommandError(f"command of {len(data)} bytes, the shortest has more than {_HEADER.size}")
     seq, sender, receiver, kind = _HEADER.unpack_from(data)
@@ -320,8 +298,8 @@ def decode_command(data: bytes) -> Command:
         for field in fields:
             value, position = field.read(data, position)
             values.append(value)
-    except InvalidCommandError:
-        raise
+    except IndexError:
+        raise InvalidCommandError(f"the command is not complete at byte {len(data)}") from None
     except ValueError as error:  # of the values and lengths within
         raise InvalidCommandError(str(error)) from error
     if position != len(data):

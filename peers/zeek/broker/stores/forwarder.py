@@ -23,21 +23,18 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from peers.values import InvalidDataError
-from peers.values.binary import value_end
-from peers.values.layout import Budget
-from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope, read_varbyte
+from peers.values.binary import Budget, read_length, value_end
+from peers.zeek.broker.envelopes import UNREAD_BYTES
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.stores import command as wire
-from peers.zeek.broker.writing import UNREAD_BYTES
 
 FORGET_TICKS = 600  # How long entities of a lost peer are known: 60 s, longer than masters wait for clones
-
 _HASH_BYTES = 8
-
-_SNAPSHOT = wire.kind_of(wire.AckClone)
-_VALUES = {wire.kind_of(each): 2 for each in (wire.Put, wire.PutUnique, wire.Add, wire.Subtract)}
-_VALUES.update({wire.kind_of(each): 1 for each in (wire.Erase, wire.Expire)})
+_SNAPSHOT = wire.KINDS[wire.AckClone]
+_VALUES = {wire.KINDS[each]: 2 for each in (wire.Put, wire.PutUnique, wire.Add, wire.Subtract)}
+_VALUES.update({wire.KINDS[each]: 1 for each in (wire.Erase, wire.Expire)})
 """Number of values that commands of a kind begin with."""
-_CHANGING = {*_VALUES, wire.kind_of(wire.Clear), wire.kind_of(wire.AttachWriter)}
+_CHANGING = {*_VALUES, wire.KINDS[wire.Clear], wire.KINDS[wire.AttachWriter]}
 _ENTRIES_OFFSET = wire.KIND_OFFSET + 1 + 8 + 2
 
 
@@ -228,7 +225,7 @@ class Forwarder:
         kind, position = payload[wire.KIND_OFFSET], wire.KIND_OFFSET + 1
         budget = Budget(self._limits.snapshot_values)
         if kind == _SNAPSHOT:
-            count, position = read_varbyte(payload, _ENTRIES_OFFSET)
+            count, position = read_length(payload, _ENTRIES_OFFSET)
             budget.take(2 * count, position)
             for _ in range(2 * count):
                 position = value_end(payload, position, budget)

@@ -41,7 +41,7 @@ from peers.values import (
     from_msgpack,
     to_msgpack,
 )
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (
     FIRST_NUMBER,
@@ -57,10 +57,8 @@ Outcome: TypeAlias = Change | StoreError | None
 Then: TypeAlias = Callable[[list[Outcome], HubError | None], object]
 Notes: TypeAlias = Mapping[str, bytes | None]
 Wish: TypeAlias = wire.Put | wire.PutUnique | wire.Erase | wire.Add | wire.Subtract | wire.Clear
-
 REPEATED: Final = 2 * NACK_NUMBERS  # most actions that are sent again to one clone in one tick
 _SNAPSHOT_OVERHEAD_BYTES = 256 + 1024  # more than envelope, command and topic take beside the entries
-
 _LONG_TICKS = SILENT_TICKS // 2
 """After so much silence a writer is asked for its handshake: C++ clones drop their writes to a master that was silent
 for `SILENT_TICKS`, and write nothing more until they are asked."""

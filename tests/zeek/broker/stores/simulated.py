@@ -12,7 +12,7 @@ from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.store import Store
 from peers.stores.operations import TypedOperations
 from peers.values import Count, encode, from_msgpack, to_msgpack
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.messages import LENGTH, NIL_ID, Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.stores.channel import ChannelCounters, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone

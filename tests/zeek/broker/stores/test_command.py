@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hub.settings.settings import ZeekSettings
 from peers.values import Count, encode
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.messages import EnvelopeType
 from peers.zeek.broker.stores import command as wire
 from tests.values.recorded import VALUES, mutations
@@ -103,7 +103,7 @@ HEADER = bytes(wire.KIND_OFFSET)
         (HEADER + b"\x02", "nothing at byte 57 is neither 0 nor 1"),
         (HEADER + b"\x05" + KEY + TEXT + b"\x0f", "0f at byte 66 is no type of a value"),
         (HEADER + b"\x0b" + b"\xff" * 9 + b"\x7f" + bytes(8), "are claimed at byte 57, 8 bytes are left"),
-        (HEADER + b"\x0b" + b"\xff" * 11, "varbyte at byte 57 has no end"),
+        (HEADER + b"\x0b" + b"\xff" * 11, "the length at byte 57 takes more than 10 bytes"),
         (HEADER + b"\x0b\x02" + bytes(8), "2 are claimed at byte 57, 8 bytes are left"),
         (HEADER + b"\x0c" + bytes(10) + b"\x03" + KEY, "3 are claimed at byte 67, 3 bytes are left"),
         (HEADER + b"\x0c" + bytes(10) + b"\x02" + (KEY + TEXT) * 2, "two keys of the snapshot at byte 67"),
@@ -115,7 +115,7 @@ def test_refusals_say_what_is_wrong_where(data: bytes, text: str) -> None:
 
 
 def test_kinds_have_the_numbers_of_broker() -> None:
-    assert [wire.kind_of(kind) for kind in wire.Content.__args__] == list(range(14))
+    assert [wire.KINDS[kind] for kind in wire.Content.__args__] == list(range(14))
 
 
 def test_entities() -> None:

@@ -12,7 +12,7 @@ from hub.errors import StoreError
 from hub.stores.command import ChangeKind, StoreLimits
 from hub.stores.command import Command as StoreCommand
 from peers.values import Count, Set, Table, Timespan, Timestamp, encode, to_msgpack
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores import command as wire
 from peers.zeek.broker.stores.channel import (

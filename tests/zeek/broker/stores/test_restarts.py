@@ -13,7 +13,7 @@ from hub.stores.command import Change, Command
 from hub.stores.store import Kept, Store
 from peers.stores.operations import TypedOperations
 from peers.values import Count, encode, to_msgpack
-from peers.values.layout import Tag
+from peers.values.binary import Tag
 from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import NACK_NUMBERS, SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.command import (
