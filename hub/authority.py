@@ -30,7 +30,7 @@ from hub.quotas import NO_LIMITS, Quotas
 from hub.requests.requests import Requests
 from hub.routing.routes import Route, Routes, changes_refused
 from hub.routing.subscriptions import PrefixSubscriptions
-from hub.scheduling.turn import Turn
+from hub.scheduling.scheduler import Scheduler
 from hub.topics import printable
 
 _JUDGED_PER_STEP = 8  # Things that are judged in one step of the turn: 2 µs each
@@ -61,7 +61,7 @@ class Authority:
 
     def __init__(  # noqa: PLR0913 -- all that depends on rights
         self,
-        turn: Turn,
+        scheduler: Scheduler,
         attached: Container[int],
         routes: Routes,
         quotas: Quotas,
@@ -72,7 +72,7 @@ class Authority:
         requests: Requests,
         on_link: Callable[[Handler], object],
     ) -> None:
-        self._turn = turn
+        self._scheduler = scheduler
         self._on_link = on_link
         self._attached = attached
         self._routes = routes
@@ -85,8 +85,6 @@ class Authority:
         self.on_revoked: dict[Handler, OnRevoked] = {}
         self.on_refused: dict[Handler, OnRefused] = {}
         self._kinds = _held_kinds(prefixes, rules, names, requests)
-        # Handlers that are not judged to the end, with the steps that are left, in the order in which they got rights.
-        self._due: dict[Handler, Iterator[None]] = {}
 
     def adopt(self, policy: Policy | None) -> None:
         """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
@@ -101,8 +99,6 @@ class Authority:
             self.policy.forgotten_total = 0
         self.policy = policy
         self._routes.adopt(policy)
-        if self._routes.is_behind:
-            self._turn.request()
         self._quotas.adopt(NO_LIMITS if policy is None else policy.limits)
 
     @property
@@ -126,36 +122,33 @@ class Authority:
             if handler.share is not None:
                 self._quotas.give_roles(handler.share, rights.user.roles)
         self._forget_seen_by(handler)
-        self._due.pop(handler, None)
         if rights is not None:
-            self._due[handler] = self._judge(handler, rights)
-            self.go_on()
+            self._scheduler.add(Authority, self._judge(handler, rights))
         if handler.is_link:
             self._on_link(handler)
 
-    @property
-    def is_behind(self) -> bool:
-        return bool(self._due)
-
-    def go_on(self) -> None:
-        """Judge and take away as much as this turn has steps for."""
-        due = self._due
-        while due and self._turn.step():
-            handler, steps = next(iter(due.items()))
-            if next(steps, self) is self and due.get(handler) is steps:
-                del due[handler]
-
     def forget(self, handler: Handler) -> None:
-        """Judge a handler no further, and tell it nothing more: it has left."""
+        """Call the callbacks of a handler no more: it has left."""
         self.on_revoked.pop(handler, None)
         self.on_refused.pop(handler, None)
-        self._due.pop(handler, None)
 
     def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
+        """Take away in steps what is not granted, until the handler leaves or gets other rights."""
         taken: list[str] = []
+        yield from self._take_away(handler, rights, taken)
+        tell = self.on_revoked.get(handler)
+        if taken and tell is not None:
+            more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
+            what = ", ".join(taken[:_SHOWN])
+            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
+            tell(RejectedError(CloseCode.NOT_ALLOWED, text))
+
+    def _take_away(self, handler: Handler, rights: Rights, taken: list[str]) -> Iterator[None]:
         number = 0
         for held, may_hold, take_away, show in self._kinds:
             for one in list(held(handler)):
+                if handler.closed or handler.rights is not rights:
+                    return
                 number += 1
                 if not may_hold(handler, rights, one):
                     take_away(handler, one)
@@ -163,12 +156,6 @@ class Authority:
                     yield
                 elif not number % _JUDGED_PER_STEP:
                     yield
-        tell = self.on_revoked.get(handler)
-        if taken and tell is not None:
-            more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
-            what = ", ".join(taken[:_SHOWN])
-            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
-            tell(RejectedError(CloseCode.NOT_ALLOWED, text))
 
     def _forget_seen_by(self, handler: Handler) -> None:
         if not self._routes.table:

@@ -11,10 +11,9 @@ before. What is offered outside of a read is written at the end of the turn, whi
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter, methodcaller
 
 from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publish
@@ -46,7 +45,7 @@ from hub.requests.requests import Requests
 from hub.routing.routes import Route, Routes
 from hub.routing.subscriptions import Asked, OnFilter, PrefixSubscriptions
 from hub.scheduling.memory import Memory
-from hub.scheduling.turn import Turn, Writers, WritesLater
+from hub.scheduling.scheduler import Scheduler, Writers, WritesLater
 from hub.statistics.events import Event, SystemEvents, joined, left, mesh_changed, name_event
 from hub.statistics.losses import Drops
 from hub.statistics.topic_rates import TopicRates
@@ -122,23 +121,20 @@ class Core:
         quotas: Quotas | None = None,
     ) -> None:
         client = limits.client
-        self._turn = Turn(wake)
+        self.scheduler = Scheduler(wake)
         self.memory = Memory() if memory is None else memory
-        self.memory.attach(self._relieve, self._turn.request)
+        self.memory.attach(self._relieve, self.scheduler.request)
         self.quotas = Quotas() if quotas is None else quotas
-        # Handlers whose users have too many connections: they are closed as the turn ends.
-        self._turned_away: list[tuple[Handler, RejectedError]] = []
         self.counters = Counters()
         self._drops = Drops()
         self.topic_rates = TopicRates(self.memory.account("topics"))
         self._queue_memory = WaitingMemory.of(self.memory)
-        held = self._queue_memory.batches
-        held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
+        self._queue_memory.batches.scheduler = self.scheduler
         # Handlers that were offered something since the last `end_read`, each once.
         self.offered: list[WritesLater] = []
         # Subscriber → how many messages were lost before they came here; it is reported at the end of the read.
         self._gaps: dict[Handler, int] = {}
-        self.writers = Writers(self._turn)
+        self.writers = Writers(self.scheduler)
         self.late = self.writers.late  # beside it, as each read looks at it
         # True while a read or a requested turn is going to write what is offered.
         self.write_is_due = False
@@ -170,6 +166,7 @@ class Core:
             account=self.memory.account("routes"),
             mesh=self.mesh,
             unreached=self._make_counter(),
+            scheduler=self.scheduler,
         )
         self.system_events = SystemEvents(self.routes)
         self.prefixes = PrefixSubscriptions(
@@ -181,23 +178,19 @@ class Core:
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, 0, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
-        # What is still to be given back for far sides that are gone, in their order.
-        self._departing: deque[Callable[[], object]] = deque()
         # Handlers that were detached but still have prefixes or rules.
-        self._leaving: deque[Handler] = deque()
+        self._leaving: dict[Handler, None] = {}
         self.names = Names(
             hub_id,
             register,
-            self._turn,
             limits.names,
             self.memory,
             announce=lambda what, claim: self.system_events.announce(name_event(what, claim)),
             on_owner=self.routes.forget_name,
         )
-        hub_services = HubServices(self._turn.request)
+        hub_services = HubServices(self.scheduler.request)
         hub_services.add(RESERVED + "names", lambda _, value: register.answer(value))
         self.requests = Requests(
-            self._turn,
             wake_at,
             limits.requests,
             Allowance("prefixes to serve", Resource.SERVICES, client.services, 0, self.memory, len),
@@ -215,14 +208,14 @@ class Core:
             self.names,
             self.leaves,
             traffic.way_to,
-            self._turn,
+            self.scheduler,
             self.memory.account("mesh"),
         )
         self._mesh_links = MeshLinks(
             self.mesh, self.remote_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
         )
         self.authority = Authority(
-            self._turn,
+            self.scheduler,
             self.handlers,
             self.routes,
             self.quotas,
@@ -266,8 +259,7 @@ class Core:
         try:
             handler.share = self.quotas.join(user.name, user.roles)
         except RejectedError as error:
-            self._turned_away.append((handler, error))
-            self._turn.request()
+            self.scheduler.add("turned away", _closing(handler, error), at_once=False)
 
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
         """Make an attached link part of the mesh."""
@@ -278,13 +270,12 @@ class Core:
         if self.handlers.pop(handler.id, None) is None:
             return
         handler.shut()
-        self.requests.forget(handler)
+        settling = self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
         self._mesh_links.discard(handler)
         self.authority.forget(handler)
-        self._leaving.append(handler)
-        self._take_out()
-        self.names.forget(handler)
+        self._leaving[handler] = None
+        self.scheduler.add("leaving", self._taking_out(handler, settling))
         self.counters.forget(handler)
         self._drops.forget(handler)
         if handler.share is not None:
@@ -293,19 +284,16 @@ class Core:
             self.system_events.announce(left(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
-        """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one."""
-        if self._departing or not self._turn.step(_STEPS_PER_DEPARTURE):
-            self._departing.append(give_back)
-        else:
-            give_back()
+        """Release the state of a far side that is gone: at once, or in a later turn if many have gone in this one."""
+        self.scheduler.add("departures", _departing(give_back))
 
-    def _take_out(self) -> None:
-        """Take out subscriptions of handlers that have left, as many as this turn has steps for."""
-        while self._leaving:
-            handler = self._leaving[0]
-            if not self.prefixes.forget(handler, self._turn) or not self.rules.forget(handler, self._turn):
-                return
-            self._leaving.popleft()
+    def _taking_out(self, handler: Handler, settling: Iterator[None]) -> Iterator[None]:
+        """Take out what a handler that has left asked, claimed and subscribed to."""
+        yield from settling
+        yield from self.names.forgetting(handler)
+        yield from self.prefixes.forgetting(handler)
+        yield from self.rules.forgetting(handler)
+        del self._leaving[handler]
 
     # Subscriptions.
 
@@ -511,30 +499,13 @@ class Core:
         What is offered from within those writes waits for the next turn, so that two handlers that answer each other
         do not keep the loop for themselves.
         """
-        self._turn.begin()
+        self.scheduler.begin()
         self.requests.hub_services.begin_turn()
         late = self.writers.begin_turn()
         self.end_read()
         for writer in late:
             writer.flush()
-        turned_away, self._turned_away = self._turned_away, []
-        for handler, error in turned_away:
-            handler.close(error.code, error.text)
-        if self.remote_hubs.is_behind:
-            self.remote_hubs.go_on()
-        while self._departing and self._turn.step(_STEPS_PER_DEPARTURE):
-            self._departing.popleft()()
-        self._take_out()
-        if self._queue_memory.batches.has_abandoned:
-            self._queue_memory.batches.let_go_abandoned(self._turn)
-        if self.requests.is_busy:
-            self.requests.go_on()
-        if self.names.is_behind:
-            self.names.go_on()
-        if self.authority.is_behind:
-            self.authority.go_on()
-        if self.routes.is_behind:
-            self.routes.let_go(self._turn)
+        self.scheduler.run()
 
     def _relieve(self, wanted_bytes: int) -> int:
         """Free memory, as there is too little; return how many bytes were freed.
@@ -583,7 +554,7 @@ class Core:
     def _request_write(self) -> None:
         if not self.write_is_due:
             self.write_is_due = True
-            self._turn.request()
+            self.scheduler.request()
 
     def report_drops(self) -> list[Event]:
         """Announce what each handler lost since the last report, and return that; to be called about once a second."""
@@ -627,6 +598,16 @@ class Core:
     def _everybody(self) -> Iterable[Handler | RemoteHub]:
         """Return all who may have prefixes: attached handlers, leaving ones, and other hubs."""
         return chain(self.handlers.values(), self._leaving, self.remote_hubs)
+
+
+def _departing(give_back: Callable[[], object]) -> Iterator[None]:
+    yield from repeat(None, _STEPS_PER_DEPARTURE)
+    give_back()
+
+
+def _closing(handler: Handler, error: RejectedError) -> Iterator[None]:
+    handler.close(error.code, error.text)
+    yield
 
 
 def _level(sizes: list[int], surplus: int) -> int:

@@ -204,7 +204,7 @@ class Handler:
         self._direct = True
         # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
         self._writing = False
-        # True from the first thing that is pending to the flush: a list of the core has it (`hub.scheduling.turn`).
+        # True from the first thing that is pending to the flush: `Core.offered` has it.
         self._dirty = False
         self._on_dirty: Callable[[Handler], None] = _ignore
         self._on_drop: Callable[[Handler], None] = _ignore

@@ -12,7 +12,6 @@ from hub.handlers.handler import Handler
 from hub.handlers.holdings import Allowance, give_back, take
 from hub.handlers.remote_hub import RemoteHub
 from hub.labels.rules import Rule, RuleIndex
-from hub.scheduling.turn import Turn
 
 OnRule = Callable[[Rule, bool], object]  # Called with a rule, and whether subscribers of this hub have it
 
@@ -90,17 +89,13 @@ class RuleSubscriptions:
         if not held:
             self._held.pop(handler, None)
 
-    def forget(self, handler: Handler, turn: Turn) -> bool:
-        """Remove rules of a handler that has left, as many as `turn` has steps for; return whether none is left."""
-        held = self._held.get(handler)
-        if held is None:
-            return True
+    def forgetting(self, handler: Handler) -> Iterator[None]:
+        """Remove the rules of a handler that has left, in steps."""
+        held = self._held.get(handler, {})
         while held:
-            if not turn.step():
-                return False
             self._remove(handler, self.allowed.give_back_any(handler, held))
-        del self._held[handler]
-        return True
+            yield
+        self._held.pop(handler, None)
 
     def tell(self, on_rule: OnRule) -> None:
         """Tell the mesh of each rule that subscribers of this hub have, now and with each change."""

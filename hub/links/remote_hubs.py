@@ -11,10 +11,8 @@ a hub that wants 100,000 prefixes delays no other work.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
-from itertools import chain
 from typing import TypeVar
 
 from hub.errors import RejectedError
@@ -30,7 +28,7 @@ from hub.policy.policy import Action, Rights
 from hub.requests.requests import Requests
 from hub.routing.subscriptions import PrefixSubscriptions
 from hub.scheduling.memory import Account
-from hub.scheduling.turn import Turn
+from hub.scheduling.scheduler import Scheduler
 
 _INTEREST_BYTES = 500
 """What a prefix, a rule or a service of another hub takes, about: in its index, and in the record of that hub."""
@@ -72,7 +70,7 @@ class RemoteHubs:
         names: Gets the names of their clients.
         leaves: Gets their leaves.
         way_to: Returns how far away a hub is, and the link that leads there; None if it cannot be reached.
-        turn: Gives the steps.
+        scheduler: Runs the changes, a share of them each turn.
         account: Is charged for them.
     """
 
@@ -84,9 +82,8 @@ class RemoteHubs:
         "_names",
         "_prefixes",
         "_rules",
+        "_scheduler",
         "_services",
-        "_steps",
-        "_turn",
         "_way_to",
     )
 
@@ -98,36 +95,24 @@ class RemoteHubs:
         names: Names,
         leaves: Leaves,
         way_to: Callable[[bytes], tuple[int, Handler] | None],
-        turn: Turn,
+        scheduler: Scheduler,
         account: Account,
     ) -> None:
         self._prefixes, self._rules, self._services = prefixes, rules, services
         self._names, self._leaves = names, leaves
-        self._way_to, self._turn, self._account = way_to, turn, account
+        self._way_to, self._scheduler, self._account = way_to, scheduler, account
         # How much they hold together.
         self._held = 0
         # Id → hub, while it holds anything.
         self._hubs: dict[bytes, RemoteHub] = {}
-        # Changes that are not done yet, in their order.
-        self._steps: deque[Iterator[None]] = deque()
 
     def __iter__(self) -> Iterator[RemoteHub]:
         return iter(self._hubs.values())
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._steps)
 
     def wanted_by(self, hub: bytes) -> Collection[str]:
         """Return the prefixes of a hub in the multimap."""
         far = self._hubs.get(hub)
         return far.prefixes.keys() if far is not None else ()
-
-    def rules_of(self, hub: bytes) -> Collection[Rule]:
-        """Return the rules of a hub in the index."""
-        far = self._hubs.get(hub)
-        return far.rules.keys() if far is not None else ()
 
     def served_by(self, hub: bytes) -> Collection[str]:
         """Return the prefixes under which clients of a hub answer requests."""
@@ -151,28 +136,14 @@ class RemoteHubs:
 
     def judge(self, link: Handler) -> None:
         """Check again the names and leaves that a link has brought, as it has other rights."""
-        if self._hubs or self._steps:
-            self._add(self._judging(link))
+        self._add(self._judging(link))
 
     def reach(self, hub: bytes, is_reached: bool) -> None:  # noqa: FBT001 -- as the mesh tells it
         """Take note that a hub can be reached again, or no longer: then its clients own no names."""
-        if hub in self._hubs or self._steps:
-            self._add(self._reaching(hub, is_reached))
+        self._add(self._reaching(hub, is_reached))
 
     def _add(self, steps: Iterator[None]) -> None:
-        self._steps.append(steps)
-        self._turn.request()
-
-    def go_on(self) -> None:
-        """Do what this turn has steps for."""
-        for _ in chain.from_iterable(self._left()):
-            if not self._turn.step():
-                return
-
-    def _left(self) -> Iterator[Iterator[None]]:
-        while self._steps:
-            yield self._steps[0]
-            self._steps.popleft()
+        self._scheduler.add(RemoteHubs, steps, at_once=False)
 
     def _changing(self, hub: bytes, change: Interests, link: Handler | None) -> Iterator[None]:
         far = self._hubs.get(hub)
@@ -192,7 +163,7 @@ class RemoteHubs:
         self._account.update(self._held * _INTEREST_BYTES)
         if not far.held:
             self._hubs.pop(hub, None)
-            self._names.forget(far)
+            yield from self._names.forgetting(far)
 
     def _change_names(self, far: RemoteHub, added: list[Announced], removed: list[Announced]) -> Iterator[None]:
         gone = [one.name for one in removed if far.names.get(one.name) == one]
@@ -260,5 +231,4 @@ class RemoteHubs:
             yield from self._hear(far, far.names.values(), ())
         else:
             self._leaves.hear(hub, (), far.leaves)
-            self._names.forget(far)
-            yield
+            yield from self._names.forgetting(far)

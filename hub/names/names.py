@@ -7,13 +7,14 @@ other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh
 
 A name has one owner: the earliest claim of those that clients of this hub and of other hubs hold. The mesh gets what
 clients of this hub hold. The owner of a name is the same on all hubs of a mesh, once they have heard each other. Names
-of handlers that leave are taken out in steps of the turn.
+of handlers that leave are taken out in steps.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from itertools import repeat
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
@@ -29,7 +30,6 @@ from hub.names.grammar import check_labels, check_name
 from hub.policy.policy import Action, check_granted
 from hub.quotas import Resource
 from hub.scheduling.memory import Account, Memory
-from hub.scheduling.turn import Turn
 
 _STEPS_PER_NAME = 2  # Taking a name out takes as long as two prefixes, about 20 µs, as peer hubs and subscribers get it
 
@@ -57,7 +57,6 @@ class Names:
         self,
         hub: bytes,
         register: Register,
-        turn: Turn,
         limits: NameLimits,
         memory: Memory,
         *,
@@ -69,13 +68,10 @@ class Names:
         self._hub = hub
         self._on_owner = on_owner
         self._announce = announce
-        self._turn = turn
         self._memory = memory
         # Handler → names: those that a client owns or waits for, and those that another hub announces.
         self._names: dict[Owner, dict[str, None]] = {}
         self._on_names: OnNames = _unheard  # Announces to the mesh
-        # Handlers that have left and have names still. One joins them when it leaves, and goes with its last name.
-        self._leaving: deque[Owner] = deque()
         # How many claims other hubs announce, and how many wait. Raised as one comes, lowered as it goes.
         self._far = self._waiting = 0
         # Totals from the start of the hub; nothing takes away from them.
@@ -185,15 +181,17 @@ class Names:
         if claim is not None:
             claim.tell(Change(name, Standing.LOST, f"name {name} is no longer granted to you"))
 
-    def forget(self, handler: Owner) -> None:
-        """Take out names of a handler that has left, or of a hub that is not reached, as this turn has steps for it.
+    def forgetting(self, handler: Owner) -> Iterator[None]:
+        """Take out the names of a handler that has left, or of a hub that is not reached, in steps.
 
         The next in their queues own them. A name that is left over has no owner that could be reached, and goes when it
         is claimed.
         """
-        if handler in self._names:
-            self._leaving.append(handler)
-            self.go_on()
+        while names := self._names.get(handler):
+            name = names.popitem()[0]
+            self._settle_names(handler, names)
+            self._take_out(handler, name)
+            yield from repeat(None, _STEPS_PER_NAME)
 
     def _take_out(self, handler: Owner, name: str) -> None:
         contest = self.register[name]
@@ -244,8 +242,6 @@ class Names:
         Raises:
             RejectedError: Some of it is no name, or there is too much; the text says how much, and why.
         """
-        if far in self._leaving:  # it could not be reached for a moment
-            self._leaving.remove(far)
         unheard = 0
         cause: RejectedError | None = None
         for announced in held:
@@ -284,22 +280,6 @@ class Names:
         self._remember_name(far, name)
         contest.put_far(Claim(name, far, labels, announced.time_us, far.hub, announced.owner))
         self._settle(name, contest)
-
-    def go_on(self) -> None:
-        """Remove names of those who have left, as many as this turn has steps for."""
-        while self._leaving:
-            handler = self._leaving[0]
-            while names := self._names.get(handler):
-                if not self._turn.step(_STEPS_PER_NAME):
-                    return
-                name = names.popitem()[0]
-                self._settle_names(handler, names)
-                self._take_out(handler, name)
-            self._leaving.popleft()
-
-    @property
-    def is_behind(self) -> bool:
-        return bool(self._leaving)
 
     # Settling.
 

@@ -9,15 +9,14 @@ requester ── ask ──▶ services or names: one of them ── post ──
 
 Every request that is taken is pending or was answered, once; only the service that was chosen can answer it, or the
 link that leads to it. Times are arguments, and `wake_at` is called for what is due. A batch costs about as much as one
-request. What a handler that leaves had asked, and was asked, is settled a share each turn.
+request. Requests of a handler that leaves are settled in steps.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from itertools import islice
+from itertools import repeat
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidTopicError, RejectedError
@@ -35,7 +34,6 @@ from hub.requests.hub_services import Directed, HubServices, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
 from hub.requests.services import Services, Serving
 from hub.scheduling.memory import Memory
-from hub.scheduling.turn import Turn
 from hub.topics import RESERVED, printable
 
 
@@ -114,7 +112,6 @@ class Requests:
 
     def __init__(  # noqa: PLR0913 -- all that it works with
         self,
-        turn: Turn,
         wake_at: Callable[[int], object],
         limits: RequestLimits,
         services_allowed: Allowance[str],
@@ -125,7 +122,6 @@ class Requests:
         hub: bytes = b"",
         way_to: Callable[[bytes], tuple[int, Handler] | None] = _nowhere,
     ) -> None:
-        self._turn = turn
         self._limits = limits
         self._timeout_ms = int(limits.timeout_s * 1000)
         self._timeout_max_ms = int(limits.timeout_max_s * 1000)
@@ -138,9 +134,6 @@ class Requests:
         # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
         self._pending = 0
         self._account = memory.account("requests")
-        # Participants that have left while blocks of theirs were pending, with the blocks that are still to be settled.
-        # One joins when it leaves, and goes with its last block.
-        self._leaving: deque[tuple[Participant, Iterator[Block]]] = deque()
         self.counters = RequestCounters()
         # Called with a handler, a reason and a number, where so many of its requests are not allowed.
         self.on_not_allowed: Callable[[Handler, str, int], object] = _ignore
@@ -452,33 +445,21 @@ class Requests:
         participant = self._participants.get(handler)
         return participant is not None and bool(participant.asked_requests or participant.owed_requests)
 
-    def forget(self, handler: Handler) -> None:
-        """Settle what a handler that has left had asked and was asked: a share of it now, the rest in `go_on`."""
+    def forget(self, handler: Handler) -> Iterator[None]:
+        """Ask and answer nothing more for a handler that has left; return the steps that settle its requests."""
         self.hub_services.forget(handler)
         participant = self._participants.pop(handler, None)
         if participant is None:
-            return
+            return iter(())
         participant.gone = True
-        self._leaving.append((participant, iter(participant.asked.blocks() + participant.owed.blocks())))
-        self.go_on()
+        return self._settling(participant, participant.asked.blocks() + participant.owed.blocks())
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether `go_on` has something to do."""
-        return bool(self._leaving)
-
-    def go_on(self) -> None:
-        """Settle requests of handlers that have left, as many as this turn has steps for."""
-        while self._leaving and self._turn.step():
-            participant, blocks = self._leaving[0]
-            if not self._services.forget(participant, self._turn):
-                return
-            some = list(islice(blocks, _LEAVING_AT_ONCE))
-            if some:
-                self._settle_left(participant, some)
-                self._turn.spend(len(some))
-            else:
-                self._leaving.popleft()
+    def _settling(self, participant: Participant, blocks: list[Block]) -> Iterator[None]:
+        yield from self._services.forgetting(participant)
+        for start in range(0, len(blocks), _LEAVING_AT_ONCE):
+            some = blocks[start : start + _LEAVING_AT_ONCE]
+            self._settle_left(participant, some)
+            yield from repeat(None, len(some))
 
     def _settle_left(self, participant: Participant, blocks: list[Block]) -> None:
         owed: list[Block] = []

@@ -23,7 +23,6 @@ from hub.policy.policy import Rights, prefix_not_granted
 from hub.prefixes.filter import Change
 from hub.prefixes.multimap import PrefixMultimap
 from hub.requests.pending import Participant
-from hub.scheduling.turn import Turn
 from hub.topics import RESERVED, STORES, check_prefix, decode_topic
 
 # How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn
@@ -152,13 +151,11 @@ class Services:
         if self._allowed.take_away(participant.handler, participant.served, prefix):
             self._remove(participant, prefix)
 
-    def forget(self, participant: Participant, turn: Turn) -> bool:
-        """Take back what a handler that has left serves, as far as `turn` has steps; return whether that was all."""
+    def forgetting(self, participant: Participant) -> Iterator[None]:
+        """Take back the prefixes that a handler served which has left, in steps."""
         while participant.served:
-            if not turn.step():
-                return False
             self._remove(participant, self._allowed.give_back_any(participant.handler, participant.served))
-        return True
+            yield
 
     def choose(self, topic: bytes, asker: Participant) -> Participant | None:
         """Return the service that gets a request for this topic, or the link that leads to one; None for none.

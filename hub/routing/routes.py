@@ -16,7 +16,7 @@ steps. A miss takes about 10 µs, with eight labels 20.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 from typing import NamedTuple, cast
 from weakref import WeakValueDictionary
@@ -38,7 +38,7 @@ from hub.policy.grants import Domain, User
 from hub.policy.policy import Action, Domains, Policy, not_granted
 from hub.prefixes.multimap import PrefixMultimap
 from hub.scheduling.memory import Account, Memory
-from hub.scheduling.turn import Turn
+from hub.scheduling.scheduler import Scheduler
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 
 _KEY_HEADER_BYTES = 4
@@ -231,6 +231,7 @@ class Routes:
         "_owner_of",
         "_policy",
         "_rules",
+        "_scheduler",
         "_tagged",
         "_tellers",
         "_unreached",
@@ -254,6 +255,7 @@ class Routes:
         account: Account | None = None,
         mesh: Mesh[Handler] | None = None,
         unreached: Handler | None = None,
+        scheduler: Scheduler | None = None,
     ) -> None:
         # Routing key → route. A key is there from its first miss until something changes who gets it, or all is
         # cleared.
@@ -276,6 +278,7 @@ class Routes:
         self._multimap = multimap
         self._mesh = mesh
         self._unreached = unreached
+        self._scheduler = scheduler
         self._rules: RuleIndex[Handler | RemoteHub] = RuleIndex() if rules is None else rules
         self._owner_of = owner_of
         self._account = Memory().account("routes") if account is None else account
@@ -284,7 +287,7 @@ class Routes:
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
         # Name of a store of this hub → its handler, which alone tells its changes.
         self._tellers: dict[str, Handler] = {}
-        # Tables that were forgotten as a whole, each with its routes: `let_go` empties them, and each miss does.
+        # Tables that were forgotten as a whole, each with its routes: the scheduler empties them, and each miss does.
         self._abandoned: list[tuple[dict[bytes, Route], WeakValueDictionary[tuple[object, ...], Route]]] = []
         # The remembered keys without labels, as topic + key header, so that the topics under a prefix are one range.
         self._by_topic: SortedList = SortedList()
@@ -485,22 +488,20 @@ class Routes:
         self.size_bytes -= before - tagged.size_bytes
 
     def _put_away(self) -> None:
-        """Forget all routes at once, and free them later (`let_go`): 65,536 routes take 70 ms."""
+        """Forget all routes at once, and free them later: 65,536 routes take 70 ms."""
         if self.table:
             self._abandoned.append((self.table, self._interned))
             self.table, self._interned = {}, WeakValueDictionary()
             self.clears += 1
+            if self._scheduler is not None:
+                self._scheduler.add(Routes, self._letting_go(), at_once=False)
         self._forget_keys()
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether there is something to `let_go` of."""
-        return bool(self._abandoned)
-
-    def let_go(self, turn: Turn) -> None:
-        """Free routes that were forgotten together, as many as this turn has steps for."""
-        while self._abandoned and turn.step():
+    def _letting_go(self) -> Iterator[None]:
+        """Free routes that were forgotten together, in steps."""
+        while self._abandoned:
             self._let_go(_LET_GO_PER_STEP)
+            yield
 
     def _let_go(self, most: int) -> None:
         table, _ = self._abandoned[-1]

@@ -19,7 +19,6 @@ from hub.handlers.holdings import Allowance
 from hub.handlers.remote_hub import RemoteHub
 from hub.prefixes.filter import Change, Filter
 from hub.prefixes.multimap import PrefixMultimap
-from hub.scheduling.turn import Turn
 from hub.topics import STORES, check_prefix
 
 OnFilter = Callable[[Change], None]  # Called with each change of the filter of a far side
@@ -160,15 +159,12 @@ class PrefixSubscriptions:
         if self.allowed.take_away(handler, handler.prefixes, prefix):
             self._remove(handler, prefix)
 
-    def forget(self, handler: Handler, turn: Turn) -> bool:
-        """Remove prefixes of a handler that has left, as many as `turn` has steps for; return whether none is left."""
+    def forgetting(self, handler: Handler) -> Iterator[None]:
+        """Remove the prefixes of a handler that has left, in steps."""
         while handler.prefixes:
-            if not turn.step():
-                return False
             prefix = self.allowed.give_back_any(handler, handler.prefixes)
             self._remove(handler, prefix)
-            turn.spend(len(prefix) // _CHARACTERS_PER_STEP)
-        return True
+            yield from _steps(prefix)
 
     def changing(self, far: RemoteHub, added: Iterable[str], removed: Iterable[str]) -> Iterator[None]:
         """Change the prefixes of another hub of the mesh, in steps."""

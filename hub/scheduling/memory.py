@@ -15,12 +15,12 @@ end of a read or turn once that is due, and a clock once a second.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from hub.errors import CloseCode, RejectedError
 from hub.messages.batch import Batch
-from hub.scheduling.turn import Turn
+from hub.scheduling.scheduler import Scheduler
 
 NO_LIMIT_BYTES = 1 << 62  # The budget of tests, and of programs with a core of their own
 
@@ -184,15 +184,14 @@ class Account:
 class HeldBatches:
     """Batches that wait in queues. One that waits in the queues of many handlers is charged once."""
 
-    __slots__ = ("_abandoned", "_account", "_holders", "on_abandoned")
+    __slots__ = ("_abandoned", "_account", "_holders", "scheduler")
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        # What waited in queues that are gone, until it was let go: a queue may be long, and many may go at once.
+        # The items of queues that are gone, until they are freed: a queue may be long, and many may go at once.
         self._abandoned: deque[deque[Batch | int]] = deque()
-        # Lets go of as much as this turn has steps for, now and later. Set by the core; where nobody does so, all is
-        # let go at once.
-        self.on_abandoned: Callable[[], object] | None = None
+        # Frees them in steps. Set by the core; without it they are freed at once.
+        self.scheduler: Scheduler | None = None
         # In how many queues each batch waits; it stands here exactly while it waits in one.
         self._holders: dict[Batch, int] = {}
 
@@ -225,29 +224,27 @@ class HeldBatches:
         if taken_bytes != freed_bytes:
             self._account.charge(taken_bytes - freed_bytes)
 
-    @property
-    def has_abandoned(self) -> bool:
-        """Whether something of queues that are gone is still to be freed."""
-        return bool(self._abandoned)
-
     def abandon(self, items: deque[Batch | int]) -> None:
         """Take over the held batches, and gaps, of a queue that is gone, to free them in later turns."""
         self._abandoned.append(items)
-        if self.on_abandoned is None:
+        if self.scheduler is None:
             self.let_go_abandoned()
         else:
-            self.on_abandoned()
+            self.scheduler.add(HeldBatches, self._letting_go())
 
-    def let_go_abandoned(self, turn: Turn | None = None) -> None:
-        """Free queues that are gone: as much as `turn` has steps for, or all of it."""
+    def let_go_abandoned(self) -> None:
+        """Free all queues that are gone, at once."""
+        for _ in self._letting_go():
+            pass
+
+    def _letting_go(self) -> Iterator[None]:
         abandoned = self._abandoned
         while abandoned:
             items = abandoned[0]
-            while items:
-                if turn is not None and not turn.step():
-                    return
-                for _ in range(min(len(items), _LET_GO_PER_STEP)):
-                    item = items.popleft()
-                    if not isinstance(item, int):
-                        self.let_go(item)
-            abandoned.popleft()
+            for _ in range(min(len(items), _LET_GO_PER_STEP)):
+                item = items.popleft()
+                if not isinstance(item, int):
+                    self.let_go(item)
+            if not items:
+                abandoned.popleft()
+            yield

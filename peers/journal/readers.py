@@ -230,7 +230,7 @@ def start_process(module: str, *arguments: str, connection: socket.socket) -> su
 
 
 ANSWERED_PER_TURN: Final = 250
-"""Clients answered in one turn: as many as write at the end of a turn's reads (`hub.scheduling.turn`)."""
+"""Clients answered in one turn: as many as write at the end of a turn's reads."""
 
 
 Piece = TypeVar("Piece", bound=Hashable)

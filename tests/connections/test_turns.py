@@ -15,7 +15,7 @@ from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
 from hub.messages.request_frame import Reply
-from hub.scheduling.turn import STEPS_PER_TURN, WRITES_PER_TURN
+from hub.scheduling.scheduler import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
 from peers.connections.conversation import ENDED
 from peers.connections.websocket import websocket_connection

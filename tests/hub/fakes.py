@@ -193,7 +193,7 @@ def mesh_link(core: Core, handler: Handler, *interests: Interest) -> bytes:
     hub = handler.id.to_bytes(16)
     core.link(handler, hub, lambda: None)
     core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((core.mesh.hub, 1),), interests))
-    while core.remote_hubs.is_behind:
+    while core.scheduler.is_busy:
         core.flush()
     return hub
 

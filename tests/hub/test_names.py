@@ -16,10 +16,10 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits, QueueLimits
-from hub.names.claim import Announced, Change, Claim, Standing, Wish
+from hub.names.claim import Announced, Change, Claim, Owner, Standing, Wish
 from hub.names.names import Names, NamesStatistics, Register
 from hub.scheduling.memory import Memory
-from hub.scheduling.turn import STEPS_PER_TURN, Turn
+from hub.scheduling.scheduler import STEPS_PER_TURN, Scheduler
 from tests.hub.fakes import FakeOutlet
 
 LIMITS = QueueLimits()
@@ -44,7 +44,7 @@ class Client:
 
     def leave(self) -> None:
         self.handler.shut()
-        self.hub.names.forget(self.handler)
+        self.hub.forget(self.handler)
         self.standing.clear()
 
     def tell(self, change: Change) -> None:
@@ -82,12 +82,11 @@ class Hub:
         self.known: dict[str, Claim] = {}
         self.owners: dict[str, Handler | None] = {}
         self.wakes = 0
-        self.turn = Turn(self._wake)
+        self.scheduler = Scheduler(self._wake)
         memory = Memory()
         self.names = Names(
             self.id,
             Register(memory.account("names")),
-            self.turn,
             limits or NameLimits(),
             memory,
             announce=self._announce,
@@ -110,11 +109,14 @@ class Hub:
 
     def disconnect(self, far: Hub) -> None:
         for here, there in ((self, far), (far, self)):
-            here.names.forget(there.links.pop(here).handler)
+            here.forget(there.links.pop(here).handler)
+
+    def forget(self, owner: Owner) -> None:
+        self.scheduler.add("names", self.names.forgetting(owner))
 
     def next_turn(self) -> None:
-        self.turn.begin()
-        self.names.go_on()
+        self.scheduler.begin()
+        self.scheduler.run()
 
     def owner(self, name: str) -> tuple[bytes, int] | None:
         claim = self.names.register.claim_of(name)
@@ -201,11 +203,11 @@ def test_a_link_with_many_names_goes_in_portions() -> None:
     assert here.names.statistics().far == 2500
     here.disconnect(there)
     share = STEPS_PER_TURN // 2
-    assert (here.names.statistics().far, here.wakes, here.names.is_behind) == (2500 - share, 1, True)
+    assert (here.names.statistics().far, here.wakes, here.scheduler.is_busy) == (2500 - share, 1, True)
     for _ in range(2500 // share - 1):
+        assert here.scheduler.is_busy
         here.next_turn()
     assert here.names.statistics() == NamesStatistics(0, 0, 0, 2500, 0, 0, 0)
-    assert not here.names.is_behind
 
 
 def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() -> None:
@@ -225,7 +227,7 @@ def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() 
     assert newcomer.claim("a.n9.x199") is Standing.OWNED
     hub.names.release(newcomer.handler, "a.n9.x199")
     turns = 0
-    while hub.names.is_behind:
+    while hub.scheduler.is_busy:
         hub.next_turn()
         turns += 1
     assert turns in range(2, 4000 // STEPS_PER_TURN + 1)
@@ -233,25 +235,6 @@ def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() 
     assert hub.names.register.owner("a.n9.x0") is patient.handler
     assert (hub.names.statistics().names, hub.names.statistics().waiting) == (1, 0)
     assert (waiting.told, patient.told) == ([], [Change("a.n9.x0", Standing.OWNED)])
-
-
-def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
-    here, there = linked(1, 2)
-    owner = there.client()
-    for number in range(1, 1100):
-        here.names.hear(there.links[here].handler, [Announced(f"a.n{number}", (), 1, 1)], [])
-    owner.claim("a.first", now_us=1)
-    names = list(here.known)
-    here.names.hear(there.links[here].handler, [Announced("a.a", (), 1, 1)], [])
-    here.disconnect(there)
-    assert here.names.is_behind
-    here.connect(there)
-    before = len(here.events)
-    here.names.hear(there.links[here].handler, [Announced(names[0], (), 1, 1)], [])
-    while here.names.is_behind:
-        here.next_turn()
-    assert here.names.register.owner(names[0]) is there.links[here].handler
-    assert (("gone", names[0])) not in here.events[before:]
 
 
 def test_bad_announcements(hub: Hub) -> None:

@@ -22,8 +22,7 @@ from hub.policy.language import read_policy
 from hub.policy.policy import Policy
 from hub.prefixes.multimap import PrefixMultimap
 from hub.routing.routes import Routes
-from hub.scheduling.memory import Memory
-from hub.scheduling.turn import STEPS_PER_TURN, Turn
+from hub.scheduling.scheduler import Scheduler
 from tests.hub.fakes import FLAG_BROKER, handler_of
 
 
@@ -213,10 +212,9 @@ def test_the_table_is_bounded_in_bytes_too() -> None:
 
 def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
-    account = Memory().account("routes")
-    routes = Routes(multimap, account=account)
-    policy = Policy({}, {})
-    routes.adopt(policy)
+    scheduler = Scheduler(lambda: None)
+    routes = Routes(multimap, scheduler=scheduler)
+    routes.adopt(Policy({}, {}))
     (handler,) = numbered(Role.CLIENT)
     multimap.add("/", handler)
     for number in range(1_000):
@@ -227,14 +225,9 @@ def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
     assert (routes.table, routes.size_bytes, routes.clears) == ({}, 0, 1)
     assert routes.of(key_of("/1")).domains is not None
     assert routes.of(key_of("/1")) is not remembered()
-    turn = Turn(lambda: None)
-    turn.spend(STEPS_PER_TURN - 2)
-    routes.let_go(turn)
-    assert routes.is_behind
     assert remembered() is not None
-    turn.begin()
-    routes.let_go(turn)
-    assert not routes.is_behind
+    scheduler.run()
+    assert not scheduler.is_busy
     assert remembered() is None
 
 
@@ -249,12 +242,12 @@ def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
     assert first() is not None
     for number in range(2_000, 2_500):
         routes.of(key_of(f"/u{number}"))
-        assert routes.is_behind
+        assert routes._abandoned
     assert (len(routes.table), routes.clears) == (500, 1)
     assert (first() is None, last() is None) == (False, True)
     for number in range(2_500, 3_001):
         routes.of(key_of(f"/u{number}"))
-    assert not routes.is_behind
+    assert not routes._abandoned
     assert first() is None
 
 
@@ -265,17 +258,17 @@ def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
         routes.of(key_of(f"/{number}"))
     remembered = weakref.ref(routes.find("/1"))
     routes.forget_all()
-    assert routes.is_behind
+    assert routes._abandoned
     assert remembered() is not None
     routes.clear()
-    assert not routes.is_behind
+    assert not routes._abandoned
     assert remembered() is None
 
 
 def test_adopting_nothing_where_nothing_is_remembered() -> None:
     routes = Routes(PrefixMultimap())
     routes.adopt(None)
-    assert not routes.is_behind
+    assert not routes._abandoned
     assert routes.clears == 0
 
 

@@ -14,6 +14,7 @@ from hub.mesh.announcement import Announcement
 from hub.messages.request_frame import FLAG_NAMED, Request, Status
 from hub.policy.language import read_policy
 from hub.requests.hub_services import VALUES_LIMIT, Answer, Later, Questions, target_at
+from tests.hub.fakes import at_once
 from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, request
 
 
@@ -80,7 +81,7 @@ def test_services_hear_of_who_is_gone() -> None:
     gone: list[Handler] = []
     room.requests.hub_services.when_gone(gone.append)
     requester, _ = room.join()
-    room.requests.forget(requester)
+    at_once(room.requests.forget(requester))
     assert gone == [requester]
 
 

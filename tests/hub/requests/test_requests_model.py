@@ -307,7 +307,7 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
 
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
         with (
-            patch("hub.scheduling.turn.STEPS_PER_TURN", 2),
+            patch("hub.scheduling.scheduler.STEPS_PER_TURN", 2),
             patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
             patch("hub.requests.requests._EXPIRED_PER_TURN", 2),
             patch("hub.requests.requests.Block", self.block),

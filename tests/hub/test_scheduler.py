@@ -1,14 +1,85 @@
-"""A message for very many is written in several turns: in order, to all, and few readers go ahead."""
+"""Work and writes that are too much for one turn: in order, and each kind of work, and few readers, go ahead."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+
+import pytest
 
 from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
-from hub.scheduling.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN
+from hub.scheduling.scheduler import FEW, SMALL_WRITE_BYTES, STEPS_PER_TURN, WRITES_PER_TURN, Scheduler
 from tests.hub.fakes import FakeOutlet, Turn
+
+
+class Desk:
+    def __init__(self) -> None:
+        self.wakes = 0
+        self.done: list[str] = []
+        self.scheduler = Scheduler(self._wake)
+
+    def _wake(self) -> None:
+        self.wakes += 1
+
+    def turn(self) -> list[str]:
+        self.done = []
+        self.scheduler.begin()
+        self.scheduler.run()
+        return self.done
+
+    def work(self, name: str, steps: int) -> Iterator[None]:
+        for _ in range(steps):
+            self.done.append(name)
+            yield
+
+
+def test_work_of_one_kind_keeps_its_order_and_kinds_take_turns() -> None:
+    desk = Desk()
+    desk.scheduler.add("a", desk.work("first", STEPS_PER_TURN + 1))
+    assert (desk.done, desk.wakes) == (["first"] * STEPS_PER_TURN, 1)
+    desk.scheduler.add("a", desk.work("second", 2 * STEPS_PER_TURN))
+    desk.scheduler.add("b", desk.work("third", 40))
+    done = desk.turn()
+    assert len(done) == STEPS_PER_TURN
+    assert done[0] == "first"
+    assert done.index("third") <= STEPS_PER_TURN // 5
+    assert done.count("third") == 40
+    assert desk.turn() == ["second"] * STEPS_PER_TURN
+    assert (desk.wakes, desk.scheduler.is_busy) == (3, True)
+    assert desk.turn() == ["second"] * 41
+    assert (desk.wakes, desk.scheduler.is_busy) == (3, False)
+
+
+def test_work_may_begin_later_and_add_more_work() -> None:
+    desk = Desk()
+
+    def adding() -> Iterator[None]:
+        desk.scheduler.add("a", desk.work("same kind", 1))
+        desk.scheduler.add("b", desk.work("other kind", 1))
+        desk.done.append("adding")
+        yield
+
+    desk.scheduler.add("a", adding(), at_once=False)
+    assert (desk.done, desk.wakes) == ([], 1)
+    assert desk.turn() == ["other kind", "adding", "same kind"]
+
+
+def test_work_that_fails_holds_up_nothing() -> None:
+    desk = Desk()
+
+    def failing() -> Iterator[None]:
+        yield
+        raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"):
+        desk.scheduler.add("a", failing())
+    assert desk.wakes == 1
+    desk.scheduler.add("a", desk.work("next", 1))
+    assert desk.turn() == ["next"]
+    assert not desk.scheduler.is_busy
+
 
 CROWD = 3 * WRITES_PER_TURN + 7
 
