@@ -145,7 +145,7 @@ class Hub:
         await peer.link(*interests, **hello)
         hub_id = hello.get("id", PEER_ID)
         await eventually(
-            lambda: hub_id in self.server.core.mesh.graph.reached and not self.server.core.remote_hubs.is_behind
+            lambda: hub_id in self.server.core.mesh.graph.reached and not self.server.core.scheduler.is_busy
         )
         return peer
 
