@@ -28,7 +28,6 @@ from hub.messages.frame import Encoding
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"  # name of a consumer: it stands in logs, metrics and commands
 PREFIXES_LIMIT = 64  # most prefixes of a consumer: they are compared for each piece that is read
 _TOPIC_CHARACTERS = 1024
-
 _KEY_PATTERN = r"""^(topic|all|none|field:[^"\\\x00-\x1f]{1,256})\Z"""
 """A field of at most so many characters may be a path: `id.orig_h`. msgspec cannot look for the excluded ones."""
 
@@ -128,12 +127,12 @@ class ConsumerLimits(NamedTuple):
 class ConsumerCounters(NamedTuple):
     """Messages since the start."""
 
-    delivered_total: int
-    redelivered_total: int  # a part of `delivered_total`
-    acknowledged_total: int
-    late_total: int  # acknowledgements of messages that the member does not have, or no longer
-    dead_total: int
-    missed_total: int  # offsets deleted before they were read, wanted or not
+    delivered_total: int = 0
+    redelivered_total: int = 0  # a part of `delivered_total`
+    acknowledged_total: int = 0
+    late_total: int = 0  # acknowledgements of messages that the member does not have, or no longer
+    dead_total: int = 0
+    missed_total: int = 0  # offsets deleted before they were read, wanted or not
 
 
 class Consumer:
@@ -466,7 +465,6 @@ class Consumer:
 # Which messages keep their order
 
 FIELD = "field:"
-
 _OF_A_FIELD = "\0"  # distinguishes keys of values from topics
 _NAMED_BYTES = 64  # longer values are replaced by their digests
 _NULL = msgspec.Raw(b"\xc0")  # a field without a value counts as missing

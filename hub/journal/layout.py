@@ -44,9 +44,7 @@ if sys.byteorder != "little":  # pragma: no cover -- a column is read as it stan
     raise ImportError("the journal works on little-endian machines only: its columns are mapped, not decoded")
 
 MAGIC = b"HJB1"
-
 BLOCK_HEADER = Struct("<4sIIIIIQq")
-
 CHECKED_FROM = 8  # the checksum covers the bytes from here on
 SPARSE = 0b01  # offsets have gaps, and a column of their own
 ENCODINGS = 0b10  # some values are not msgpack: a column says which
@@ -58,7 +56,6 @@ TOPIC_LIMIT_BYTES = 2**16 - 1  # longest topic: the key length of a frame has 16
 OFFSET_LIMIT = 2**62  # offsets are below it, so that sums of two do not overflow
 Column = Literal["offset", "time", "topic", "value"]  # the columns that can be requested; see `excerpt_of`
 COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
-
 _ENCODING_LIMIT = 0b11  # the bits that a frame has for it
 
 
@@ -227,7 +224,6 @@ def join_sections(first: int, count: int, topics: int, sections: Sections) -> by
 
 
 _EXCERPT_MAGIC: Final = b"HJX1"
-
 _LEFT_OUT: Final[dict[Column, int]] = {"offset": 4, "time": 8, "topic": 16, "value": 32}  # flags of missing columns
 _OF_SECTIONS: Final[tuple[Column, ...]] = ("time", "offset", "topic", "value", "topic", "value", "topic", "value")
 """The column of each section of a block."""

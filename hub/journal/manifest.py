@@ -19,7 +19,6 @@ from hub.journal.selection import Selection
 
 _DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
 _FORMAT_NAME = "hub tier "
-
 _FORMAT = f"{_FORMAT_NAME}1"
 
 

@@ -91,7 +91,6 @@ def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
 BLOCK_RECORDS = 8_192  # default records of a block: a reader of one record reads the whole block
 BLOCK_BYTES = 2**20  # default bytes of values, or of topics, of a block
 _TOPIC_LENGTH_BYTES = 2
-
 BLOCK_BYTES_LIMIT = 2**30  # largest value, and largest limit of a block: both together fit in one section
 
 

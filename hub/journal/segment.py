@@ -78,7 +78,6 @@ def end_of(epochs: tuple[Epoch, ...], number: int) -> int | None:
 _HEADER = Struct("<4sIII16sqq16x")
 _HEADER_MAGIC = b"HJS1"
 _VERSION = 1
-
 HEADER_BYTES = _HEADER.size
 ID_BYTES = 16
 
@@ -111,7 +110,6 @@ class Header(NamedTuple):
 
 HEAD = Struct("<4sIBBHIIIIIqqqq")
 _ENTRY_MAGIC = b"HJE1"
-
 LISTING_LIMIT_BYTES = 8 * 1024 * 1024  # longest listing: at most 64 texts, each as long as a topic may be
 
 
@@ -251,7 +249,6 @@ _decode_mark = msgspec.msgpack.Decoder(Mark).decode
 
 _TRAILER = Struct("<4sIQ8x")
 _TRAILER_MAGIC = b"HJT1"
-
 TRAILER_BYTES = _TRAILER.size
 
 

@@ -21,14 +21,10 @@ from pathlib import Path
 from hub.errors import JournalCorruptError, JournalUnavailableError
 
 FILE_MODE = 0o600
-
 MAKING = ".new"  # suffix of a file in the making
 _FOLDER_MODE = 0o700
-
 _SUFFIX = ".seg"
-
 _DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
-
 _HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consumers.db-shm"})
 """Names allowed in a folder that becomes a journal: those of a file system's root, and the positions of consumers of a
 journal whose segments were deleted."""

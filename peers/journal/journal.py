@@ -30,7 +30,7 @@ from hub.quotas import Usage
 from hub.routing.routes import Route
 from hub.settings.settings import JournalSettings, Limits
 from hub.topics import check_prefix
-from peers.journal.consumers.positions import Positions, positions_path
+from peers.journal.consumers.positions import Positions
 from peers.journal.consumers.service import Consumers
 from peers.journal.forms import Order, may_read
 from peers.journal.readers import Deliver, Readers, SharedPieces
@@ -46,14 +46,11 @@ from peers.wire.kinds import Kind
 from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
 _US = 1_000_000
-
 _SETTLE_S = 1.0  # how long a stopping hub waits for due confirmations, seconds
 _COMMIT_WAIT_S = 1.0  # how long a FETCH waits at least for records that are being written, seconds
 NOT_RECORDED = "topic not recorded here; see journal.topics of the hub"
-
 _SHARED = 1  # request number of a FETCH whose answer is for several clients
 _KIND = 4
-
 _NUMBER = Struct(">I")  # a RECORDS frame begins with the request number
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """Largest recorded body: lengths in a block have 31 bits, and a reader holds it twice."""
@@ -176,7 +173,7 @@ class Journal:
         self.id = store.id
         self._epochs = store.epochs
         try:  # before anything else knows of this journal
-            path, is_full = positions_path(settings.path), settings.sync == "full"
+            path, is_full = f"{settings.path}/consumers.db", settings.sync == "full"
             positions = Positions(path, self.id, epoch=self.epoch, full_sync=is_full)
         except BaseException:
             store.close()

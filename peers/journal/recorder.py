@@ -37,12 +37,10 @@ from hub.topics import RESERVED
 from peers.journal.store import Store
 
 JOURNAL_TOPIC = RESERVED + "journal"
-
 CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 """Seconds: a commit is due every 10 ms, and a hanging disk takes seconds."""
 
 _PROBE_S = 1.0  # pause between probes of a journal that could not be written, seconds
-
 GROUP_BYTES = 4 * 1024 * 1024
 """Most bytes of one commit: about 10 ms of work, so that a long queue does not make one commit long."""
 

@@ -42,7 +42,6 @@ from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
 _TURN_COST = 500  # the share of a turn: a new topic, or a frame, costs 1, about 15 µs
 _COST_BYTES = 2048  # message bytes that cost 1: a turn routes a mebibyte, which takes a millisecond or two
 _ROUTES_PER_COST = 4
-
 _SEARCH_COST = 8  # cost of a new key with labels: up to 130 µs
 COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
 """Most bytes of waiting COMMITs; a separate limit, since full staging must be able to drain."""

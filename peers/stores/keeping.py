@@ -113,7 +113,6 @@ class Unkept:
 
 
 FILE_MODE = 0o600
-
 _APPLICATION_ID = 0x48554253  # HUBS
 _FORMAT = 2
 
@@ -131,12 +130,9 @@ CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER
 
 _BOOT = "boot"  # the note that says where writes are before the file is closed: in this kernel's memory, or on disk
 _ON_DISK = b"disk"
-
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
-
 _CHECKPOINT_PAGES = 4_000  # length of the write-ahead log before a checkpoint: 16 MiB
 _NUMBERS = Struct("<Iqq")
-
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.MismatchError)
 
 
@@ -165,7 +161,11 @@ class Database:
                 raise NoRoomError(f"store {name!r}: {path}: the disk is full") from error
             raise StorageError(f"store {name!r}: {path}: {_cause(error, path)}") from error
         try:
-            self._set_up(full_sync=full_sync)
+            pragma = self._connection.pragma
+            pragma("locking_mode", "EXCLUSIVE")
+            pragma("journal_mode", "WAL")
+            pragma("synchronous", "FULL" if full_sync else "NORMAL")
+            pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
             self._begin(first_epoch, _ON_DISK if full_sync else _boot_id())
         except BaseException as error:
             self._connection.close()
@@ -178,13 +178,6 @@ class Database:
             if isinstance(error, apsw.Error):
                 raise StorageError(f"store {name!r}: {path}: {error}") from error
             raise
-
-    def _set_up(self, *, full_sync: bool) -> None:
-        pragma = self._connection.pragma
-        pragma("locking_mode", "EXCLUSIVE")
-        pragma("journal_mode", "WAL")
-        pragma("synchronous", "FULL" if full_sync else "NORMAL")
-        pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
 
     def _damaged(self, how: str) -> StorageError:
         text = f"{self.path} is damaged, or no file of a store ({how}); move it away, restore it, or name another"

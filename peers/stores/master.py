@@ -62,8 +62,10 @@ from peers.values.msgpack import array_header
 _EXPIRED_AT_ONCE = 1_000  # most entries that expire in one turn: 3 ms
 _HEAD_BYTES = 8
 _LENGTH_BYTES = 4
-
 _SHRINKING = frozenset({"erase", "clear"})  # commands that are allowed without free memory
+SNAPSHOTS_LIMIT = 64
+"""Most snapshots at one time. More readers are rejected: replacing an older one could starve all of them."""
+SNAPSHOT_NS = 10_000_000_000  # how long a snapshot waits for the request for its next page, ns
 Then = Callable[[list[Change | StoreError | None], HubError | None], object]
 """Called with the outcome of each command, or with why the changes could not be kept."""
 
@@ -73,7 +75,7 @@ Note = Callable[[list[Change | StoreError | None]], Notes]
 Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
 
 T = TypeVar("T")
-
+_UNREADABLE_TEXT = "nothing that a store can be asked"
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
 """Errors of decoders; a `UnicodeDecodeError` is a ValueError."""
 
@@ -118,7 +120,10 @@ class Master:
         """Called with all changes before they are kept; return notes to keep with them."""
         self.forward: Apply | None = None
         """Applies commands of clients in place of `apply`, where the store follows another one."""
-        self._reading = Reading(self.store, now_ns)
+        # Snapshots between two requests for their pages: by number, with whether it has values, and when it times out.
+        self._held: dict[int, tuple[Snapshot, bool, int]] = {}
+        self._numbers = count(1)
+        self._held_bytes = self._snapshots = 0
         self._account = core.memory.account("stores")
         self._charged_bytes = 0
         self._commands = self._reads = self._published = 0
@@ -150,8 +155,6 @@ class Master:
     def is_certain(self) -> bool:
         """Whether every published change was in the store when it was opened."""
         return self._keeper.is_certain
-
-    # Within this process.
 
     def apply(
         self,
@@ -227,14 +230,12 @@ class Master:
     def _settle_up(self) -> None:
         """Charge the memory, and set the timer for the next expiry."""
         store = self.store
-        held_bytes = store.size_bytes + store.changes.size_bytes + self._reading.size_bytes
-        if held_bytes != self._charged_bytes:
-            self._account.charge(held_bytes - self._charged_bytes)
-            self._charged_bytes = held_bytes
+        size_bytes = store.size_bytes + store.changes.size_bytes + self._held_bytes
+        if size_bytes != self._charged_bytes:
+            self._account.charge(size_bytes - self._charged_bytes)
+            self._charged_bytes = size_bytes
         if store.expiring:
             self._plan()
-
-    # Time.
 
     def _plan(self) -> None:
         next_ns = self.store.next_expiry_ns
@@ -259,18 +260,19 @@ class Master:
 
     def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
         self.handler.write_pending()
-        count = request.requests
         plain = as_bytes(request) if request.flags & FLAG_SHARED else request
         give = partial(give_answers, request, reply)
         if plain is None:
-            give([refusal(StoreError("the values are not there any more"))] * count)
+            text = "the values are not there any more"
         elif request.target == self._write_topic:
             self._write(asker, _each(commands_of, plain.flags, plain.values), give)
+            return
         elif request.target == self._read_topic:
             self._give_read(_each(reads_of, plain.flags, plain.values), asker, give)
+            return
         else:
             text = f"a store is asked under {self._read_topic.decode()} and {self._write_topic.decode()}"
-            give([refusal(StoreError(text))] * count)
+        give([refusal(StoreError(text))] * request.requests)
 
     def _write(self, asker: Handler, commands: list[Command | StoreError], give: Callable[[Answers], object]) -> None:
         rights = asker.rights
@@ -288,12 +290,18 @@ class Master:
         self, reads: list[Read | StoreError], asker: Handler, give: Callable[[Answers, int], object]
     ) -> None:
         """Answer reads: at once, but for changes, which have to be kept first."""
+
+        def give_kept(answers: Answers, place: int, error: HubError | None) -> None:
+            if error is not None:
+                answers = [refusal(StoreError(str(error), CloseCode.TRY_AGAIN_LATER))] * len(answers)
+            give(answers, place)
+
         answers = self._read(asker, reads)
         start = 0
         for are_changes, group in groupby(reads, lambda read: type(read) is Since):
             end = start + len(list(group))
             if are_changes:
-                self.when_kept(partial(_give_kept, give, answers[start:end], start))
+                self.when_kept(partial(give_kept, answers[start:end], start))
             else:
                 give(answers[start:end], start)
             start = end
@@ -307,11 +315,71 @@ class Master:
             try:
                 if isinstance(read, StoreError):
                     raise read
-                answers.append((Status.OK, _pack(self._reading.answer(read, limit_bytes))))
+                answers.append((Status.OK, _pack(self._answer_to(read, limit_bytes))))
             except StoreError as error:
                 answers.append(refusal(error))
         self._settle_up()
         return answers
+
+    def _answer_to(self, read: Read, limit_bytes: int) -> object:
+        """Return the answer for msgpack, about `limit_bytes` long; raises StoreError."""
+        store, now_ns = self.store, self._now_ns()
+        answer: object = None
+        match read:
+            case Get(key):
+                if (entry := store.get(key)) is not None:
+                    due_ns = store.expires_ns(store.operations.canonical(key)) if store.expiring else None
+                    answer = entry[0], entry[1], None if due_ns is None else due_ns - now_ns
+            case Exists(key):
+                answer = store.get(key) is not None
+            case Index(key, index):
+                answer = store.index(key, index)
+            case State():
+                answer = store.epoch, store.number, len(store.entries), store.size_bytes
+            case Rows(prefix, values):
+                answer = self._first_page(prefix, values=values, limit_bytes=limit_bytes)
+            case More(number):
+                answer = self._page(number, limit_bytes)
+            case Since(number):
+                changes = store.since(number, PAGE_ROWS, limit_bytes)
+                if changes is not None:
+                    answer = SinceAnswer(store.epoch, store.number, change_rows(changes, now_ns))
+        return answer
+
+    def _first_page(self, prefix: str, *, values: bool, limit_bytes: int) -> Page:
+        now_ns = self._now_ns()
+        for number, (snapshot, _, until_ns) in list(self._held.items()):
+            if until_ns < now_ns:
+                del self._held[number]
+                self._held_bytes -= snapshot.size_bytes
+        if len(self._held) >= SNAPSHOTS_LIMIT:
+            raise StoreError(f"{SNAPSHOTS_LIMIT} others read this store as a whole now", CloseCode.TRY_AGAIN_LATER)
+        number = next(self._numbers)
+        self._snapshots += 1
+        snapshot = Snapshot(self.store, prefix)
+        self._held[number] = snapshot, values, 0
+        self._held_bytes += snapshot.size_bytes
+        return self._page(number, limit_bytes)
+
+    def _page(self, number: int, limit_bytes: int) -> Page:
+        if number not in self._held:
+            raise StoreError("this reading is over: begin again", CloseCode.GONE)
+        snapshot, values, _ = self._held.pop(number)
+        store, now_ns = self.store, self._now_ns()
+        rows = snapshot.page(PAGE_ROWS, limit_bytes)
+        if snapshot.is_done:
+            number = 0
+            self._held_bytes -= snapshot.size_bytes
+        else:
+            self._held[number] = snapshot, values, now_ns + SNAPSHOT_NS
+        shown: list[Row] | list[bytes] = rows
+        if not values:
+            shown = [row.key for row in rows]
+        elif store.expiring:
+            shown = [
+                row if row.expires_ns is None else row._replace(expires_ns=row.expires_ns - now_ns) for row in rows
+            ]
+        return Page(store.epoch, number, snapshot.number, store.number, shown)
 
     # As the outlet of its handler: published commands, without answers.
 
@@ -336,15 +404,15 @@ class Master:
             return
 
         usage = None if asker is None or asker.share is None else asker.share[Resource.PENDING_REQUESTS]
-        count = len(commands)
-        if usage is not None and not usage.take(count):
-            self.store.refuse(count)
-            then([StoreError(usage.rejection(count).text, CloseCode.TRY_AGAIN_LATER)] * count, None)
+        if usage is not None and not usage.take(len(commands)):
+            self.store.refuse(len(commands))
+            rejection = StoreError(usage.rejection(len(commands)).text, CloseCode.TRY_AGAIN_LATER)
+            then([rejection] * len(commands), None)
             return
 
         def done(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
             if usage is not None:
-                usage.give_back(count)
+                usage.give_back(len(commands))
             self.store.refuse(sum([isinstance(outcome, StoreError) for outcome in outcomes]))
             then(outcomes, error)
 
@@ -359,6 +427,7 @@ class Master:
     def send_gap(self, lost_messages: int) -> None: ...
     def close(self, code: int, text: str) -> None: ...
     def post(self, items: list[Item]) -> None: ...
+
     def stop(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -373,16 +442,10 @@ class Master:
             self.store.statistics(),
             self._commands,
             self._reads,
-            self._reading.snapshots_total,
+            self._snapshots,
             self._published,
             self._keeper.failures_total,
         )
-
-
-def _give_kept(give: Callable[[Answers, int], object], answers: Answers, place: int, error: HubError | None) -> None:
-    if error is not None:
-        answers = [refusal(StoreError(str(error), CloseCode.TRY_AGAIN_LATER))] * len(answers)
-    give(answers, place)
 
 
 def _ignore(_: object, __: object) -> None: ...
@@ -398,7 +461,7 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
             return [*decode(array)]
         except _UNREADABLE as error:
             if not is_batch:
-                return [_not_understood(error)]
+                return [StoreError(f"{_UNREADABLE_TEXT}: {error}")]
     ends = value_ends(frame) if is_batch else None
     if ends is None:
         return [StoreError("what was asked is no msgpack")] * frame.messages
@@ -408,142 +471,21 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
         try:
             found += decode(b"\x91" + values[start:end])
         except _UNREADABLE as error:
-            found.append(_not_understood(error))
+            found.append(StoreError(f"{_UNREADABLE_TEXT}: {error}"))
         start = end
     return found
-
-
-def _not_understood(error: Exception) -> StoreError:
-    return StoreError(f"nothing that a store can be asked: {error}")
 
 
 def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
     """Split changes so that each part fits into a message."""
     if len(changes) * 1_000 < PAGE_BYTES and sum([change.size_bytes for change in changes]) < PAGE_BYTES:
         return (changes,)
-    parts: list[list[Change]] = [[]]
-    left = PAGE_BYTES
+    parts: list[list[Change]] = []
+    left = 0
     for change in changes:
         left -= change.size_bytes
-        if left < 0 and parts[-1]:
+        if left < 0:
             parts.append([])
             left = PAGE_BYTES - change.size_bytes
         parts[-1].append(change)
     return parts
-
-
-# Reads.
-
-
-SNAPSHOTS_LIMIT = 64
-"""Most snapshots at one time. More readers are rejected: replacing an older one could starve all of them."""
-
-SNAPSHOT_NS = 10_000_000_000  # how long a snapshot waits for the request for its next page, ns
-
-
-class _Held:
-    """A snapshot between two requests."""
-
-    __slots__ = ("snapshot", "until_ns", "values")
-
-    def __init__(self, snapshot: Snapshot, *, values: bool) -> None:
-        self.snapshot = snapshot
-        self.values = values
-        self.until_ns = 0
-
-
-class Reading:
-    """The reads of one store. Long answers come in pages of a `Snapshot` that is held between requests."""
-
-    def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
-        self._store = store
-        self._now_ns = now_ns
-        self._held: dict[int, _Held] = {}  # by number
-        self._numbers = count(1)
-        self.size_bytes = 0
-        self.snapshots_total = 0
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def answer(self, read: Read, limit_bytes: int = PAGE_BYTES) -> object:
-        """Return the answer for msgpack, about `limit_bytes` long; raises StoreError."""
-        match read:
-            case Get():
-                return self._get(read.key)
-            case Exists() | Index() | State():
-                return self._small(read)
-            case Rows():
-                return self._rows(read, limit_bytes)
-            case More():
-                return self._more(read.reading, limit_bytes)
-            case Since():
-                return self._since(read.number, limit_bytes)
-
-    def _small(self, read: Exists | Index | State) -> object:
-        store = self._store
-        match read:
-            case Exists():
-                return store.get(read.key) is not None
-            case Index():
-                return store.index(read.key, read.index)
-            case State():
-                return store.epoch, store.number, len(store.entries), store.size_bytes
-
-    def _get(self, key: bytes) -> object:
-        entry = self._store.get(key)
-        if entry is None:
-            return None
-        expires_ns = None
-        if self._store.expiring:
-            expires_ns = self._store.expires_ns(self._store.operations.canonical(key))
-        return entry[0], entry[1], None if expires_ns is None else expires_ns - self._now_ns()
-
-    def _rows(self, rows: Rows, limit_bytes: int) -> Page:
-        self._tidy()
-        if len(self._held) >= SNAPSHOTS_LIMIT:
-            raise StoreError(f"{SNAPSHOTS_LIMIT} others read this store as a whole now", CloseCode.TRY_AGAIN_LATER)
-        number = next(self._numbers)
-        self.snapshots_total += 1
-        snapshot = Snapshot(self._store, rows.prefix)
-        self._held[number] = _Held(snapshot, values=rows.values)
-        self.size_bytes += snapshot.size_bytes
-        return self._page(number, limit_bytes)
-
-    def _more(self, number: int, limit_bytes: int) -> Page:
-        if number not in self._held:
-            raise StoreError("this reading is over: begin again", CloseCode.GONE)
-        return self._page(number, limit_bytes)
-
-    def _page(self, number: int, limit_bytes: int) -> Page:
-        held = self._held.pop(number)
-        snapshot, store = held.snapshot, self._store
-        now_ns = self._now_ns()
-        rows = snapshot.page(PAGE_ROWS, limit_bytes)
-        if snapshot.is_done:
-            number = 0
-            self.size_bytes -= snapshot.size_bytes
-        else:
-            held.until_ns = now_ns + SNAPSHOT_NS
-            self._held[number] = held
-        if held.values:
-            shown: list[Row] = rows
-            if store.expiring:
-                shown = [
-                    row if row.expires_ns is None else row._replace(expires_ns=row.expires_ns - now_ns) for row in rows
-                ]
-            return Page(store.epoch, number, snapshot.number, store.number, shown)
-        return Page(store.epoch, number, snapshot.number, store.number, [row.key for row in rows])
-
-    def _since(self, number: int, limit_bytes: int) -> SinceAnswer | None:
-        changes = self._store.since(number, PAGE_ROWS, limit_bytes)
-        if changes is None:
-            return None
-        return SinceAnswer(self._store.epoch, self._store.number, change_rows(changes, self._now_ns()))
-
-    def _tidy(self) -> None:
-        now_ns = self._now_ns()
-        for number, held in list(self._held.items()):
-            if held.until_ns < now_ns:
-                del self._held[number]
-                self.size_bytes -= held.snapshot.size_bytes

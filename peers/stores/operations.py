@@ -13,10 +13,8 @@ Other types are rejected, and so are numbers out of range (Broker's wrap around)
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import msgpack
 import msgspec
 
 from hub.errors import StoreError
@@ -83,18 +81,29 @@ class TypedOperations:
             raise StoreError(f"the value is none: {error}") from error
 
     def apply(self, kind: str, old: bytes | None, operand: bytes | None, empty: bytes | None) -> bytes:
-        made = _KINDS.get(kind)
-        if made is None:
+        if kind not in _KINDS:
             raise StoreError(f"{printable(kind)} is nothing that a store can be asked for")
-        act, needs_entry, needs_operand = made
-        if old is None and empty is not None and kind == "add":
+        if old is None and kind == "add":
             old = empty
-        if old is None and (needs_entry or kind == "add"):
+        if old is None and kind in _NEED_ENTRY:
             raise StoreError(f"{kind}: there is no entry with this key")
-        if operand is None and needs_operand:
+        if operand is None and kind not in _WITHOUT_OPERAND:
             raise StoreError(f"{kind} needs a value")
-        whole = _MISSING if old is None else _value(old, "the old value")
-        return _packed(act(kind, whole, None if operand is None else _value(operand, "the value")))
+        whole = _EMPTY.get(kind) if old is None else _value(old, "the old value")
+        given = None if operand is None else _value(operand, "the value")
+        if old is None and kind == "increment":
+            if type(given) not in _ZEROS:
+                raise StoreError(f"{kind}: there is no entry, and a value of type {_type(given)} is no amount")
+            whole = _ZEROS[type(given)]
+        if kind == "add":
+            act = _ADDING.get(type(whole), "increment")
+        else:
+            act = _SUBTRACTING.get(type(whole), "decrement") if kind == "subtract" else kind
+        result = _applied(kind, act, whole, given)
+        if result is None:
+            other = "" if given is None or act == "pop" else f", the value of type {_type(given)}"
+            raise StoreError(f"{kind}: the entry is of type {_type(whole)}{other}")
+        return _packed(result)
 
     def index(self, value: bytes, index: bytes) -> bytes | None:
         whole, place = _value(value, "the value"), _value(index, "the index")
@@ -110,9 +119,6 @@ class TypedOperations:
         raise StoreError(f"a value of type {_type(whole)} has no parts")
 
 
-_MISSING: Any = object()
-
-
 def _known(code: int, data: memoryview) -> None:
     """Check an extension: the `ext_hook` of a decoder that only checks."""
     from_msgpack(extension(code & 0xFF, bytes(data)))
@@ -120,7 +126,6 @@ def _known(code: int, data: memoryview) -> None:
 
 _check = msgspec.msgpack.Decoder(ext_hook=_known).decode
 _NO_VALUE = (ValueError, TypeError, OverflowError, RecursionError)
-_pack = msgpack.Packer().pack
 
 
 def _value(packed: bytes, what: str) -> Any:
@@ -141,119 +146,57 @@ def _type(value: Any) -> str:
     return _TYPES.get(type(value)) or type(value).__name__.lower()
 
 
-def _clash(kind: str, whole: Any, operand: Any) -> StoreError:
-    if operand is None:
-        return StoreError(f"{kind}: the entry is of type {_type(whole)}")
-    return StoreError(f"{kind}: the entry is of type {_type(whole)}, the value of type {_type(operand)}")
+def _applied(kind: str, act: str, whole: Any, given: Any) -> Value | None:
+    """Return the new value of an entry; None if the types do not fit. No operation makes a value of type none."""
+    result: Value | None = None
+    match act, whole:
+        case "increment", _:
+            result = _sum(kind, whole, given, 1)
+        case "decrement", _:
+            result = _sum(kind, whole, given, -1)
+        case "append", str() if isinstance(given, str):
+            result = whole + given
+        case "insert", Set():
+            result = Set([*whole, given])
+        case "insert_entry", Table():
+            if not isinstance(given, tuple) or len(given) != 2:
+                raise StoreError(f"{kind}: what is put into a table is a vector of key and value")
+            result = Table([*whole.items(), given])
+        case "remove", Set() | Table():
+            gone = Set([given])
+            rest = [one for one in whole if one not in gone]
+            result = Set(rest) if isinstance(whole, Set) else Table([(key, whole[key]) for key in rest])
+        case "push", tuple():
+            result = (*whole, given)
+        case "pop", tuple():
+            result = whole[:-1]
+    return result
 
 
-def _within(number: int, kind: str, low: int, high: int) -> int:
-    if not low <= number < high:
-        raise StoreError(f"{kind}: {number} would be out of range")
-    return number
-
-
-def _sum(kind: str, whole: Any, operand: Any, sign: int) -> Value:
-    of_same_type = type(whole) is type(operand)
+def _sum(kind: str, whole: Any, given: Any, sign: int) -> Value | None:
+    of_same_type = type(whole) is type(given)
+    low, high = (0, 2 * _I64_LIMIT) if isinstance(whole, Count) else (-_I64_LIMIT, _I64_LIMIT)
     match whole:
         case bool():
-            raise _clash(kind, whole, operand)
-        case Count() if of_same_type:
-            return Count(_within(whole + sign * operand, kind, 0, 2 * _I64_LIMIT))
+            return None
         case int() if of_same_type:
-            return _within(whole + sign * operand, kind, -_I64_LIMIT, _I64_LIMIT)
+            number = whole + sign * given
         case float() if of_same_type:
-            return float(whole + sign * operand)
-        case Timestamp() | Timespan() if isinstance(operand, Timespan):
-            return type(whole)(_within(whole.ns + sign * operand.ns, kind, -_I64_LIMIT, _I64_LIMIT))
-    raise _clash(kind, whole, operand)
+            return float(whole + sign * given)
+        case Timestamp() | Timespan() if isinstance(given, Timespan):
+            number = whole.ns + sign * given.ns
+        case _:
+            return None
+    if not low <= number < high:
+        raise StoreError(f"{kind}: {number} would be out of range")
+    result: Value = type(whole)(number)
+    return result
 
 
-_ZEROS: dict[type, Any] = {Count: Count(0), int: 0, float: 0.0, Timespan: Timespan(0)}
-
-
-def _increment(kind: str, whole: Any, operand: Any) -> Value:
-    if whole is _MISSING:
-        if type(operand) not in _ZEROS:
-            raise StoreError(f"{kind}: there is no entry, and a value of type {_type(operand)} is no amount")
-        whole = _ZEROS[type(operand)]
-    return _sum(kind, whole, operand, 1)
-
-
-def _decrement(kind: str, whole: Any, operand: Any) -> Value:
-    return _sum(kind, whole, operand, -1)
-
-
-def _append(kind: str, whole: Any, operand: Any) -> Value:
-    whole = "" if whole is _MISSING else whole
-    if not isinstance(whole, str) or not isinstance(operand, str):
-        raise _clash(kind, whole, operand)
-    return whole + operand
-
-
-def _insert(kind: str, whole: Any, operand: Any) -> Value:
-    whole = Set() if whole is _MISSING else whole
-    if not isinstance(whole, Set):
-        raise _clash(kind, whole, operand)
-    return Set([*whole, operand])
-
-
-def _insert_entry(kind: str, whole: Any, operand: Any) -> Value:
-    whole = Table() if whole is _MISSING else whole
-    if not isinstance(whole, Table):
-        raise _clash(kind, whole, operand)
-    if not isinstance(operand, tuple) or len(operand) != 2:
-        raise StoreError(f"{kind}: what is put into a table is a vector of key and value")
-    return Table([*whole.items(), operand])
-
-
-def _remove(kind: str, whole: Any, operand: Any) -> Value:
-    match whole:
-        case Set():
-            without = Set([operand])
-            return Set([member for member in whole if member not in without])
-        case Table():
-            without = Set([operand])
-            return Table([(key, value) for key, value in whole.items() if key not in without])
-    raise _clash(kind, whole, operand)
-
-
-def _push(kind: str, whole: Any, operand: Any) -> Value:
-    whole = () if whole is _MISSING else whole
-    if not isinstance(whole, tuple):
-        raise _clash(kind, whole, operand)
-    return (*whole, operand)
-
-
-def _pop(kind: str, whole: Any, _: Any) -> Value:
-    if not isinstance(whole, tuple):
-        raise _clash(kind, whole, None)
-    return whole[:-1]
-
-
-def _add(kind: str, whole: Any, operand: Any) -> Value:
-    return _ADDING.get(type(whole), _increment)(kind, whole, operand)
-
-
-def _subtract(kind: str, whole: Any, operand: Any) -> Value:
-    return _SUBTRACTING.get(type(whole), _decrement)(kind, whole, operand)
-
-
-_Act = Callable[[str, Any, Any], Value]
-
-_ADDING: dict[type, _Act] = {str: _append, Set: _insert, Table: _insert_entry, tuple: _push}
-_SUBTRACTING: dict[type, _Act] = {Set: _remove, Table: _remove, tuple: _pop}
-
-_KINDS: dict[str, tuple[_Act, bool, bool]] = {
-    "increment": (_increment, False, True),
-    "decrement": (_decrement, True, True),
-    "append": (_append, False, True),
-    "insert": (_insert, False, True),
-    "insert_entry": (_insert_entry, False, True),
-    "remove": (_remove, True, True),
-    "push": (_push, False, True),
-    "pop": (_pop, True, False),
-    "add": (_add, False, True),
-    "subtract": (_subtract, True, False),
-}
-"""Kind → function, whether an entry is needed, whether an operand is needed."""
+_ADDING: dict[type, str] = {str: "append", Set: "insert", Table: "insert_entry", tuple: "push"}  # else increment
+_SUBTRACTING: dict[type, str] = {Set: "remove", Table: "remove", tuple: "pop"}  # else decrement
+_EMPTY: dict[str, Any] = {"append": "", "insert": Set(), "insert_entry": Table(), "push": ()}  # made by the operation
+_ZEROS: dict[type, Any] = {Count: Count(0), int: 0, float: 0.0, Timespan: Timespan(0)}  # incremented, by its operand
+_NEED_ENTRY = frozenset({"decrement", "remove", "pop", "add", "subtract"})
+_KINDS = frozenset({"increment", *_EMPTY, *_NEED_ENTRY})
+_WITHOUT_OPERAND = frozenset({"pop", "subtract"})

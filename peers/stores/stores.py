@@ -45,8 +45,6 @@ class Feed:
     def store(self) -> str:
         return self._master.name
 
-    # As the outlet of its handler.
-
     def send(self, batches: list[Batch]) -> None:
         last: dict[bytes, Frame] = {}
         for batch in batches:
@@ -65,9 +63,9 @@ class Feed:
 
     def send_gap(self, lost_messages: int) -> None: ...
     def close(self, code: int, text: str) -> None: ...
+
     def _put(self, outcomes: Sequence[Change | StoreError | None], error: HubError | None) -> None:
-        refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
-        self.lost_total += len(outcomes) if error is not None else len(refused)
+        self.lost_total += sum(error is not None or isinstance(outcome, StoreError) for outcome in outcomes)
 
     def stop(self) -> None:
         self._core.detach(self._handler, "the store is closed")
@@ -88,10 +86,7 @@ def _last_value(frame: Frame) -> bytes | None:
 
 
 MEMORY = ":memory:"
-
 STORES_TOPIC = RESERVED + "stores"
-
-
 _SECOND_NS = 1_000_000_000
 
 
@@ -141,9 +136,15 @@ class Stores:
             settings.changes,
             settings.changes_bytes,
         )
+
+        def now_us() -> int:
+            return self._now_ns() // 1_000
+
         for name, path in map(parse_store, settings.open):
             if name not in self._masters:
-                self._try(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
+                is_full = settings.sync == "full"
+                keeper = InMemory(now_us) if path == MEMORY else InFile(path, now_us, full_sync=is_full)
+                self._try(name, limits, keeper)
         expires_s = settings.feed_expires_s
         expiry_ns = None if expires_s >= FOREVER_S else round(expires_s * _SECOND_NS)
         for name, prefix in map(parse_feed, settings.feeds):
@@ -174,14 +175,6 @@ class Stores:
         master = self._masters[name] = Master(self._core, self._clock, self._now_ns, name, limits, keeper)
         self._keepers.append(keeper)
         return master
-
-    def _keeper(self, path: str, *, full_sync: bool) -> Keeper:
-        if path == MEMORY:
-            return InMemory(self._now_us)
-        return InFile(path, self._now_us, full_sync=full_sync)
-
-    def _now_us(self) -> int:
-        return self._now_ns() // 1_000
 
     async def stop(self) -> None:
         """Close all stores, after keeping their changes."""

@@ -8,7 +8,7 @@ base64 as text from clients without `bin`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias
 
 import msgpack
 import msgspec
@@ -77,8 +77,6 @@ class Since(msgspec.Struct, frozen=True, array_like=True, tag="since", gc=False)
     number: int
 
 
-_T = TypeVar("_T")
-
 Read: TypeAlias = Get | Exists | Index | State | Rows | More | Since
 
 _Row: TypeAlias = tuple[bytes, bytes, int, int | None]
@@ -103,32 +101,28 @@ class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changes: list[_ChangeRow]
 
 
-_commands = msgspec.msgpack.Decoder(list[Command]).decode
-_reads = msgspec.msgpack.Decoder(list[Read]).decode
+def _decoder(kind: Any) -> Callable[[bytes], Any]:
+    """Return the decoder of a kind, which also takes base64 text in place of `bin`.
+
+    It raises `msgspec.DecodeError` or `UnicodeDecodeError`.
+    """
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    def decoded(packed: bytes) -> Any:
+        try:
+            return decode(packed)
+        except msgspec.ValidationError as error:
+            try:
+                return msgspec.convert(msgspec.msgpack.decode(packed), kind)
+            except (msgspec.ValidationError, TypeError):
+                hint = "; a key or value is `bin`, or text that is its base64" if "`bytes`" in str(error) else ""
+                raise msgspec.ValidationError(f"{error}{hint}") from None
+
+    return decoded
 
 
-def commands_of(packed: bytes) -> list[Command]:
-    """Decode an array of commands; raises `msgspec.DecodeError` or `UnicodeDecodeError`."""
-    try:
-        return _commands(packed)
-    except msgspec.ValidationError as error:
-        return _with_text(packed, list[Command], error)
-
-
-def reads_of(packed: bytes) -> list[Read]:
-    try:
-        return _reads(packed)
-    except msgspec.ValidationError as error:
-        return _with_text(packed, list[Read], error)
-
-
-def _with_text(packed: bytes, kind: type[_T], error: msgspec.ValidationError) -> _T:
-    """Decode with base64 text in place of `bin`."""
-    try:
-        return msgspec.convert(msgspec.msgpack.decode(packed), kind)
-    except (msgspec.ValidationError, TypeError):
-        hint = "; a key or value is `bin`, or text that is its base64" if "`bytes`" in str(error) else ""
-        raise msgspec.ValidationError(f"{error}{hint}") from None
+commands_of: Callable[[bytes], list[Command]] = _decoder(list[Command])
+reads_of: Callable[[bytes], list[Read]] = _decoder(list[Read])
 
 
 def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
@@ -147,7 +141,6 @@ def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
 
 Answers: TypeAlias = list[tuple[Status, bytes]]  # for each command or read: status, and answer or reason in msgpack
 _OK: Final = Status.OK  # `Status.OK` itself takes 30 ns
-
 _NUMBERED: Final = frozenset({"put", "put_unique", "erase", "clear"})
 """Commands answered with the number of the change alone."""
 

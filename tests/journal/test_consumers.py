@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import ANY
 
@@ -12,7 +13,6 @@ import msgpack
 import msgspec
 import pytest
 
-from hub.consumers.consumer import Progress, Terms
 from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
@@ -20,8 +20,8 @@ from hub.messages.request_frame import Reply, Request, Status
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
 from hub.settings.settings import JournalSettings, Limits
-from peers.journal.consumers.positions import Kept, Positions
-from peers.journal.consumers.service import FORGOTTEN_S, Queries
+from peers.journal.consumers import service as service_module
+from peers.journal.consumers.service import FORGOTTEN_S
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
@@ -501,33 +501,35 @@ async def test_who_may_not_read_may_not_say_so(path: Path) -> None:
     await bench.journal.stop()
 
 
-async def test_one_that_is_not_heard_of_is_forgotten(tmp_path: Path) -> None:
-    file = str(tmp_path / "consumers.db")
+async def test_one_that_is_not_heard_of_is_forgotten(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The others, with when they were heard of, are there again after a restart; a position may go back."""
     now_s = [1_000.0]
-    told: list[tuple[str, dict[str, Any]]] = []
-    positions = Positions(file, b"j" * 16, full_sync=False)
-    queries = Queries(positions, lambda name, fields: told.append((name, fields)), lambda: now_s[0])
-    terms = Terms(("/a",))
-    queries.commit("gone", terms, 5)
-    queries.commit("stays", terms, 5)
+    monkeypatch.setattr(service_module, "time", SimpleNamespace(time=lambda: now_s[0]))
+    bench = await filled(path)
+    consumers, asker = bench.journal.consumers, Asker(bench)
+    told = []
+    monkeypatch.setattr(consumers, "announce", lambda name, fields: told.append((name, fields)))
+    await commit(asker, 2, "gone")
+    await commit(asker, 3, "stays")
     now_s[0] += FORGOTTEN_S
-    queries.commit("stays", terms, 5)
-    queries.tick()
-    assert "gone" in queries
+    await commit(asker, 3, "stays")
+    consumers.tick()
+    assert [one.name for one in consumers.statistics().each] == ["gone", "stays"]
     now_s[0] += 1.0
-    queries.tick()
-    assert ("gone" in queries, "stays" in queries, queries.forgotten_total) == (False, True, 1)
-    assert told[-1] == ("gone", {"state": "forgotten", "position": 5})
-    queries.commit("stays", terms, 3)
-    assert told[-1] == ("stays", {"state": "back", "from": 5, "to": 3})
-    queries.keep()
-    await positions.stop()
-    again = Positions(file, b"j" * 16, full_sync=False)
-    assert {name: (kept.progress.position, kept.heard_s) for name, kept in again.kept.items()} == {
-        "stays": (3, now_s[0])
-    }
-    assert isinstance(again.kept["stays"], Kept)
-    await again.stop()
-    queries.kept["stays"] = Kept(terms, Progress(7), 1e12)  # the clock was set back
-    (row,) = queries.statistics(9)
-    assert (row.committed_s, row.lag) == (0.0, 2)
+    consumers.tick()
+    assert [one.name for one in consumers.statistics().each] == ["stays"]
+    assert consumers.statistics().forgotten_total == 1
+    assert told[-1] == ("gone", {"state": "forgotten", "position": 2})
+    await commit(asker, 1, "stays")
+    assert told[-1] == ("stays", {"state": "back", "from": 3, "to": 1})
+    now_s[0] += 7.0
+    await commit(asker, 1, "stays")
+    await bench.journal.stop()
+    now_s[0] -= 1.0  # the clock was set back
+    again = Bench(path)
+    (row,) = again.journal.consumers.statistics().each
+    assert (row.name, row.position, row.lag, row.committed_s) == ("stays", 1, 2, 0.0)
+    now_s[0] += 2.5
+    (row,) = again.journal.consumers.statistics().each
+    assert row.committed_s == 1.5
+    await again.journal.stop()

@@ -146,20 +146,20 @@ async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
 async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """One more is told to come again; a page that nobody has asked for in time makes room. What is held is charged."""
     await client.request_many(WRITE, [["put", pack(n), pack("x" * 300)] for n in range(2_000)])
-    reading = master_of(storing)._reading
+    master = master_of(storing)
     for _ in range(SNAPSHOTS_LIMIT):
         page = await client.request(READ, ["rows", "", True])
     assert page[1]
-    assert reading.size_bytes == SNAPSHOTS_LIMIT * 16_000
+    assert master._held_bytes == SNAPSHOTS_LIMIT * 16_000
     with pytest.raises(RequestOverflowError, match="64 others"):
         await client.request(READ, ["rows", "", False])
     replica = client.store("s").replica()
     opening = asyncio.ensure_future(replica.open())
-    now_ns = reading._now_ns()
-    monkeypatch.setattr(reading, "_now_ns", lambda: now_ns + SNAPSHOT_NS + 1)
+    now_ns = master._now_ns()
+    monkeypatch.setattr(master, "_now_ns", lambda: now_ns + SNAPSHOT_NS + 1)
     await opening
     await replica.close()
-    assert (len(reading), reading.size_bytes) == (0, 0)
+    assert (len(master._held), master._held_bytes) == (0, 0)
 
 
 async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) -> None:

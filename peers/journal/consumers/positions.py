@@ -36,7 +36,6 @@ CREATE TABLE consumers (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWI
 
 
 _BUSY_MS = 1_000
-
 _AT_ONCE = 1_000  # most pages of the write-ahead log: positions are small and written often
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, msgspec.DecodeError)
 
@@ -56,10 +55,6 @@ class Kept(msgspec.Struct, frozen=True):
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Kept).decode
-
-
-def positions_path(journal_path: str) -> str:
-    return f"{journal_path}/consumers.db"
 
 
 class Positions:
@@ -108,7 +103,10 @@ class Positions:
         waiting, self._waiting = self._waiting, {}
         tickets, self._tickets = self._tickets, []
         error: RejectedError | None = None
-        kept = {name: None if describe is None else self._dated(describe()) for name, describe in waiting.items()}
+        kept = {
+            name: None if describe is None else msgspec.structs.replace(describe(), epoch=self._epoch)
+            for name, describe in waiting.items()
+        }
         try:
             await self._loop.run_in_executor(self._thread, self._write, kept)
         except (apsw.Error, OSError, StorageError) as cause:
@@ -121,9 +119,6 @@ class Positions:
             ticket(error)
         if self._waiting and error is None:
             self._plan()
-
-    def _dated(self, kept: Kept) -> Kept:
-        return msgspec.structs.replace(kept, epoch=self._epoch)
 
     def _write(self, kept: dict[str, Kept | None]) -> None:
         if self._connection is None:
@@ -169,7 +164,10 @@ def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connec
     except (apsw.Error, OSError) as error:
         raise JournalUnavailableError(f"{path}: {error}") from error
     try:
-        _set_up(connection, full_sync=full_sync)
+        connection.set_busy_timeout(_BUSY_MS)
+        connection.pragma("synchronous", "FULL" if full_sync else "NORMAL")
+        connection.pragma("journal_mode", "WAL")
+        connection.pragma("wal_autocheckpoint", _AT_ONCE)
         kept = _read(connection, path, journal_id)
     except BaseException as error:
         connection.close()
@@ -182,13 +180,6 @@ def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connec
             raise JournalUnavailableError(f"{path}: {error}") from error
         raise
     return connection, kept
-
-
-def _set_up(connection: apsw.Connection, *, full_sync: bool) -> None:
-    connection.set_busy_timeout(_BUSY_MS)
-    connection.pragma("synchronous", "FULL" if full_sync else "NORMAL")
-    connection.pragma("journal_mode", "WAL")
-    connection.pragma("wal_autocheckpoint", _AT_ONCE)
 
 
 def _read(connection: apsw.Connection, path: str, journal_id: bytes) -> dict[str, Kept]:

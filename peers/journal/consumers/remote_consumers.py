@@ -34,7 +34,6 @@ from peers.journal.remote_journals import Asking
 from peers.wire.reasons import MALFORMED
 
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
-
 WHAT: Final = "consumers"  # the service name between hubs (`hub.requests.hub_services`)
 QUESTIONS: Final = ("join", "take", "acknowledge", "nak", "in_progress", "leave", "remove", "commit")
 """Services under `$hub/consumers/`; without a suffix it lists all consumers."""
@@ -111,10 +110,9 @@ def pass_on(asker: Handler, link: Handler, value: bytes) -> bytes:
 _FRAME_BYTES: Final = 512 * 1024  # answers take at most half of this, so that other messages on the links wait little
 
 
-class _Judge(NamedTuple):
-    user: str
-    reads: Callable[[str], bool]
-    publishes: Callable[[str], bool]
+_Judge = tuple[
+    str, Callable[[str], bool], Callable[[str], bool]
+]  # user, and whether prefixes and dead letters are granted
 
 
 class RemoteClient:
@@ -167,26 +165,25 @@ class RemoteClient:
 
     def check_reads(self, prefixes: tuple[str, ...]) -> None:
         """Check that all policies on the way grant these prefixes; raises `RejectedError`."""
-        for judge in self._judges:
+        for user, reads, _ in self._judges:
             for prefix in prefixes:
-                if not judge.reads(prefix):
-                    raise _refusal("journal", prefix, judge.user)
+                _check(reads, "journal", prefix, user)
         check_prefixes_granted(self._link.rights, self._link.acts.seeing, prefixes)
 
     def check_publishes(self, topic: str) -> None:
-        for judge in self._judges:
-            if not judge.publishes(topic):
-                raise _refusal("publish", topic, judge.user)
+        for user, _, publishes in self._judges:
+            _check(publishes, "publish", topic, user)
         check_granted(self._link.rights, self._link.acts.publishing, topic)
 
 
+def _check(grants: Callable[[str], bool], what: str, topic: str, user: str) -> None:
+    if not grants(topic):
+        text = f"{what} {printable(topic)}: not granted as a whole to user {printable(user)}"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
+
+
 def _judges(granted: tuple[Granted, ...]) -> list[_Judge]:
-    return [_Judge(one.user, covers_by(one.journal), allows_by(one.publish)) for one in granted]
-
-
-def _refusal(what: str, topic: str, user: str) -> RejectedError:
-    text = f"{what} {printable(topic)}: not granted as a whole to user {printable(user)}"
-    return RejectedError(CloseCode.NOT_ALLOWED, text)
+    return [(one.user, covers_by(one.journal), allows_by(one.publish)) for one in granted]
 
 
 ANSWERING_LIMIT: Final = 4_096  # most unanswered questions of other hubs; most of them are `take`
@@ -254,7 +251,9 @@ class ForHubs:
     def _asked(self, link: Handler, question: Question) -> Any:
         """Return the answer or a `Later`."""
         hub = self._hubs.get(question.hub)
-        self._check_believed(link, question.hub, hub)
+        user = None if link.rights is None else link.rights.user.name
+        if hub is not None and hub.user != user:
+            self._check_leads_to(question.hub, link)
         if hub is not None and hub.run != question.run:
             self._forget(question.hub)
             hub = None
@@ -276,21 +275,15 @@ class ForHubs:
         if known is not None:
             known.adopt(link, question)
         elif question.what == "join":
-            self._hubs.setdefault(question.hub, _Hub(question.run, _user(link), {})).clients[question.client] = client
+            self._hubs.setdefault(question.hub, _Hub(question.run, user, {})).clients[question.client] = client
         return function(client, question.value)
 
-    def _check_believed(self, link: Handler, asking: bytes, hub: _Hub | None) -> None:
-        """Check that the link is of the user that has brought the hub's clients, or leads to that hub."""
-        if hub is None or hub.user == _user(link):
-            return
-        way = self._core.mesh.traffic.way_to(asking)
+    def _check_leads_to(self, hub: bytes, link: Handler) -> None:
+        """Check that a link that has not brought the hub's clients leads there: else it may not speak for them."""
+        way = self._core.mesh.traffic.way_to(hub)
         if way is None or way[1] is not link:
-            text = f"{CONSUMERS_TOPIC}: the clients of hub {asking.hex()} have come by the link of another user"
+            text = f"{CONSUMERS_TOPIC}: the clients of hub {hub.hex()} have come by the link of another user"
             raise RequestError(Status.NOT_ALLOWED, text)
-
-
-def _user(link: Handler) -> str | None:
-    return None if link.rights is None else link.rights.user.name
 
 
 def _fail(answer: Answer, error: Exception) -> None:
@@ -301,7 +294,6 @@ def _fail(answer: Answer, error: Exception) -> None:
 # The hub that asks
 
 _TEXT_CHARACTERS: Final = 1000
-
 _AS_IT_IS = frozenset({Status.FAILED, Status.OVERFLOW, Status.NOT_ALLOWED, Status.TOO_BIG})
 """Errors of the other hub; all other statuses mean that the way to it is lost."""
 
@@ -354,18 +346,13 @@ class RemoteConsumers:
         rights = handler.rights
         if what == "join":
             self._joined.add(handler.id)
-        question = self._question(handler.id, what)
         try:
-            question = msgspec.structs.replace(
-                question,
-                value=value,
-                user="" if rights is None else rights.user.name,
-                is_admin=is_admin(handler),
-                frame_bytes=max(1, handler.frame_limit_bytes),
-                granted=granted_by(rights, Action.JOURNAL, Action.PUBLISH),
-            )
+            granted = granted_by(rights, Action.JOURNAL, Action.PUBLISH)
         except RejectedError as error:
             raise RequestError(Status.NOT_ALLOWED, error.text) from error
+        user, frame_bytes = "" if rights is None else rights.user.name, max(1, handler.frame_limit_bytes)
+        asker = (self._core.mesh.hub, self._run, handler.id)
+        question = Question(*asker, what, value, user, is_admin(handler), frame_bytes, granted)
         later = Later()
 
         def settle(outcome: Any) -> None:
@@ -376,9 +363,6 @@ class RemoteConsumers:
 
         self._send(question, settle, _wait_ms(value) if what == "take" else 0)
         return later
-
-    def _question(self, client: int, what: str) -> Question:
-        return Question(self._core.mesh.hub, self._run, client, what)
 
     def _send(self, question: Question, take: Callable[[Any], object], wait_ms: int = 0) -> None:
         self.asked_total += 1
@@ -392,22 +376,18 @@ class RemoteConsumers:
 
     def _told(self, reply: Reply) -> Any:
         body = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
+        there = f"consumers of hub {printable(self._of)}"
         try:
             value = decode_values(Frame(KIND_MESSAGES, 0, b"", body))[0]
         except ValueError:
-            return RejectedError(
-                CloseCode.JOURNAL_FAILED, f"consumers of hub {printable(self._of)}: that was no answer"
-            )
+            return RejectedError(CloseCode.JOURNAL_FAILED, f"{there}: that was no answer")
         if reply.status == Status.OK:
             return value
-        status = Status(reply.status) if reply.status in _AS_IT_IS else Status.RESPONDER_GONE
         text = str(value)[:_TEXT_CHARACTERS]
-        if status is Status.RESPONDER_GONE:
-            self.lost_total += 1
-            text = f"consumers of hub {printable(self._of)}: it cannot be reached now ({text})"
-        return RequestError(status, text)
-
-    # Clients that leave.
+        if reply.status in _AS_IT_IS:
+            return RequestError(Status(reply.status), text)
+        self.lost_total += 1
+        return RequestError(Status.RESPONDER_GONE, f"{there}: it cannot be reached now ({text})")
 
     def _gone(self, handler: Handler) -> None:
         if handler.id in self._joined:
@@ -423,7 +403,7 @@ class RemoteConsumers:
                 self._parted.add(client)
 
         try:
-            self._send(self._question(client, GONE), settle)
+            self._send(Question(self._core.mesh.hub, self._run, client, GONE), settle)
         except RequestError:  # the other hub notices, or `tick` reports it later
             self._parted.add(client)
 

@@ -152,12 +152,12 @@ class Reading:
         self._rest(_AGAIN_S)
 
     def _rest(self, seconds: float) -> None:
-        if self._pause is None:
-            self._pause = self._loop.call_later(seconds, self._rested)
+        def go_on() -> None:
+            self._pause = None
+            self._on_news()
 
-    def _rested(self) -> None:
-        self._pause = None
-        self._on_news()
+        if self._pause is None:
+            self._pause = self._loop.call_later(seconds, go_on)
 
     def stop(self) -> None:
         self._cancel()
@@ -238,8 +238,6 @@ class Served:
         self.charged_bytes = 0
         self._stopped = False
 
-    # Members.
-
     def join(self, participant: Participant) -> None:
         self.participants[participant.number] = participant
         self.consumer.join(participant.member)
@@ -262,7 +260,12 @@ class Served:
         participant.answer([])  # an older question, which is not waited for any more
         later = participant.asked = Later()
         participant.most_bytes = most_bytes
-        participant.timer = self._loop.call_later(wait_s, self._give_up, participant)
+
+        def give_up() -> None:
+            self._waiting.pop(participant, None)
+            participant.answer([])
+
+        participant.timer = self._loop.call_later(wait_s, give_up)
         self._waiting.pop(participant, None)
         self._waiting[participant] = None
         self._plan()  # in a turn of its own: the answer has no listener yet
@@ -273,10 +276,6 @@ class Served:
         if got < participant.given:
             self.consumer.give_back(participant.member, participant.last)
             participant.given, participant.last = got, []
-
-    def _give_up(self, participant: Participant) -> None:
-        self._waiting.pop(participant, None)
-        participant.answer([])
 
     def acknowledge(self, participant: Participant, offsets: tuple[int, ...]) -> None:
         self.consumer.acknowledge(participant.member, offsets)
@@ -293,16 +292,15 @@ class Served:
         self.consumer.in_progress(participant.member, offsets, self._loop.time())
         self._plan()
 
-    # The work.
-
     def _plan(self) -> None:
         if not self._is_planned:
             self._is_planned = True
-            self._loop.call_soon(self._serve_planned)
 
-    def _serve_planned(self) -> None:
-        self._is_planned = False
-        self._serve()
+            def serve() -> None:
+                self._is_planned = False
+                self._serve()
+
+            self._loop.call_soon(serve)
 
     def _serve(self) -> None:
         """Answer waiting members, and read more."""
@@ -312,7 +310,11 @@ class Served:
         if self._waiting:
             self._feed()
         self._bury()
-        self._watch()
+        if (due_s := self.consumer.due_s) != self._due_s:
+            if self._due is not None:
+                self._due.cancel()
+            self._due_s = due_s
+            self._due = None if due_s is None else self._loop.call_at(due_s, self._expire)
         self._owner.changed(self)
 
     def _hand_out(self) -> None:
@@ -328,15 +330,15 @@ class Served:
                 del self._waiting[participant]
                 participant.given += len(items)
                 participant.last = [item.record.offset for item in items]
-                form = _row_of_value if participant.takes_values else _row
-                participant.answer([form(item) for item in items])
+                participant.answer([_row(item, takes_value=participant.takes_values) for item in items])
 
     def _feed(self) -> None:
         consumer, reading = self.consumer, self._reading
         if consumer.is_full or self._owner.core.memory.is_over:
             return
-        if reading.gone_before is not None:
-            self._skip_to(reading.gone_before)
+        if (oldest := reading.gone_before) is not None:
+            self._owner.announce(self.name, {"state": "missed", "from": consumer.read, "to": oldest})
+            consumer.skip_to(oldest)
             reading.gone_before = None
         fed = 0
         while fed < _FED and not consumer.is_full and (record := reading.next_record()) is not None:
@@ -350,27 +352,10 @@ class Served:
             consumer.reached(finished)
         reading.more(consumer.read)
 
-    def _skip_to(self, offset: int) -> None:
-        """Go on at the oldest offset, and announce that earlier records were deleted."""
-        before = self.consumer.read
-        self.consumer.skip_to(offset)
-        self._owner.announce(self.name, {"state": "missed", "from": before, "to": offset})
-
-    def _watch(self) -> None:
-        due_s = self.consumer.due_s
-        if due_s == self._due_s:
-            return
-        if self._due is not None:
-            self._due.cancel()
-        self._due_s = due_s
-        self._due = None if due_s is None else self._loop.call_at(due_s, self._expire)
-
     def _expire(self) -> None:
         self._due = self._due_s = None
         self.consumer.expire(self._loop.time())
         self._serve()
-
-    # Dead letters.
 
     def _bury(self) -> None:
         """Publish dead letters, or only announce them where the consumer has no topic for them."""
@@ -395,8 +380,6 @@ class Served:
 
         letter = _letter(self.name, item, self._owner.frame_limit_bytes)
         self._owner.publish(self.consumer.terms.dead_letters, letter, answer)
-
-    # Time, and the end.
 
     def tick(self) -> None:
         """Retry dead letters and reads; called about once a second."""
@@ -426,20 +409,16 @@ class Served:
         self._waiting.clear()
 
 
-def _row(item: Item) -> Row:
+def _row(item: Item, *, takes_value: bool) -> Row:
     offset, time_us, topic, encoding, body = item.record
-    return [offset, time_us, item.deliveries, topic, encoding, body]
-
-
-def _row_of_value(item: Item) -> Row:
-    """Decode the value of a message, which costs some µs."""
-    row = _row(item)
-    encoding, body = row[-2:]
+    row: Row = [offset, time_us, item.deliveries, topic]
+    if not takes_value:
+        return [*row, encoding, body]
     try:
         value = decode_values(Frame(KIND_MESSAGES, encoding << 1, b"", body))[0]
     except ValueError:
-        return [*row[:-2], False, None]
-    return [*row[:-2], True, value]
+        return [*row, False, None]
+    return [*row, True, value]
 
 
 def _letter(name: str, item: Item, frame_limit_bytes: int) -> bytes:

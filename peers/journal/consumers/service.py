@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from peers.journal.journal import Journal
 
 _WAIT_LIMIT_MS = 60_000
-
 _Name = Annotated[str, msgspec.Meta(max_length=256)]
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _Offsets = Annotated[tuple[_Offset, ...], msgspec.Meta(max_length=100_000)]
@@ -79,8 +78,8 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
     messages would come first. None: unknown."""
 
 
-class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
-    """Acknowledge messages."""
+class Offsets(msgspec.Struct, forbid_unknown_fields=True):
+    """Acknowledge messages, or ask for more time for them."""
 
     member: _Number
     offsets: _Offsets
@@ -93,13 +92,6 @@ class Nak(msgspec.Struct, forbid_unknown_fields=True):
     offsets: _Offsets
     delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 0.0
     """How long they, and later messages of their keys, are not delivered, s."""
-
-
-class InProgress(msgspec.Struct, forbid_unknown_fields=True):
-    """Ask for more time for messages."""
-
-    member: _Number
-    offsets: _Offsets
 
 
 class Leave(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,21 +143,20 @@ class Sharing(NamedTuple):
 
 
 class ConsumerStatistics(NamedTuple):
-    """One consumer at one moment."""
+    """One consumer at one moment; a query only has the first fields and the last."""
 
     name: str
     prefixes: tuple[str, ...]
-    members: int
     position: int  # everything wanted before this offset is processed
     lag: int  # committed records, wanted or not, behind its position
-    held: int  # messages read and not acknowledged
-    out: int  # those of them that members have
-    held_bytes: int
-    counters: ConsumerCounters
-    error: str  # why nothing can be read; empty if it can
+    members: int = 0
+    held: int = 0  # messages read and not acknowledged
+    out: int = 0  # those of them that members have
+    held_bytes: int = 0
+    counters: ConsumerCounters = ConsumerCounters()
+    error: str = ""  # why nothing can be read; empty if it can
     clients: tuple[Sharing, ...] = ()
-    committed_s: float | None = None
-    """Seconds since a query has committed its position; None for a consumer with members."""
+    committed_s: float | None = None  # since a query has committed its position; None for a consumer with members
 
 
 class ConsumersStatistics(NamedTuple):
@@ -180,84 +171,6 @@ class ConsumersStatistics(NamedTuple):
 
 FORGOTTEN_S: Final = 30 * 86_400
 """Queries not heard of for so long are forgotten, s: unused names would count for `journal.consumers`."""
-
-_NOTHING_COUNTED: Final = ConsumerCounters(0, 0, 0, 0, 0, 0)
-
-
-class Queries:
-    """Consumers that read the journal by themselves, as Spark's queries do, and only commit positions.
-
-    They have no members. A query may go back, if it restarts from an older checkpoint; that is announced.
-    """
-
-    def __init__(
-        self,
-        positions: Positions,
-        announce: Callable[[str, dict[str, Any]], None],
-        now_s: Callable[[], float] = time.time,
-    ) -> None:
-        self._positions = positions
-        self._announce = announce
-        self._now_s = now_s
-        self.kept: dict[str, Kept] = {}
-        self.forgotten_total = 0
-
-    def __len__(self) -> int:
-        return len(self.kept)
-
-    def __contains__(self, name: str) -> bool:
-        return name in self.kept
-
-    def commit(self, name: str, terms: Terms, position: int) -> None:
-        """Store the position and prefixes of a query."""
-        before = self.kept.get(name)
-        now = self.kept[name] = Kept(terms, Progress(position), self._now_s())
-        if before is None:
-            self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": position})
-        elif (before.terms, before.progress) == (now.terms, now.progress):
-            return
-        elif position < before.progress.position:
-            self._announce(name, {"state": "back", "from": before.progress.position, "to": position})
-        self._positions.put(name, partial(self.kept.__getitem__, name))
-
-    def remove(self, name: str, state: str = "removed") -> bool:
-        """Forget a query; return whether there was one."""
-        query = self.kept.pop(name, None)
-        if query is None:
-            return False
-        self._positions.put(name, None)
-        self._announce(name, {"state": state, "position": query.progress.position})
-        return True
-
-    def tick(self) -> None:
-        """Forget queries that were not heard of for too long; called about once a second."""
-        oldest_s = self._now_s() - FORGOTTEN_S
-        for name in [name for name, query in self.kept.items() if (query.heard_s or 0.0) < oldest_s]:
-            self.forgotten_total += self.remove(name, "forgotten")
-
-    def statistics(self, committed: int) -> list[ConsumerStatistics]:
-        now_s = self._now_s()
-        return [
-            ConsumerStatistics(
-                name=name,
-                prefixes=query.terms.prefixes,
-                members=0,
-                position=query.progress.position,
-                lag=max(0, committed - query.progress.position),
-                held=0,
-                out=0,
-                held_bytes=0,
-                counters=_NOTHING_COUNTED,
-                error="",
-                committed_s=round(max(0.0, now_s - (query.heard_s or 0.0)), 3),
-            )
-            for name, query in self.kept.items()
-        ]
-
-    def keep(self) -> None:
-        """Save all queries with the time of their last commit, which nothing else saves for an idle one."""
-        for name in self.kept:
-            self._positions.put(name, partial(self.kept.__getitem__, name))
 
 
 class Consumers:
@@ -281,8 +194,9 @@ class Consumers:
         # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
         self._publisher = Handler(self, role=Role.LOCAL, limits=QueueLimits(), name="consumers", address="local")
         self._served: dict[str, Served] = {}
-        # Those that read by themselves, and only say how far they are.
-        self._queries = Queries(positions, self.announce)
+        # Consumers that read the journal by themselves, as Spark's queries do, and only commit positions.
+        self._queries: dict[str, Kept] = {}
+        self._forgotten = 0
         self.cuts_total = 0  # consumers that were ahead of the journal at the start, and cut back
         self._restore()
         services = core.requests.hub_services
@@ -290,7 +204,11 @@ class Consumers:
         services.add(CONSUMERS_TOPIC, lambda _handler, _value: self._listed())
         functions = self._functions()
         for what, function in functions.items():
-            services.add(f"{CONSUMERS_TOPIC}/{what}", _for_local(function), judges_itself=True)
+
+            def answer(handler: Handler, value: Any, function: Function = function) -> Any:
+                return function(LocalClient(handler), value)
+
+            services.add(f"{CONSUMERS_TOPIC}/{what}", answer, judges_itself=True)
         self.for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
 
     def _restore(self) -> None:
@@ -301,9 +219,9 @@ class Consumers:
             end = self.journal.end_of(kept.epoch)
             progress = kept.progress.before(head if end is None else min(head, end))
             if kept.heard_s is not None:
-                self._queries.kept[name] = msgspec.structs.replace(kept, progress=progress)
+                self._queries[name] = msgspec.structs.replace(kept, progress=progress)
             else:
-                self._served[name] = self._make(name, kept.terms, progress)
+                self._served[name] = Served(name, Consumer(kept.terms, progress, self._limits), self)
             if progress != kept.progress:
                 cut.append(name)
                 self._positions.put(name, partial(msgspec.structs.replace, kept, progress=progress))
@@ -317,26 +235,28 @@ class Consumers:
             )
 
     # As the outlet of the handler that publishes: it subscribes to nothing.
-
     def send(self, batches: list[Batch]) -> None: ...
-
     def send_gap(self, lost_messages: int) -> None: ...
-
     def close(self, code: int, text: str) -> None: ...
-
-    # Services.
 
     def _functions(self) -> dict[str, Function]:
         def answering(kind: type[_Asked], answer: Callable[[ConsumerClient, _Asked], Any]) -> Function:
             return lambda client, value: answer(client, read(value, kind))
 
+        def of_member(kind: type[_Asked], act: Callable[[Participant, Any], Any], gone: Any = None) -> Function:
+            def answer(client: ConsumerClient, order: Any) -> Any:
+                one = self._found(client, order.member)
+                return gone if one is None else act(one, order)
+
+            return answering(kind, answer)
+
         return {
             "join": answering(Join, self._join),
-            "take": answering(Take, self._take),
-            "acknowledge": answering(Acknowledge, self._acknowledge),
-            "nak": answering(Nak, self._nak),
-            "in_progress": answering(InProgress, self._in_progress),
-            "leave": answering(Leave, self._leave),
+            "take": of_member(Take, _take),
+            "acknowledge": of_member(Offsets, lambda one, order: one.served.acknowledge(one, order.offsets)),
+            "nak": of_member(Nak, lambda one, order: one.served.nak(one, order.offsets, order.delay_s), gone=[]),
+            "in_progress": of_member(Offsets, lambda one, order: one.served.in_progress(one, order.offsets)),
+            "leave": answering(Leave, lambda client, order: self._leave(client, order.member, order.seen)),
             "remove": answering(Remove, self._remove),
             "commit": answering(Commit, self._commit),
         }
@@ -350,13 +270,11 @@ class Consumers:
             return self._join_from(client, join)
         later = None
         if served is None:
-            served, later = self._new(name, terms, join.start)
+            served, later = self._new(name, terms, join.start), Later()  # answered once it is on the disk
         elif terms != served.consumer.terms:
-            _check_same(join.name, terms, served.consumer.terms)
-            served.consumer.agree(terms)
-            self.changed(served)
+            self._agree(served, join.name, terms)
         if join.instead:
-            self._leave(client, Leave(join.instead))
+            self._leave(client, join.instead, ())
         if len(served.participants) >= MEMBERS_LIMIT:
             raise UsageError(f"consumer {join.name!r} has {MEMBERS_LIMIT} members, which is the limit")
         participant = Participant(next(self._numbers), client, Member(join.messages, join.bytes), served)
@@ -384,6 +302,14 @@ class Consumers:
             raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
         return served
 
+    def _agree(self, served: Served, name: str, terms: Terms) -> None:
+        before = served.consumer.terms
+        if (terms.prefixes, terms.key) != (before.prefixes, before.key):
+            has = f"with the prefixes {list(before.prefixes)} and the key {before.key!r}"
+            raise UsageError(f"consumer {name!r} is there, {has}; remove it first, or take another name")
+        served.consumer.agree(terms)
+        self.changed(served)
+
     def _join_from(self, client: ConsumerClient, join: Join) -> Later:
         later = Later()
 
@@ -404,16 +330,16 @@ class Consumers:
         self.journal.fetch(Fetch(1, time=join.time_us, bytes=0), found)
         return later
 
-    def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
+    def _new(self, name: str, terms: Terms, start: int | None) -> Served:
         self._check_room(name)
         if start is None:
             start = self.journal.position()
             if start is None:
                 raise UsageError("nothing is recorded now, so a new consumer has no place to begin; try again")
-        served = self._served[name] = self._make(name, terms, Progress(start))
+        served = self._served[name] = Served(name, Consumer(terms, Progress(start), self._limits), self)
         served.kept_changes = served.consumer.changes
         self.announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
-        return served, Later()
+        return served
 
     def _check_room(self, name: str) -> None:
         there = len(self._served) + len(self._queries)
@@ -422,41 +348,15 @@ class Consumers:
         owner, _, _ = name.rpartition("/")
         if not owner or there < self._user_limit:  # there are no users, or none can have so many
             return
-        of_him = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries.kept))
-        if of_him >= self._user_limit:
+        of_user = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries))
+        if of_user >= self._user_limit:
             limit = f"the limit is {self._user_limit} (journal.user_consumers)"
-            raise UsageError(f"there are {of_him} consumers of user {owner!r}, {limit}")
+            raise UsageError(f"there are {of_user} consumers of user {owner!r}, {limit}")
 
-    def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
-        return Served(name, Consumer(terms, progress, self._limits), self)
-
-    def _take(self, client: ConsumerClient, take: Take) -> Any:
-        one = self._found(client, take.member)
-        if one is None:
-            return None
-        # Half of a frame leaves room for the fields beside the bodies.
-        most = min(take.bytes, _TAKEN_BYTES, client.frame_limit_bytes // 2)
-        one.takes_values = take.values
-        if take.got is not None:
-            one.served.repeat(one, take.got)
-        return one.served.take(one, most, take.wait_ms / 1000)
-
-    def _acknowledge(self, client: ConsumerClient, order: Acknowledge) -> None:
-        if (one := self._found(client, order.member)) is not None:
-            one.served.acknowledge(one, order.offsets)
-
-    def _nak(self, client: ConsumerClient, order: Nak) -> list[int]:
-        one = self._found(client, order.member)
-        return [] if one is None else one.served.nak(one, order.offsets, order.delay_s)
-
-    def _in_progress(self, client: ConsumerClient, order: InProgress) -> None:
-        if (one := self._found(client, order.member)) is not None:
-            one.served.in_progress(one, order.offsets)
-
-    def _leave(self, client: ConsumerClient, order: Leave) -> None:
-        if (one := self._found(client, order.member)) is not None:
-            one.served.leave(one, order.seen)
-            self._found(client, order.member)
+    def _leave(self, client: ConsumerClient, member: int, seen: tuple[int, ...]) -> None:
+        if (one := self._found(client, member)) is not None:
+            one.served.leave(one, seen)
+            self._found(client, member)
 
     def _found(self, client: ConsumerClient, number: int) -> Participant | None:
         """Return a member by its number; forget one that has left."""
@@ -476,7 +376,8 @@ class Consumers:
     def _remove(self, client: ConsumerClient, remove: Remove) -> bool:
         known = remove.name in self._served or remove.name in self._queries
         name = remove.name if client.is_admin and known else _full_name(client, remove.name)
-        if self._queries.remove(name):
+        if name in self._queries:
+            self._forget_query(name, "removed")
             return True
         served = self._served.pop(name, None)
         if served is None:
@@ -486,6 +387,11 @@ class Consumers:
         self._charge(served, 0)
         self.announce(name, {"state": "removed", "position": served.consumer.position})
         return True
+
+    def _forget_query(self, name: str, state: str) -> None:
+        query = self._queries.pop(name)
+        self._positions.put(name, None)
+        self.announce(name, {"state": state, "position": query.progress.position})
 
     def _commit(self, client: ConsumerClient, commit: Commit) -> None:
         name = _full_name(client, commit.name)
@@ -498,9 +404,15 @@ class Consumers:
             raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
         if name not in self._queries:
             self._check_room(name)
-        self._queries.commit(name, terms, commit.position)
-
-    # For `Served`.
+        before = self._queries.get(name)
+        now = self._queries[name] = Kept(terms, Progress(commit.position), time.time())
+        if before is None:
+            self.announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": commit.position})
+        elif (before.terms, before.progress) == (now.terms, now.progress):
+            return
+        elif commit.position < before.progress.position:  # it has restarted from an older checkpoint
+            self.announce(name, {"state": "back", "from": before.progress.position, "to": commit.position})
+        self._positions.put(name, partial(self._queries.__getitem__, name))
 
     def publish(self, topic: str, value: bytes, answer: Answer) -> None:
         core = self.core
@@ -527,36 +439,42 @@ class Consumers:
         self._account.charge(size_bytes - served.charged_bytes)
         served.charged_bytes = size_bytes
 
-    # Time, statistics, the end.
-
     def tick(self) -> None:
         self._positions.retry()
         self.for_hubs.tick()
         for served in self._served.values():
             served.tick()
-        self._queries.tick()
+        oldest_s = time.time() - FORGOTTEN_S
+        for name in [name for name, query in self._queries.items() if (query.heard_s or 0.0) < oldest_s]:
+            self._forget_query(name, "forgotten")
+            self._forgotten += 1
 
     def statistics(self) -> ConsumersStatistics:
         each = [self._described(name, served) for name, served in self._served.items()]
-        each += self._queries.statistics(self.journal.committed)
+        now_s = time.time()
+        for name, query in self._queries.items():
+            position, idle_s = query.progress.position, round(max(0.0, now_s - (query.heard_s or 0.0)), 3)
+            lag = max(0, self.journal.committed - position)
+            each.append(ConsumerStatistics(name, query.terms.prefixes, position, lag, committed_s=idle_s))
         each.sort(key=lambda one: one.name)
-        failures, forgotten = self._positions.failures_total, self._queries.forgotten_total
-        return ConsumersStatistics(each, self._limit, failures, forgotten, self.for_hubs)
+        failures = self._positions.failures_total
+        return ConsumersStatistics(each, self._limit, failures, self._forgotten, self.for_hubs)
 
     def _described(self, name: str, served: Served) -> ConsumerStatistics:
         consumer = served.consumer
+        most = heapq.nlargest(_CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
         return ConsumerStatistics(
             name,
             consumer.terms.prefixes,
-            len(served.participants),
             consumer.position,
             max(0, self.journal.committed - consumer.position),
+            len(served.participants),
             consumer.held_messages,
             consumer.out_messages,
             consumer.size_bytes,
             consumer.counters(),
             served.error,
-            _sharing(served),
+            tuple(Sharing(one.client.id, one.client.hub, len(one.member.out)) for one in most),
         )
 
     def _listed(self) -> list[dict[str, Any]]:
@@ -572,17 +490,18 @@ class Consumers:
         for served in self._served.values():
             served.stop()
             self.changed(served)
-        self._queries.keep()
+        for name in self._queries:  # with the time of its last commit, which nothing else saves for an idle one
+            self._positions.put(name, partial(self._queries.__getitem__, name))
         await self._positions.stop()
 
 
-def _for_local(function: Function) -> Callable[[Handler, Any], Any]:
-    return lambda handler, value: function(LocalClient(handler), value)
-
-
-def _sharing(served: Served) -> tuple[Sharing, ...]:
-    most = heapq.nlargest(_CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
-    return tuple(Sharing(one.client.id, one.client.hub, len(one.member.out)) for one in most)
+def _take(one: Participant, take: Take) -> Later:
+    # Half of a frame leaves room for the fields beside the bodies.
+    most = min(take.bytes, _TAKEN_BYTES, one.client.frame_limit_bytes // 2)
+    one.takes_values = take.values
+    if take.got is not None:
+        one.served.repeat(one, take.got)
+    return one.served.take(one, most, take.wait_ms / 1000)
 
 
 def _kept(served: Served) -> Kept:
@@ -619,11 +538,3 @@ def _check(client: ConsumerClient, terms: Terms) -> None:
             client.check_publishes(terms.dead_letters)
     except RejectedError as error:
         raise NotAllowedError(Status.NOT_ALLOWED, error.text) from error
-
-
-def _check_same(name: str, terms: Terms, agreed: Terms) -> None:
-    if (terms.prefixes, terms.key) != (agreed.prefixes, agreed.key):
-        raise UsageError(
-            f"consumer {name!r} is there, with the prefixes {list(agreed.prefixes)} and the key {agreed.key!r}; "
-            "remove it first, or take another name"
-        )

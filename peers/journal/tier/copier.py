@@ -214,11 +214,8 @@ def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
 # The process.
 
 _FIRST_RETRY_S = 1.0
-
 _LAST_RETRY_S = 60.0  # longest pause after a failure
-
 _NICENESS = 10  # by how much it gives way to hub and readers, as `nice` has it
-
 _POLL_S = 1.0  # how often it looks for sealed segments, seconds
 
 Wait = Callable[[socket.socket, float], bool]  # waits so many seconds; returns whether the other side has closed

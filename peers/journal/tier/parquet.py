@@ -33,13 +33,11 @@ from hub.journal.selection import Selection, counted_in_short
 
 # Values after which a file ends, bytes: it is made in memory. A task of Spark takes about as much.
 FILE_BYTES = 128 * 1024 * 1024
-
 _NAME = b"topichub"
 
 # Files whose bytes cost no round trip. Others are fetched ahead by threads of Arrow, which near ones do without: a
 # process that ends while such threads still rest was ended by SIGABRT now and then.
 _NEAR = (pa.BufferReader, pa.OSFile, pa.MemoryMappedFile)
-
 _TAIL_BYTES = 8  # the end of a Parquet file: length of the footer, and a magic word
 
 
@@ -54,16 +52,11 @@ SCHEMA = pa.schema(
 )
 
 STRIPE_RECORDS = 262_144  # most records of a stripe, but for a last block: with 40 topics, each has thousands in a row
-
 STRIPE_BYTES = 32 * 1024 * 1024  # most bytes of its values: a reader of one record may have to decode all of it, 0.1 s
-
 GROUP_RECORDS = 8_192  # a group ends where the topic changes once it has so many records, or so many bytes of values
 GROUP_BYTES = 1024 * 1024
-
 _GROUP_FACTOR = 8  # a group of one topic alone is so many times as large at most
-
 _BLOCK_RECORDS = 8_192  # limits of a block that is made of a table; as the journal itself cuts them
-
 _BLOCK_BYTES = 1024 * 1024
 
 

@@ -17,7 +17,6 @@ from hub.errors import JournalUnavailableError, UsageError
 from peers.journal.folder import making
 
 _S3 = "s3"
-
 _OPTIONS = frozenset({"region", "endpoint"})
 
 
@@ -52,6 +51,7 @@ class Place(Protocol):
 
     def folders(self) -> list[str]: ...
     def read(self, name: str) -> bytes: ...
+
     def open(self, name: str) -> Any:
         """Return a file for pyarrow, to be closed; it raises `OSError`."""
 

@@ -26,16 +26,12 @@ from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
 from peers.journal.view import LARGE_FACTOR, Damage, cut, offsets_text
 
 _AWAY_S = 5.0  # after a failure, the tier is not tried for so long: other clients wait for this process, too
-
 _FRESH_S = 5.0  # how old the manifest may be where its end matters, seconds
 
 # Most that is kept of stripes, beside the 30 MiB of a reader process; the last one is kept in any size.
 _KEPT_BYTES = 128 * 1024 * 1024
-
 _OPEN_LIMIT = 16  # most files that are open: the end of each is in memory, 0.1 MiB
-
 _STRIPES_LIMIT = 4  # most stripes that are decoded for one answer, so that others need not wait long
-
 _FILES_LIMIT = 32  # most files that are looked into for one answer, for the same reason
 
 

@@ -34,7 +34,6 @@ from peers.journal.readers import start_process
 _FIRST_RESTART_S = 1.0
 _LAST_RESTART_S = 60.0  # longest pause before the process is started again
 _END_S = 2.0  # how long the process may take to end when the hub stops; then it is killed, which does no harm
-
 TIER_FILE = "tier.json"
 _LIMIT_BYTES = 64 * 1024
 
