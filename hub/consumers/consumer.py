@@ -355,7 +355,6 @@ class Consumer:
             key.delayed = None
 
     def _trim_due(self) -> None:
-        """Rebuild the heap if most of its entries are outdated."""
         if len(self._due) > 2 * len(self._items) + _DUE_SPARE:
             self._due = [(item.due_s, offset) for offset, item in self._items.items() if item.due_s]
             heapify(self._due)

@@ -140,7 +140,6 @@ class Manifest:
 
     @property
     def next(self) -> int | None:
-        """The offset behind the newest; None if there is none."""
         return self.entries[-1].next if self.entries else None
 
     def place_of(self, offset: int) -> int:

@@ -146,7 +146,6 @@ class Head(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Length of the entry, with its padding."""
         return padded(self.payload_from + self.stored_bytes)
 
 

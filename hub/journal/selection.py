@@ -24,7 +24,6 @@ def listing(topics: Iterable[str]) -> bytes:
 
 
 def listed_texts(listed: bytes) -> list[str]:
-    """Return the texts of a listing; raises `JournalCorruptError`."""
     try:
         return listed.decode().split(_SEPARATOR)
     except UnicodeDecodeError as error:
@@ -95,7 +94,6 @@ class Selection:
         return self._prefixes == [""] and self._may_read is None
 
     def holds(self, topic: str) -> bool:
-        """Return whether a topic is wanted and granted."""
         return self._begins(topic) and (self._may_read is None or self._may_read(topic))
 
     def _begins(self, topic: str) -> bool:

@@ -78,8 +78,6 @@ class Replica:
             return Needs.SNAPSHOT
         return Needs.CHANGES if self._number < self._last else Needs.NOTHING
 
-    # A snapshot.
-
     def begin(self, epoch: int, number: int) -> None:
         """Begin a snapshot, in place of an unfinished one; `number` is that of the last change before it."""
         self._turn_to(epoch)
@@ -108,8 +106,6 @@ class Replica:
         """The master does not have the missing changes any more, or has ended the snapshot."""
         self._loading = None
         self._must_load = True
-
-    # Changes.
 
     def hear(self, epoch: int, changes: Iterable[Change]) -> list[Change]:
         """Take changes, in any order.

@@ -69,7 +69,6 @@ class Expiry:
         return None
 
     def take(self, now_ns: int, limit: int) -> list[bytes]:
-        """Return and forget due keys, `limit` at most."""
         taken: list[bytes] = []
         while len(taken) < limit and (next_ns := self.next_ns) is not None and next_ns <= now_ns:
             key = heappop(self._order)[1]
@@ -97,7 +96,6 @@ class Changes:
         return len(self._ring)
 
     def append(self, change: Change) -> None:
-        """Keep a change, and drop the oldest ones beyond the limits."""
         ring = self._ring
         ring.append(change)
         # `Change.size_bytes`, without a call for each change.
@@ -269,13 +267,7 @@ class Store:
         return key, entry
 
     def _write(  # noqa: PLR0913, PLR0917 -- called for each put: by place is quicker than by name
-        self,
-        key: bytes,
-        entry: Entry | None,
-        value: bytes,
-        expires_ns: int | None,
-        publisher: object,
-        user: str | None,
+        self, key: bytes, entry: Entry | None, value: bytes, expires_ns: int | None, publisher: object, user: str | None
     ) -> Change:
         size = len(key) + len(value)
         limits = self.limits
@@ -376,7 +368,6 @@ class Store:
         return self._expiry.next_ns
 
     def expire(self, now_ns: int, limit: int = 1_000) -> list[Change]:
-        """Remove due entries, `limit` at most: about 2 µs each."""
         changes = [
             self._remove(key, self.entries[key], ChangeKind.EXPIRE, None) for key in self._expiry.take(now_ns, limit)
         ]

@@ -100,7 +100,6 @@ class Commit:
         self.place += size_bytes
 
     def take(self) -> list[bytes]:
-        """Return and forget the parts to be written."""
         entries, self.entries, self.entries_bytes = self.entries, [], 0
         return entries
 
@@ -315,7 +314,6 @@ have blocks of 80 records and more anyway."""
 
 
 def is_untidy(rows: Sequence[Row]) -> bool:
-    """Return whether a segment with these blocks is worth rewriting."""
     return sum(map(_is_small, rows)) > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
 
 

@@ -100,15 +100,12 @@ class Folder:
 
     @property
     def is_in_place(self) -> bool:
-        """Whether the opened folder still has its name."""
         return stands(self.path, self._id)
 
     def sync(self) -> None:
-        """Sync the names in the folder; raises `OSError`."""
         os.fsync(self._descriptor)
 
     def release(self) -> None:
-        """Unlock the folder."""
         if self._descriptor >= 0:
             _held.discard(self._id)
             os.close(self._descriptor)
@@ -116,7 +113,6 @@ class Folder:
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """Return device and inode, which identify a file or folder under any name."""
     return status.st_dev, status.st_ino
 
 

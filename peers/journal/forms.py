@@ -72,7 +72,6 @@ _text = msgspec.json.Encoder().encode
 
 
 def decode_order(body: bytes) -> Order:
-    """Decode an order; raises `RejectedError`."""
     try:
         return _decode(body)
     except MALFORMED as error:

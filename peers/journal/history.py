@@ -60,7 +60,6 @@ class History:
         return self._known_extent()
 
     def files(self) -> Iterator[Entry]:
-        """Yield the entries of the tier's files that begin before the journal, in order."""
         first = self.view.extent.first
         if self.address and first:
             yield from self.tier.entries(first)
@@ -74,7 +73,6 @@ class History:
         return here if there is None else min(here, there)
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return the damage at `position`; None if it can be read."""
         if not self.address or position >= self.view.extent.first:
             return self.view.damage_at(position)
         with self.tier.attempt():
@@ -110,7 +108,7 @@ class History:
 
     def _known_extent(self) -> Extent:
         first, following = self.view.extent
-        there = None if self._tier is None else self._tier.first
+        there = None if self._tier is None else self._tier.files.first
         return Extent(first if there is None else min(first, there), following)
 
     def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Selection, limit_bytes: int) -> Fetched:
@@ -131,5 +129,5 @@ class History:
 
     def _gone(self, tier: TierView, start: int) -> GoneError:
         here = self.view.extent.first
-        first = min(here, tier.following(start) or here)
+        first = min(here, tier.files.following(start) or here)
         return GoneError(f"offset {start} was deleted; the oldest that is kept from there on is {first}", first)

@@ -210,7 +210,6 @@ class Journal:
 
     @property
     def taken(self) -> int:
-        """Changes when messages are taken for recording."""
         return self._recorder.taken
 
     @property
@@ -226,7 +225,6 @@ class Journal:
         return self._recorder.committed
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once publishers should be read again."""
         self._recorder.wait_room(resume)
 
     def position(self) -> int | None:
@@ -236,7 +234,6 @@ class Journal:
         return self._recorder.handler in route.handlers
 
     def heed(self, on_marked: OnMarked) -> None:
-        """Call `on_marked` with each batch that has a mark."""
         self._recorder.on_marked = on_marked
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
@@ -334,7 +331,6 @@ class Journal:
         self._staging.commit(source, commit, answer)
 
     def tick(self) -> None:
-        """Called about once a second."""
         now_s = self._loop.time()
         self._staging.sweep(now_s)
         self._readers.tick(now_s)
@@ -344,7 +340,6 @@ class Journal:
 
     @property
     def trouble(self) -> str:
-        """Why the hub is not ready; empty if the journal works."""
         error = self._recorder.error
         return "" if error is None else f"the journal cannot be written: {error}"
 
@@ -361,7 +356,6 @@ class Journal:
         )
 
     async def settle(self) -> None:
-        """Wait until all taken messages are committed and confirmed, for a second at most."""
         settled: asyncio.Future[None] = self._loop.create_future()
 
         def settle(_: int | RejectedError) -> None:
@@ -372,7 +366,6 @@ class Journal:
         await asyncio.wait([settled], timeout=_SETTLE_S)
 
     async def stop(self) -> None:
-        """Stop the readers, write the taken messages, and close the folder."""
         self._staging.finish()
         await self.consumers.stop()
         self._recorder.stop()
@@ -384,7 +377,6 @@ class Journal:
 
 
 def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | RejectedError) -> None:
-    """Replace the request number in a shared answer."""
     if isinstance(outcome, RejectedError):
         deliver(outcome)
     elif outcome[_KIND] == Kind.RECORDS:

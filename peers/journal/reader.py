@@ -27,12 +27,7 @@ _RECEIVE_BYTES = 64 * 1024
 def answer(history: Callable[[], History], order: Order) -> list[bytes]:
     try:
         found = history().fetch(
-            order.start,
-            order.end,
-            order.prefixes,
-            order.bytes,
-            time_us=order.time,
-            may_read=may_read(order),
+            order.start, order.end, order.prefixes, order.bytes, time_us=order.time, may_read=may_read(order)
         )
         parts = body_parts(order, found)
     except GoneError as error:
@@ -49,7 +44,6 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
 
 
 def serve(path: str, connection: socket.socket, tier: str = "") -> None:
-    """Answer orders until the other side closes the socket."""
     opened: list[History] = []
 
     def history() -> History:
@@ -86,7 +80,6 @@ _PARTS_PER_CALL = 512
 
 
 def _send(connection: socket.socket, parts: list[bytes]) -> None:
-    """Send parts without joining them."""
     left = [memoryview(part) for part in parts if part]
     while left:
         sent = connection.sendmsg(left[:_PARTS_PER_CALL])

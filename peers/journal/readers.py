@@ -75,7 +75,6 @@ class Readers:
         reader.order(order, deliver)
 
     def tick(self, now_s: float) -> None:
-        """Kill processes that have sent nothing for too long; called about once a second."""
         for reader in list(self._readers):
             if reader.pending and now_s - reader.progress_s > self._fetch_s:
                 structlog.get_logger("peers").warning(
@@ -153,7 +152,6 @@ class _Reader(asyncio.BufferedProtocol):
             self._transport.write(order)
 
     async def hang_up(self) -> None:
-        """End the process by closing its socket."""
         self._is_stopping = True
         await asyncio.wait([self._connecting])
         if self._transport is not None:
@@ -176,8 +174,6 @@ class _Reader(asyncio.BufferedProtocol):
     def _refuse(self, error: RejectedError) -> None:
         while self.pending:
             self.pending.popleft()(error)
-
-    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)

@@ -229,7 +229,6 @@ class Recorder:
             self._put(Entry(self.epoch, 0, b"", opens, write))
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once there is room again."""
         self.pauses_total += 1
         self._room[resume] = None
 
@@ -319,7 +318,6 @@ class Recorder:
         self._core.system_events.announce(Event(JOURNAL_TOPIC, value))
 
     def stop(self) -> None:
-        """Take no more messages; those taken are on their way to the writer."""
         self._stopped = True
         self.handler.write_pending()
         if self._probing is not None:
@@ -367,7 +365,6 @@ class Writer:
             self._something.set()
 
     def stop(self) -> None:
-        """Write the rest, end the thread and close the folder; wait for that."""
         self._stopping = True
         self._something.set()
         self._thread.join()
@@ -393,7 +390,6 @@ class Writer:
                 return
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Use the store; after a failure, take nothing more until a probe."""
         try:
             act()
         except Exception as cause:  # noqa: BLE001 -- the thread must go on
@@ -408,7 +404,6 @@ class Writer:
             self._listener.on_failed(error, self._store.next)
 
     def _turn(self) -> None:
-        """Write one group, and commit it unless a batch is open; or carry out a probe."""
         if isinstance(self._entries[0], Probe):
             self._probe(self._entries.popleft().epoch)
             return

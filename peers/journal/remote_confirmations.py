@@ -85,7 +85,6 @@ class Marks:
         core.requests.directed.add(RECORDED, Questions(self._ask, lambda _asker, _link, value: value))
 
     def tick(self) -> None:
-        """Time out old questions."""
         now_ms = self._now_ms()
         for hub, fates in list(self._expected.items()):
             while fates and (first := next(iter(fates.values()))).due_ms <= now_ms:
@@ -94,8 +93,6 @@ class Marks:
                 self._decide(first, RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             if not fates:
                 del self._expected[hub]
-
-    # Questions of hubs.
 
     def _ask(self, _link: Handler, value: bytes, reply: Respond) -> None:
         self.expected += 1
@@ -157,8 +154,6 @@ class Marks:
         else:
             self.confirmed_total += 1
             reply(Status.OK, _pack(outcome))
-
-    # Called by the recorder.
 
     def _come(self, origin: Origin, messages: int) -> Answer:
         """Handle a recorded batch with a mark; return the callback for its commit or failure."""
@@ -256,8 +251,6 @@ class RemoteConfirmations:
         self._asking.ask(target_at(hub, RECORDED), ANSWER_MS, _pack(question), take)
         return Marked(batch.frames, batch.messages, mark)
 
-    # Back-pressure.
-
     @property
     def pending(self) -> int:
         return len(self._asking)
@@ -282,7 +275,6 @@ class RemoteConfirmations:
             self._settled.set()
 
     async def settle(self) -> None:
-        """Wait for all answers, for a second at most."""
         if self._asking:
             self._settled = asyncio.Event()
             with suppress(TimeoutError):

@@ -108,8 +108,6 @@ class Asking:
     def forget(self, number: int) -> None:
         self._asked.pop(number, None)
 
-    # As the outlet and the poster of its handler.
-
     def send(self, batches: list[Batch]) -> None: ...
 
     def send_gap(self, lost_messages: int) -> None: ...
@@ -183,8 +181,6 @@ class RemoteJournals:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"hub {shown} cannot be reached now")
         return reached[0]
 
-    # For other hubs.
-
     def _answer(self, link: Handler, value: bytes, answer: Respond) -> None:
         def deliver(outcome: bytes | bytearray | RejectedError) -> None:
             if isinstance(outcome, RejectedError):
@@ -240,7 +236,6 @@ def _bounded(order: Order, link: Handler) -> Order:
 
 
 def _outcome(of: str, order: Order, reply: Reply) -> bytes | RejectedError:
-    """Check another hub's answer; return a frame for the client, or an error."""
     journal = f"journal of hub {printable(of)}"
     if reply.status != Status.OK:
         code = _CODES.get(Status(reply.status), CloseCode.TRY_AGAIN_LATER)

@@ -69,7 +69,6 @@ class Compressor:
         self._passed_over = 0  # so many blocks are left to be stored as they are
 
     def encoded(self, data: bytes, *, in_haste: bool = False) -> tuple[Codec, bytes]:
-        """Return codec and payload of a block; `in_haste` skips compression."""
         if not self._is_on or in_haste or len(data) < _LEAST_BYTES:
             return Codec.NONE, data
         if self._passed_over:
@@ -253,7 +252,6 @@ class Segment:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no block is missing."""
         edges = [self.first, *(row.next for row in self.rows)]
         return edges[-1] == self.next and all(map(eq, edges, (row.first for row in self.rows)))
 

@@ -384,14 +384,12 @@ class Staging:
     # The end.
 
     def finish(self) -> None:
-        """Route the rest of the batch that is being routed, as the hub stops; reject other orders."""
         while self._is_routing:
             self._step()
         while self._orders:
             self._orders.popleft().refuse(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
 
     def sweep(self, now_s: float) -> int:
-        """Drop transactions that have timed out; return how many."""
         dropped = 0
         while self._transactions:
             name, oldest = next(iter(self._transactions.items()))

@@ -108,7 +108,6 @@ class Store:
             raise
 
     def _read(self) -> None:
-        """Find the end of the journal from the names of the segments and the newest segment."""
         places = firsts(self.path)
         if not places:
             self._sealed: list[_Sealed] = []
@@ -122,7 +121,6 @@ class Store:
         self._told_bytes = self._active.size_bytes
 
     def _take_up(self, first: int, before: int | None) -> None:
-        """Continue behind the last commit of the newest segment."""
         found = newest(self.path, first, before)
         self._remember(found.writes)
         self._begin_epoch(found.epochs, found.next)
@@ -158,7 +156,6 @@ class Store:
 
     @property
     def writes(self) -> list[Write]:
-        """The last batch of each writer; the oldest commit first."""
         return list(self._writes.values())
 
     @property
@@ -168,8 +165,6 @@ class Store:
     @property
     def size_bytes(self) -> int:
         return sum([one.size_bytes for one in self._sealed]) + self._active.size_bytes
-
-    # Commits.
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
         """Add records to the open commit; `in_haste` skips compression.
@@ -231,14 +226,11 @@ class Store:
             raise
 
     def roll_back(self) -> None:
-        """Undo the open commit, if there is one."""
         if self._open is None:
             return
         self._open = None
         self._active.cut_back()
         self.next = self._active.next
-
-    # Segments.
 
     def _look_after(self, now_us: int) -> None:
         """Seal a full segment, delete by retention, sync when due. A failure is retried."""
@@ -280,18 +272,14 @@ class Store:
         return self.size_bytes > self._retention.bytes and len(self._sealed) + bool(self._active.rows) > 1
 
     def _is_awaited(self) -> bool:
-        """Return whether the oldest segment is still to be copied to the tier."""
         end = self._sealed[1].first if len(self._sealed) > 1 else self._active.header.first
         return end > self.copied and self.size_bytes <= self._retention.behind_bytes
 
     def _is_old(self, now_us: int) -> bool:
-        """Return whether all records of the oldest segment are too old."""
         first = self._sealed[0].first
         if self._oldest[0] != first:
             self._oldest = first, latest_us(self.path, first)
         return self._oldest[1] < now_us - self._retention.age_us
-
-    # After a failure, and the end.
 
     def probe(self) -> None:
         """Reopen the folder after a failure, and test that it can be written.

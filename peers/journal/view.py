@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -104,8 +104,6 @@ class View:
             segment.close()
         self._open.clear()
 
-    # Segments.
-
     def refresh(self) -> None:
         """Look for new commits and deleted segments; raises `JournalUnavailableError`."""
         if self._is_closed:
@@ -120,7 +118,6 @@ class View:
                 segment.refresh()  # nothing to do where it is sealed
 
     def _list(self) -> None:
-        """List the segments; forget those that are deleted or rewritten."""
         self.firsts = firsts(self.path)
         if not self.firsts:
             raise JournalUnavailableError(f"{self.path}: its segments are gone")
@@ -143,11 +140,9 @@ class View:
         return segment
 
     def _number_of(self, offset: int) -> int:
-        """Return the index in `firsts` of the segment that should hold an offset."""
         return max(0, bisect_right(self.firsts, offset) - 1)
 
     def end_of(self, number: int) -> int | None:
-        """Return where the next segment begins; None behind the newest."""
         return self.firsts[number + 1] if number + 1 < len(self.firsts) else None
 
     def _summary(self, number: int) -> _Summary:
@@ -186,8 +181,6 @@ class View:
             latest[write.query] = write
         return list(latest.values())
 
-    # Reading.
-
     def offset_at(self, time_us: int) -> int:
         """Return the offset of the first record that is not older than `time_us`; the end if all are.
 
@@ -203,15 +196,12 @@ class View:
                 continue
             for row in self.rows(first):  # an error where one is missing
                 if row.latest_us >= time_us:
-                    return row.first + self._place_of(row, time_us)
+                    place = next((n for n, at_us in enumerate(self.block(row).times) if at_us >= time_us), None)
+                    if place is None:
+                        text = f"offset {row.first}: the block has other times than its head says"
+                        raise JournalCorruptError(f"{self.path}: {text}")
+                    return row.first + place
         return self.extent.next
-
-    def _place_of(self, row: Row, time_us: int) -> int:
-        """Return how many records of a block stand before the first that is not older than `time_us`."""
-        for place, at_us in enumerate(self.block(row).times):
-            if at_us >= time_us:
-                return place
-        raise JournalCorruptError(f"{self.path}: offset {row.first}: the block has other times than its head says")
 
     def fetch(  # noqa: PLR0913 -- the fields of a FETCH
         self,
@@ -248,7 +238,11 @@ class View:
         extent = self.extent
         if time_us is not None:
             start = self._offset_at(time_us)
-        _check_start(start, extent)
+        if start < extent.first:
+            raise GoneError(f"offset {start} was deleted; the oldest that is kept is {extent.first}", extent.first)
+        if start > extent.next:
+            text = f"offset {start} is behind the end of the journal, which is {extent.next}"
+            raise GoneError(text, extent.first)
         end = extent.next if end is None else min(end, extent.next)
         blocks: list[bytes] = []
         position = start
@@ -266,8 +260,9 @@ class View:
                 if wanted.may_hold(row.topics):
                     block = self._kept.get((row, wanted.prefixes)) or self.block(row)
                     marks = wanted.marks(block.topics)
-                    stop = following if 0 in marks else _stop(block, max(start, row.first), following, limit_bytes)
-                    found = _selected(block, max(start, row.first), stop, marks)
+                    begin = max(start, row.first)
+                    stop = following if 0 in marks else _stop(block, begin, following, limit_bytes)
+                    found = _selected(block, begin, stop, marks)
                     if len(found) > LARGE_FACTOR * limit_bytes:
                         self._keep(row, wanted, block)
                         return cut(blocks, found, position, stop, limit_bytes)
@@ -292,7 +287,6 @@ class View:
         return position
 
     def _keep(self, row: Row, wanted: Selection, block: Block) -> None:
-        """Cache a block of which a part is returned, for a reader that goes on."""
         if len(block.data) > _KEPT_BYTES:
             return
         key = row, wanted.prefixes
@@ -319,7 +313,6 @@ class View:
         return JournalCorruptError(f"{self.path}: offset {position} is missing; see `hub journal verify`")
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return the damage at `position`; None if it can be read."""
         number = self._number_of(position)
         rows = self._rows_of(number, position)
         if not rows:
@@ -330,7 +323,6 @@ class View:
         return Damage(position, rows[0].next, flaw) if flaw else None
 
     def flaw_of(self, row: Row) -> str:
-        """Return the damage of a block; empty if it is sound."""
         try:
             self._block(row)
         except JournalCorruptError as error:
@@ -367,35 +359,22 @@ def _stop(block: Block, start: int, end: int, limit_bytes: int) -> int:
 
     It only looks at the ends of values: the rest of a large block is not walked through for each answer.
     """
-    offsets = range(block.first, block.next) if block.offsets is None else block.offsets
-    low, high = bisect_left(offsets, start), bisect_left(offsets, end)
+    low, high = start - block.first, end - block.first  # stored blocks are dense
     ends = block.value_ends
 
     def before(index: int) -> int:
         """Return how many bytes the records before an index take."""
         return ends[index] + index * _RECORD_BYTES
 
-    if low == high or before(high) - before(low) <= LARGE_FACTOR * limit_bytes:
+    if before(high) - before(low) <= LARGE_FACTOR * limit_bytes:
         return end
     fits = bisect_right(range(low, high), before(low) + limit_bytes, key=before) - 1
-    stop = low + max(1, fits)
-    return offsets[stop] if stop < high else end
+    return min(start + max(1, fits), end)
 
 
 def _selected(block: Block, start: int, end: int, marks: bytes) -> bytes:
-    data = bytes(block.data)
-    if 0 in marks:
-        return select(data, start, end, marks)
-    return data if start <= block.first and block.next <= end else select(data, start, end)
-
-
-def _check_start(start: int, extent: Extent) -> None:
-    if start < extent.first:
-        text = f"offset {start} was deleted; the oldest that is kept is {extent.first}"
-        raise GoneError(text, extent.first)
-    if start > extent.next:
-        text = f"offset {start} is behind the end of the journal, which is {extent.next}"
-        raise GoneError(text, extent.first)
+    is_whole = 0 not in marks and start <= block.first and block.next <= end
+    return bytes(block.data) if is_whole else select(bytes(block.data), start, end, marks)
 
 
 def cut(blocks: list[bytes], found: bytes, position: int, following: int, limit_bytes: int) -> int:

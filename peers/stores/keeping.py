@@ -244,7 +244,6 @@ class Database:
         return found
 
     def write(self, unkept: Unkept) -> None:
-        """Apply changes in one transaction; raises apsw.Error."""
         connection = self._connection
         rows = [
             (key, value, version, expires_ns, user, _checksum(key, value, version, expires_ns, user))
@@ -336,7 +335,6 @@ class InFile:
         return self._database.epoch, self._database.number
 
     def load(self, store: Store) -> None:
-        """Load entries and notes; raises StorageError."""
         self._store = store
         store.restore(self._database.read(), self._database.number)
         self.notes = self._database.notes()

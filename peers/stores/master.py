@@ -248,7 +248,6 @@ class Master:
         self._timer = self._clock.call_at(self._clock.time() + wait_s, self.expire)
 
     def expire(self) -> None:
-        """Remove due entries, as many as a turn allows."""
         self._timer = None
         changes = self.store.expire(self._now_ns(), _EXPIRED_AT_ONCE)
         if changes:
@@ -477,7 +476,6 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
 
 
 def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    """Split changes so that each part fits into a message."""
     if len(changes) * 1_000 < PAGE_BYTES and sum([change.size_bytes for change in changes]) < PAGE_BYTES:
         return (changes,)
     parts: list[list[Change]] = []

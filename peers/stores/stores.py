@@ -116,7 +116,6 @@ class Stores:
 
     @property
     def trouble(self) -> str:
-        """Why a store is not open, for want of room; empty if all are open."""
         reason = next(iter(self._unserved.values()), "")
         return reason and f"{reason}; make room: it is tried again every few seconds"
 
@@ -177,7 +176,6 @@ class Stores:
         return master
 
     async def stop(self) -> None:
-        """Close all stores, after keeping their changes."""
         for feed in self.feeds:
             feed.stop()
         self.feeds.clear()
@@ -189,7 +187,6 @@ class Stores:
         self._keepers.clear()
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return the answer of `$hub/stores`."""
         return [
             {
                 "name": master.name,

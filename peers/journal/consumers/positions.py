@@ -126,12 +126,10 @@ class Positions:
         _write(self._connection, kept)
 
     def retry(self) -> None:
-        """Retry a failed write; called about once a second."""
         if self._waiting:
             self._plan()
 
     async def stop(self) -> None:
-        """Write the waiting changes and close the file; idempotent."""
         if self._stopped:
             return
         if self._timer is not None:

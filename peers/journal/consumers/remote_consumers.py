@@ -135,7 +135,6 @@ class RemoteClient:
         return self._question.hub.hex()
 
     def adopt(self, link: Handler, question: Question) -> None:
-        """Take the latest question and link of the client."""
         if question.granted != self._question.granted:
             self._judges = _judges(question.granted)
         self._link, self._question = link, question
@@ -148,7 +147,6 @@ class RemoteClient:
 
     @property
     def is_admin(self) -> bool:
-        """Whether it may administer its hub, and the link this hub."""
         rights = self._link.rights
         return self._question.is_admin and (rights is None or rights.is_admin)
 
@@ -249,7 +247,6 @@ class ForHubs:
         result.then(settle)
 
     def _asked(self, link: Handler, question: Question) -> Any:
-        """Return the answer or a `Later`."""
         hub = self._hubs.get(question.hub)
         user = None if link.rights is None else link.rights.user.name
         if hub is not None and hub.user != user:
@@ -339,7 +336,6 @@ class RemoteConsumers:
 
     @property
     def untold(self) -> int:
-        """How many disconnected clients the other hub does not know of yet."""
         return len(self._parted)
 
     def _ask(self, what: str, handler: Handler, value: Any) -> Later:

@@ -303,7 +303,6 @@ class Served:
             self._loop.call_soon(serve)
 
     def _serve(self) -> None:
-        """Answer waiting members, and read more."""
         if self._stopped:
             return
         self._hand_out()
@@ -382,7 +381,6 @@ class Served:
         self._owner.publish(self.consumer.terms.dead_letters, letter, answer)
 
     def tick(self) -> None:
-        """Retry dead letters and reads; called about once a second."""
         unburied, self._unburied = self._unburied, []
         for item in unburied:
             self._publish(item)
@@ -391,11 +389,9 @@ class Served:
 
     @property
     def error(self) -> str:
-        """Why nothing can be read; empty if it can."""
         return self._reading.error
 
     def stop(self, error: HubError | None = None) -> None:
-        """Answer all members, with an error or None, and stop."""
         self._stopped = True
         self._reading.stop()
         if self._due is not None:

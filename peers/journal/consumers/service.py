@@ -294,7 +294,6 @@ class Consumers:
         return later
 
     def _joined(self, name: str, join: Join) -> Served | None:
-        """Return the existing consumer; None for a new one."""
         if name in self._queries:
             raise UsageError(f"consumer {join.name!r} is a query, which nobody shares; take another name, or remove it")
         served = self._served.get(name)
@@ -486,7 +485,6 @@ class Consumers:
         return rows
 
     async def stop(self) -> None:
-        """Stop all consumers and save their positions."""
         for served in self._served.values():
             served.stop()
             self.changed(served)
@@ -509,7 +507,6 @@ def _kept(served: Served) -> Kept:
 
 
 def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
-    """Return the terms of a consumer with the given ones changed."""
     try:
         return msgspec.convert(({} if before is None else msgspec.to_builtins(before)) | wished, Terms)
     except (msgspec.ValidationError, ValueError) as error:
@@ -524,7 +521,6 @@ def _full_name(client: ConsumerClient, name: str) -> str:
 
 
 def _check(client: ConsumerClient, terms: Terms) -> None:
-    """Check that a client may have a consumer with these terms."""
     for prefix in terms.prefixes:
         check_prefix(prefix)
     letters = terms.dead_letters

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from select import select as ready
 from typing import NamedTuple
 
@@ -28,14 +28,11 @@ import msgspec
 from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
 from hub.journal.layout import OFFSET_LIMIT
-from hub.journal.segment import Row
 from peers.journal.tier.files import TierFiles
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place, place_at
 from peers.journal.tier.tiering import Copied, Order, Ownership, Progress, Told
 from peers.journal.view import View
-
-_ABSENT = "no block has them"
 
 
 class TierRetention(NamedTuple):
@@ -81,15 +78,16 @@ class Copier:
         return copied
 
     def progress(self) -> Progress | None:
-        """Return the progress of the tier; None if unknown."""
-        if self._held is None:
+        held = self._held
+        if held is None:
             return None
-        start = self._start(self._held)
-        first, following = self._held.first, self._held.next
-        if first is None or following is None:
+        start = self._start(held)
+        if not held.known:
             return Progress(start, start, 0, 0, 0)
-        totals = self._held.totals()
-        return Progress(first, start, totals.files, totals.size_bytes, following - first - totals.offsets)
+        copied = sum(entry.next - entry.first for entry in held.known)
+        first, following = held.known[0].first, held.known[-1].next
+        sizes = sum(entry.size_bytes for entry in held.known)
+        return Progress(first, start, len(held.known), sizes, following - first - copied)
 
     def _looked_at(self) -> TierFiles:
         """Read the manifest; rebuild a lost one, otherwise delete leftovers of a crash."""
@@ -114,7 +112,6 @@ class Copier:
         self._ownership.write(Copied(self._place.address, held.journal.hex(), held.next or 0, first))
 
     def _check(self, held: TierFiles) -> None:
-        """Check that tier and journal belong together."""
         end = held.next or 0
         following = self._view.extent.next
         if end > following:
@@ -153,7 +150,10 @@ class Copier:
             for row in self._view.rows(maker.next):
                 if row.first >= end or maker.is_full:
                     return
-                self._add(maker, row, min(row.next, end))
+                block, first, following = self._view.block(row), maker.next, min(row.next, end)
+                if (first, following) != (row.first, row.next):
+                    block = Block.parse(select(bytes(block.data), first, following), verify=False)
+                maker.add(block)
         except JournalCorruptError as error:
             self._view.refresh()  # segments may have been joined meanwhile
             damage = self._view.damage_at(maker.next)
@@ -161,54 +161,20 @@ class Copier:
                 raise JournalUnavailableError(f"the journal has changed while it was copied: {error}") from error
             maker.pass_over(end if damage.next is None else min(damage.next, end), damage.cause)
 
-    def _add(self, maker: FileMaker, row: Row, end: int) -> None:
-        """Add a block up to an offset; offsets that a sparse block lacks become holes, since blocks do not overlap."""
-        block = self._view.block(row)
-        for first, following in _runs(block, maker.next, end):
-            if first > maker.next:
-                maker.pass_over(first, _ABSENT)
-            is_whole = (first, following) == (block.first, block.next) and block.offsets is None
-            maker.add(block if is_whole else Block.parse(select(bytes(block.data), first, following), verify=False))
-        if maker.next < end:
-            maker.pass_over(end, _ABSENT)
-
     def _retire(self, held: TierFiles, now_us: int) -> None:
         """Drop files that are too old or too many; the newest file stays."""
-        totals = held.totals()
-        size_bytes, files = totals.size_bytes, totals.files
+        size_bytes = sum(entry.size_bytes for entry in held.known)
         before = None
-        for entry in held.entries():
+        for entry in held.entries()[:-1]:
             is_too_much = self._retention.bytes and size_bytes > self._retention.bytes
             is_old = self._retention.age_us and entry.latest_us < now_us - self._retention.age_us
-            if files == 1 or (not is_too_much and not is_old):
+            if not is_too_much and not is_old:
                 break
             size_bytes -= entry.size_bytes
-            files -= 1
             before = entry.next
         if before is not None:
             self._note(held, before)
             held.drop(before)
-
-
-def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets from `start` to `end` that a block holds without gaps."""
-    if block.offsets is None:
-        if max(block.first, start) < min(block.next, end):
-            yield max(block.first, start), min(block.next, end)
-        return
-    first = following = start
-    for offset in block.offsets:
-        if offset < start:
-            continue
-        if offset >= end:
-            break
-        if offset != following:
-            if first < following:
-                yield first, following
-            first = offset
-        following = offset + 1
-    if first < following:
-        yield first, following
 
 
 # The process.

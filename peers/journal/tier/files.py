@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
-from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -47,14 +46,6 @@ def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
 
 def data_name(journal: bytes, entry: Entry) -> str:
     return f"{journal.hex()}/data/{entry.name}{_DATA}"
-
-
-class Totals(NamedTuple):
-    """Sums over all files; `offsets` includes holes."""
-
-    files: int
-    size_bytes: int
-    offsets: int
 
 
 class TierFiles:
@@ -95,39 +86,33 @@ class TierFiles:
 
     @property
     def next(self) -> int | None:
-        """The offset behind the newest file; None without files."""
         return self._manifest.next
 
-    def entries(self, start: int = 0) -> Iterator[Entry]:
-        """Yield the entry of each file that ends behind an offset, in order.
+    def entries(self, start: int = 0) -> list[Entry]:
+        """Return the entry of each file that ends behind an offset, in order.
 
         Raises:
             JournalCorruptError, JournalUnavailableError: The manifest is damaged, or of another version.
         """
         self._check_manifest()
-        yield from self._manifest.entries[self._manifest.place_of(start) :]
+        return self.known[self._manifest.place_of(start) :]
+
+    @property
+    def known(self) -> list[Entry]:
+        """All entries of the last sound manifest."""
+        return self._manifest.entries
 
     def entry_of(self, offset: int) -> Entry | None:
         """Return the file with an offset, or None. Raises as `entries`."""
-        found = self._behind(offset)
-        return found if found is not None and found.first <= offset else None
+        return None if self.following(offset) != offset else self.known[self._manifest.place_of(offset)]
 
     def following(self, offset: int) -> int | None:
         """Return the first offset from this one on that a file has, or None. Raises as `entries`."""
-        found = self._behind(offset)
-        return None if found is None else max(offset, found.first)
-
-    def _behind(self, offset: int) -> Entry | None:
-        entries, place = self._manifest.entries, self._manifest.place_of(offset)
-        if place < len(entries):
-            return entries[place]
+        place = self._manifest.place_of(offset)
+        if place < len(self.known):
+            return max(offset, self.known[place].first)
         self._check_manifest()
         return None
-
-    def totals(self) -> Totals:
-        entries = self._manifest.entries
-        sizes = (sum(entry.size_bytes for entry in entries), sum(entry.next - entry.first for entry in entries))
-        return Totals(len(entries), *sizes)
 
     def flaw_of(self, entry: Entry) -> str:
         """Verify a whole file; return the damage, or an empty text. Raises `TierUnavailableError`."""
@@ -144,8 +129,6 @@ class TierFiles:
         if sha256(read).hexdigest() != entry.sha256:
             raise JournalCorruptError("the checksum of the file does not match")
         Opened(pa.BufferReader(read), entry, self.journal).check()
-
-    # For the copier.
 
     def put(self, data: bytes | memoryview, entry: Entry) -> None:
         """Write a file, read it back, and list it in the manifest, behind the last one.
@@ -216,5 +199,4 @@ class TierFiles:
 
 
 def _reach_of(name: str) -> tuple[int, int] | None:
-    """Return the offsets in the name of a data file; None for another file."""
     return range_of(name.removesuffix(_DATA)) if name.endswith(_DATA) else None

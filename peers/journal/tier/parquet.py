@@ -71,7 +71,6 @@ class Stripe:
         self.table: pa.Table = table.take(pa.array(order))
 
     def groups(self) -> list[pa.Table]:
-        """Return it cut into row groups."""
         sizes = np.asarray(_lengths(self.table.column("value")))
         changes = np.flatnonzero(np.diff(self._ranks)) + 1
         cuts = _cuts(sizes, changes)
@@ -79,7 +78,6 @@ class Stripe:
 
 
 def _batch(block: Block) -> pa.RecordBatch:
-    """Return a block as an Arrow batch on the same memory."""
     count = block.count
     topics = pa.DictionaryArray.from_arrays(
         _laid(pa.int32(), count, block.topic_nos), pa.array(block.topics, pa.string()), safe=False
@@ -168,7 +166,6 @@ def _block(table: pa.Table) -> bytes:
 
 
 def digests(table: pa.Table) -> tuple[int, ...]:
-    """Return a checksum of each column."""
     return tuple(_digest(table.column(name)) for name in table.column_names)
 
 
@@ -183,7 +180,6 @@ def _digest(column: pa.ChunkedArray) -> int:
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """Return a column as one array."""
     found = column.combine_chunks()
     return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
@@ -285,35 +281,43 @@ class FileMaker:
         self._stripes.append(StripeRow(stripe.first, stripe.next, tuple(crcs)))
 
     def finish(self) -> tuple[memoryview, Entry]:
-        """Return the file and its entry."""
         self._end_stripe()
         outline = _Outline(self._journal.hex(), tuple(self._stripes), (self._first, self.next), tuple(self._holes))
         self._writer.add_key_value_metadata({_NAME: msgspec.json.encode(outline)})
         self._writer.close()
         data = memoryview(self._sink.getvalue()).cast("B")
-        tail = data[-_tail_bytes(data) :]
-        topics, are_whole = counted_in_short(self._topics)
-        earliest, latest = self._times or (0, 0)
-        entry = Entry(
-            first=self._first,
-            next=self.next,
-            records=self._records,
-            earliest_us=earliest,
-            latest_us=latest,
-            size_bytes=len(data),
-            raw_bytes=self.raw_bytes,
-            sha256=sha256(data).hexdigest(),
-            tail_bytes=len(tail),
-            tail_crc=crc32(tail),
-            topics=topics,
-            are_topics_whole=are_whole,
-            holes=tuple(self._holes),
-        )
-        return data, entry
+        times, holes = self._times or (0, 0), tuple(self._holes)
+        reach = self._first, self.next
+        return data, _entry(data, reach, self._records, self.raw_bytes, times, self._topics, holes)
 
 
-def _tail_bytes(data: bytes | memoryview) -> int:
-    return int.from_bytes(data[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
+def _entry(  # noqa: PLR0913, PLR0917 -- the fields of an entry
+    data: bytes | memoryview,
+    reach: tuple[int, int],
+    records: int,
+    raw_bytes: int,
+    times: tuple[int, int],
+    topics: Counter[str],
+    holes: tuple[Hole, ...],
+) -> Entry:
+    footer_bytes = int.from_bytes(data[-_TAIL_BYTES:-4], "little")
+    tail = data[-min(footer_bytes + _TAIL_BYTES, len(data)) :]
+    counted, are_whole = counted_in_short(topics)
+    return Entry(
+        first=reach[0],
+        next=reach[1],
+        records=records,
+        earliest_us=times[0],
+        latest_us=times[1],
+        size_bytes=len(data),
+        raw_bytes=raw_bytes,
+        sha256=sha256(data).hexdigest(),
+        tail_bytes=len(tail),
+        tail_crc=crc32(tail),
+        topics=counted,
+        are_topics_whole=are_whole,
+        holes=holes,
+    )
 
 
 def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
@@ -322,24 +326,9 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
     Raises:
         JournalCorruptError: It is no file of this journal, or damaged.
     """
-    tail = data[-min(_tail_bytes(data), len(data)) :]
-    known = Entry(
-        first=reach[0],
-        next=reach[1],
-        records=0,
-        earliest_us=0,
-        latest_us=0,
-        size_bytes=len(data),
-        raw_bytes=0,
-        sha256=sha256(data).hexdigest(),
-        tail_bytes=len(tail),
-        tail_crc=crc32(tail),
-        topics=(),
-        are_topics_whole=True,
-    )
-    opened = Opened(pa.BufferReader(data), known, journal)
-    records = raw_bytes = 0
     topics: Counter[str] = Counter()
+    opened = Opened(pa.BufferReader(data), _entry(data, reach, 0, 0, (0, 0), topics, ()), journal)
+    records = raw_bytes = 0
     times: list[int] = []
     for number, stripe in enumerate(opened.stripes):
         found = opened.table(number, range(len(stripe.crcs)))
@@ -350,17 +339,8 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
             topics[one["values"]] += one["counts"]
         both = pc.min_max(found.column("timestamp").cast(pa.int64())).as_py()
         times += [both["min"], both["max"]]
-    counted, are_whole = counted_in_short(topics)
-    return msgspec.structs.replace(
-        known,
-        records=records,
-        earliest_us=min(times, default=0),
-        latest_us=max(times, default=0),
-        raw_bytes=raw_bytes,
-        topics=counted,
-        are_topics_whole=are_whole,
-        holes=opened.holes,
-    )
+    limits = min(times, default=0), max(times, default=0)
+    return _entry(data, reach, records, raw_bytes, limits, topics, opened.holes)
 
 
 class Opened:
@@ -468,7 +448,6 @@ def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
-    """Check that a file does not contradict itself."""
     edges = [entry.first, *(edge for stripe in outline.stripes for edge in (stripe.first, stripe.next)), entry.next]
     if any(one > other for one, other in pairwise(edges)):
         raise JournalCorruptError("its stripes do not ascend")
@@ -480,7 +459,6 @@ def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
 
 
 def _topics_of(group: Any) -> tuple[str, str] | None:
-    """Return the first and last topic of a row group; None without statistics."""
     statistics = group.column(SCHEMA.get_field_index("topic")).statistics
     if statistics is None or not statistics.has_min_max:
         return None

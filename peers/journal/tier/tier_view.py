@@ -38,13 +38,8 @@ _FILES_LIMIT = 32  # most files that are looked into for one answer, for the sam
 class TierView:
     """The tier of one journal, open for reading."""
 
-    def __init__(
-        self,
-        place: Place,
-        journal: bytes,
-        clock_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._held = TierFiles(place, journal)
+    def __init__(self, place: Place, journal: bytes, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self.files = TierFiles(place, journal)
         self._clock_s = clock_s
         self._trouble = ""  # why the tier could not be read, and when that was; empty while it can be
         self._trouble_s = 0.0
@@ -69,16 +64,11 @@ class TierView:
             raise
         self._trouble = ""
 
-    @property
-    def first(self) -> int | None:
-        """The oldest offset in the last manifest, or None."""
-        return self._held.first
-
     def refresh(self, *, is_urgent: bool = False) -> None:
         """Read the manifest, unless it is fresh and this is not urgent; raises `TierUnavailableError`."""
         now_s = self._clock_s()
         if is_urgent or self._read_s is None or now_s - self._read_s >= _FRESH_S:
-            self._held.refresh()
+            self.files.refresh()
             self._read_s = now_s
 
     def look(self) -> None:
@@ -90,17 +80,11 @@ class TierView:
             if self._read_s is None:
                 raise
 
-    def _entry(self, offset: int) -> Entry | None:
-        return self._held.entry_of(offset)
-
     def holds(self, offset: int) -> bool:
         """Return whether a file should hold an offset, according to the newest manifest."""
-        if self._entry(offset) is None:
+        if self.files.entry_of(offset) is None:
             self.refresh(is_urgent=True)
-        return self._entry(offset) is not None
-
-    def following(self, offset: int) -> int | None:
-        return self._held.following(offset)
+        return self.files.entry_of(offset) is not None
 
     def offset_at(self, time_us: int) -> int | None:
         """Return the offset of the first record that is not older; None if all are.
@@ -109,7 +93,7 @@ class TierView:
             GoneError, JournalCorruptError, TierUnavailableError: It was just deleted, or cannot be read.
         """
         self.look()
-        for entry in self._held.entries():
+        for entry in self.files.entries():
             if entry.latest_us >= time_us and entry.records:
                 return self._offset_within(entry, time_us)
         return None
@@ -128,7 +112,7 @@ class TierView:
     def entries(self, end: int) -> Iterator[Entry]:
         """Yield the entry of each file that begins before an offset, in order; raises `StorageError`."""
         self.look()
-        for entry in self._held.entries():
+        for entry in self.files.entries():
             if entry.first >= end:
                 return
             yield entry
@@ -136,13 +120,13 @@ class TierView:
     def flaw_of(self, entry: Entry) -> str:
         """Verify a whole file; return the damage, or an empty text. Raises `TierUnavailableError`."""
         with self.attempt():
-            return self._held.flaw_of(entry)
+            return self.files.flaw_of(entry)
 
     def damage_at(self, position: int) -> Damage | None:
         """Return the damage at `position`; None if it can be read, or no file has it. Raises `TierUnavailableError`."""
         self.refresh(is_urgent=True)
         try:
-            entry = self._entry(position)
+            entry = self.files.entry_of(position)
         except JournalCorruptError as error:
             return Damage(position, None, str(error))
         if entry is None:
@@ -176,7 +160,7 @@ class TierView:
         piece = _Piece(blocks, start, end, wanted, limit_bytes)
         try:
             while not piece.is_done and not piece.is_long:
-                entry = self._entry(piece.position)
+                entry = self.files.entry_of(piece.position)
                 if entry is None:
                     break
                 self._collect(piece, entry)
@@ -186,7 +170,6 @@ class TierView:
         return piece.position
 
     def _collect(self, piece: _Piece, entry: Entry) -> None:
-        """Append the records of one file."""
         if not entry.may_hold(piece.wanted):
             piece.move(entry.next)
             return
@@ -200,31 +183,24 @@ class TierView:
             if stripe.first > piece.position:
                 raise JournalCorruptError(str(self._lack(entry, piece.position, stripe.first)))
             if file.groups(number, piece.wanted):
-                self._append(piece, self._blocks(entry, number, piece.wanted, piece))
+                for block in self._blocks(entry, number, piece.wanted, piece):
+                    piece.add(block)
             if not piece.is_done:
                 piece.move(stripe.next)
         if not piece.is_done and piece.position < entry.next:  # behind the last stripe
             raise JournalCorruptError(str(self._lack(entry, piece.position, entry.next)))
 
-    def _append(self, piece: _Piece, blocks: list[Block]) -> None:
-        for block in blocks:
-            if block.next <= piece.position:
-                continue
-            if piece.is_done or (piece.end is not None and block.first >= piece.end):
-                return
-            piece.add(block)
-
     def _file(self, entry: Entry) -> Opened:
         opened = self._open.get(entry.first)
         if opened is None or opened.entry != entry:
-            name = data_name(self._held.journal, entry)
+            name = data_name(self.files.journal, entry)
             try:
-                with file_errors(self._held.place.address, name):
-                    opened = Opened(self._held.place.open(name), entry, self._held.journal)
+                with file_errors(self.files.place.address, name):
+                    opened = Opened(self.files.place.open(name), entry, self.files.journal)
             except AbsentError as error:
                 self.refresh(is_urgent=True)
-                if self._entry(entry.first) is None:
-                    first = self.following(entry.first)
+                if self.files.entry_of(entry.first) is None:
+                    first = self.files.following(entry.first)
                     raise GoneError(f"offset {entry.first} was deleted", first or entry.next) from error
                 raise
             self._open[entry.first] = opened
@@ -242,28 +218,23 @@ class TierView:
         if kept is None:
             if piece is not None:
                 piece.stripes += 1
-            kept = self._decoded(entry, file, number, groups)
+            stripe = file.stripes[number]
+            reach = offsets_text(stripe.first, stripe.next)
+            with file_errors(self.files.place.address, data_name(self.files.journal, entry), reach):
+                kept = [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
             self._kept[key] = kept
-            self._kept_bytes += _size_of(kept)
+            self._kept_bytes += sum(len(block.data) for block in kept)
             while self._kept_bytes > _KEPT_BYTES and len(self._kept) > 1:
-                self._kept_bytes -= _size_of(self._kept.popitem(last=False)[1])
+                self._kept_bytes -= sum(len(block.data) for block in self._kept.popitem(last=False)[1])
         self._kept.move_to_end(key)
         return kept
 
-    def _decoded(self, entry: Entry, file: Opened, number: int, groups: tuple[int, ...]) -> list[Block]:
-        name = data_name(self._held.journal, entry)
-        stripe = file.stripes[number]
-        reach = offsets_text(stripe.first, stripe.next)
-        with file_errors(self._held.place.address, name, reach):
-            return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
-
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
-        """Return the damage of a file at an offset."""
         for hole in entry.holes:
             if hole.first <= offset < hole.next:
                 return Damage(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")
-        name = data_name(self._held.journal, entry)
-        return Damage(offset, following, f"{self._held.place.address}: {name}: no record has them")
+        name = data_name(self.files.journal, entry)
+        return Damage(offset, following, f"{self.files.place.address}: {name}: no record has them")
 
 
 class _Piece:
@@ -282,21 +253,20 @@ class _Piece:
 
     @property
     def is_done(self) -> bool:
-        """Whether it is complete, or large enough."""
         is_full = self._is_full or self._size >= self._limit_bytes
         return is_full or (self.end is not None and self.position >= self.end)
 
     @property
     def is_long(self) -> bool:
-        """Whether it took so long that other clients should have their turn."""
         return self.stripes >= _STRIPES_LIMIT or self.files > _FILES_LIMIT
 
     def move(self, position: int) -> None:
-        """Go on at an offset."""
         self.position = position if self.end is None else min(position, self.end)
 
     def add(self, block: Block) -> None:
-        """Append the wanted records of a block."""
+        """Append the wanted records of a block, if it is still needed."""
+        if block.next <= self.position or self.is_done:
+            return
         end = block.next if self.end is None else min(self.end, block.next)
         marks = self.wanted.marks(block.topics)
         found = bytes(block.data)
@@ -310,7 +280,3 @@ class _Piece:
             self._blocks.append(found)
         self._size += len(found)
         self.position = end
-
-
-def _size_of(blocks: list[Block]) -> int:
-    return sum(len(block.data) for block in blocks)

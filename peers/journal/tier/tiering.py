@@ -211,7 +211,6 @@ class Tiering:
         self._note(self.statistics._replace(error=error))
 
     def _note(self, now: TierStatistics) -> None:
-        """Keep the state; log when an error begins and ends."""
         log, tier, before = structlog.get_logger("peers"), self._order.tier, self.statistics
         if now.error and not before.error:
             log.warning("the journal is not copied to its tier", tier=tier, error=now.error)

@@ -11,19 +11,13 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from hub.journal.block import Block, pack, select
 from hub.journal.manifest import Hole
-from hub.journal.segment import Header, Mark
-from peers.journal.active import Commit
-from peers.journal.folder import segment_path
-from peers.journal.segment import Compressor
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.tiering import TIER_FILE, Progress, read_copied
-from tests.hub.journal.segments import ID, mark_entry, segment
-from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened
+from tests.journal.files import AT_US, everything, fill, hurt_block, opened
 from tests.journal.tier.made import copied, files_of, id_of, journal
 
 FOR_EVER = TierRetention(0, 0)
@@ -209,27 +203,6 @@ def test_what_is_not_stored_well_does_not_count(
     assert copier.step(AT_US)
     copier.close()
     assert copied(folder, id_of(path)) == everything(path)[:95]
-
-
-def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "journal"
-    path.mkdir()
-    sparse = select(bytes(Block.parse(pack([(AT_US, numbered(range(40)))], 0)[0]).data), 0, 40, b"\1\0\1")
-    commit = Commit(0, 0, Compressor(is_on=False))
-    commit.add_block(sparse)
-    commit.end(Mark(0, (), 0))
-    begin = Header(ID, 0, AT_US).encode() + mark_entry(0)
-    Path(segment_path(str(path), 0)).write_bytes(begin + b"".join(commit.take()))
-    following = Block.parse(sparse).next
-    data, _ = segment([5], [5], first=following)
-    Path(segment_path(str(path), following)).write_bytes(data)
-    expected = list(Block.parse(sparse).records())
-    with small_files(monkeypatch):
-        assert copy(path, folder).next == following
-    assert copied(folder, ID) == expected
-    held = files_of(folder, ID)
-    lacks = {offset for entry in held.entries() for hole in entry.holes for offset in range(hole.first, hole.next)}
-    assert lacks == set(range(following)) - {record.offset for record in expected}
 
 
 def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
