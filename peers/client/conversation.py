@@ -16,10 +16,9 @@ from hub.errors import HubError, RejectedError
 from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run
 from peers.client.routes import Route
-from peers.wire.control import Notice, Renewal, RuleChange
+from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello, QueueWish
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 
 if TYPE_CHECKING:

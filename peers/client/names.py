@@ -17,9 +17,8 @@ from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, Re
 from hub.names.claim import Wish
 from hub.names.grammar import check_labels, check_name
 from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, granted, wake
-from peers.wire.control import Notice
+from peers.wire.control import NameClaim, NameRelease, Notice
 from peers.wire.hello import Hello
-from peers.wire.names import NameClaim, NameRelease
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection

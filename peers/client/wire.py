@@ -14,11 +14,20 @@ from hub.messages.stretch import Stretch
 from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.reports import Origins
 from peers.client.routes import LocalRoutes, Route
-from peers.wire.control import Renewal, RuleChange, encode_rules, encode_subscription, encode_token
+from peers.wire.control import (
+    NameClaim,
+    NameRelease,
+    Renewal,
+    RuleChange,
+    encode_claim,
+    encode_release,
+    encode_rules,
+    encode_subscription,
+    encode_token,
+)
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Phase, Session

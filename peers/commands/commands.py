@@ -1,87 +1,186 @@
-"""`Commands` carry out and answer everything that one far side may ask of the hub, whatever protocol it speaks.
+"""`Commands` carry out and answer the requests of one far side to the hub, in any protocol.
 
-| event | file | answer |
-|---|---|---|
-| `Publication`, `Confirmable` | `publish` | `confirm`; with `confirm` in it `recorded`, `unrecorded` |
-| `SubscriptionChange` | here | `confirm` with the journal's position |
-| `RuleChange` | `rules` | the same |
-| `ServiceChange` | here | `confirm` |
-| `Request`, `Reply` | here | by the core, through the handler |
-| `NameClaim`, `NameRelease` | `names` | `confirm`; later `tell_name` |
-| `Fetch`, `Stage`, `Commit` | `journal` | `send_records`; `confirm` |
+| event | answer |
+|---|---|
+| `Publication`, `Confirmable` | `confirm`; with `confirm` in it `recorded`, `unrecorded`, in the messages' order |
+| `SubscriptionChange`, `RuleChange` | `confirm` with the journal's position |
+| `ServiceChange`, `NameClaim`, `NameRelease` | `confirm`; after a claim later `tell_name` |
+| `Request`, `Reply` | by the core, through the handler |
+| `Fetch`, `Stage`, `Commit` | `send_records`, `confirm`, in any order |
 
-Owner: one conversation, with a client or with a peer hub, from the moment in which its handler is attached. Invariants:
-a request that the core refuses changes nothing, and is answered by `reject` with its number; a change of many prefixes
-or rules goes on in steps, and nothing else that the far side asks is done in between. All of it is synchronous.
-
-Not here: who may ask what (the session's table), the wording of the answers (`Replies`), runs of messages (the
-connection hands them to the core itself).
+A request that the core rejects changes nothing, and is answered by `reject` with its number. A change of many prefixes
+or rules goes on in steps, and no other request of the far side is carried out in between.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
+from functools import partial
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from hub.errors import CloseCode, RejectedError
+import msgspec
+
+from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.handlers.handler import Handler
 from hub.labels.rules import check_rule
-from hub.messages.frame import FLAG_BATCH
+from hub.messages.batch import Batch
+from hub.messages.frame import FLAG_BATCH, HEADER, HEADER_BYTES, encode_frame
 from hub.messages.request_frame import Item, Reply, Request
 from hub.names.claim import Change, Standing
-from peers.commands.journal import JournalRequests
-from peers.commands.publish import Publication, publish, to_be_confirmed, way
-from peers.commands.replies import INVALID, Replies, rejection
-from peers.journal.forms import Order
+from hub.policy.policy import Action, Rights
+from hub.quotas import Resource
+from hub.routing.routes import Route
+from peers.journal.forms import Order, granted
+from peers.journal.remote_journals import Cancel, nothing
+from peers.journal.staging import Committed
+from peers.journal.view import LARGE_FACTOR
 from peers.server.server import Server
-from peers.wire.control import RuleChange
+from peers.wire.control import NameClaim, NameRelease, RuleChange
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-
-__all__ = [
-    "CHANGES",
-    "STEPS_OF_CLIENT",
-    "Commands",
-    "NameClaims",
-    "Rest",
-    "Verb",
-    "change_rules",
-]
-
 
 STEPS_OF_CLIENT = 1_200
 """Most steps that one event of a client does at once: enough for as many prefixes as a client may have by default, and
 their checks. So the confirmation, with the journal's position, stands before the first message of the subscription."""
 
+_CHECKED_PER_STEP = 2
+"""Rules that are checked in one step."""
+
 _ITEMS_PER_EVENT = 64
-"""How many requests or replies of one frame count as the work of another frame: each may be routed differently."""
+"""Requests or replies of one frame that cost as much as another frame: each may be routed differently."""
+
+FETCHES_LIMIT = 256
+"""Most waiting FETCHes of one connection: one for each of its streams, and some readers."""
+
+FETCH_LIMIT_BYTES = 4 * 1024 * 1024
+"""Most bytes of records for one FETCH; larger answers are no quicker."""
+
+_ANSWERS_BYTES = 16 * 1024 * 1024
+"""Bytes of records that the FETCHes of a connection share; an answer of whole blocks may be `LARGE_FACTOR` times it."""
+
+_HEAD_BYTES = 1024
+"""Room for the head of RECORDS; `LARGE_FACTOR` leaves room for the lengths of blocks."""
+
+_LENGTH_BYTES = 4
+"""The length field in front of the routing key; see `hub.messages.frame`."""
+
+INVALID = (RejectedError, InvalidTopicError, InvalidNameError)
+
+
+def rejection(error: Exception) -> RejectedError:
+    """Translate an error of the core into one for the far side."""
+    return error if isinstance(error, RejectedError) else RejectedError(CloseCode.BAD_DATA, str(error))
+
+
+class Replies(Protocol):
+    """Answers requests in one protocol, in the output of its session, so that answers precede later messages."""
+
+    @property
+    def frame_limit_bytes(self) -> int:
+        """Largest answer that the far side takes."""
+
+    def confirm(
+        self, request: int, offset: int | None = None, *, text: str = "", messages: int = 0, again: bool = False
+    ) -> None:
+        """A request was carried out. Request 0 is not answered.
+
+        Args:
+            offset: The journal's position when a subscription began, or the first offset of a COMMIT.
+            text: "queued" for a claim to a name with another owner.
+            messages: Messages of a COMMIT.
+            again: Whether this COMMIT was carried out before.
+        """
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """A request was rejected."""
+
+    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:
+        """`count` messages, requests or replies were rejected; those of one read may be summed up."""
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """Messages are in the journal, the first of them at `offset`."""
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:
+        """Messages with CONFIRM are not in the journal."""
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        """Pass on the frame that a reader process made for a FETCH."""
+
+    def tell_name(self, change: Change) -> None:
+        """The claim to a service name has changed."""
+
+    def expect_answers(self) -> None:
+        """The far side waits for answers that may not be dropped: stop reading while it does not read."""
+
+    def put_off(self, rest: Any) -> None:
+        """Bring `rest` to the commands in a later turn, before anything else of the far side."""
+
+    def write_later(self) -> None:
+        """Write answers soon; only for answers outside of a read."""
+
+
+class Publication(NamedTuple):
+    """Messages to publish, as one MESSAGES frame."""
+
+    frame: bytes
+    messages: int
+    request: int = 0
+    """The publisher's number for the frame, or 0."""
+    confirm: bool = False
+    """Whether the publisher asks for the offset in the journal."""
+
+    @property
+    def routing_key(self) -> bytes:
+        return self.frame[_LENGTH_BYTES : HEADER_BYTES + HEADER.unpack_from(self.frame)[3]]
+
+    @property
+    def batch(self) -> Batch:
+        return Batch(self.frame, self.messages)
+
+
+def publish(server: Server, handler: Handler, publication: Publication) -> None:
+    """Publish for a client; raises as `route_of`."""
+    server.core.publish(handler, route_of(server, handler, publication), publication.batch)
+
+
+def route_of(server: Server, handler: Handler, publication: Publication) -> Route:
+    """Return the route of messages of a client.
+
+    Raises:
+        RejectedError: The messages are too large, or the client may not publish them.
+    """
+    size_bytes, limit_bytes = HEADER.unpack_from(publication.frame)[0], server.settings.limits.frame_bytes
+    if size_bytes > limit_bytes:
+        raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
+    route = server.core.routes.of(publication.routing_key)
+    server.core.authority.check(handler, route, publication.batch)
+    return route
+
 
 _InSteps = SubscriptionChange | ServiceChange | RuleChange
 
 
 class Rest(NamedTuple):
-    """A change that was begun and is to be finished before anything else that the far side asks for."""
+    """A change that was begun and is to be finished before any other request of the far side."""
 
     steps: Iterator[None]
-    """What is left to do: each step is done by advancing it."""
+    """The rest of the work: each step is done by advancing it."""
     change: _InSteps
-    """What the far side asked for, to be confirmed when the last step is done."""
+    """The change, to be confirmed when the last step is done."""
 
     @property
     def request(self) -> int:
-        """The number of the request that asked for the change."""
         return self.change.request
 
 
-_Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit
+_Change = _InSteps | NameClaim | NameRelease | Fetch | Stage | Commit | Rest
 
-Verb = Publication | Confirmable | Request | Reply | Rest | _Change
+Verb = Publication | Confirmable | Request | Reply | _Change
 
 CHANGES: frozenset[type] = frozenset({SubscriptionChange, ServiceChange, RuleChange, NameClaim, NameRelease, Rest})
-"""The commands that change what the hub knows of a client: all connections share a budget for them."""
-
+"""The commands that change the state of the hub for a client: all connections share a budget for them."""
 
 _ACTIONS: dict[type, str] = {
     Publication: "publish",
@@ -95,36 +194,49 @@ _ACTIONS: dict[type, str] = {
     Stage: "publish",
     Commit: "publish",
 }
-"""What the audit calls each verb that may be refused."""
+"""The audit's name for each command that may be rejected."""
+
+
+class _Confirmation:
+    """The confirmation of one frame."""
+
+    __slots__ = ("messages", "outcome", "request")
+
+    def __init__(self, request: int, messages: int) -> None:
+        self.request = request
+        self.messages = messages
+        self.outcome: int | RejectedError | None = None
+        """The first offset, or why nothing was recorded; None until the journal has decided."""
+
+
+class _Fetch(NamedTuple):
+    """A waiting FETCH."""
+
+    cancel: Cancel
+    is_here: bool
+    """Whether it is for the journal of this hub, and ends at once when cancelled."""
 
 
 class Commands:
-    """Carries out what one far side asks.
+    """Carries out the requests of one far side, whose handler is attached to the core."""
 
-    Args:
-        node: The hub.
-        handler: The handler of the far side, which is attached to the core.
-        far: The far side, which gets the answers.
-    """
-
-    __slots__ = ("_far", "_handler", "_journal", "_names", "_server")
-
-    _journal: JournalRequests | None
-    """None until the far side asks something of the journal for the first time, as most never do."""
-
-    _names: NameClaims | None
-    """None until the far side claims or releases a name for the first time, as most never do."""
+    __slots__ = ("_changes", "_confirmations", "_far", "_fetches", "_handler", "_server")
 
     def __init__(self, server: Server, handler: Handler, far: Replies) -> None:
         self._server = server
         self._handler = handler
         self._far = far
-        self._journal = None
-        self._names = None
+        # The next three are made when they are first needed, as most far sides never need them.
+        self._changes: dict[str, Change] | None = None
+        """Name → its last change, which the client does not know yet, because it did not read."""
+        self._fetches: dict[int, _Fetch] | None = None
+        """Waiting FETCHes by request number."""
+        self._confirmations: deque[_Confirmation] | None = None
+        """Confirmations in the order of the messages; the first one has no outcome yet."""
         server.core.authority.on_revoked[handler] = self._revoke
 
     def act(self, verb: Verb) -> int:
-        """Do what the far side asks for; return how much work that was, beyond the frame's own share of a turn."""
+        """Carry out a request; return how much work that was, beyond the frame's own share of a turn."""
         if self._handler.closed:  # the far side was lost while the rest of a read waited for its turn
             return 0
         match verb:
@@ -133,32 +245,25 @@ class Commands:
             case Publication():
                 return self._publish(verb)
             case Confirmable():
-                return self._publish(to_be_confirmed(verb.frame))
+                kind, flags, key, body = verb.frame  # the session has cleared CONFIRM
+                raw = encode_frame(kind, body, key=key, flags=flags)
+                return self._publish(Publication(raw, verb.frame.messages, confirm=True))
             case _:
                 return self._change(verb)
 
     def write_more(self) -> None:
-        """Tell the far side, which reads again, what was kept for it."""
-        if self._names is not None:
-            self._names.write_more()
+        """The client reads again: send the changes of names that were kept for it."""
+        changes, self._changes = self._changes, None
+        if changes:
+            for change in changes.values():
+                self._far.tell_name(change)
+            self._far.write_later()
 
     def close(self) -> None:
-        """Cancel what the far side waits for: it has gone, and nobody would read the answers."""
-        if self._journal is not None:
-            self._journal.close()
-
-    @property
-    def journal(self) -> JournalRequests:
-        """The far side's journal requests, made when they are first needed."""
-        if self._journal is None:
-            self._journal = JournalRequests(self._server, self._handler, self._far)
-        return self._journal
-
-    @property
-    def _claims(self) -> NameClaims:
-        if self._names is None:
-            self._names = NameClaims(self._server, self._handler, self._far)
-        return self._names
+        """The far side has gone: cancel what it waits for."""
+        for fetch in (self._fetches or {}).values():
+            fetch.cancel()
+        self._fetches = self._confirmations = None
 
     def _pass_on(self, item: Item) -> int:
         """Pass a request or a reply to the core."""
@@ -168,51 +273,53 @@ class Commands:
             far.expect_answers()
         else:
             refused = server.core.requests.answer(handler, item)
-        # A peer hub is told nothing: what it sends may come too late without anybody's fault. A client is not told the
-        # number: another of its requests that is still pending may have the same.
+        # A peer hub gets no error: its items may come too late without a fault. A client does not get the number:
+        # another of its requests that is still pending may have the same.
         if refused is not None and not handler.is_link:
-            far.refuse(RejectedError(refused.code, refused.text), refused.requests)
+            far.reject_messages(RejectedError(refused.code, refused.text), refused.requests)
         return item.requests // _ITEMS_PER_EVENT if item.flags & FLAG_BATCH else 0
 
-    def _change(self, change: _Change | Rest) -> int:
-        """Do what is answered with the request's number: by a confirmation, or by an error."""
+    def _change(self, change: _Change) -> int:
+        """Carry out a request that is answered with its number: by a confirmation, or by an error."""
         try:
             return self._do(change)
         except INVALID as error:
-            told = rejection(error)
-            self._audit(change, told)
-            self._far.reject(told, change.request)
+            rejected = rejection(error)
+            self._audit(change, rejected)
+            self._far.reject(rejected, change.request)
             return 0
 
-    def _audit(self, what: _Change | Publication | Rest, error: RejectedError, count: int = 1) -> None:
-        """Tell the audit of what the far side may not do."""
+    def _audit(self, what: _Change | Publication, error: RejectedError, count: int = 1) -> None:
         if error.code == CloseCode.NOT_ALLOWED:
             action = _ACTIONS[type(what.change if isinstance(what, Rest) else what)]
             self._server.audit.refused(self._handler, action, error, count)
 
-    def _do(self, change: _Change | Rest) -> int:
-        handler, core = self._handler, self._server.core
+    def _do(self, change: _Change) -> int:
+        server, handler = self._server, self._handler
+        core = server.core
         match change:
             case SubscriptionChange():
                 subscribe = core.subscribing if change.subscribe else core.unsubscribing
                 return self._step(subscribe(handler, change.prefixes), change)
             case RuleChange():
-                return self._step(change_rules(self._server, handler, change), change)
+                return self._step(self._change_rules(change), change)
             case ServiceChange():
                 serve = core.requests.serving if change.serve else core.requests.unserving
                 return self._step(serve(handler, change.prefixes), change)
             case Rest():
                 return self._step(change.steps, change.change)
             case NameClaim():
-                self._claims.claim(change)
+                standing = core.names.claim(handler, change.wish, server.wall_us(), self._tell_name)
+                self._confirm_name(change.request, change.wish.name, "queued" if standing is Standing.QUEUED else "")
             case NameRelease():
-                self._claims.release(change)
+                core.names.release(handler, change.name)
+                self._confirm_name(change.request, change.name)
             case Fetch():
-                self.journal.fetch(change)
+                self._fetch(change)
             case Stage():
-                self.journal.stage(change)
+                server.journal.stage(handler, change, lambda error: self._answer(change.request, error))
             case Commit():
-                self.journal.commit(change)
+                server.journal.commit(handler, change, lambda outcome: self._answer(change.request, outcome))
         return 0
 
     def _step(self, steps: Iterator[None], change: _InSteps) -> int:
@@ -221,130 +328,155 @@ class Commands:
         if done == STEPS_OF_CLIENT:
             self._far.put_off(Rest(steps, change))
         elif change.request:
-            self._confirm(change)
+            # The position is read in the turn in which the last prefix was added, so that all records from there on
+            # are delivered as well.
+            is_subscription = not isinstance(change, ServiceChange) and change.subscribe
+            self._far.confirm(change.request, self._server.journal.position() if is_subscription else None)
         return done
 
-    def _confirm(self, change: _InSteps) -> None:
-        """Confirm a change that is done; the answer to a subscription says where the journal stands.
-
-        The position is read in the same turn in which the last prefix was added, so everything that is recorded from
-        there on is delivered as well.
-        """
-        is_subscription = not isinstance(change, ServiceChange) and change.subscribe
-        self._far.confirm(change.request, self._server.journal.position() if is_subscription else None)
+    def _change_rules(self, change: RuleChange) -> Iterator[None]:
+        """Add or remove rules, one step each time that the iterator is advanced."""
+        rules = []
+        for fields in change.rules:
+            rules.append(check_rule(*fields))
+            if not len(rules) % _CHECKED_PER_STEP:
+                yield
+        core = self._server.core
+        if change.subscribe:
+            core.subscribe_rules(self._handler, rules)
+        else:
+            core.rules.unsubscribe(self._handler, rules)
+        for _ in rules:
+            yield
 
     def _revoke(self, error: RejectedError) -> None:
-        """Tell the far side what it held and may no longer hold, outside of any request."""
+        """A right was revoked, outside of any request."""
         self._server.audit.refused(self._handler, "hold", error)
-        self._far.reject(error)
+        self._reject_later(error, 0)
+
+    def _reject_later(self, error: RejectedError, request: int) -> None:
+        self._far.reject(error, request)
         self._far.write_later()
 
-    def _publish(self, publication: Publication) -> int:
-        request, messages = publication.request, publication.messages
-        try:
-            if publication.confirm:
-                self.journal.publish(publication, way(self._server, self._handler, publication))
-            else:
-                publish(self._server, self._handler, publication)
-        except RejectedError as error:
-            self._audit(publication, error, messages)
-            if publication.confirm:
-                self.journal.refuse(error, request, messages)
-            else:
-                self._server.rejected_messages += messages
-                self._far.refuse(error, messages, request)
-            return 0
-        if not publication.confirm:
-            self._far.confirm(request)
-        return 0
+    # Service names.
 
-
-# Subscribing and unsubscribing by rule: a rule names labels, a prefix and a sender.
-
-
-_CHECKED_PER_STEP = 2
-"""How many rules are checked in one step."""
-
-
-def change_rules(server: Server, handler: Handler, change: RuleChange) -> Iterator[None]:
-    """Add or remove rules. The iterator does one step each time that it is advanced.
-
-    Raises:
-        InvalidNameError, InvalidTopicError: A label, sender or prefix in a rule is invalid.
-        RejectedError: The far side would have too many rules.
-    """
-    rules = []
-    for fields in change.rules:
-        rules.append(check_rule(*fields))
-        if not len(rules) % _CHECKED_PER_STEP:
-            yield
-    if change.subscribe:
-        server.core.subscribe_rules(handler, rules)
-    else:
-        server.core.rules.unsubscribe(handler, rules)
-    for _ in rules:
-        yield
-
-
-# Service names.
-
-
-class NameClaims:
-    """The claims of one client.
-
-    Args:
-        node: The hub.
-        handler: The handler of the client.
-        far: The client, which is told of changes.
-    """
-
-    __slots__ = ("_changes", "_far", "_handler", "_server")
-
-    _changes: dict[str, Change]
-    """The last change of each name that the client was not told of, because it did not read. An entry is made by
-    `_tell`, and removed by `write_more` when the client reads again, or by an answer about the same name."""
-
-    def __init__(self, server: Server, handler: Handler, far: Replies) -> None:
-        self._server = server
-        self._handler = handler
-        self._far = far
-        self._changes = {}
-
-    def claim(self, claim: NameClaim) -> None:
-        """Claim a name.
-
-        Raises:
-            InvalidNameError: The text is no service name.
-            RejectedError: Somebody else owns the name and the client would not wait, or there would be too many claims.
-        """
-        wish = claim.wish
-        standing = self._server.core.names.claim(self._handler, wish, self._server.wall_us(), self._tell)
-        self._confirm(claim.request, wish.name, "queued" if standing is Standing.QUEUED else "")
-
-    def release(self, release: NameRelease) -> None:
-        """Give up a name that the client owns, or stop waiting for one.
-
-        Raises:
-            RejectedError: The client has not claimed it.
-        """
-        self._server.core.names.release(self._handler, release.name)
-        self._confirm(release.request, release.name)
-
-    def _confirm(self, request: int, name: str, text: str = "") -> None:
-        self._changes.pop(name, None)  # the answer is newer than what was kept
+    def _confirm_name(self, request: int, name: str, text: str = "") -> None:
+        if self._changes is not None:
+            self._changes.pop(name, None)  # the answer is newer
         self._far.confirm(request, text=text)
 
-    def _tell(self, change: Change) -> None:
+    def _tell_name(self, change: Change) -> None:
         if self._handler.writable:
             self._far.tell_name(change)
             self._far.write_later()
         else:
+            if self._changes is None:
+                self._changes = {}
             self._changes[change.name] = change
 
-    def write_more(self) -> None:
-        """Tell the client, which reads again, what was kept for it."""
-        changes, self._changes = self._changes, {}
-        for change in changes.values():
-            self._far.tell_name(change)
-        if changes:
+    # Publishing.
+
+    def _publish(self, publication: Publication) -> int:
+        server, request, messages = self._server, publication.request, publication.messages
+        try:
+            route = route_of(server, self._handler, publication)
+        except RejectedError as error:
+            self._audit(publication, error, messages)
+            if publication.confirm:
+                self.refuse_confirmable(error, request, messages)
+            else:
+                server.rejected_messages += messages
+                self._far.reject_messages(error, messages, request)
+            return 0
+        route_batch = partial(server.core.publish, self._handler, route)
+        if publication.confirm:
+            confirmation = self._expect(request, messages)
+            settle = partial(self._settle, confirmation)
+            server.journal.confirm(route, publication.batch, route_batch, settle)
+        else:
+            route_batch(publication.batch)
+            self._far.confirm(request)
+        return 0
+
+    def refuse_confirmable(self, error: RejectedError, request: int, messages: int) -> None:
+        """Reject messages with CONFIRM, after all earlier confirmations."""
+        self._server.rejected_messages += messages
+        self._settle(self._expect(request, messages), error)
+
+    def _expect(self, request: int, messages: int) -> _Confirmation:
+        confirmation = _Confirmation(request, messages)
+        if self._confirmations is None:
+            self._confirmations = deque()
+        self._confirmations.append(confirmation)
+        return confirmation
+
+    def _settle(self, confirmation: _Confirmation, outcome: int | RejectedError) -> None:
+        """Note an outcome, and send all confirmations in front of the first undecided one."""
+        confirmation.outcome = outcome
+        waiting, far = self._confirmations, self._far
+        while waiting and (known := waiting[0].outcome) is not None:
+            settled = waiting.popleft()
+            if isinstance(known, RejectedError):
+                far.unrecorded(known, settled.request, settled.messages)
+            else:
+                far.recorded(settled.request, known, settled.messages)
+        far.write_later()
+
+    def _answer(self, request: int, outcome: Committed | RejectedError | None) -> None:
+        """Answer a STAGE or a COMMIT."""
+        if isinstance(outcome, RejectedError):
+            self._reject_later(outcome, request)
+            return
+        if outcome is None:
+            self._far.confirm(request)
+        else:
+            first, messages, again = outcome
+            self._far.confirm(request, first, messages=messages, again=again)
+        self._far.write_later()
+
+    # Reading the journal.
+
+    def _fetch(self, fetch: Fetch) -> None:
+        """Have a reader process read the journal. A FETCH replaces a waiting one with its number.
+
+        Raises:
+            RejectedError: A FETCH with this number is being read, too many FETCHes wait, or the client may not read it.
+        """
+        server, request = self._server, fetch.request
+        fetches = self._fetches = {} if self._fetches is None else self._fetches
+        waiting = fetches.get(request)
+        if waiting is not None and waiting.is_here and waiting.cancel():
+            del fetches[request]  # it waited for a commit, and its number is used again
+        if request in fetches or len(fetches) >= FETCHES_LIMIT:
+            text = f"this FETCH, or {FETCHES_LIMIT} of them, which is the limit, wait for an answer already"
+            raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+        room = _ANSWERS_BYTES // (len(fetches) + 1)
+        most = min(FETCH_LIMIT_BYTES, room, self._far.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES)
+        rights, share = self._handler.rights, self._handler.share
+        order = msgspec.structs.replace(fetch, bytes=min(fetch.bytes, max(1, most)))
+        if len(fetch.prefixes) <= server.settings.limits.prefixes_per_client:  # else the journal refuses them
+            order = granted(order, rights, Action.JOURNAL, narrows=self._handler.narrows)
+        fetches[request] = _Fetch(nothing, is_here=False)  # the journal may answer within the call
+        journal = server.remote_journals if fetch.hub else server.journal
+        usage = None if share is None else share[Resource.JOURNAL_READS]
+        cancel = journal.fetch(order, lambda outcome: self._fetched(outcome, request, rights), usage)
+        if request in fetches:
+            fetches[request] = _Fetch(cancel, is_here=bool(server.journal.id) and not fetch.hub)
+
+    def _fetched(self, outcome: bytes | bytearray | RejectedError, request: int, rights: Rights | None) -> None:
+        """Send the answer; `rights` are those at the time of the FETCH, up to a minute ago."""
+        handler, limit = self._handler, self._far.frame_limit_bytes
+        if self._fetches is not None:
+            self._fetches.pop(request, None)
+        if handler.rights is not rights:
+            outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what you may do has changed meanwhile: ask again")
+        if isinstance(outcome, RejectedError):
+            self._reject_later(outcome, request)
+        elif (share := handler.share) is not None and not handler.has_room(len(outcome)):
+            self._reject_later(share[Resource.QUEUED_BYTES].rejection(len(outcome)), request)
+        elif len(outcome) - HEADER_BYTES > limit:
+            text = f"RECORDS of {len(outcome)} bytes with one record, the far side takes {limit}: take larger frames"
+            self._reject_later(RejectedError(CloseCode.TOO_BIG, text), request)
+        else:
+            self._far.send_records(outcome, request)
             self._far.write_later()

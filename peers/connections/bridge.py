@@ -14,21 +14,17 @@ to a prefix that covers all of its later ones.
 from __future__ import annotations
 
 import asyncio
-from functools import partial
 
 from hub.errors import CloseCode, RejectedError
 from hub.handlers.delivery import Role
-from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.request_frame import Item
 from hub.prefixes.filter import Change
-from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.connection import Connection
-from peers.server.server import Server
+from peers.connections.conversation import ZeekConversation
 from peers.transport.endpoints import Endpoint
-from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
-from peers.websocket.zeek.codec import Wanted, texts
+from peers.websocket.zeek_bridge import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
+from peers.websocket.zeek_codec import Wanted, texts
 from peers.wire.events import Closing
 
 RENEW_S = 5.0
@@ -44,39 +40,36 @@ _BYTES_PER_EVENT = 512
 """Bytes of a message that cost as much as one event more."""
 
 
-class BridgeConversation:
-    """One Zeek. See `peers.connections.conversation.Conversation`.
+class BridgeConversation(ZeekConversation):
+    """One Zeek.
 
     Args:
-        node: The hub.
+        connection: Its connection.
         queue: Queue of the leaf.
         endpoint: Of the Zeek.
         publish: Prefixes of messages for the Zeek.
-        connection: Its connection.
     """
 
-    changes: frozenset[type] = frozenset()
-    scheme = "zeek+ws"
-    far_name = ""  # it is known with the handler, which has it
+    session: BridgeSession
     unsaid = "the far side closed without Close"
-    is_held = is_bell = False
-    is_quiet = False
 
     def __init__(
-        self, server: Server, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...], connection: Connection
+        self, connection: Connection, queue: QueueLimits, endpoint: Endpoint, publish: tuple[str, ...]
     ) -> None:
-        self._server = server
-        self._queue = queue
+        limits = connection.server.settings.limits
+        super().__init__(connection, queue, BridgeSession(endpoint.host, endpoint.port, limits.frame_bytes))
         self._publish = publish
-        self._connection = connection
         self._wanted = Wanted()
-        self._renewed_s = server.loop.time()
+        self._renewed_s = self._server.loop.time()
         self._renewal: asyncio.TimerHandle | None = None
         self.is_acknowledged = False
         """Whether the Zeek has acknowledged the subscriptions."""
         self.is_renewed = False
         """Whether this connection was ended so that another one asks for other topics."""
-        self.session = BridgeSession(endpoint.host, endpoint.port, server.settings.limits.frame_bytes)
+
+    @property
+    def scheme(self) -> str:
+        return "zeek+ws"
 
     @property
     def is_open(self) -> bool:
@@ -84,27 +77,19 @@ class BridgeConversation:
         return self.session.phase is Phase.OPEN
 
     def begin(self, refusal: str) -> None:
-        """Do nothing: the session has the handshake ready."""
         self._connection.far_side_closes = True
-        if refusal:
-            self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
-
-    def end_of_stream(self) -> None:
-        """Do nothing: a Zeek that closes without Close wants no answer."""
-
-    # What the session reports.
+        super().begin(refusal)
 
     def act(self, event: Event) -> int:
-        """Do what the Zeek says."""
         match event:
             case Incoming():
                 return self._publish_incoming(event)
             case Opened():
-                self._join()
+                self._become_leaf()
             case Acknowledged():
                 self._start(event)
             case Failure():
-                return self._tell(event)
+                return self._log(event)
             case Closing():
                 reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = reason
@@ -119,20 +104,17 @@ class BridgeConversation:
         try:
             route = core.routes.of(incoming.routing_key)
         except RejectedError as error:
-            return self._tell(Failure(error.text, outward=False))
+            return self._log(Failure(error.text, outward=False))
         core.publish(handler, route, Batch(incoming.frame, 1))
         return _MESSAGE_EVENTS + len(incoming.frame) // _BYTES_PER_EVENT
 
-    def _join(self) -> None:
-        """Become a leaf, and subscribe to the hub's filter."""
+    def _become_leaf(self) -> None:
         connection, core = self._connection, self._server.core
-        enter_zeek(self._server, connection, dialled=True)
-        rights = rights_of(self._server, connection)
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
-        connection.join(handler)
+        self._enter_zeek(dialled=True)
+        handler = self._join(Role.LEAF)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
-        core.authority.on_refused[handler] = partial(refuse_zeek, self._server, connection)
+        core.authority.on_refused[handler] = self._refuse_messages
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 
@@ -145,9 +127,9 @@ class BridgeConversation:
         self._server.log.info(
             "zeek linked", address=connection.address, endpoint=acknowledged.endpoint, version=acknowledged.version
         )
-        self._renew_if_need_be()
+        self._reconnect_if_needed()
 
-    def _tell(self, failure: Failure) -> int:
+    def _log(self, failure: Failure) -> int:
         """A message was rejected, by the Zeek or by this hub."""
         if not failure.outward:
             self._server.rejected_messages += 1
@@ -155,75 +137,46 @@ class BridgeConversation:
         self._server.log.warning(event, address=self._connection.address, reason=failure.text)
         return _REFUSED_EVENTS
 
-    # What the hub wants.
-
     def _change_wanted(self, change: Change) -> None:
         self._wanted.change(change)
         if self.is_acknowledged:
-            self._renew_if_need_be()
+            self._reconnect_if_needed()
 
-    def _renew_if_need_be(self) -> None:
+    def _reconnect_if_needed(self) -> None:
         """Plan another connection if the Zeek was not asked for all of the hub's filter."""
         if self._renewal is None and not self.session.closed and not self._wanted.is_covered:
             loop = self._server.loop
-            self._renewal = loop.call_at(max(self._renewed_s + RENEW_S, loop.time()), self._renew)
+            self._renewal = loop.call_at(max(self._renewed_s + RENEW_S, loop.time()), self._reconnect)
 
-    def _renew(self) -> None:
+    def _reconnect(self) -> None:
         self._renewal = None
         if not self._wanted.is_covered:
             self.is_renewed = True
             self._connection.end(CloseCode.DONE, "the hub wants other topics")
 
-    # What the handler writes.
-
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as JSON."""
         lost = 0
         for batch in batches:
             found, missing = texts(batch)
             self.session.send(found)
             lost += missing
-        if lost:  # the API has no word for it: the log and `$hub/overflow` tell
+        if lost:
             self._connection.lose(lost)
         outgoing = self.session.take_outgoing()
         return [outgoing] if outgoing else []
 
-    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
-        """Return nothing."""
-        return []
-
-    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
-        """Return nothing: the log and `$hub/overflow` tell."""
-        return b""
-
-    def write_more(self) -> None:
-        """Do nothing."""
-
-    # Ends.
-
     def ping(self) -> None:
-        """Ask for a sign of life."""
         self.session.ping()
 
     def time_out(self) -> None:
-        """The Zeek has not acknowledged the subscriptions."""
         text = f"no ack within {self._server.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
-    def drain(self, text: str) -> None:
-        """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, text)
-
     def close(self, code: int, text: str) -> str:
-        """End the session."""
         self.session.close(code, text)
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Plan no other connection."""
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
-
-    def conclude(self) -> None:
-        """Do nothing."""

@@ -2,12 +2,16 @@
 
 ```
 Session ─▶ FilterChanged ─▶ RemoteSubscriptions ─▶ core.subscribe, in steps
-       ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
-       └─▶ Envelope      ─▶ StoreEnd: to the Zeeks that have the other end of the store
+       ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped ─▶ core.leaves: which hub is its gateway?
+       └─▶ Envelope      ─▶ forwarder: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
-core.leaves ─ on_gateway ─▶ announce everything, or nothing: another hub of the mesh is its gateway
+core.leaves ─ _turn ─▶ announce everything, or nothing: another hub of the mesh is its gateway
 ```
+
+The gateway is the one hub of the mesh that exchanges messages with an endpoint. A hub that has links waits for the
+claims of other hubs in the handshake, so nothing comes twice while two hubs are peered with one endpoint. A peering
+takes part in data stores while this hub is the gateway.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ import asyncio
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from hub.core import Core
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
@@ -25,17 +28,17 @@ from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.request_frame import Item
+from hub.policy.policy import not_granted
 from hub.prefixes.filter import Change
 from hub.routing.routes import Route
 from hub.topics import RESERVED
-from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
-from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoint_text
-from peers.connections.broker_stores import StoreEnd
+from peers.connections.broker_peerings import Peerings, endpoint_text
 from peers.connections.connection import Connection
+from peers.connections.conversation import ZeekConversation
 from peers.zeek.broker.envelopes import Skipped
 from peers.zeek.broker.messages import BrokerCode, Envelope, encode_ping
 from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
+from peers.zeek.broker.stores.command import is_store_topic, store_of
 
 STEP_PREFIXES = 500
 """Prefixes that are subscribed or unsubscribed in one turn: about 8 ms."""
@@ -55,12 +58,12 @@ class RemoteSubscriptions:
         self._handler = handler
         self._later = later
         self._targets: deque[Sequence[str]] = deque()  # filters that are not compared yet
-        self._wanted: dict[str, None] = {}  # what the last one that was compared wants, in its order
+        self._wanted: dict[str, None] = {}  # the last one that was compared, in its order
         self._steps: deque[tuple[bool, list[str]]] = deque()  # whether to subscribe, and to what
         self._due = False
 
     def replace(self, prefixes: Sequence[str]) -> None:
-        """Subscribe to these and to nothing else. The hub's own topics are left out."""
+        """Subscribe to these and to nothing else, except the hub's own topics."""
         self._targets.append(prefixes)
         if self._due:
             return
@@ -89,16 +92,16 @@ class RemoteSubscriptions:
         if subscribe:
             try:
                 self._core.subscribe(self._handler, prefixes)
-            except RejectedError as error:  # Broker knows no refusal of a part
+            except RejectedError as error:  # Broker cannot reject a part
                 self._handler.close(error.code, error.text)
         else:
             self._core.unsubscribe(self._handler, prefixes)
         return len(prefixes)
 
     def _compare(self) -> int:
-        """Cut the changes of the next filter into steps."""
+        """Cut the changes of the next filter into steps; return how many prefixes were compared."""
         wanted = dict.fromkeys(prefix for prefix in self._targets.popleft() if not prefix.startswith(RESERVED))
-        # First what is new: what a broader prefix replaces is never without either.
+        # First the new ones: a topic that a broader prefix takes over is never without either.
         added = [prefix for prefix in wanted if prefix not in self._wanted]
         removed = [prefix for prefix in self._wanted if prefix not in wanted]
         for subscribe, changed in ((True, added), (False, removed)):
@@ -112,11 +115,27 @@ class RemoteSubscriptions:
 GOODBYE_S = 3.0
 """How long to wait for the answer to a goodbye, seconds; as Broker does."""
 
+GATEWAY_S = 0.25
+"""How long to wait for claims of other hubs to the same endpoint, seconds: an announcement crosses a mesh in far less.
+"""
+
 _ANNOUNCE_S = 0.02
-"""How long changes of the hub's filter are collected before a peer is told, seconds."""
+"""How long changes of the hub's filter are collected before a peer gets them, seconds."""
 
 _ANNOUNCE_PREFIX_S = 1e-5
 """And so much longer for each prefix: a filter is always sent whole."""
+
+QUEUE_COMMANDS: Final = 1024
+"""Most commands of stores that wait for one slow peer."""
+
+QUEUE_BYTES: Final = 16 * 1024 * 1024
+"""Most bytes of these; a single one may be as long as a frame."""
+
+_LOGGED_REFUSALS = 100
+"""Most stores of which a rejection is logged."""
+
+_LOGGED_STORES = 20
+"""Most stores that one line of the log names."""
 
 _PING = b"hub"
 
@@ -132,30 +151,24 @@ def broker_connection(
     peerings: Peerings, queue: QueueLimits, *, dialled: bool = False, address: str = ""
 ) -> Connection:
     """Make a connection to a Broker endpoint; with an address if this side connects."""
-    return Connection(
-        peerings.server,
-        lambda connection: BrokerConversation(peerings, queue, connection, dialled=dialled),
-        address=address,
-    )
+
+    def make(connection: Connection) -> BrokerConversation:
+        return BrokerConversation(connection, queue, peerings, dialled=dialled)
+
+    return Connection(peerings.server, make, address=address)
 
 
-class BrokerConversation:
-    """One endpoint. See `peers.connections.conversation.Conversation`; also a claimant of the registry."""
+class BrokerConversation(ZeekConversation):
+    """One endpoint; also a `peers.zeek.broker.stores.forwarder.End`, and a claimant of the registry."""
 
-    changes: frozenset[type] = frozenset({PeerKnown, Peered, FilterChanged})
-    scheme = "zeek"
+    session: Session[Route]
+    changes = frozenset({PeerKnown, Peered, FilterChanged})
     unsaid = "the far side closed without a goodbye"
-    is_held = is_bell = False
-    is_quiet = False
 
-    def __init__(self, peerings: Peerings, queue: QueueLimits, connection: Connection, *, dialled: bool) -> None:
-        server = self._server = peerings.server
+    def __init__(self, connection: Connection, queue: QueueLimits, peerings: Peerings, *, dialled: bool) -> None:
+        server = connection.server
         limits = server.settings.limits
-        self._peerings = peerings
-        self._queue = queue
-        self._connection = connection
-        self._dialled = dialled
-        self.session: Session[Route] = Session(
+        session: Session[Route] = Session(
             peerings.own_id,
             "connector" if dialled else "acceptor",
             server.core.routes,
@@ -163,42 +176,44 @@ class BrokerConversation:
             frame_limit_bytes=limits.frame_bytes,
             handshake_limit_bytes=limits.handshake_bytes,
         )
+        super().__init__(connection, queue, session)
+        self._peerings = peerings
+        self._dialled = dialled
         self._subscriptions: RemoteSubscriptions | None = None
         self._asked: set[str] = set()
         """The prefixes that this hub subscribes to at the far side."""
         self._announcing: asyncio.TimerHandle | None = None
-        """Set while the far side is to be told of them."""
-        self._gateway = Gateway(server, self._turn_over)
-        self._stores = StoreEnd(peerings.stores, connection, self.session, self._announce_soon)
-        """Its part in data stores, while this hub is its gateway."""
+        """Set while they are to be announced to the far side."""
         self._far_filter: tuple[str, ...] = ()
         """The last filter of the far side, which counts while this hub is its gateway."""
         self._closing_code = 0
         """The hub's code, once this side has ended the peering, or has said goodbye."""
+        self._gateway = b""
+        """The id of the hub that is the gateway; empty before it is claimed."""
+        self._claimed = b""
+        """The endpoint, from its claim on."""
+        self._waiting_for_claims: asyncio.TimerHandle | None = None
+        self._has_stores = False
+        """Whether it takes part in data stores."""
+        self._store_topics: tuple[str, ...] = ()
+        self._logged: set[tuple[str, bool]] = set()
+        self._commands: list[bytes] = []
+        """Commands of stores that wait for the far side."""
+        self._commands_bytes = 0
+
+    @property
+    def scheme(self) -> str:
+        return "zeek"
 
     @property
     def far_name(self) -> str:
         """The id of the far side."""
         return endpoint_text(self.session.peer_id)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the endpoint is peered."""
-        return self._connection.handler is not None
-
-    def begin(self, refusal: str) -> None:
-        """Do nothing: the session has the first word ready."""
-        if refusal:
-            self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
-
     def end_of_stream(self) -> None:
-        """Tell the session, which knows whether that was expected."""
-        self.session.feed_eof()
-
-    # What the session reports.
+        self.session.feed_eof()  # which knows whether that was expected
 
     def act(self, event: Event) -> int:
-        """Do what an event asks for; return its share of a turn."""
         match event:
             case PeerKnown():
                 self._claim(event.peer_id)
@@ -206,70 +221,80 @@ class BrokerConversation:
                 self._greet(event)
             case FilterChanged():
                 self._far_filter = event.filter
-                if self._gateway.is_here:
-                    self._hear_filter()
+                if self._is_gateway:
+                    self._apply_filter()
             case Skipped():
-                self._server.log.warning(
-                    "skipped what a Zeek sent",
-                    address=self._connection.address,
-                    messages=event.messages,
-                    reason=event.reason,
-                )
+                text, address = "skipped what a Zeek sent", self._connection.address
+                self._server.log.warning(text, address=address, messages=event.messages, reason=event.reason)
             case Envelope():
-                self._stores.hear(event)
+                self._server.zeek.forwarder.hear(event.sender, event)
             case Drained():
                 self._connection.finish("")
             case Ended():
                 self._finish(event)
         return 1
 
+    # The registry of endpoints.
+
     def _claim(self, peer_id: bytes) -> None:
         """Ask for the place of the endpoint of this id, if the Zeek is authenticated."""
         try:
-            enter_zeek(self._server, self._connection, dialled=self._dialled)
+            self._enter_zeek(dialled=self._dialled)
         except NotRecognisedError as error:
             self._connection.turn_away(error)
-            return
-        verdict = self._peerings.registry.claim(peer_id, self)
-        if verdict is Verdict.PROCEED:
-            self._come()
-        elif verdict is Verdict.REDUNDANT:
-            self.give_way()
+        else:
+            self._peerings.registry.claim(peer_id, self)
 
     def proceed(self) -> None:
-        """Called by the registry: the connection that this one waited for has failed."""
-        self._connection.guard(self._come)
-        self._connection.guard(self._connection.work)
+        """It has the place of its endpoint: go on once other hubs have had time to claim the endpoint, too."""
+        self._connection.guard(self._claim_gateway)
 
     def give_way(self) -> None:
-        """Called by the registry: another connection to the same endpoint is peered."""
+        """Another connection to the same endpoint is peered."""
         code = int(CloseCode.ALREADY_CONNECTED)
         self._connection.reason = f"already connected to endpoint {self.far_name} ({code})"
         self._closing_code = code
         self.session.refuse_redundant()
         self._connection.linger()
 
+    def _claim_gateway(self) -> None:
+        server, core = self._server, self._server.core
+        self._claimed = self.session.peer_id
+        self._gateway = core.leaves.claim(self._claimed, server.wall_us(), self._turn)
+        if core.mesh.links:
+            self._waiting_for_claims = server.loop.call_later(GATEWAY_S, self._connection.guard, self._go_on)
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        if not self.session.closed:
+            self._announce_now()
+            self.session.proceed()
+            self._connection.after_turn(self._work_on)
+
+    def _work_on(self) -> None:
+        if not self.session.closed:
+            self._connection.work()
+
     def _greet(self, peered: Peered) -> None:
         server, connection = self._server, self._connection
         address = connection.address
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
-        handler.rights = rights_of(server, connection)
+        handler = self._join(Role.LEAF, name=self.far_name)
         handler.restrict(itself=False, leaves=server.settings.zeek.forwarding == "on")
-        connection.join(handler)
         self._subscriptions = RemoteSubscriptions(server.core, handler, connection.after_turn)
         self._far_filter = peered.filter
-        self._gateway.join(handler)
+        server.core.leaves.join(self._claimed, handler)
         server.core.attach(handler, self._ask)
-        server.core.authority.on_refused[handler] = partial(refuse_zeek, server, connection)
+        server.core.authority.on_refused[handler] = self._refuse_messages
         self._peerings.added(peered.peer_id, address)
-        if self._gateway.is_here:
-            self._hear_filter()
+        if self._is_gateway:
+            self._apply_filter()
         self._peerings.registry.settle(peered.peer_id)
         connection.charge_user()
         connection.opened()
         server.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
-        if not self._gateway.is_here:
-            self._gateway.log(self.far_name)
+        if not self._is_gateway:
+            self._log_gateway()
 
     def _finish(self, ended: Ended) -> None:
         connection = self._connection
@@ -281,59 +306,57 @@ class BrokerConversation:
             self._closing_code = self._closing_code or CloseCode.PROTOCOL_ERROR
             connection.linger()
 
-    # Who is its gateway.
+    # Its gateway.
 
-    def _come(self) -> None:
-        """Go on once other hubs have had time to say that they have this endpoint."""
-        if self._gateway.claim(self.session.peer_id, partial(self._connection.guard, self._go_on)):
-            self._proceed()
+    @property
+    def _is_gateway(self) -> bool:
+        return self._gateway == self._server.id
 
-    def _go_on(self) -> None:
-        if not self.session.closed:
-            self._proceed()
-            self._connection.work()
+    def _turn(self, hub: bytes) -> None:
+        """Another hub is the gateway now."""
+        was_here = self._is_gateway
+        self._gateway = hub
+        if self._is_gateway is not was_here and self._connection.handler is not None:
+            self._connection.guard(self._change_sides)
 
-    def _proceed(self) -> None:
-        wanted = self._server.core.minimal_filter_for_leaves
-        self.session.announce([*wanted, *self._stores.topics] if self._gateway.is_here else ())
-        self.session.proceed()
-
-    def _turn_over(self) -> None:
-        """This hub has become the gateway, or is it no longer."""
-        if self._connection.handler is not None:
-            self._connection.guard(self._turn_over_peered)
-
-    def _turn_over_peered(self) -> None:
-        self._gateway.log(self.far_name)
-        self._hear_filter()
+    def _change_sides(self) -> None:
+        self._log_gateway()
+        self._apply_filter()
         if self._announcing is not None:
             self._announcing.cancel()
         self._announce()
 
-    def _hear_filter(self) -> None:
-        is_here = self._gateway.is_here
-        cast("RemoteSubscriptions", self._subscriptions).replace(self._far_filter if is_here else ())
-        if is_here:
-            self._stores.follow(self._far_filter)
-        else:
-            self._stores.leave()
+    def _log_gateway(self) -> None:
+        hub = self._gateway
+        record = self._server.core.mesh.records.get(hub)
+        text = "this hub is the gateway of a Zeek now" if self._is_gateway else "a Zeek is left to another hub"
+        hub_name = "" if record is None else record.name
+        self._server.log.info(text, name=self.far_name, hub=hub.hex(), hub_name=hub_name)
 
-    # What this hub wants of the far side.
+    def _apply_filter(self) -> None:
+        subscriptions = cast("RemoteSubscriptions", self._subscriptions)
+        if self._is_gateway:
+            subscriptions.replace(self._far_filter)
+            self._join_stores(self._far_filter)
+        else:
+            subscriptions.replace(())
+            self._leave_stores()
+
+    # The hub's subscriptions at the far side.
 
     def _ask(self, change: Change) -> None:
         """The hub's filter has changed; the far side gets it a little later, together with later changes."""
         self._asked.update(change.added)
         self._asked.difference_update(change.removed)
-        if self._announcing is None:
-            self._announce_in(_ANNOUNCE_S + _ANNOUNCE_PREFIX_S * len(self._asked))
+        self._announce_in(_ANNOUNCE_S + _ANNOUNCE_PREFIX_S * len(self._asked))
 
-    def _announce_soon(self) -> None:
-        """Other topics of stores are to be announced."""
-        if self._announcing is None:
-            self._announce_in(_ANNOUNCE_S)
+    def announce_soon(self) -> None:
+        """The topics of data stores for the far side have changed."""
+        self._announce_in(_ANNOUNCE_S)
 
     def _announce_in(self, seconds: float) -> None:
-        self._announcing = self._server.loop.call_later(seconds, self._connection.guard, self._announce)
+        if self._announcing is None:
+            self._announcing = self._server.loop.call_later(seconds, self._connection.guard, self._announce)
 
     def _announce(self) -> None:
         self._announcing = None
@@ -343,49 +366,122 @@ class BrokerConversation:
         if handler is not None and not handler.writable:  # changes merge until the far side reads on
             self._announce_in(_ANNOUNCE_S)
             return
-        self.session.announce([*self._asked, *self._stores.topics] if self._gateway.is_here else ())
+        self._announce_now()
         self._connection.write_outgoing()
 
-    # What the handler writes.
+    def _announce_now(self) -> None:
+        wanted = self._server.core.minimal_filter_for_leaves if self._connection.handler is None else self._asked
+        topics = self._server.zeek.forwarder.topics_for(self.session.peer_id)
+        self.session.announce([*wanted, *topics] if self._is_gateway else ())
+
+    # Data stores.
+
+    def _join_stores(self, prefixes: Sequence[str]) -> None:
+        forwarder, stores = self._server.zeek.forwarder, self._peerings.stores
+        if self._has_stores:
+            forwarder.announced(self.session.peer_id, prefixes)
+        else:
+            self._has_stores = True
+            forwarder.join(self.session.peer_id, self, prefixes)
+            stores.enter(self.announce_soon)
+        topics = tuple(filter(is_store_topic, prefixes))
+        if topics != self._store_topics:
+            self._store_topics = topics
+            self._log_stores()
+        stores.look_at(self.far_name, prefixes)
+
+    def _leave_stores(self) -> None:
+        if self._has_stores:
+            self._has_stores = False
+            self._store_topics = ()
+            self._peerings.stores.leave(self.announce_soon, self.session.peer_id)
+        self._take_commands()
+
+    def _log_stores(self) -> None:
+        stores = [store for store in map(store_of, self._store_topics) if store is not None]
+        masters = sorted(name for name, is_master in stores if is_master)
+        clones = sorted(name for name, is_master in stores if not is_master)
+        self._server.log.info(
+            "data stores of a Zeek",
+            name=self.far_name,
+            masters=masters[:_LOGGED_STORES],
+            clones=clones[:_LOGGED_STORES],
+            more=max(0, len(masters) - _LOGGED_STORES) + max(0, len(clones) - _LOGGED_STORES),
+        )
+
+    def may_say(self, name: str, *, writes: bool) -> bool:
+        """See `End`: writing a store is publishing under its name; copying it is subscribing."""
+        handler = self._connection.handler
+        if handler is None:
+            return False
+        rights, action = handler.rights, handler.acts.publishing if writes else handler.acts.seeing
+        if rights is None or rights.may(action, name):
+            return True
+        refused = (name, writes)
+        if refused not in self._logged and len(self._logged) < _LOGGED_REFUSALS:
+            self._logged.add(refused)
+            text, address = "a Zeek may not use a data store", self._connection.address
+            reason = not_granted(rights, action, name).text
+            self._server.log.warning(text, address=address, store=name, reason=reason)
+        return False
+
+    def may_hear(self, name: str) -> bool:
+        """See `End`."""
+        return self.may_say(name, writes=False)
+
+    @property
+    def user(self) -> str | None:
+        """See `End`: the user whom the connection is charged to."""
+        handler = self._connection.handler
+        return None if handler is None or handler.rights is None else handler.rights.user.name
+
+    def deliver(self, frame: bytes) -> bool:
+        """See `End`: write a command after this turn, or let it wait; False if there is no room."""
+        connection = self._connection
+        handler = connection.handler
+        if handler is None or self.session.closed or connection.transport.is_closing():
+            return False
+        if handler.writable and not self._commands:
+            self.session.send(frame)
+            connection.write_later()
+            return True
+        is_full = len(self._commands) >= QUEUE_COMMANDS or self._commands_bytes + len(frame) > QUEUE_BYTES
+        if self._commands and is_full:
+            return False  # the channel sends it again
+        self._commands.append(frame)
+        self._commands_bytes += len(frame)
+        self._server.held.charge(len(frame))
+        return True
+
+    def _take_commands(self) -> list[bytes]:
+        """Return and forget the commands that wait for the far side."""
+        if self._commands_bytes:
+            self._server.held.charge(-self._commands_bytes)
+            self._commands_bytes = 0
+        commands, self._commands = self._commands, []
+        return commands
+
+    # The handler's messages.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as data envelopes; nothing while another hub sends them."""
-        if not self._gateway.is_here:
+        if not self._is_gateway:
             self._server.core.leaves.skip(sum(batch.messages for batch in batches))
             return []
-        make = self._peerings.form
-        parts = self._stores.take_waiting()
-        lost = 0
-        for batch in batches:
-            form = batch.form(make)
-            parts.append(form.frames(batch))
-            lost += form.lost_messages
-        if lost:
-            self._connection.lose(lost)
-        return parts
-
-    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
-        """Return nothing."""
-        return []
-
-    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
-        """Return nothing: the log and `$hub/overflow` tell."""
-        return b""
+        # Commands go first: they are few, and a channel without any for 50 s is given up.
+        return [*self._take_commands(), *self.forms(batches, self._peerings.form)]
 
     def write_more(self) -> None:
-        """Write commands of stores that wait."""
-        waiting = self._stores.take_waiting()
-        if waiting:
-            self._connection.write(waiting)
+        commands = self._take_commands()
+        if commands:
+            self._connection.write(commands)
 
     # Ends.
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
         self.session.send(encode_ping(self._peerings.own_id, self.session.peer_id, _PING))
 
     def time_out(self) -> None:
-        """The handshake is not over."""
         text = f"no handshake within {self._server.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
@@ -408,23 +504,24 @@ class BrokerConversation:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
-        """Report the end of the peering, once."""
-        peer_id, address = self.session.peer_id, self._connection.address
+        server, peer_id, address = self._server, self.session.peer_id, self._connection.address
         handler = self._connection.handler
-        if handler is not None and handler.id in self._server.core.handlers:
-            self._server.core.detach(handler, reason)
+        if handler is not None and handler.id in server.core.handlers:
+            server.core.detach(handler, reason)
             if self._closing_code:
                 self._peerings.removed(peer_id, address, reason, self._closing_code)
             else:
                 self._peerings.lost(peer_id, address, reason)
-            self._server.vacancies.tell()
-        self._gateway.release()
-        self._stores.leave()
+            server.vacancies.tell()
+        for timer in (self._waiting_for_claims, self._announcing):
+            if timer is not None:
+                timer.cancel()
+        self._waiting_for_claims = self._announcing = None
+        if self._claimed:
+            server.core.leaves.release(self._claimed)
+            self._claimed = b""
+        self._leave_stores()
         self._peerings.registry.release(peer_id, self)
-        if self._announcing is not None:
-            self._announcing.cancel()
-            self._announcing = None
 
     def conclude(self) -> None:
-        """Drop references."""
-        self._stores.conclude()
+        self._leave_stores()

@@ -1,181 +1,303 @@
-"""`Peerings`: all connections of a hub to Broker endpoints, with the `Gateway` and the `Registry` of endpoints.
-
-The registry decides which of two connections to one endpoint stays. The gateway is the one hub of the mesh that
-exchanges messages with an endpoint:
+"""`Peerings`: all connections of a hub to Broker endpoints, with their registry, and the hub's data stores for Zeeks.
 
 ```
-claim ─▶ core.leaves ─▶ told to the mesh ─ GATEWAY_S later, when others have told theirs ─▶ the handshake goes on
-                   └──▶ on_turn, whenever this hub becomes the gateway, or is it no longer
+a peering ─▶ BrokerConversation ─▶ Forwarder ─▶ BrokerConversation.deliver of another peering
+                                       ├─▶ Master: a store of this hub that Zeeks may clone (`zeek.masters`)
+                                       └─▶ Clone: a store of this hub that follows a Zeek's (`zeek.clones`)
 ```
 
-A hub that has links waits in the handshake, so nothing comes twice while two hubs are peered with one endpoint.
+The forwarder knows the hub's masters as one more peer, and its clones as another. A C++ clone follows one entity at one
+endpoint for as long as it lives, so stores in files keep the hub's endpoint id.
 """
 
 from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable
-from enum import Enum
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING
 
 from hub.errors import CloseCode
-from hub.handlers.handler import Handler
 from hub.messages.batch import Batch
 from hub.statistics.events import PeerCodes, peer_status
-from peers.connections.broker_stores import Stores
+from hub.stores.command import parse_served
 from peers.server.server import Server
+from peers.stores.master import Master as Owner
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
 from peers.zeek.broker.envelopes import data_envelopes
-from peers.zeek.broker.messages import BrokerCode
+from peers.zeek.broker.messages import ID_BYTES, LENGTH, NIL_ID, BrokerCode, Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.stores.channel import TICK_S
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import (
+    InvalidCommandError,
+    announces_master,
+    clone_topic,
+    decode_command,
+    entity,
+    master_topic,
+)
+from peers.zeek.broker.stores.master import Master, MasterLimits
 
+if TYPE_CHECKING:
+    from peers.connections.broker import BrokerConversation
 
-class Verdict(Enum):
-    """What becomes of a connection whose far side has told its id."""
+_LOGGED_REFUSALS = 100
+"""Most stores, and users, whose rejections are logged; all are counted."""
 
-    PROCEED = "go on with the handshake"
-    WAIT = "another connection to that endpoint is in its handshake"
-    REDUNDANT = "that endpoint is peered already"
-
-
-class Claimant(Protocol):
-    """A connection that is to become the peering with an endpoint."""
-
-    def proceed(self) -> None:
-        """Go on with the handshake, as the connection that it waited for has failed."""
-
-    def give_way(self) -> None:
-        """End, as the connection that it waited for is peered."""
-
-
-class _Claims:
-    """The connections to one endpoint."""
-
-    __slots__ = ("holder", "peered", "waiting")
-
-    def __init__(self, holder: Claimant) -> None:
-        self.holder = holder
-        self.peered = False
-        self.waiting: list[Claimant] = []
+_ENDPOINT = "zeek endpoint"
 
 
 class Registry:
-    """Connections by the id of the far endpoint."""
-
-    __slots__ = ("_claims",)
+    """Connections by the id of the far endpoint; it decides which of two connections to one endpoint stays."""
 
     def __init__(self) -> None:
-        self._claims: dict[bytes, _Claims] = {}
+        self._holders: dict[bytes, BrokerConversation] = {}
+        """Endpoint → the connection that is in its handshake, or peered."""
+        self._waiting: dict[bytes, list[BrokerConversation]] = {}
+        """Endpoint → connections that wait for the outcome of the holder's handshake; no entry once it is peered."""
 
     def __len__(self) -> int:
         """Return how many endpoints are peered."""
-        return sum(claims.peered for claims in self._claims.values())
+        return len(self._holders) - len(self._waiting)
 
     def __contains__(self, endpoint_id: bytes) -> bool:
         """Whether a connection to that endpoint is peered."""
-        claims = self._claims.get(endpoint_id)
-        return claims is not None and claims.peered
+        return endpoint_id in self._holders and endpoint_id not in self._waiting
 
-    def claim(self, endpoint_id: bytes, claimant: Claimant) -> Verdict:
-        """Ask to become the peering with an endpoint; every claimant must be given to `release` in the end."""
-        claims = self._claims.get(endpoint_id)
-        if claims is None:
-            self._claims[endpoint_id] = _Claims(claimant)
-            return Verdict.PROCEED
-        if claims.holder is claimant:
-            return Verdict.PROCEED
-        if claims.peered:
-            return Verdict.REDUNDANT
-        claims.waiting.append(claimant)
-        return Verdict.WAIT
+    def claim(self, endpoint_id: bytes, claimant: BrokerConversation) -> None:
+        """Ask to become the peering with an endpoint: the claimant goes on, waits, or gives way.
+
+        Every claimant must be given to `release` in the end.
+        """
+        if endpoint_id not in self._holders:
+            self._holders[endpoint_id] = claimant
+            self._waiting[endpoint_id] = []
+        if self._holders[endpoint_id] is claimant:
+            claimant.proceed()
+        elif endpoint_id in self._waiting:
+            self._waiting[endpoint_id].append(claimant)
+        else:
+            claimant.give_way()
 
     def settle(self, endpoint_id: bytes) -> None:
         """The holder's handshake is done: connections that wait for it give way."""
-        claims = self._claims[endpoint_id]
-        claims.peered = True
-        waiting, claims.waiting = claims.waiting, []
-        for other in waiting:
+        for other in self._waiting.pop(endpoint_id, []):
             other.give_way()
 
-    def release(self, endpoint_id: bytes, claimant: Claimant) -> None:
+    def release(self, endpoint_id: bytes, claimant: BrokerConversation) -> None:
         """Forget a connection that is over; harmless if it neither was the holder nor waited."""
-        claims = self._claims.get(endpoint_id)
-        if claims is None:
-            return
-        if claims.holder is not claimant:
-            if claimant in claims.waiting:
-                claims.waiting.remove(claimant)
-            return
-        if not claims.waiting:
-            del self._claims[endpoint_id]
-            return
-        claims.holder = claims.waiting.pop(0)
-        claims.peered = False
-        claims.holder.proceed()
+        waiting = self._waiting.get(endpoint_id, [])
+        if self._holders.get(endpoint_id) is not claimant:
+            if claimant in waiting:
+                waiting.remove(claimant)
+        elif waiting:
+            holder = self._holders[endpoint_id] = waiting.pop(0)
+            holder.proceed()
+        else:
+            del self._holders[endpoint_id]
+            self._waiting.pop(endpoint_id, None)
 
 
-GATEWAY_S = 0.25
-"""How long to wait for claims of other hubs to the same endpoint, seconds: an announcement crosses a mesh in far less.
-"""
+class _OwnEnd:
+    """The stores of this hub as a peer with an id that no Zeek sees. See `peers.zeek.broker.stores.forwarder.End`."""
 
+    user = None
 
-def _nothing() -> None: ...
-
-
-class Gateway:
-    """The gateway of one endpoint; `on_turn` is called when this hub becomes it, or is it no longer."""
-
-    __slots__ = ("_endpoint", "_on_turn", "_server", "_waiting", "hub")
-
-    def __init__(self, server: Server, on_turn: Callable[[], object]) -> None:
+    def __init__(self, server: Server, namespace: str) -> None:
         self._server = server
-        self._on_turn = on_turn
-        self._endpoint = b""
-        self._waiting: asyncio.TimerHandle | None = None
-        self.hub = b""
-        """The id of the hub that is the gateway; empty before `claim`."""
+        self._namespace = namespace
+        self.id = b""
+        self.by_topic: dict[bytes, Master | Clone] = {}
 
-    @property
-    def is_here(self) -> bool:
-        """Whether this hub is the gateway."""
-        return self.hub == self._server.id
+    def set_id(self, endpoint_id: bytes) -> None:
+        self.id = uuid.uuid5(uuid.UUID(bytes=endpoint_id), self._namespace).bytes
 
-    def claim(self, endpoint: bytes, on_known: Callable[[], object]) -> bool:
-        """Claim an endpoint; return whether its gateway is known already, else `on_known` is called when it is."""
-        core = self._server.core
-        self._endpoint = endpoint
-        self.hub = core.leaves.claim(endpoint, self._server.wall_us(), self._turn)
-        if not core.mesh.links:
-            return True
-        self._waiting = self._server.loop.call_later(GATEWAY_S, on_known)
-        return False
+    def join(self) -> None:
+        if self.by_topic:
+            self._server.zeek.forwarder.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
 
-    def _turn(self, hub: bytes) -> None:
-        was_here = self.is_here
-        self.hub = hub
-        if self.is_here is not was_here:
-            self._on_turn()
+    def send(self, topic: str, to: bytes, command: bytes) -> None:
+        self._server.zeek.forwarder.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
-    def join(self, handler: Handler) -> None:
-        """The endpoint is peered."""
-        self._server.core.leaves.join(self._endpoint, handler)
+    def tick(self) -> None:
+        for end in self.by_topic.values():
+            end.tick()
 
-    def release(self) -> None:
-        """The endpoint is gone, or was never peered; may be called several times."""
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-        if self._endpoint:
-            self._server.core.leaves.release(self._endpoint)
-            self._endpoint = b""
-        self._on_turn = _nothing  # so that whoever is told of turns is freed at once
+    def close(self) -> None:
+        self.by_topic.clear()
+        self._server.zeek.forwarder.leave(self.id)
 
-    def log(self, name: str) -> None:
-        """Log which hub is the gateway."""
-        record = self._server.core.mesh.records.get(self.hub)
-        event = "this hub is the gateway of a Zeek now" if self.is_here else "a Zeek is left to another hub"
-        self._server.log.info(event, name=name, hub=self.hub.hex(), hub_name="" if record is None else record.name)
+    def deliver(self, frame: bytes) -> bool:
+        envelope = decode_envelope(frame[LENGTH.size :])
+        end = self.by_topic.get(envelope.topic)
+        if end is not None:
+            try:
+                command = decode_command(envelope.payload)
+            except InvalidCommandError:
+                self._server.zeek.master_counters.unexpected += 1
+            else:
+                end.hear(command, len(envelope.payload))
+        return True
+
+    def may_say(self, name: str, *, writes: bool) -> bool:  # noqa: ARG002 -- see `End`
+        return True
+
+    def may_hear(self, name: str) -> bool:  # noqa: ARG002 -- see `End`
+        return True
+
+
+class Stores:
+    """Data stores between all Broker peers of one hub."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+        self._announce: set[Callable[[], object]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._masters = _OwnEnd(server, "data stores")
+        self._clones = _OwnEnd(server, "copies of data stores")
+        self._objects = count(server.wall_us() * 1_000)
+        """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
+        self._held_bytes = 0
+        """Bytes that masters hold for their clones, as they were charged last."""
+        self._logged_stores: set[str] = set()
+        self._logged_refusals: set[tuple[str, str | None]] = set()
+        server.zeek.forwarder.on_topics = self._topics_changed
+
+    def open(self) -> None:
+        """Serve the stores of the settings; the stores of the hub are open, and no Zeek has come."""
+        server = self.server
+        server.zeek.forwarder.own_id = self._endpoint_id()
+        self._masters.set_id(server.zeek.forwarder.own_id)
+        for text in server.settings.zeek.masters:
+            self._serve(*parse_served(text))
+        self._masters.join()
+        self._clones.set_id(server.id)
+        for text in server.settings.zeek.clones:
+            self._follow(*parse_served(text))
+        self._clones.join()
+        for clone in server.zeek.copies.values():
+            clone.begin()
+        self._plan()
+
+    def close(self) -> None:
+        for master in self.server.zeek.masters.values():
+            master.close()
+        self.server.zeek.masters.clear()
+        self._charge()
+        self.server.zeek.copies.clear()
+        self._masters.close()
+        self._clones.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _owner(self, name: str) -> Owner:
+        owner = self.server.stores.get(name)
+        if owner is None:
+            raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
+        return owner
+
+    def _endpoint_id(self) -> bytes:
+        """Return the hub's endpoint id from the stores in files; if none has it, write it there."""
+        kept = [owner for owner in self.server.stores if owner.notes is not None]
+        noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
+        endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self.server.id)
+        for owner, known in zip(kept, noted, strict=True):
+            if known != endpoint_id:
+                owner.apply([], lambda _, __: None, note=lambda _: {_ENDPOINT: endpoint_id})
+        return endpoint_id
+
+    def _serve(self, known: str, name: str) -> None:
+        server = self.server
+        master = Master(
+            known,
+            self._masters.id,
+            next(self._objects),
+            self._owner(name),
+            partial(self._masters.send, clone_topic(known)),
+            now_ns=lambda: server.wall_us() * 1_000,
+            limits=MasterLimits(snapshot_bytes=server.settings.limits.frame_bytes),
+            counters=server.zeek.master_counters,
+            user_of=server.zeek.forwarder.user_of,
+            on_refused=partial(self._log_refusal, known),
+        )
+        self._masters.by_topic[master_topic(known).encode()] = server.zeek.masters[known] = master
+
+    def _follow(self, known: str, name: str) -> None:
+        server = self.server
+        owner = self._owner(name)
+        topic = master_topic(known)
+        is_announced = partial(server.zeek.forwarder.is_announced, self._clones.id, topic)
+
+        def send(to: bytes, command: bytes) -> None:
+            if to != NIL_ID or is_announced():  # no other Zeek is asked for a master
+                self._clones.send(topic, to, command)
+
+        clone = Clone(
+            known,
+            owner,
+            lambda: entity(self._clones.id, next(self._objects)),
+            send,
+            partial(self._log_state, known),
+            is_announced=is_announced,
+            counters=server.zeek.master_counters.channel,
+        )
+        owner.forward = clone.apply
+        self._clones.by_topic[clone_topic(known).encode()] = server.zeek.copies[known] = clone
+
+    def _log_state(self, known: str, reason: str) -> None:
+        if reason:
+            self.server.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
+        else:
+            self.server.log.info("a copy of a Zeek's data store follows its master", store=known)
+
+    def _log_refusal(self, known: str, user: str | None, reason: str) -> None:
+        """Log why a store has rejected a Zeek's write, which gets no answer; once for each user."""
+        refused = (known, user)
+        if refused not in self._logged_refusals and len(self._logged_refusals) < _LOGGED_REFUSALS:
+            self._logged_refusals.add(refused)
+            log = self.server.log
+            log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
+
+    def look_at(self, name: str, prefixes: Sequence[str]) -> None:
+        """Log if a Zeek has a master of a store that is served here; once for each store."""
+        for known in self.server.zeek.masters:
+            if known not in self._logged_stores and announces_master(prefixes, known):
+                self._logged_stores.add(known)
+                text = "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic"
+                self.server.log.warning(text, name=name, store=known)
+
+    def enter(self, announce: Callable[[], object]) -> None:
+        self._announce.add(announce)
+
+    def _plan(self) -> None:
+        if self._timer is None and self.server.zeek.forwarder.is_needed:
+            self._timer = self.server.loop.call_later(TICK_S, self._tick)
+
+    def leave(self, announce: Callable[[], object], peer_id: bytes) -> None:
+        self._announce.discard(announce)
+        self.server.zeek.forwarder.leave(peer_id)
+        self._plan()
+
+    def _topics_changed(self) -> None:
+        for announce in tuple(self._announce):
+            announce()
+
+    def _charge(self) -> None:
+        held_bytes = sum(master.log_bytes for master in self.server.zeek.masters.values())
+        self.server.held.charge(held_bytes - self._held_bytes)
+        self._held_bytes = held_bytes
+
+    def _tick(self) -> None:
+        self._timer = None
+        self.server.zeek.forwarder.tick()
+        self._masters.tick()
+        self._clones.tick()
+        self._charge()
+        self._plan()
 
 
 _PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
@@ -208,29 +330,25 @@ class Peerings:
         return data_envelopes(batch, self.own_id, from_msgpack)
 
     def fail_tls(self, address: str, reason: str) -> None:
-        """A TLS handshake at a listener has failed."""
         self.server.zeek.tls_failures += 1
         self.server.log.warning("TLS handshake with a Zeek failed", address=address, reason=reason)
 
-    # Statuses.
-
     def added(self, endpoint_id: bytes, address: str) -> None:
-        """A peering is up."""
-        self._tell("added", endpoint_id, address, "handshake successful", PeerCodes(0, "peer_added", _PEER_ADDED))
+        self._announce("added", endpoint_id, address, "handshake successful", PeerCodes(0, "peer_added", _PEER_ADDED))
 
     def removed(self, endpoint_id: bytes, address: str, reason: str, code: int) -> None:
         """This hub has ended a peering."""
-        self._tell("removed", endpoint_id, address, reason, PeerCodes(code, "peer_removed", _PEER_REMOVED))
+        self._announce("removed", endpoint_id, address, reason, PeerCodes(code, "peer_removed", _PEER_REMOVED))
 
     def lost(self, endpoint_id: bytes, address: str, reason: str) -> None:
         """The far side has ended a peering."""
         codes = PeerCodes(CloseCode.GOING_AWAY, "peer_lost", _PEER_LOST)
-        self._tell("lost", endpoint_id, address, reason, codes)
+        self._announce("lost", endpoint_id, address, reason, codes)
 
     def unavailable(self, endpoint_id: bytes, address: str, reason: str) -> None:
         """An attempt to peer has failed."""
         codes = PeerCodes(CloseCode.TRY_AGAIN_LATER, "peer_unavailable", BrokerCode.PEER_UNAVAILABLE)
-        self._tell("unavailable", endpoint_id, address, reason, codes)
+        self._announce("unavailable", endpoint_id, address, reason, codes)
 
-    def _tell(self, what: str, endpoint_id: bytes, address: str, reason: str, codes: PeerCodes) -> None:
-        self.server.core.system_events.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))
+    def _announce(self, change: str, endpoint_id: bytes, address: str, reason: str, codes: PeerCodes) -> None:
+        self.server.core.system_events.announce(peer_status(change, endpoint_text(endpoint_id), address, reason, codes))

@@ -100,7 +100,7 @@ class Connection(asyncio.Protocol):
     """One socket: the outlet of its handler (`hub.handlers.handler`), and watched by `peers.server.keepalive`.
 
     Args:
-        node: The hub.
+        server: The hub.
         make: Makes the conversation; called once, with this connection.
         address: Where to, if this side has dialled.
     """

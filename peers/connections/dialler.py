@@ -22,13 +22,13 @@ import random
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, cast
 
 from hub.errors import CloseCode
 from hub.limits import QueueLimits
 from peers.connections.connection import Connection
-from peers.connections.tcp import tcp_connection
+from peers.connections.tcp import TcpConversation, tcp_connection
 from peers.server.server import Server
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
@@ -40,48 +40,21 @@ CONNECT_TIMEOUT_S = 5.0
 _REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """The far side, as a dialler sees it.
-
-    Attributes:
-        connect: Makes the connection of one attempt.
-        tls: Returns the context for TLS, made for each attempt, as its files may have changed; None without.
-        was_linked: Whether the far side of a connection that is lost had joined, by its conversation.
-        far_id: Returns the id of that far side; empty, or nil, before it has told it.
-        is_to_be_repeated: Whether that connection was ended so that another one takes its place at once.
-        is_held: Whether the far side refuses, by its reason, for as long as another link stands, or for good.
-        is_linked: Whether this hub has a link to that far side.
-        failed: Called with the reason of an attempt that has not led to a link.
-    """
-
-    connect: Callable[[], Connection]
-    tls: Callable[[], ssl.SSLContext | None] = lambda: None
-    was_linked: Callable[[Connection, Any], bool] = lambda connection, _: connection.has_joined
-    far_id: Callable[[Any], bytes] = lambda _: b""
-    is_to_be_repeated: Callable[[Any], bool] = lambda _: False
-    is_held: Callable[[str], bool] = lambda _: False
-    is_linked: Callable[[bytes], bool] = lambda _: False
-    failed: Callable[[str], object] = lambda _: None
-
-
 class Dialler:
-    """Keeps one link up.
+    """Keeps one link up; each protocol says in a subclass what its connections are.
 
     Args:
-        node: The hub.
+        server: The hub.
         endpoint: Where the peer is.
-        peer: What it is.
         backoff: How long to wait between attempts.
         address: The address of the endpoint's host to dial; empty for any that answers.
     """
 
     def __init__(
-        self, server: Server, endpoint: Endpoint, peer: Peer, backoff: Backoff | None = None, *, address: str = ""
+        self, server: Server, endpoint: Endpoint, backoff: Backoff | None = None, *, address: str = ""
     ) -> None:
         self._server = server
         self._endpoint = endpoint
-        self._peer = peer
         self._backoff = backoff or Backoff.for_link()
         self._address = address
         self.is_leaving = False
@@ -92,30 +65,60 @@ class Dialler:
         """The reason that was logged last; empty once there was a link again."""
         self.attempts = 0
 
+    def make(self) -> Connection:
+        """Make the connection of one attempt."""
+        raise NotImplementedError
+
+    def tls(self) -> ssl.SSLContext | None:
+        """Return the context for TLS, made for each attempt, as its files may have changed; None without."""
+        return None
+
+    def was_linked(self, connection: Connection, conversation: Any) -> bool:  # noqa: ARG002 -- a bridge looks at it
+        """Return whether the far side of a lost connection had joined."""
+        return connection.has_joined
+
+    def is_replaced(self, conversation: Any) -> bool:  # noqa: ARG002 -- only bridges are
+        """Return whether a lost connection was ended so that another one takes its place at once."""
+        return False
+
+    def is_held(self, reason: str) -> bool:  # noqa: ARG002 -- where one link excludes another
+        """Return whether the far side rejects, by its reason, for as long as another link stands, or for good."""
+        return False
+
+    def far_id(self, conversation: Any) -> bytes:  # noqa: ARG002 -- as `is_held`
+        """Return the id of the far side; empty, or nil, where it is unknown."""
+        return b""
+
+    def is_linked(self, far_id: bytes) -> bool:  # noqa: ARG002 -- as `is_held`
+        """Return whether this hub has a link to that far side."""
+        return False
+
+    def failed(self, reason: str) -> None:
+        """An attempt has not led to a link."""
+
     async def run(self) -> None:
         """Dial until cancelled, until the hub stops, or until there is no connection while it `is_leaving`."""
         while not (self._server.draining or self.is_leaving):
             self.attempts += 1
-            peer = self._peer
-            connection = peer.connect()
+            connection = self.make()
             conversation = connection.conversation  # the connection drops it when it ends
             reason = await self.stay(connection)
-            if peer.is_to_be_repeated(conversation):
+            if self.is_replaced(conversation):
                 continue
-            is_held = peer.is_held(reason)
-            was_linked = peer.was_linked(connection, conversation)
+            is_held = self.is_held(reason)
+            was_linked = self.was_linked(connection, conversation)
             if was_linked and not is_held:  # it has given a sign of life
                 self._backoff.reset()
                 self.last_reason = ""
             if not was_linked:
-                peer.failed(reason)
+                self.failed(reason)
             if reason != self.last_reason:
                 self._server.log.warning("no link to peer", peer=self._shown, reason=reason)
                 self.last_reason = reason
             if self.is_leaving:
                 return
             if is_held:
-                await self._wait_for_place(peer.far_id(conversation))
+                await self._wait_for_place(self.far_id(conversation))
             await asyncio.sleep(self._backoff.next_s())
 
     @property
@@ -128,7 +131,7 @@ class Dialler:
         """Wait while another link to the same far side stands; where that is unknown, for a long time at most."""
         if not any(far_id) or far_id == self._server.id:
             await self._server.vacancies.wait(self._backoff.held_s())
-        while self._peer.is_linked(far_id):
+        while self.is_linked(far_id):
             await self._server.vacancies.wait(math.inf)
 
     async def stay(self, connection: Connection) -> str:
@@ -164,31 +167,46 @@ class Dialler:
         if endpoint.scheme is Scheme.UNIX:
             await loop.create_unix_connection(lambda: connection, endpoint.path)
             return
-        tls = self._peer.tls()
+        tls = self.tls()
         name = None if tls is None else endpoint.host  # its certificate is for that, whichever address is dialled
         host = self._address or endpoint.host
         await loop.create_connection(lambda: connection, host, endpoint.port, ssl=tls, server_hostname=name)
 
 
-def hub_dialler(
-    server: Server, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None, *, address: str = ""
-) -> Dialler:
-    """Keep a link to a peer hub, whose handler gets that queue."""
-    place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
+class HubDialler(Dialler):
+    """Keeps a link to a peer hub, whose handler gets that queue."""
 
-    def tls() -> ssl.SSLContext | None:
-        settings = server.settings.tls
+    def __init__(
+        self,
+        server: Server,
+        endpoint: Endpoint,
+        queue: QueueLimits,
+        backoff: Backoff | None = None,
+        *,
+        address: str = "",
+    ) -> None:
+        super().__init__(server, endpoint, backoff, address=address)
+        self._queue = queue
+
+    def make(self) -> Connection:
+        # With the address, so that links of one name can be told apart.
+        place = replace(self._endpoint, host=self._address) if self._address else self._endpoint
+        cost = self._endpoint.cost
+        return tcp_connection(self._server, self._queue, dialled=True, address=place.location, cost=cost)
+
+    def tls(self) -> ssl.SSLContext | None:
+        settings = self._server.settings.tls
         files = (settings.ca, settings.certificate, settings.key, settings.crl)
-        return client_context(*files) if endpoint.scheme.is_secure else None
+        return client_context(*files) if self._endpoint.scheme.is_secure else None
 
-    peer = Peer(
-        lambda: tcp_connection(server, queue, dialled=True, address=place.location, cost=endpoint.cost),
-        tls,
-        far_id=lambda conversation: conversation.far_id,
-        is_held=lambda reason: reason.endswith(_REFUSALS),
-        is_linked=lambda far_id: far_id in server.links,
-    )
-    return Dialler(server, endpoint, peer, backoff, address=address)
+    def is_held(self, reason: str) -> bool:
+        return reason.endswith(_REFUSALS)
+
+    def far_id(self, conversation: Any) -> bytes:
+        return cast("TcpConversation", conversation).far_id
+
+    def is_linked(self, far_id: bytes) -> bool:
+        return far_id in self._server.links
 
 
 # Several hubs behind one name.
@@ -200,7 +218,7 @@ RESOLVE_EVERY_S: Final = 15.0
 ADDRESSES_LIMIT: Final = 64
 """Most addresses of one name that are dialled; the others are logged once. Far fewer links connect a mesh."""
 
-_WHICHEVER: Final = ""
+_ANY_ADDRESS: Final = ""
 """Stands for the name itself: any of its addresses."""
 
 
@@ -232,13 +250,13 @@ class NameDialler:
     """Keeps links to all hubs of one name.
 
     Args:
-        node: The hub.
+        server: The hub.
         endpoint: Where the peers are.
         make: Returns the dialler of one address, or of the name itself for an empty one.
         find: Returns the addresses of a name.
     """
 
-    __slots__ = ("_diallers", "_endpoint", "_find", "_has_several", "_has_told", "_make", "_server")
+    __slots__ = ("_diallers", "_endpoint", "_find", "_has_logged", "_has_several", "_make", "_server")
 
     def __init__(
         self,
@@ -255,8 +273,7 @@ class NameDialler:
         self._diallers: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
         # Whether there were several addresses once: from then on one that is left alone is dialled as such.
         self._has_several = False
-        # Whether the log has that there are too many addresses.
-        self._has_told = False
+        self._has_logged = False  # that there are too many addresses
 
     async def run(self) -> None:
         """Dial until cancelled, or until the hub stops."""
@@ -294,11 +311,11 @@ class NameDialler:
         """Return the addresses to dial; where none is found, those from before."""
         self._has_several = self._has_several or len(found) > 1
         if not self._has_several:
-            return [_WHICHEVER]
+            return [_ANY_ADDRESS]
         if not found:
             return [address for address, (dialler, _) in self._diallers.items() if not dialler.is_leaving]
-        if len(found) > ADDRESSES_LIMIT and not self._has_told:
-            self._has_told = True
+        if len(found) > ADDRESSES_LIMIT and not self._has_logged:
+            self._has_logged = True
             self._server.log.warning(
                 "a peer's name has too many addresses, some are not dialled",
                 peer=self._endpoint.location,

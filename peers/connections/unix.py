@@ -1,4 +1,4 @@
-"""`UnixValues`: values that a client on a Unix socket and the hub have in shared memory.
+"""`UnixConversation`: a client on a Unix socket, which may share memory with the hub, or speak HTTP.
 
 ```
 HELLO with `shared` ─▶ the socket is handed over to a UnixTransport ─▶ HELLO, granted ─▶ handles, descriptors
@@ -20,100 +20,94 @@ from hub.errors import ProtocolError, RejectedError
 from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED, Frame
+from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, FLAG_SHARED
 from hub.messages.request_frame import Item, Reply, Request, Status, failure
-from hub.quotas import Resource, Share
+from hub.quotas import Resource
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.conversation import Session
 from peers.connections.tcp import TcpConversation, render_items
-from peers.connections.websocket import WebSocketConversation
+from peers.connections.websocket import Handshake
 from peers.server.server import Server
 from peers.shm import memory
 from peers.shm.sharing import Memfd, Shared, SharedBatch, SharedValues, Sharing
 from peers.shm.transport import UnixTransport
 from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Confirmable, Event
+from peers.wire.hello import Hello
 from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, encode_released
 
 _RESERVED = RESERVED.encode()
 
 
 def unix_connection(server: Server, queue: QueueLimits, *, cost: int | None = None) -> Connection:
-    """Make a connection that was accepted on a Unix socket, which may also speak HTTP and WebSocket."""
-    if not (server.settings.shm.over_bytes and memory.AVAILABLE):
-        return hear_http(
-            Connection(server, lambda connection: TcpConversation(server, queue, connection, cost=cost)), queue
-        )
-
-    def make(connection: Connection) -> TcpConversation:
-        def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues | None:
-            try:
-                return UnixValues(server, conversation, connection, frame_limit_bytes)
-            except OSError as error:  # no descriptor is left: the client is served like one over TCP
-                server.log.warning(
-                    "no memory is shared with a client", address=connection.address, reason=error.strerror
-                )
-                return None
-
-        return TcpConversation(server, queue, connection, cost=cost, share=share)
-
-    return hear_http(Connection(server, make), queue)
+    """Make a connection that was accepted on a Unix socket."""
+    connection = Connection(server, lambda connection: UnixConversation(connection, queue, cost=cost))
+    connection.session = cast("Session", _FirstByte(connection, queue))
+    return connection
 
 
-class UnixValues:
-    """Shared memory with one client; its connection goes on with a transport that takes descriptors.
+class UnixConversation(TcpConversation):
+    """One client. Once memory is shared, its connection has a transport that takes descriptors."""
 
-    Raises:
-        OSError: No descriptor is left. Nothing has changed then.
-    """
+    __slots__ = ("_sharing",)
 
-    __slots__ = ("_connection", "_conversation", "_far_frame_limit", "_server", "_session", "_sharing", "offered_bytes")
+    def __init__(self, connection: Connection, queue: QueueLimits, *, cost: int | None = None) -> None:
+        super().__init__(connection, queue, cost=cost)
+        self._sharing: Sharing | None = None
 
-    def __init__(
-        self, server: Server, conversation: TcpConversation, connection: Connection, frame_limit_bytes: int
-    ) -> None:
-        self._server = server
-        self._conversation = conversation
-        self._connection = connection
-        self._session = conversation.session
-        self._far_frame_limit = frame_limit_bytes
-        self.offered_bytes = server.settings.shm.over_bytes
-        self._sharing = self._hand_over()
-        self._session.shared = True
+    @property
+    def _shared(self) -> Sharing:
+        return cast("Sharing", self._sharing)
+
+    @property
+    def is_held(self) -> bool:
+        return self._sharing is not None and self._sharing.is_full
+
+    def _share_memory(self) -> int:
+        over_bytes = self._server.settings.shm.over_bytes
+        if not (over_bytes and memory.AVAILABLE):
+            return 0
+        connection = self._connection
+        try:
+            self._sharing = self._hand_over()
+        except OSError as error:  # no descriptor is left: the client is served like one over TCP
+            text = "no memory is shared with a client"
+            self._server.log.warning(text, address=connection.address, reason=error.strerror)
+            return 0
+        self.session.shared = True
+        self.render = self._render_shared
         connection.after_read = self._check_surplus
+        return over_bytes
 
     def _hand_over(self) -> Sharing:
         connection = self._connection
         loop = asyncio.get_running_loop()
         old = connection.transport
         number = os.dup(old.get_extra_info("socket").fileno())
-        old.set_protocol(_Behind(connection))
+        old.set_protocol(_Forward(connection))
         old.close()
         new = UnixTransport(loop, socket.socket(fileno=number), connection)
         connection.transport = new  # nothing was written yet
         loop.call_soon(new.start)  # behind what the old one may still bring
         return Sharing(self._server.shared, new, lambda: connection.after_turn(self._tell_released))
 
-    @property
-    def is_held(self) -> bool:
-        """Whether the client has as much memory as it may have at a time."""
-        return self._sharing.is_full
+    def _opened(self, hello: Hello, handler: Handler, text: str) -> None:
+        if self._sharing is not None and handler.share is not None:
+            self._sharing.charge(handler.share[Resource.DESCRIPTORS])
+        super()._opened(hello, handler, text)
 
-    def charge(self, share: Share) -> None:
-        """Charge the client's user for its descriptors."""
-        self._sharing.charge(share[Resource.DESCRIPTORS])
-
-    # What the client says.
+    # The client's frames.
 
     def _check_surplus(self) -> None:
         try:
-            self._sharing.check_surplus(within_frame=self._session.held_bytes > 0 and not self._session.closed)
+            self._shared.check_surplus(within_frame=self.session.held_bytes > 0 and not self.session.closed)
         except ProtocolError as error:
             self._connection.end(error.code, error.text)
 
     def act(self, event: Event) -> int:
-        """Do what an event asks for; return its share of a turn."""
+        if self._sharing is None:
+            return super().act(event)
         try:
             match event:
                 case SharedMessages():
@@ -124,9 +118,9 @@ class UnixValues:
                     self._release(event)
                 case Request() | Reply() if event.flags & FLAG_SHARED:
                     item = self._with_memory(event)
-                    return self._conversation.act_plainly(item) if item is not None else 1
+                    return super().act(item) if item is not None else 1
                 case _:
-                    return self._conversation.act_plainly(event)
+                    return super().act(event)
         except ProtocolError as error:
             self._connection.end(error.code, error.text)
         return 1
@@ -136,48 +130,44 @@ class UnixValues:
         frame, handle = event
         confirm = bool(frame.flags & FLAG_CONFIRM)
         frame = frame._replace(flags=frame.flags & ~FLAG_CONFIRM)
-        messages = frame.messages
+        messages, core = frame.messages, self._server.core
         try:
-            shared = self._sharing.take(handle, messages, self._server.settings.limits.frame_bytes)
+            shared = self._shared.take(handle, messages, self._server.settings.limits.frame_bytes)
             self._connection.count_read(handle.size_bytes)
             batch = SharedBatch(frame, shared)
-            if confirm:  # it is recorded, so somebody needs the bytes anyway
-                batch.copy()
+            if confirm:
+                batch.copy()  # the journal needs the bytes anyway
             else:
-                self._route(frame, batch)
+                route = core.routes.of(frame.routing_key)
+                handler = cast("Handler", self._connection.handler)
+                if self._shared.is_beyond(shared):
+                    core.publish(handler, route, Batch(batch.frames, batch.messages))
+                    return
+                if batch.is_block and any(not one.delivery.takes_blocks for one in route.handlers):
+                    batch.copy()  # now: its publisher may take it back
+                core.publish(handler, route, batch)
         except RejectedError as error:
             if confirm:
-                self._conversation.commands.journal.refuse(error, 0, messages)
+                self._requests.refuse_confirmable(error, 0, messages)
             else:
-                self._conversation.refuse_messages(error, messages)
+                self.refuse_messages(error, messages)
             return
         if confirm:
-            self._conversation.commands.act(Confirmable(next(iter(batch.parts()))))
-
-    def _route(self, frame: Frame, batch: SharedBatch) -> None:
-        core = self._server.core
-        route = core.routes.of(frame.routing_key)
-        handler = cast("Handler", self._connection.handler)
-        if self._sharing.is_beyond(batch.shared):
-            core.publish(handler, route, Batch(batch.frames, batch.messages))
-            return
-        if batch.is_block and any(not one.delivery.takes_blocks for one in route.handlers):
-            batch.copy()  # now: its publisher may take it back
-        core.publish(handler, route, batch)
+            self._requests.act(Confirmable(next(iter(batch.parts()))))
 
     def _segment(self, segment: Segment) -> None:
         if not segment.size_bytes:
-            self._sharing.close_segment(segment.number)
+            self._shared.close_segment(segment.number)
             return
         try:
-            number = self._sharing.open_segment(segment)
+            number = self._shared.open_segment(segment)
         except RejectedError as error:
-            self._session.reject(error, segment.number)
+            self.session.reject(error, segment.number)
             return
-        self._session.send(encode_notice(Notice("confirmed", request=segment.number, segment=number)))
+        self.session.send(encode_notice(Notice("confirmed", request=segment.number, segment=number)))
 
     def _release(self, released: Released) -> None:
-        sharing = self._sharing
+        sharing = self._shared
         was_full = sharing.is_full
         for segment, generation in released.each:
             sharing.released(segment, generation)
@@ -192,19 +182,20 @@ class UnixValues:
         """
         values = item.values
         handle = decode_handle(values, item.flags)
-        sharing = self._sharing
+        sharing = self._shared
         try:
             shared: Shared = sharing.take(handle, item.requests, self._server.settings.limits.frame_bytes)
             self._connection.count_read(handle.size_bytes)
-            # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
-            # see what else stands in the memory of a block.
+            # A batch may be cut on its way, the hub itself reads requests to it, and a receiver may not have the right
+            # to see the rest of the memory of a block.
             is_open = isinstance(shared, Memfd) or self._server.core.authority.policy is None
-            if item.flags & FLAG_BATCH or _is_for_hub(item) or sharing.is_beyond(shared) or not is_open:
+            is_for_hub = isinstance(item, Request) and item.target.startswith(_RESERVED)
+            if item.flags & FLAG_BATCH or is_for_hub or sharing.is_beyond(shared) or not is_open:
                 plain = SharedValues.of(values, shared).plain(item.flags)
                 return item._replace(values=plain, flags=item.flags & ~FLAG_SHARED)
         except RejectedError as error:
             if isinstance(item, Reply):
-                self._session.refuse(error.code, error.text, item.requests)
+                self.session.refuse(error.code, error.text, item.requests)
                 text = "the service's reply was not to be found in shared memory"
                 return failure(item.first, item.requests, Status.FAILED, text)
             answer = failure(item.first, item.requests, Status.NOT_ALLOWED, error.text)
@@ -212,11 +203,11 @@ class UnixValues:
             return None
         return item._replace(values=SharedValues.of(values, shared))
 
-    # What the handler writes.
+    # The handler's messages.
 
-    def render(self, batches: list[Batch]) -> list[bytes]:
+    def _render_shared(self, batches: list[Batch]) -> list[bytes]:
         """Hand batches in shared memory over, behind everything before them; return the rest as frames."""
-        plain = self._conversation.render_plainly
+        plain = self.render_plainly
         start = 0
         for place, batch in enumerate(batches):
             if type(batch) is SharedBatch:
@@ -227,36 +218,32 @@ class UnixValues:
         return plain(batches[start:]) if start < len(batches) else []
 
     def _give_batch(self, batch: SharedBatch) -> None:
-        if self._session.has_outgoing:  # answers stand before messages
-            self._connection.write_outgoing()
-        origin = self._conversation.render_origin(batch)
+        connection = self._connection
+        if self.session.has_outgoing:  # answers go before messages
+            connection.write_outgoing()
+        origin = b"" if self._origins is None else self._origins.before(batch)
         if origin:
-            self._connection.write([origin])
+            connection.write([origin])
+        takes_blocks = cast("Handler", connection.handler).delivery.takes_blocks
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             self._lose(batch)
-        elif self._sharing.is_late(batch.shared) or (batch.is_block and not self._takes_blocks):
-            self._give_late(batch)
+        elif self._shared.is_late(batch.shared) or (batch.is_block and not takes_blocks):
+            try:
+                batch.copy()
+            except RejectedError:
+                self._lose(batch)
+            else:
+                connection.write(self.render_plainly([batch]))
         else:
             self._give(batch.shared_frame, batch.shared)
 
-    @property
-    def _takes_blocks(self) -> bool:
-        return cast("Handler", self._connection.handler).delivery.takes_blocks
-
-    def _give_late(self, batch: SharedBatch) -> None:
-        try:
-            batch.copy()
-        except RejectedError:
-            self._lose(batch)
-        else:
-            self._connection.write(self._conversation.render_plainly([batch]))
-
     def _lose(self, batch: SharedBatch) -> None:
         self._connection.lose(batch.messages)
-        self._connection.write([self._conversation.render_gap(batch.messages)])
+        self._connection.write([self.render_gap(batch.messages)])
 
     def render_items(self, items: list[Item]) -> list[bytes]:
-        """Hand requests and replies in shared memory over, as `render` does."""
+        if self._sharing is None:
+            return super().render_items(items)
         start = 0
         for place, item in enumerate(items):
             if isinstance(item.values, SharedValues):
@@ -266,26 +253,30 @@ class UnixValues:
         return render_items(items[start:])
 
     def _give(self, frame: bytes, shared: Shared) -> None:
-        if self._connection.transport.is_closing():
-            return
-        self._sharing.give(frame, shared)
-        if self._sharing.is_full and isinstance(shared, Memfd):
-            cast("Handler", self._connection.handler).pause()
+        if not self._connection.transport.is_closing():
+            self._shared.give(frame, shared)
+            if self._shared.is_full and isinstance(shared, Memfd):
+                cast("Handler", self._connection.handler).pause()
 
     def _tell_released(self) -> None:
         """End of a turn: report the blocks of the client that are free again."""
-        if not self._session.closed and not self._connection.transport.is_closing():
+        if self._sharing is not None and not self.session.closed and not self._connection.transport.is_closing():
             released = self._sharing.take_released()
             if released:
-                self._session.send(encode_released(released.items()))
+                self.session.send(encode_released(released.items()))
                 self._connection.write_outgoing()
 
-    def close(self) -> None:
-        """The client has gone."""
-        self._sharing.close()
+    def leave(self, reason: str) -> None:
+        if self._sharing is not None:
+            self._sharing.close()
+        super().leave(reason)
+
+    def conclude(self) -> None:
+        self._sharing = None
+        super().conclude()
 
 
-class _Behind(asyncio.Protocol):
+class _Forward(asyncio.Protocol):
     """Forwards what an old transport reads until the socket was handed over."""
 
     def __init__(self, connection: Connection) -> None:
@@ -295,18 +286,8 @@ class _Behind(asyncio.Protocol):
         self._connection.data_received(data)
 
 
-def _is_for_hub(item: Item) -> bool:
-    return isinstance(item, Request) and item.target.startswith(_RESERVED)
-
-
 _LETTERS: Final = range(ord("A"), ord("Z") + 1)
 """A request of HTTP begins with one. A frame begins with the length of its body: that would be 1 GiB of HELLO."""
-
-
-def hear_http(connection: Connection, queue: QueueLimits) -> Connection:
-    """Have a connection check its first byte for HTTP; return it."""
-    connection.session = cast("Session", _FirstByte(connection, queue))
-    return connection
 
 
 class _FirstByte:
@@ -325,7 +306,7 @@ class _FirstByte:
     def feed(self, data: bytes) -> None:
         connection, queue = self._connection, self._queue
         if data[0] in _LETTERS and not self._usual.closed:
-            connection.become(WebSocketConversation(connection.server, queue, connection, loopback=True, any_host=True))
+            connection.become(Handshake(connection, queue, loopback=True, any_host=True))
         else:
             connection.session = self._usual
         connection.session.feed(data)

@@ -1,106 +1,113 @@
-"""`WebSocketConversation`: a connection on the WebSocket port, to a browser or any other program.
+"""A connection on the WebSocket port, to a browser or any other program.
 
 ```
-Session ─▶ Request  ─▶ page, health, metrics; or the handshake
-       └─▶ messages ─▶ Dialogue: the hub's own, or Zeek's, by the path
+Handshake ─▶ page, health, metrics
+         ├─▶ HttpConversation: publish, or follow events
+         ├─▶ HubClient: the hub's own protocol, `hub.v1.json` or `hub.v1.msgpack`, at /v1/hub
+         └─▶ ZeekClient: Zeek's, at /v1/messages/json
 handler ── render ──▶ frames that all clients of one encoding share
 ```
 
-Answers of the session are written before the messages that it lets through, and `dropped` where the lost messages would
-have stood.
+A client becomes a handler with its first message. Before that it can receive nothing; and as `hello` comes first, its
+name is known when it is announced. Answers of the session are written before the messages that the same read causes,
+and `dropped` where the lost messages would have stood.
 """
 
 from __future__ import annotations
 
+import math
 from http import HTTPStatus
-from typing import cast
+from typing import Any, Final
 
+from msgspec import UNSET
+from websockets.frames import Opcode
 from websockets.http11 import Request, Response
 
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.request_frame import Item
-from hub.policy.policy import Rights
-from peers.commands.commands import CHANGES
-from peers.commands.publish import Publication
-from peers.connections.authentication import enter, join_client, renew, take_place
+from hub.messages.frame import HEADER, HEADER_BYTES
+from hub.messages.request_frame import Item, Reply, Status, failure
+from hub.names.claim import Change
+from peers.commands.commands import CHANGES, INVALID, Commands, Publication, publish, rejection
 from peers.connections.connection import Connection
-from peers.connections.http.answers import answer, ask_all, denied, gathered, is_guarded, path_of, plain
-from peers.connections.http.conversation import HttpConversation
-from peers.connections.http.gate import ANY_HOST, CHALLENGE, bearer, refused
+from peers.connections.conversation import Conversation
+from peers.connections.http import HttpConversation
+from peers.connections.http_pages import (
+    CHALLENGE,
+    answer,
+    ask_all,
+    bearer,
+    denied,
+    gathered,
+    is_guarded,
+    plain,
+    refused,
+)
 from peers.server.server import Server
-from peers.websocket.dialogue import Dialogue, HubDialogue
-from peers.websocket.http.head import Head as HttpHead
-from peers.websocket.http.session import Piece
-from peers.websocket.messages import ClientMessage, Dropped, Hello
+from peers.transport.liveness import NO_ANSWER
+from peers.websocket import zeek_codec as zeek
+from peers.websocket.batches import encode_message
+from peers.websocket.codec import json_item, msgpack_item, singly
+from peers.websocket.http_session import Head as HttpHead
+from peers.websocket.http_session import Piece, path_of
+from peers.websocket.messages import (
+    ClientMessage,
+    Confirmed,
+    Dropped,
+    Error,
+    Hello,
+    NameStanding,
+    Ping,
+    Recorded,
+    RefusedError,
+    Welcome,
+)
 from peers.websocket.session import Event, Head, Phase, Session
-from peers.websocket.zeek.codec import INVALID_PATH, INVALID_PATH_TEXT, ZeekDialogue, client_name, is_astray, zeek_codec
-from peers.websocket.zeek.codec import PATH as ZEEK_PATH
-from peers.wire.control import Renewal
-from peers.wire.events import Closing
-from peers.wire.hello import SOFTWARE_CHARACTERS
+from peers.wire.control import Renewal, decode_notice
+from peers.wire.events import Closing, SubscriptionChange
+from peers.wire.hello import SOFTWARE_CHARACTERS, grant
+from peers.wire.kinds import Kind
 
 PATH = "/v1/hub"
 
-_PATHS = frozenset({PATH, ZEEK_PATH})
-
-_ANY = frozenset({ANY_HOST})
+_PATHS = frozenset({PATH, zeek.PATH})
 
 _MESSAGE_EVENTS = 2
-"""What a message costs of a turn's share: it is decoded and answered by itself, 10 to 30 µs."""
+"""The share of a turn that a message takes: it is decoded and answered by itself, 10 to 30 µs."""
 
 _HANDSHAKE_EVENTS = 10
-"""What a handshake costs, or a page: 100 to 200 µs."""
+"""The share of a handshake, or a page: 100 to 200 µs."""
+
+_TOKEN_EVENTS = 10
+"""The share of a fresh token, beyond reading it: a signature may have to be checked, 100 µs."""
 
 _BYTES_PER_EVENT = 512
 """Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
 
+_FORMLESS = "a value has no JSON form, or is too large for one"
+
+_ENVELOPE_BYTES: Final = 64 * 1024
+"""Room for the rest of an answer around its largest value."""
+
 
 def websocket_connection(server: Server, queue: QueueLimits, *, loopback: bool) -> Connection:
     """Make a connection that was accepted on the WebSocket port."""
-    return Connection(server, lambda connection: WebSocketConversation(server, queue, connection, loopback=loopback))
+    return Connection(server, lambda connection: Handshake(connection, queue, loopback=loopback))
 
 
-class WebSocketConversation:
-    """One client. See `peers.connections.conversation.Conversation`."""
+class WebSocketConversation(Conversation):
+    """One client, whatever its protocol."""
 
-    __slots__ = (
-        "_any_host",
-        "_connection",
-        "_dialogue",
-        "_hub",
-        "_loopback",
-        "_queue",
-        "_refusal",
-        "_server",
-        "session",
-    )
+    __slots__ = ()
 
-    scheme = "ws"
-    far_name = ""  # it is known with the handler, which has it
+    session: Session
     changes = CHANGES | {Head, Request, HttpHead, Hello, Renewal}
     unsaid = "the client closed without Close"
-    is_held = is_bell = False
 
-    def __init__(
-        self, server: Server, queue: QueueLimits, connection: Connection, *, loopback: bool, any_host: bool = False
-    ) -> None:
-        limits = server.settings.limits
-        self._server = server
-        self._queue = queue
-        self._connection = connection
-        self._loopback = loopback
-        self._any_host = any_host
-        """Whether no name can have been made to point here, as at a Unix socket."""
-        self._refusal = ""
-        """Why the hub takes no further connection, until the client has made its request."""
-        self._dialogue: Dialogue | None = None
-        """Set once the handshake is over: what follows is said by the path."""
-        self._hub: HubDialogue | None = None
-        """The dialogue, if it is in the hub's own protocol."""
-        self.session = Session(limits.frame_bytes, limits.handshake_bytes)
+    @property
+    def scheme(self) -> str:
+        return "ws"
 
     @property
     def is_open(self) -> bool:
@@ -112,59 +119,90 @@ class WebSocketConversation:
         """Whether it was plain HTTP, or no client joined."""
         return self._connection.handler is None
 
-    def begin(self, refusal: str) -> None:
-        """Wait: the client speaks first."""
-        self._refusal = refusal
-
-    def end_of_stream(self) -> None:
-        """Do nothing: a client that closes without Close wants no answer."""
-
     def act(self, event: Event) -> int:
-        """Do what the client asks for."""
         match event:
             case Head() | Piece():
                 self.session.read()
                 return event.cost
-            case Request():
-                self._answer(event)
-                return _HANDSHAKE_EVENTS
-            case HttpHead():
-                self._hand_over(event)
-                return _HANDSHAKE_EVENTS
             case Closing():
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
                 self._connection.linger()
+                return 1
+            case Publication():
+                return _MESSAGE_EVENTS + len(event.frame) // _BYTES_PER_EVENT + self._do(event)
             case _:
-                return _cost(event) + cast("Dialogue", self._dialogue).act(event)
-        return 1
+                return _MESSAGE_EVENTS + self._do(event)
 
-    # The handshake.
+    def _do(self, message: Any) -> int:
+        """Carry out a message of the client; return its share of a turn, beyond reading it."""
+        raise NotImplementedError
 
-    def _hand_over(self, head: HttpHead) -> None:
-        """It is no WebSocket: another conversation goes on."""
-        rest = self.session.leave()
-        other = HttpConversation(
-            self._server,
-            self._queue,
-            self._connection,
-            loopback=self._loopback,
-            any_host=self._any_host,
-            refusal=self._refusal,
-        )
-        other.session.begin(head, rest)
-        self._connection.become(other)
+    def _turn_away(self, error: NotRecognisedError) -> None:
+        self.session.hold()
+        self._connection.turn_away(error)
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        return self.forms(batches, self.session.codec.form)
+
+    def render_gap(self, lost_messages: int) -> bytes:
+        return self.session.encode(Dropped(lost_messages))
+
+    def ping(self) -> None:
+        self.session.ping()
+
+    def time_out(self) -> None:
+        text = f"no token has come within {self._server.settings.limits.handshake_s:g} s; say it in `hello`"
+        self._connection.end(CloseCode.NOT_RECOGNISED, text)
+
+    def close(self, code: int, text: str) -> str:
+        self.session.close(code, text)
+        return f"{text} ({int(code)})"
+
+
+class Handshake(WebSocketConversation):
+    """The first request of a connection, after which another conversation goes on."""
+
+    __slots__ = ("_any_host", "_loopback", "_refusal")
+
+    def __init__(self, connection: Connection, queue: QueueLimits, *, loopback: bool, any_host: bool = False) -> None:
+        limits = connection.server.settings.limits
+        super().__init__(connection, queue, Session(limits.frame_bytes, limits.handshake_bytes))
+        self._loopback = loopback
+        self._any_host = any_host
+        """Whether no name can have been made to point here, as at a Unix socket."""
+        self._refusal = ""
+        """Why the hub takes no further connection, until the client has made its request."""
+
+    def begin(self, refusal: str) -> None:
+        self._refusal = refusal
+
+    def act(self, event: Event) -> int:
+        match event:
+            case Request():
+                self._answer(event)
+                return _HANDSHAKE_EVENTS
+            case HttpHead():
+                rest = self.session.leave()
+                other = HttpConversation(
+                    self._connection, self._queue, self._refusal, loopback=self._loopback, any_host=self._any_host
+                )
+                other.session.begin(event, rest)
+                self._connection.become(other)
+                return _HANDSHAKE_EVENTS
+            case _:
+                return super().act(event)
 
     def _answer(self, request: Request) -> None:
-        """Answer the only HTTP request of a connection."""
         path = path_of(request)
-        is_websocket = path in _PATHS or is_astray(request)
+        is_websocket = path in _PATHS or zeek.is_astray(request)
         foreign = refused(
             request,
-            self._server.settings.websocket,
-            self._server.host_names | _ANY if self._any_host else self._server.host_names,
+            self._server,
             loopback=self._loopback,
+            any_host=self._any_host,
             is_websocket=is_websocket,
+            is_page=not is_websocket,
         )
         if foreign is not None:
             self._log_refusal(foreign.text)
@@ -186,7 +224,7 @@ class WebSocketConversation:
             self._connection.linger()
 
     def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
-        """Return whether the request may be answered; if not, its client is turned away.
+        """Return whether the request may be answered; if not, it was rejected.
 
         A client of the hub's own protocol may show its token in its first message instead.
         """
@@ -200,65 +238,46 @@ class WebSocketConversation:
             self._refuse(HTTPStatus.UNAUTHORIZED, "this needs `Authorization: Bearer` with a token", **CHALLENGE)
             return False
         try:
-            rights = enter(server, connection, token)
+            rights = self._enter(token)
         except NotRecognisedError as error:
             self._turn_away(error)
             return False
-        return is_websocket or self._may_read(path, rights)
-
-    def _may_read(self, path: str, rights: Rights | None) -> bool:
-        text = denied(path, rights)
+        text = "" if is_websocket else denied(path, rights)
         if text:
             self._refuse(HTTPStatus.FORBIDDEN, text)
         return not text
 
-    def _turn_away(self, error: NotRecognisedError) -> None:
-        """Read nothing more of a client that is not authenticated, and say so when its answer is due."""
-        self.session.hold()
-        self._connection.turn_away(error)
-
     def _shake_hands(self, request: Request, path: str) -> None:
-        is_known = path != PATH or self._is_known()
+        connection, identity = self._connection, self._connection.identity
+        # A client without a token may still show it in `hello`.
+        is_known = path != PATH or self._server.access.is_open or (identity is not None and identity.how != "anonymous")
         if is_known and not self._refusal:
-            self._refusal = self._take_place()
+            try:
+                self._take_place()
+            except RejectedError as error:
+                self._refusal = error.text
         if self._refusal:
             self._log_refusal(self._refusal)
         if self._refusal and not request.headers.get_all("Origin"):
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
-        elif not self.session.accept(request, None if path == PATH else zeek_codec(), is_known=is_known):
-            self._connection.reason = "no WebSocket handshake"
-            self._connection.linger()
-        elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
-            self._connection.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
+        elif not self.session.accept(request, None if path == PATH else zeek.zeek_codec(), is_known=is_known):
+            connection.reason = "no WebSocket handshake"
+            connection.linger()
+        elif self._refusal:  # a browser shows its page the reason of a Close, but not of an HTTP error
+            connection.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
         elif path not in _PATHS:
-            self.session.send_ready(memoryview(INVALID_PATH))
-            self._connection.end(CloseCode.NOT_ALLOWED, INVALID_PATH_TEXT)
+            self.session.send_ready(memoryview(zeek.INVALID_PATH))
+            connection.end(CloseCode.NOT_ALLOWED, zeek.INVALID_PATH_TEXT)
         else:
-            self._open(request, path)
-
-    def _is_known(self) -> bool:
-        """Return whether the client is authenticated; one without a token may show it in `hello` yet."""
-        identity = self._connection.identity
-        return self._server.access.is_open or (identity is not None and identity.how != "anonymous")
-
-    def _take_place(self) -> str:
-        """Charge the connection to its user; return why not, if it is one too many."""
-        try:
-            take_place(self._server, self._connection)
-        except RejectedError as error:
-            return error.text
-        return ""
-
-    def _open(self, request: Request, path: str) -> None:
-        self._connection.software = ", ".join(request.headers.get_all("User-Agent"))[:SOFTWARE_CHARACTERS]
-        if path == ZEEK_PATH:
-            name = client_name(request.headers)
-            self._dialogue = ZeekDialogue(self._server, self.session, self._queue, self, name)
-        else:
-            self._dialogue = self._hub = HubDialogue(self._server, self.session, self._queue, self)
-        self._dialogue.begin()
-        if self._connection.identity is not None:
-            self._connection.opened()
+            connection.software = ", ".join(request.headers.get_all("User-Agent"))[:SOFTWARE_CHARACTERS]
+            if path == zeek.PATH:
+                name = zeek.client_name(request.headers)
+                connection.conversation = ZeekClient(connection, self._queue, self.session, name)
+            else:
+                client = connection.conversation = HubClient(connection, self._queue, self.session)
+                client.welcome(self._queue)
+            if identity is not None:
+                connection.opened()
 
     def _refuse(self, status: HTTPStatus, text: str, **headers: str) -> None:
         self._connection.reason = f"{text} (HTTP {status.value})"
@@ -269,136 +288,247 @@ class WebSocketConversation:
         self._server.log.warning("connection refused", address=self._connection.address, reason=text)
 
     def time_out(self) -> None:
-        """No request has come, or no token behind it."""
-        within = f"within {self._server.settings.limits.handshake_s:g} s"
-        if self.session.phase is Phase.OPEN:
-            self._connection.end(CloseCode.NOT_RECOGNISED, f"no token has come {within}; say it in `hello`")
+        text = f"no request within {self._server.settings.limits.handshake_s:g} s"
+        self._refuse(HTTPStatus.REQUEST_TIMEOUT, text)
+
+    def close(self, code: int, text: str) -> str:
+        if self.session.phase is not Phase.OPENING:
+            return super().close(code, text)
+        if code == CloseCode.NOT_RECOGNISED:
+            self.session.respond(plain(HTTPStatus.UNAUTHORIZED, text, **CHALLENGE))
         else:
-            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"no request {within}")
+            self.session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
+        return f"{text} ({int(code)})"
 
-    # What a dialogue asks for, see `peers.websocket.dialogue.Carrier`.
 
-    @property
-    def proof_left_s(self) -> float:
-        """Seconds before the client's proof of identity ends."""
-        return self._connection.proof_left_s()
+class HubClient(WebSocketConversation):
+    """A client of the hub's own protocol; also the `Replies` of its commands."""
 
-    @property
-    def user(self) -> str:
-        """The client's user; empty before that is known, and where there are no users."""
-        identity = self._connection.identity
-        return "" if identity is None or self._server.access.is_open else identity.user
+    __slots__ = ("_commands",)
 
-    def let_in(self, token: str) -> bool:
-        """Return whether the client may come in; if not, it is turned away."""
+    def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
+        super().__init__(connection, queue, session)
+        self._commands: Commands | None = None
+
+    def _do(self, message: ClientMessage) -> int:
+        match message:
+            case Hello():
+                if self._let_in(message.token):
+                    most = self._server.settings.queue_max
+                    limits = grant(message.queue, self._queue, most.messages, most.bytes)
+                    self._begin(message.name, limits, narrow=message.narrow)
+                    self.welcome(limits)
+            case Ping():
+                pass  # the session has answered it
+            case Renewal():
+                self._take_token(message)
+                return _TOKEN_EVENTS
+            case _:
+                if self._connection.handler is None and self._let_in(""):
+                    self._begin("", self._queue)
+                return 0 if self._commands is None else self._commands.act(message)
+        return 0
+
+    def _let_in(self, token: str) -> bool:
+        """Return whether the client may join, by this token or by its earlier proof; if not, it was rejected."""
         connection = self._connection
         was_known = connection.identity is not None
-        if token or not was_known:
-            try:
-                enter(self._server, connection, token)
-            except NotRecognisedError as error:
-                self._turn_away(error)
-                return False
-        refusal = self._take_place()
-        if refusal:
-            connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
+        try:
+            if token or not was_known:
+                self._enter(token)
+            self._take_place()
+        except NotRecognisedError as error:
+            self._turn_away(error)
+            return False
+        except RejectedError as error:
+            connection.end(CloseCode.TRY_AGAIN_LATER, error.text)
             return False
         self.session.let_in()
         if not was_known:
             connection.opened()
         return True
 
-    def renew(self, token: str) -> None:
-        """Take a fresh token."""
-        renew(self._server, self._connection, token)
+    def _begin(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> None:
+        """Make the client a handler."""
+        server = self._server
+        handler = self._join_client(name, limits, posts=True)
+        _log_connected(self._connection, name, limits)
+        handler.narrows = narrow
+        self._commands = Commands(server, handler, self)
 
-    def join(self, name: str, limits: QueueLimits) -> Handler:
-        """Make the client a handler of the core."""
-        connection = self._connection
-        poster = None if self._hub is None else connection
-        handler = join_client(self._server, connection, name, limits, poster=poster)
-        self._server.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
-        return handler
+    def _take_token(self, renewal: Renewal) -> None:
+        if self._connection.handler is None and not self._let_in(""):
+            return
+        try:
+            self._renew(renewal.token)
+        except RejectedError as error:
+            self.session.reject(RefusedError(error.code, error.text, renewal.request))
+            return
+        if renewal.request:
+            left_s = self._connection.proof_left_s()
+            self.session.send(Confirmed(renewal.request, until=None if left_s == math.inf else max(0.0, left_s)))
 
-    def write_later(self) -> None:
-        """Write the session's answers after this turn."""
-        self._connection.write_later()
-
-    def write(self, frames: list[bytes]) -> None:
-        """Write ready frames, behind the session's answers."""
-        self._connection.write(frames)
-
-    def owe(self) -> None:
-        """Do not read on while the client does not read its answers."""
-        self._connection.wait_for_reader()
-
-    def end(self, code: int, text: str) -> None:
-        """Close the connection."""
-        self._connection.end(code, text)
-
-    # What the handler writes.
-
-    def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches in this client's encoding."""
-        make = self.session.codec.form
-        frames = []
-        lost = 0
-        for batch in batches:
-            form = batch.form(make)
-            frames.append(form.frames(batch))
-            lost += form.lost_messages
-        if lost:  # the client is told among the frames
-            self._connection.lose(lost)
-        return frames
+    def welcome(self, limits: QueueLimits) -> None:
+        server, identity = self._server, self._connection.identity
+        left_s = self._connection.proof_left_s()
+        user = "" if identity is None or server.access.is_open else identity.user
+        self.session.send(
+            Welcome(
+                server.id.hex(),
+                server.name,
+                limits,
+                server.settings.limits.frame_bytes,
+                journal=server.journal.id.hex() or UNSET,
+                until=UNSET if left_s == math.inf else max(0.0, left_s),
+                user=user or UNSET,
+                strangers=server.access.anonymous or UNSET,
+            )
+        )
 
     def render_items(self, items: list[Item]) -> list[bytes]:
-        """Have the dialogue write requests and replies."""
-        if self._hub is not None:
-            self._hub.post(items)
-        return []
+        frames: list[bytes] = []
+        for item in items:
+            self._render_item(item, frames)
+        return frames
 
-    def render_gap(self, lost_messages: int) -> bytes:
-        """Tell how many messages are missing; Zeek's clients have no word for it."""
-        return self.session.encode(Dropped(lost_messages))
+    def _render_item(self, item: Item, frames: list[bytes]) -> None:
+        opcode = self.session.codec.opcode
+        message = json_item(item) if opcode is Opcode.TEXT else msgpack_item(item)
+        if message is not None:
+            frames.append(encode_message(opcode, message))
+            return
+        pieces = list(singly(item))
+        for piece in pieces:
+            self._render_item(piece, frames)
+        if pieces:
+            return
+        failed = failure(item.first, item.requests, Status.FAILED, _FORMLESS)
+        handler = self._connection.handler
+        if isinstance(item, Reply):
+            self._render_item(failed, frames)
+        elif handler is not None:
+            self._server.core.requests.answer(handler, failed)
 
     def write_more(self) -> None:
-        """Let the dialogue write what it had put off."""
-        if self._hub is not None:
-            self._hub.write_more()
-
-    # Ends.
-
-    def ping(self) -> None:
-        """Ask for a sign of life."""
-        self.session.ping()
-
-    def drain(self, text: str) -> None:
-        """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, text)
-
-    def close(self, code: int, text: str) -> str:
-        """End the session, in the words of what is spoken."""
-        if self._dialogue is not None:
-            code, text = self._dialogue.end(code, text)
-        if self.session.phase is not Phase.OPENING:
-            self.session.close(code, text)
-        elif code == CloseCode.NOT_RECOGNISED:
-            self.session.respond(plain(HTTPStatus.UNAUTHORIZED, text, **CHALLENGE))
-        else:
-            self.session.respond(plain(HTTPStatus.SERVICE_UNAVAILABLE, text))
-        return f"{text} ({int(code)})"
+        if self._commands is not None:
+            self._commands.write_more()
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Answer nothing any more."""
-        if self._hub is not None:
-            self._hub.leave()
+        if self._commands is not None:
+            self._commands.close()
+            self._commands = None
 
-    def conclude(self) -> None:
-        """Drop references."""
-        self._dialogue = self._hub = None
+    # Replies to commands.
+
+    @property
+    def frame_limit_bytes(self) -> int:
+        return self._server.settings.limits.frame_bytes + _ENVELOPE_BYTES
+
+    def confirm(
+        self,
+        request: int,
+        offset: int | None = None,
+        *,
+        text: str = "",
+        messages: int = 0,  # noqa: ARG002 -- only COMMIT has it, which does not exist over WebSockets
+        again: bool = False,  # noqa: ARG002 -- the same
+    ) -> None:
+        if request:
+            self.session.send(Confirmed(request, offset, text))
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        self.session.send(Error(error.code, error.text, request))
+
+    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
+        self.reject(error, request)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        self.session.send(Recorded(request, offset, messages))
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- it has a number
+        self.reject(error, request)
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        _, kind, _, _ = HEADER.unpack_from(answer)
+        body = memoryview(answer)[HEADER_BYTES:]
+        if kind == Kind.RECORDS:
+            self.session.send_ready(body)
+            return
+        notice = decode_notice(bytes(body))
+        self.session.send(Error(notice.code, notice.text, request, notice.offset))
+
+    def tell_name(self, change: Change) -> None:
+        self.session.send(NameStanding(change.name, change.standing.value, change.text))
+
+    def expect_answers(self) -> None:
+        self._connection.wait_for_reader()
+
+    def put_off(self, rest: Any) -> None:
+        if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
+            self._commands.act(rest)
+
+    def write_later(self) -> None:
+        self._connection.write_later()
 
 
-def _cost(message: ClientMessage) -> int:
-    if isinstance(message, Publication):
-        return _MESSAGE_EVENTS + len(message.frame) // _BYTES_PER_EVENT
-    return _MESSAGE_EVENTS
+class ZeekClient(WebSocketConversation):
+    """A client of Zeek's WebSocket API, see `peers.websocket.zeek_codec`."""
+
+    __slots__ = ("_name",)
+
+    def __init__(self, connection: Connection, queue: QueueLimits, session: Session, name: str) -> None:
+        super().__init__(connection, queue, session)
+        self._name = name
+
+    def _do(self, message: ClientMessage) -> int:
+        match message:
+            case SubscriptionChange():
+                self._subscribe(message)
+                return len(message.prefixes)
+            case Publication():
+                self._publish(message)
+        return 0
+
+    def _subscribe(self, wanted: SubscriptionChange) -> None:
+        server, session = self._server, self.session
+        handler = self._join_client(self._name, self._queue, posts=False)
+        _log_connected(self._connection, self._name, self._queue)
+        handler.restrict(itself=False, hub=False)
+        try:
+            server.core.subscribe(handler, dict.fromkeys(wanted.prefixes))
+        except INVALID as error:
+            refusal = rejection(error)
+            session.reject(RefusedError(refusal.code, refusal.text))
+            self._revoke(refusal)
+            return
+        server.core.authority.on_revoked[handler] = self._revoke
+        endpoint = zeek.endpoint_of(server.id, handler.id)
+        session.send(Welcome(endpoint, server.name, self._queue, server.settings.limits.frame_bytes))
+
+    def _revoke(self, error: RejectedError) -> None:
+        self._connection.end(CloseCode.NOT_ALLOWED, error.text)
+
+    def _publish(self, publication: Publication) -> None:
+        handler = self._connection.handler
+        if handler is None:
+            return
+        try:
+            publish(self._server, handler, publication)
+        except RejectedError as error:
+            if error.code == CloseCode.NOT_ALLOWED:
+                self._server.audit.refused(handler, "publish", error, publication.messages)
+            self.session.reject(zeek.refusal_of(error.text, publication.request))
+
+    def close(self, code: int, text: str) -> str:
+        """Close in Broker's words, or in those of Zeek's server, which pings."""
+        if code == CloseCode.OVERFLOW:
+            code, text = zeek.INTERNAL_ERROR, f"backpressure_overflow: {text}"
+        elif text.startswith(NO_ANSWER):
+            code, text = zeek.INTERNAL_ERROR, "Ping timeout"
+        return super().close(code, text)
+
+
+def _log_connected(connection: Connection, name: str, limits: QueueLimits) -> None:
+    connection.server.log.info(
+        "client connected", address=connection.address, name=name, overflow=limits.overflow.value
+    )

@@ -31,11 +31,10 @@ from hub.settings.keys import reloaded
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.admin.state import Telling
-from peers.connections import broker_tls
 from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
 from peers.connections.connection import Connection
-from peers.connections.dialler import Dialler, NameDialler, hub_dialler, is_name
+from peers.connections.dialler import Dialler, HubDialler, NameDialler, is_name
 from peers.connections.listener import Listener, bind, reserve
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
@@ -43,7 +42,7 @@ from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.remote_end import NO_CURVE, Mechanisms
 from peers.connections.zeek_cluster.sockets import logger_connection, publisher_connection, subscriber_connection
-from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, cluster_diallers
+from peers.connections.zeek_diallers import BridgeDialler, BrokerDialler, cluster_diallers, tls_server_context
 from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.journal.folder import JournalFullError
@@ -331,7 +330,7 @@ class Daemon:
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         settings = self.server.settings
         if endpoint.scheme is Scheme.ZEEK:
-            return broker_tls.server_context(settings.zeek)
+            return tls_server_context(settings.zeek)
         if not endpoint.scheme.is_secure:
             return None
         if self._tls is None:
@@ -399,15 +398,15 @@ class Daemon:
         if peer.scheme is Scheme.ZEEK_ZMQ:
             return cluster_diallers(self.server, peer, self._queue(peer), mechanism=self._mechanisms.dialled)
         if peer.scheme is Scheme.ZEEK_WS:
-            return (bridge_dialler(self.server, peer, self._queue(peer)),)
+            return (BridgeDialler(self.server, peer, self._queue(peer)),)
         if peer.scheme.is_zeek:
-            return (broker_dialler(self._peerings, peer, self._queue(peer)),)
+            return (BrokerDialler(self._peerings, peer, self._queue(peer)),)
         if is_name(peer):
             return (NameDialler(self.server, peer, lambda address: self._hub_dialler(peer, address)),)
         return (self._hub_dialler(peer),)
 
     def _hub_dialler(self, peer: Endpoint, address: str = "") -> Dialler:
-        return hub_dialler(self.server, peer, self.server.settings.queue, address=address)
+        return HubDialler(self.server, peer, self.server.settings.queue, address=address)
 
     def _tell_exposure(self) -> None:
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}

@@ -6,7 +6,7 @@ client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─�
 ```
 
 A piece is one request; its reply is the frame of the reader process. Each piece is requested by the client, so links
-carry little at a time. Permission is checked by this hub for its client (`peers.commands.journal`), and by each hub on
+carry little at a time. Permission is checked by this hub for its client (`peers.commands.commands`), and by each hub on
 the way for both links. Each adds its grants to the order, and the reader process leaves out all other topics.
 """
 

@@ -20,7 +20,7 @@ PING_TIMEOUT_S = 10.0
 
 
 NO_ANSWER = "no answer to the ping"
-"""Begins the reason for giving up a silent connection; `peers.websocket.zeek` recognises it."""
+"""Begins the reason for giving up a silent connection; `peers.websocket.zeek_codec` recognises it."""
 
 
 class Act(Enum):

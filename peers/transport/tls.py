@@ -7,7 +7,7 @@
 | far side's certificate | as `tls.clients` says, signed by `tls.ca` | always, for the host dialled |
 
 Errors name the file, the cause and the fix. A reload makes a new context: authorities cannot be removed from one. TLS
-of Zeeks is in `peers.connections.broker_tls`.
+of Zeeks is in `peers.connections.zeek_diallers`.
 """
 
 from __future__ import annotations

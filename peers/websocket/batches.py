@@ -14,6 +14,7 @@ only if it is small and sound. A JSON message costs about 1.2 µs, once for all 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from struct import Struct
 from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
@@ -34,7 +35,7 @@ from hub.messages.frame import (
     Frame,
     encode_frame,
 )
-from peers.commands.publish import Publication
+from peers.commands.commands import Publication
 from peers.values.conversion import (
     CONVERTED_LIMIT_BYTES,
     is_value,
@@ -44,7 +45,6 @@ from peers.values.conversion import (
 )
 from peers.values.forms import Form, Made
 from peers.values.msgpack import array_header
-from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber
 
 MERGED_LIMIT_BYTES = 64 * 1024
@@ -59,6 +59,27 @@ _SINGLY_LIMIT = 4096
 _MAP_OF_TWO = 0x82
 
 _ENCODING = 0b110
+
+
+_FINAL = 0x80
+_SHORT = Struct(">BB")
+_MEDIUM = Struct(">BBH")
+_LONG = Struct(">BBQ")
+_MEDIUM_MARK = 126
+_LONG_MARK = 127
+_MEDIUM_LIMIT_BYTES = 0xFFFF
+
+
+def encode_message(opcode: int, *parts: bytes | memoryview) -> bytes:
+    """Return a whole, final, unmasked frame (RFC 6455, section 5.2), as bytes for any number of connections."""
+    size = sum(map(len, parts))
+    if size < _MEDIUM_MARK:
+        header = _SHORT.pack(_FINAL | opcode, size)
+    elif size <= _MEDIUM_LIMIT_BYTES:
+        header = _MEDIUM.pack(_FINAL | opcode, _MEDIUM_MARK, size)
+    else:
+        header = _LONG.pack(_FINAL | opcode, _LONG_MARK, size)
+    return b"".join((header, *parts))
 
 
 def json_form(_: Batch) -> Form:
@@ -353,7 +374,7 @@ def publication_of(message: Publish[Any, Any]) -> Publication:
         frame = encode_frame(KIND_MESSAGES, packed, key=key, flags=flags)
     else:
         frame = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + packed, key=key, flags=flags | FLAG_BATCH)
-    return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request, message.confirm)
+    return Publication(frame, messages, request, message.confirm)
 
 
 def array_head(packed: bytes, field: str, request: int, kind: str = "") -> tuple[int, int]:

@@ -78,10 +78,9 @@ from peers.websocket.messages import (
     Unsubscribe,
     UnsubscribeRules,
 )
-from peers.wire.control import Renewal, RuleChange, check_token
+from peers.wire.control import NameClaim, NameRelease, Renewal, RuleChange, check_token
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.reasons import MALFORMED, reason_of
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
 

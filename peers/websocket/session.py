@@ -28,12 +28,11 @@ from websockets.typing import Subprotocol
 
 from hub.errors import CloseCode, ProtocolError
 from peers.transport.fragments import Fragments, end_of, pieces_of
+from peers.websocket.batches import encode_message
 from peers.websocket.codec import JSON, MSGPACK, Codec
-from peers.websocket.framing import encode_message
-from peers.websocket.http.head import HEAD_END, BadRequestError, read_head
-from peers.websocket.http.head import Head as HttpHead
-from peers.websocket.http.query import is_served
-from peers.websocket.http.session import Piece
+from peers.websocket.http_content import is_served
+from peers.websocket.http_session import HEAD_END, BadRequestError, Piece, path_of, read_head
+from peers.websocket.http_session import Head as HttpHead
 from peers.websocket.messages import (
     ClientMessage,
     Error,
@@ -218,7 +217,7 @@ class Session:
             self.respond(response)
             return False
         if codec is not None:
-            self._spoken, self.codec = request.path.partition("?")[0], codec
+            self._spoken, self.codec = path_of(request), codec
         else:
             assert handshake.subprotocol is not None  # noqa: S101 -- else it would have been refused
             self._spoken, self.codec = handshake.subprotocol, _CODECS[handshake.subprotocol]
@@ -343,7 +342,7 @@ class Session:
             found = read_head(head)
         except BadRequestError as error:
             return self._bad_request(error.status, error.text)
-        if is_served(found.request.path.partition("?")[0]):
+        if is_served(path_of(found.request)):
             return found
         if found.has_body:
             return self._bad_request(HTTPStatus.BAD_REQUEST, "no HTTP request that is answered here has a body")

@@ -11,9 +11,8 @@ from hub.mesh.announcement import Digest, Wanted
 from hub.messages.frame import Frame
 from hub.messages.origin import Origin
 from hub.messages.request_frame import Reply, Request
-from peers.wire.control import Account, Notice, Renewal, RuleChange
+from peers.wire.control import Account, NameClaim, NameRelease, Notice, Renewal, RuleChange
 from peers.wire.hello import Hello
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.routing import AnnouncementPart
 from peers.wire.shared import Released, Segment, SharedMessages

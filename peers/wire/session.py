@@ -50,19 +50,21 @@ from peers.wire.control import (
     Account,
     Notice,
     decode_account,
+    decode_claim,
     decode_close,
     decode_notice,
     decode_origin,
+    decode_release,
     decode_rules,
     decode_subscription,
     decode_token,
     encode_close,
     encode_notice,
+    numbered,
 )
 from peers.wire.events import Closing, Confirmable, Event, Pong, ServiceChange, SubscriptionChange
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.names import decode_claim, decode_release, numbered
 from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner

@@ -5,6 +5,6 @@
 | `broker` | Broker's own protocol: peerings, and in `stores` the data stores of endpoints |
 | `zmtp` | ZeroMQ's protocol, and the events and logs of a cluster that speaks it |
 
-Zeek's values are in `peers.values`, its JSON API in `peers.websocket.zeek`, what all of this does to the hub in
+Zeek's values are in `peers.values`, its JSON API in `peers.websocket.zeek_codec`, what all of this does to the hub in
 `peers.connections`.
 """

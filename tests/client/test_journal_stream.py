@@ -28,7 +28,7 @@ from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, connect
 from peers.client.journal_stream import decoded, recorded_batches
 from peers.client.values import decode_batch
-from peers.commands.journal import FETCHES_LIMIT
+from peers.commands.commands import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.scripted import Told, quick_backoff
 from tests.hubs.eventually import eventually

@@ -22,10 +22,9 @@ from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
-from peers.wire.control import Notice, Renewal, RuleChange, RuleFields
+from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, RuleFields
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello, QueueWish
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from tests.client.test_routes import UNREADABLE, NamedSink
 

@@ -13,11 +13,10 @@ from peers.client.conversation import Event, Introduction, Unreadable, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.wire import WireConversation
-from peers.wire.control import Notice, Renewal, RuleChange, encode_close, encode_notice
+from peers.wire.control import NameClaim, NameRelease, Notice, Renewal, RuleChange, encode_close, encode_notice
 from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Phase, Session

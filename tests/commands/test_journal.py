@@ -15,7 +15,7 @@ from hub.messages.frame import encode_frame
 from hub.policy.language import read_policy
 from hub.quotas import Quotas, Resource
 from hub.settings.settings import Settings, StoresSettings
-from peers.commands.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
+from peers.commands.commands import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.journal.forms import NARROWED_PATHS
 from peers.journal.view import LARGE_FACTOR
 from peers.wire.kinds import Kind

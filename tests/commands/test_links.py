@@ -12,9 +12,8 @@ from hub.labels.rules import check_rule
 from hub.messages.batch import Batch, decode_values
 from hub.messages.frame import FLAG_TAGGED, Frame, encode_frame
 from hub.names.claim import Wish
-from peers.wire.control import Notice, encode_rules
+from peers.wire.control import NameClaim, Notice, encode_claim, encode_rules
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, encode_claim
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

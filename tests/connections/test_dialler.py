@@ -14,7 +14,7 @@ import structlog
 
 from hub.errors import CloseCode
 from hub.limits import QueueLimits
-from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, NameDialler, hub_dialler, is_name, resolve
+from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, HubDialler, NameDialler, is_name, resolve
 from peers.connections.listener import ListenError
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
@@ -82,7 +82,7 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize("url", UNREACHABLE)
 async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
-    dialler = hub_dialler(hub.server, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
+    dialler = HubDialler(hub.server, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
     task = asyncio.ensure_future(dialler.run())
     await eventually(lambda: dialler.attempts > 2 or task.done())
     assert not task.done()
@@ -126,7 +126,7 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
 async def test_a_link_drains(start_hub: StartHub) -> None:
     near, far = await start_hub(name="near"), await start_hub(name="far")
     reader = await far.client("/a")
-    dialler = hub_dialler(near.server, far.endpoint, QueueLimits())
+    dialler = HubDialler(near.server, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
     await eventually(lambda: len(near.server.links) == 1 and set(near.handler("far").shown_prefixes) == {"/a"})
     publisher = await near.client()
@@ -172,7 +172,7 @@ async def dialling(hub: Hub, port: int, names: Names) -> AsyncIterator[NameDiall
     peer = Endpoint.parse(f"tcp://hubs.example:{port}")
 
     def make(address: str) -> Dialler:
-        return hub_dialler(hub.server, peer, hub.server.settings.queue, Backoff(0.001, 0.005), address=address)
+        return HubDialler(hub.server, peer, hub.server.settings.queue, Backoff(0.001, 0.005), address=address)
 
     dialler = NameDialler(hub.server, peer, make, names.find)
     task = asyncio.ensure_future(dialler.run())

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hub.settings.settings import TlsSettings, ZeekSettings
-from peers.connections import broker_tls
-from peers.connections.broker_tls import client_context, server_context
+from peers.connections import zeek_diallers
+from peers.connections.zeek_diallers import tls_client_context, tls_server_context
 from peers.transport import tls
 from peers.transport.tls import TlsError
 
@@ -40,10 +40,10 @@ async def talk(server: ZeekSettings, client: ZeekSettings) -> Talk:
         writer.write(await reader.readexactly(5))
         writer.close()
 
-    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=server_context(server))
+    listening = await asyncio.start_server(echo, "127.0.0.1", 0, ssl=tls_server_context(server))
     async with listening:
         port = listening.sockets[0].getsockname()[1]
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=client_context(client))
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=tls_client_context(client))
         try:
             secured = writer.get_extra_info("ssl_object")
             writer.write(b"hello")
@@ -81,13 +81,13 @@ async def test_who_is_not_vouched_for(server: ZeekSettings, client: ZeekSettings
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
     whole = certified("hub")
     with pytest.raises(TlsError, match=r"zeek\.ca is missing: TLS with certificates needs"):
-        server_context(ZeekSettings(certificate=whole.certificate, key=whole.key))
+        tls_server_context(ZeekSettings(certificate=whole.certificate, key=whole.key))
     with pytest.raises(TlsError, match=r"zeek\.certificate .*: there is no file .*nowhere\.pem"):
-        server_context(ZeekSettings(certificate=str(tmp_path / "nowhere.pem"), key=whole.key, ca=whole.ca))
+        tls_server_context(ZeekSettings(certificate=str(tmp_path / "nowhere.pem"), key=whole.key, ca=whole.ca))
     with pytest.raises(TlsError, match=r"zeek\.ca .*: there is no such file"):
-        client_context(ZeekSettings(certificate=whole.certificate, key=whole.key, ca=str(tmp_path / "nowhere.pem")))
+        tls_client_context(ZeekSettings(certificate=whole.certificate, key=whole.key, ca=str(tmp_path / "nowhere.pem")))
     with pytest.raises(TlsError, match=r"zeek\.key .*stranger\.key: "):
-        client_context(ZeekSettings(certificate=whole.certificate, key=certified("stranger").key, ca=whole.ca))
+        tls_client_context(ZeekSettings(certificate=whole.certificate, key=certified("stranger").key, ca=whole.ca))
 
 
 # TLS sessions: no listener makes tickets of TLS 1.3, and none keeps sessions of connections that have ended.
@@ -100,14 +100,14 @@ ZEEK = ZeekSettings(certificate=CERTIFICATE, key=KEY, ca=CA)
 
 LISTENERS: dict[str, Callable[[], ssl.SSLContext]] = {
     "hub": lambda: tls.server_context(TlsSettings(certificate=CERTIFICATE, key=KEY)),
-    "zeek": lambda: broker_tls.server_context(ZEEK),
+    "zeek": lambda: zeek_diallers.tls_server_context(ZEEK),
 }
 
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 def dialling(version: ssl.TLSVersion) -> ssl.SSLContext:
-    context = broker_tls.client_context(ZEEK)
+    context = zeek_diallers.tls_client_context(ZEEK)
     context.maximum_version = version
     return context
 
@@ -148,8 +148,8 @@ def test_no_sessions_are_kept(make: Callable[[], ssl.SSLContext], version: ssl.T
 
 def test_a_zeek_without_certificates() -> None:
     settings = ZeekSettings()
-    listens = broker_tls.server_context(settings)
-    assert conversation(listens, broker_tls.client_context(settings)).version() == "TLSv1.2"
+    listens = zeek_diallers.tls_server_context(settings)
+    assert conversation(listens, zeek_diallers.tls_client_context(settings)).version() == "TLSv1.2"
     assert listens.session_stats()["number"] == 0
     assert listens.num_tickets == 0
     assert listens.options & ssl.OP_NO_RENEGOTIATION

@@ -18,26 +18,31 @@ from hub.messages.request_frame import FLAG_NAMED, Reply, Request, Status, failu
 from hub.names.claim import Announced, Wish
 from peers.wire.control import (
     Account,
+    NameClaim,
+    NameRelease,
     Notice,
     Renewal,
     decode_account,
+    decode_claim,
     decode_close,
     decode_notice,
     decode_origin,
+    decode_release,
     decode_rules,
     decode_subscription,
     decode_token,
     encode_account,
+    encode_claim,
     encode_close,
     encode_notice,
     encode_origin,
+    encode_release,
     encode_rules,
     encode_subscription,
     encode_token,
 )
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease, decode_claim, decode_release, encode_claim, encode_release
 from peers.wire.records import (
     Commit,
     Fetch,

@@ -36,11 +36,21 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
-from peers.websocket.zeek.bridge_session import BridgeSession, Incoming, Opened
-from peers.wire.control import Notice, encode_close, encode_notice, encode_origin, encode_rules, encode_subscription
+from peers.websocket.zeek_bridge import BridgeSession, Incoming, Opened
+from peers.wire.control import (
+    NameClaim,
+    NameRelease,
+    Notice,
+    encode_claim,
+    encode_close,
+    encode_notice,
+    encode_origin,
+    encode_release,
+    encode_rules,
+    encode_subscription,
+)
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Records, Stage, encode_commit, encode_fetch, encode_stage, records_parts
 from peers.wire.shared import Segment, encode_released, encode_segment
 from peers.zeek.broker.messages import LENGTH

@@ -16,7 +16,7 @@ from hub.handlers.handler import Handler
 from hub.mesh.announcement import Interest
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
-from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.dialler import Dialler, HubDialler
 from peers.connections.listener import Listener, bind
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
@@ -181,9 +181,7 @@ class Hub:
     def dial(self, other: Hub, *, backoff: Backoff | None = None, cost: int | None = None) -> Dialler:
         endpoint = replace(other.endpoint, cost=cost)
         return self._dialling(
-            hub_dialler(
-                self.server, endpoint, self.server.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005)
-            )
+            HubDialler(self.server, endpoint, self.server.settings.queue, backoff or Backoff(base_s=0.001, cap_s=0.005))
         )
 
     def _dialling(self, dialler: Dialler) -> Dialler:

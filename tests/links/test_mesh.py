@@ -19,10 +19,9 @@ from hub.names.claim import Wish
 from hub.settings.settings import MeshSettings, Settings
 from peers.client import Client, MessageStream, connect
 from peers.server.traffic import LinkTraffic
-from peers.wire.control import decode_origin
+from peers.wire.control import NameClaim, decode_origin, encode_claim
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.names import NameClaim, encode_claim
 from tests.connections.bridge.zeeks import Bridged, Zeek, publishing
 from tests.connections.rights.conftest import recognise
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Protocol
 
-from peers.websocket.http.session import Piece
+from peers.websocket.http_session import Piece
 from peers.websocket.session import Head
 from peers.wire.scanner import NEED_DATA
 

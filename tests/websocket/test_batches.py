@@ -23,8 +23,7 @@ from peers.values import Count, Port, encode, ext_hook
 from peers.values.conversion import BROKER_LIMIT_BYTES, CONVERTED_LIMIT_BYTES
 from peers.values.event import Event
 from peers.values.forms import KEPT_LIMIT_BYTES, Form
-from peers.websocket.batches import MERGED_LIMIT_BYTES, json_form, msgpack_form
-from peers.websocket.framing import encode_message
+from peers.websocket.batches import MERGED_LIMIT_BYTES, encode_message, json_form, msgpack_form
 
 BROKER = 0b010
 ENCODINGS = {"json": json_form, "msgpack": msgpack_form}

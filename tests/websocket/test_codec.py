@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import decode_values
-from peers.commands.publish import Publication
+from peers.commands.commands import Publication
 from peers.journal.forms import Form, Order
 from peers.values.conversion import NESTING_LIMIT, PARTS_LIMIT
 from peers.websocket.batches import ITEMS_LIMIT

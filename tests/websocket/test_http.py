@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.websocket.http.head import (
+from peers.websocket.http_session import (
     LINE_LIMIT_BYTES,
     TRAILERS_LIMIT_BYTES,
     BadRequestError,

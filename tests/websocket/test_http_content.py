@@ -12,10 +12,19 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.limits import Overflow
-from peers.commands.publish import Publication
-from peers.websocket.http.content import FRAME_BYTES, Content, ContentError, Target, Values, content_of
-from peers.websocket.http.publishing import RANGES_LIMIT, Publishing
-from peers.websocket.http.query import target_of, wanted_of
+from peers.commands.commands import Publication
+from peers.websocket.http_content import (
+    FRAME_BYTES,
+    RANGES_LIMIT,
+    Content,
+    ContentError,
+    Publishing,
+    Target,
+    Values,
+    content_of,
+    target_of,
+    wanted_of,
+)
 from peers.wire.hello import QueueWish
 
 LIMIT = 1_000_000

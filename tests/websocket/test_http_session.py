@@ -9,9 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from peers.websocket.http.content import Content, Values, content_of
-from peers.websocket.http.head import read_head
-from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
+from peers.websocket.http_content import Content, Values, content_of
+from peers.websocket.http_session import Asked, Done, Event, HttpSession, Phase, Piece, Refused, read_head
 from peers.wire.scanner import NEED_DATA
 from tests.hubs.raw_websocket import request
 

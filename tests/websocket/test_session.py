@@ -13,8 +13,8 @@ from websockets.protocol import OPEN
 from websockets.uri import parse_uri
 
 from hub.errors import CloseCode
-from peers.commands.publish import Publication
-from peers.connections.http.answers import plain
+from peers.commands.commands import Publication
+from peers.connections.http_pages import plain
 from peers.transport.fragments import FRAGMENTS_LIMIT
 from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session

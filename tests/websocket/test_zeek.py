@@ -12,7 +12,7 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from hub.messages.batch import Batch
-from peers.websocket.zeek.bridge_session import (
+from peers.websocket.zeek_bridge import (
     APPLICATION,
     Acknowledged,
     BridgeSession,
@@ -22,7 +22,7 @@ from peers.websocket.zeek.bridge_session import (
     Opened,
     Phase,
 )
-from peers.websocket.zeek.codec import PATH
+from peers.websocket.zeek_codec import PATH
 from peers.wire.events import Closing
 from tests.hubs.raw_websocket import frame
 from tests.websocket.reading import events_of

@@ -19,13 +19,12 @@ from hub.labels.envelope import tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.prefixes.filter import Filter
-from peers.commands.publish import Publication
+from peers.commands.commands import Publication
 from peers.values import CONVERTED_LIMIT_BYTES
-from peers.websocket.batches import ITEMS_LIMIT
+from peers.websocket.batches import ITEMS_LIMIT, encode_message
 from peers.websocket.codec import Codec
-from peers.websocket.framing import encode_message
 from peers.websocket.session import AnsweredError, Session
-from peers.websocket.zeek.codec import PATH, SPLIT_LIMIT_MESSAGES, Wanted, texts, zeek_codec, zeek_form
+from peers.websocket.zeek_codec import PATH, SPLIT_LIMIT_MESSAGES, Wanted, texts, zeek_codec, zeek_form
 from peers.wire.events import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import frame, upgrade
 from tests.websocket.reading import events_of

@@ -20,7 +20,7 @@ from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.names.claim import Wish
 from hub.requests.pending import cut_values
 from hub.routing.routes import Route
-from peers.wire import control, names, records
+from peers.wire import control, records
 from peers.wire.control import (
     CLOSE_TEXT_LIMIT_BYTES,
     LINK_ID_BYTES,
@@ -152,16 +152,16 @@ BODIES = {
     ),
     "claim": Body(
         Kind.CLAIM,
-        st.builds(names.NameClaim, numbers, st.builds(Wish, texts, labels, st.booleans())),
-        names.encode_claim,
-        names.decode_claim,
+        st.builds(control.NameClaim, numbers, st.builds(Wish, texts, labels, st.booleans())),
+        control.encode_claim,
+        control.decode_claim,
         lambda said: [said.request, said.wish.name, list(said.wish.labels), said.wish.queue],
     ),
     "release": Body(
         Kind.RELEASE,
-        st.builds(names.NameRelease, numbers, texts),
-        names.encode_release,
-        names.decode_release,
+        st.builds(control.NameRelease, numbers, texts),
+        control.encode_release,
+        control.decode_release,
         list,
     ),
     "token": Body(Kind.TOKEN, st.builds(Renewal, numbers, texts), control.encode_token, control.decode_token, list),
@@ -216,7 +216,7 @@ def test_round_trip(name: str, data: st.DataObject) -> None:
     if body.plain is not None:
         assert msgpack.unpackb(frame.body) == body.plain(said)
     if body.kind in {Kind.CLAIM, Kind.RELEASE}:
-        assert names.numbered(frame.body) == said.request
+        assert control.numbered(frame.body) == said.request
     if body.kind in {Kind.FETCH, Kind.STAGE, Kind.COMMIT}:
         assert records.request_number(body.kind, frame.body) == said.request
 
@@ -447,7 +447,7 @@ def test_a_token_is_in_no_representation() -> None:
 
 DECODERS: dict[str, Callable[[bytes], object]] = {name: body.decode for name, body in BODIES.items()} | {
     "hello": Hello.decode,
-    "numbered": names.numbered,
+    "numbered": control.numbered,
     "records": records.decode_records,
     "fetch number": lambda body: records.request_number(Kind.FETCH, body),
     "stage number": lambda body: records.request_number(Kind.STAGE, body),

@@ -16,13 +16,17 @@ from hub.messages.request_frame import Reply, Request, Status
 from hub.names.claim import Wish
 from peers.wire.control import (
     Account,
+    NameClaim,
+    NameRelease,
     Notice,
     Renewal,
     decode_close,
     encode_account,
+    encode_claim,
     encode_close,
     encode_notice,
     encode_origin,
+    encode_release,
     encode_rules,
     encode_subscription,
     encode_token,
@@ -30,7 +34,6 @@ from peers.wire.control import (
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import (
     Commit,
     Fetch,

@@ -1,4 +1,4 @@
-"""`Cluster`: what all connections of one Zeek cluster share; `Telling` and `Returning`: when nodes hear of each other.
+"""`Cluster`: what all connections of one Zeek cluster share; `Notices` and `Returning`: when nodes hear of each other.
 
 ```
 node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
@@ -95,7 +95,7 @@ _HANDED_OUT_COST: Final = TURN_COST // 2
 _NOTES_PER_COST: Final = 8  # publishers that note a topic in 1 µs
 
 
-class Telling:
+class Notices:
     """Spreads over turns what the publishers of a cluster are to be sent of subscriptions.
 
     Args:
@@ -142,8 +142,8 @@ class Telling:
             cost += 1 + len(publishers) // _NOTES_PER_COST
         while line and cost < TURN_COST:
             publisher, _ = line.popitem(last=False)
-            cost += publisher.tell_some()
-            if publisher.has_untold:
+            cost += publisher.send_some()
+            if publisher.has_unsent:
                 line[publisher] = None
         if changed or line:
             self._request()
@@ -210,7 +210,7 @@ class Returning:
         self._announce = announce
         self._known: dict[bytes, _Known] = {}
         self._probes = 0  # a node greets the hub only at a probe that is new to it
-        self._told_anew: dict[Publisher, bytes] = {}
+        self._sent_anew: dict[Publisher, bytes] = {}
         """Publishers that were sent all topics again → the probe behind that."""
 
     def comes(self, topic: bytes, subscriber: Subscriber) -> bool:
@@ -231,12 +231,12 @@ class Returning:
         self.held[topic] = self._loop.call_later(WAIT_S, self._release, topic)
         for publisher in self._publishers:
             if publisher.node_topic == topic:
-                self._tell_anew(publisher)
+                self._send_anew(publisher)
                 return True
         probe = self._new_probe()
         for publisher in self._publishers:
             if not publisher.node_topic:
-                publisher.tell(probe)
+                publisher.ask(probe)
         return True
 
     def goes(self, topic: bytes) -> None:
@@ -250,11 +250,11 @@ class Returning:
         """A publisher is about to be sent the topics."""
         publisher.since_s = self._loop.time()
         if self.held:
-            publisher.tell(self._new_probe())
+            publisher.ask(self._new_probe())
 
     def publisher_goes(self, publisher: Publisher) -> None:
         """A publisher is gone; once or more."""
-        self._told_anew.pop(publisher, None)
+        self._sent_anew.pop(publisher, None)
 
     def _new_probe(self) -> bytes:
         self._probes += 1
@@ -274,23 +274,23 @@ class Returning:
             _greet(known.subscriber, publisher.node_topic, topic)
         elif known is not None and len(known.probes) < _PROBES_LIMIT:
             known.probes.append(topic)
-        if self._told_anew.get(publisher) == topic:
-            del self._told_anew[publisher]
+        if self._sent_anew.get(publisher) == topic:
+            del self._sent_anew[publisher]
             self._release(publisher.node_topic)
-        elif publisher.node_topic in self.held and publisher not in self._told_anew:
-            self._tell_anew(publisher)
+        elif publisher.node_topic in self.held and publisher not in self._sent_anew:
+            self._send_anew(publisher)
 
-    def _tell_anew(self, publisher: Publisher) -> None:
+    def _send_anew(self, publisher: Publisher) -> None:
         """Send a node that has come back all nodeid topics that it knows again."""
         lost_s = self._known[publisher.node_topic].ended_s
         has_stayed = publisher.since_s <= lost_s
         for topic, known in self._known.items():
             if topic == publisher.node_topic:
                 continue
-            if publisher.is_told(topic) if has_stayed else known.born_s <= lost_s <= known.ended_s + _UNHEARD_S:
-                publisher.tell_anew(topic)
-        self._told_anew[publisher] = probe = self._new_probe()
-        publisher.tell(probe)
+            if publisher.is_sent(topic) if has_stayed else known.born_s <= lost_s <= known.ended_s + _UNHEARD_S:
+                publisher.send_anew(topic)
+        self._sent_anew[publisher] = probe = self._new_probe()
+        publisher.ask(probe)
 
     def _release(self, topic: bytes) -> None:
         if (timer := self.held.pop(topic, None)) is not None:
@@ -319,7 +319,7 @@ class Cluster:
     """One cluster, of a listener or of the two diallers of one endpoint.
 
     Args:
-        node: The hub.
+        server: The hub.
         name: Part of the hub's node id; its own name if it is empty.
         serializer: Form of events; if it is empty, that of the first event of the publisher that came last.
         mechanism: Makes the mechanism of each connection.
@@ -343,11 +343,11 @@ class Cluster:
         self.mechanism = mechanism
         self.reads_at_s = server.loop.time() + (0.0 if self.is_far else REDIAL_S)
         """From when on publishers are read, by the loop's clock."""
-        self._is_told = bool(serializer)
+        self._is_fixed = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
         self.publishers: dict[Publisher, None] = {}
         """From their handshakes on."""
-        self.telling = Telling(server.after_turn, self.publishers)
+        self.notices = Notices(server.after_turn, self.publishers)
         self.own = HUB_ID + f"{name or server.name}_{server.id.hex()[:12]}".encode()
         """The hub's node id, sender of what no node has published."""
         self._returning = Returning(self.own, server.loop, self.publishers, self._announce)
@@ -374,7 +374,7 @@ class Cluster:
         """A publisher is gone; once or more."""
         self.publishers.pop(publisher, None)
         self._returning.publisher_goes(publisher)
-        self.telling.leave(publisher)
+        self.notices.leave(publisher)
 
     def write_later(self, subscriber: Subscriber) -> None:
         """A subscriber is there."""
@@ -388,7 +388,7 @@ class Cluster:
         return topic in self.wanted and topic not in self._returning.held
 
     @property
-    def told_topics(self) -> list[bytes]:
+    def sent_topics(self) -> list[bytes]:
         """All topics that a publisher is sent."""
         return [topic for topic in self.wanted.topics if topic not in self._returning.held]
 
@@ -402,14 +402,14 @@ class Cluster:
         before = self._writer.serializer
         if serializer == before:
             return False
-        if self._is_told:
+        if self._is_fixed:
             text = "Zeek node uses another serializer than the URL says"
         else:
             self._writer.serializer = serializer
             text = "Zeek cluster uses another serializer now" if before else "Zeek cluster uses a serializer"
         log = self.server.log.warning if before else self.server.log.info
         log(text, serializer=serializer.decode(), before=before.decode())
-        return not self._is_told
+        return not self._is_fixed
 
     def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `RemoteCluster` looks at it
         """Whether publishers may know that the hub wants a topic for others than nodes of the cluster."""
@@ -433,12 +433,12 @@ class Cluster:
             self._end(topic)
 
     def _announce(self, topic: bytes) -> None:
-        self.telling.changed(topic, again=True)
+        self.notices.changed(topic, again=True)
 
     def _end(self, topic: bytes) -> None:
         if topic.startswith(NODE_ID):
             self._returning.goes(topic)
-        self.telling.changed(topic, again=False)
+        self.notices.changed(topic, again=False)
 
 
 HUB_TOPIC: Final = b"topichub.hub."

@@ -1,7 +1,7 @@
 """`RemoteEnd`: what the connections to all sockets of a Zeek node, or of a central broker, have in common.
 
-It becomes a leaf of the hub with the end of the handshake. A far side that is refused, or that is ended, is told
-nothing: ZeroMQ has no word for it that Zeek survives, so the reason is in the log.
+It becomes a leaf of the hub with the end of the handshake. A far side that is rejected or closed gets no reason: ZeroMQ
+has no message for it that Zeek survives, so the reason is in the log.
 """
 
 from __future__ import annotations
@@ -9,21 +9,17 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from hub.errors import NotRecognisedError, UsageError
 from hub.handlers.delivery import Role
-from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
-from hub.messages.request_frame import Item
 from hub.routing.subscriptions import OnFilter
 from hub.settings.keys import ConfigError
 from hub.settings.settings import ZeekSettings
-from peers.connections.authentication import enter_zeek, refuse_zeek, rights_of
 from peers.connections.connection import Connection
-from peers.server.server import Server
+from peers.connections.conversation import ZeekConversation
 from peers.users.curve_keys import read_public, read_secret
 from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
@@ -131,38 +127,30 @@ _KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT"
 """The kernel gives a silent far side up after 4 minutes."""
 
 
-class RemoteEnd:
+class RemoteEnd(ZeekConversation):
     """One socket of a node."""
 
-    scheme = "zeek+zmq"
-    far_name = ""  # it is known with the handler, which has it
-    unsaid = "the far side closed"
-    is_held = is_bell = False
+    session: Session
     is_dialled = False
     """Whether it is a central broker, which this hub has dialled."""
 
-    def __init__(self, hub: Server, queue: QueueLimits, connection: Connection, session: Session) -> None:
-        self._server = hub
-        self._queue = queue
-        self._connection = connection
-        self.session = session
+    def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
+        super().__init__(connection, queue, session)
         self._skipped = Complaints(connection, "skipped what a Zeek node sent")
         self._has_broken = False  # the protocol, behind its handshake
         self._looking: asyncio.TimerHandle | None = None
-        """Set while it is looked whether the far side has become a hub of the same mesh."""
+        """Set while it is checked whether the far side has become a hub of the same mesh."""
+
+    @property
+    def scheme(self) -> str:
+        return "zeek+zmq"
 
     @property
     def is_quiet(self) -> bool:
-        """Whether its end was told already."""
+        """Whether its end was logged already."""
         return self._has_broken or self.session.fault is not None
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the handshake is over."""
-        return self._connection.handler is not None
-
     def begin(self, refusal: str) -> None:
-        """Say the first word, which the session has at hand."""
         if refusal:
             self._connection.reason = refusal
             self._connection.transport.abort()
@@ -175,28 +163,25 @@ class RemoteEnd:
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def end_of_stream(self) -> None:
-        """Tell the session."""
         self.session.feed_eof()
 
-    def _join(self, on_filter: OnFilter | None = None) -> bool:
-        """Take the far side in after the handshake; return whether it may come in."""
+    def _become_leaf(self, on_filter: OnFilter | None = None) -> bool:
+        """The handshake is over; return whether the far side may join."""
         server, connection = self._server, self._connection
         if self.is_dialled and self._is_of_mesh():
             self._part()
             return False
         try:
-            enter_zeek(server, connection, dialled=self.is_dialled, key=self.session.far_key)
+            self._enter_zeek(dialled=self.is_dialled, key=self.session.far_key)
         except NotRecognisedError as error:
             connection.turn_away(error)
             return False
-        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
+        handler = self._join(Role.LEAF)
         if self.session.is_sealed:
             handler.make_dear(SEALED_WRITE_COST)
-        handler.rights = rights_of(server, connection)
         handler.restrict(itself=False, leaves=not self.is_dialled)  # the other connection to that broker is a leaf, too
-        connection.join(handler)
         server.core.attach(handler, on_filter)
-        server.core.authority.on_refused[handler] = partial(refuse_zeek, server, connection)
+        server.core.authority.on_refused[handler] = self._refuse_messages
         connection.charge_user()
         connection.opened()
         if self.is_dialled and self.session.remote_hub:
@@ -252,45 +237,22 @@ class RemoteEnd:
             text = "handshake with a Zeek node failed"
             self._server.log.warning(text, address=address, reason=reason, kind=fault.value, handshakes=handshakes)
 
-    # What the handler writes.
-
-    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002 -- it has subscribed to nothing
-        """There are none."""
+    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002 -- only a `Subscriber` has subscriptions
         return []
-
-    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
-        """There are none."""
-        return []
-
-    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
-        """ZeroMQ has no word for it: the log and `$hub/overflow` tell."""
-        return b""
-
-    def write_more(self) -> None:
-        """Nothing is put off."""
-
-    # Ends.
 
     def ping(self) -> None:
         """Accept silence: a node that is closed for it would never be up again for its cluster."""
         self._connection.hear()
 
     def time_out(self) -> None:
-        """The handshake is not over."""
         self._connection.reason = f"no handshake within {self._server.settings.limits.handshake_s:g} s"
         self._connection.transport.abort()
 
-    def drain(self, text: str) -> None:
-        """The hub stops, and what was queued is written."""
-        self._connection.end(1001, text)
-
     def close(self, code: int, text: str) -> str:
-        """End the session: the far side learns it from the end of the stream."""
-        self.session.end()
+        self.session.end()  # the far side learns it from the end of the stream
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
-        """The far side has left the hub."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
@@ -299,6 +261,3 @@ class RemoteEnd:
         if handler is not None and handler.id in self._server.core.handlers:
             self._server.core.detach(handler, reason)
             self._server.vacancies.tell()
-
-    def conclude(self) -> None:
-        """Nothing more is to be done."""

@@ -45,7 +45,7 @@ from peers.zeek.zmtp.session import (
     encode_subscription,
 )
 
-_TOLD_AT_ONCE: Final = 64  # topics that one node is sent before it is the turn of another one
+_SENT_AT_ONCE: Final = 64  # topics that one node is sent before it is the turn of another one
 _WRITE_COST: Final = 20  # of a write, µs
 _PLAIN_COST: Final = 1  # of a topic
 _SEALED_COST: Final = 5  # of a topic in a box
@@ -53,15 +53,15 @@ _SEALED_COST: Final = 5  # of a topic in a box
 
 def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
     """Make a connection to the XPUB of a node, or of the central broker at an address."""
-    return Connection(cluster.server, lambda connection: Publisher(cluster, queue, connection), address=address)
+    return Connection(cluster.server, lambda connection: Publisher(connection, queue, cluster), address=address)
 
 
 class Publisher(RemoteEnd):
-    """One node; see `peers.connections.conversation.Conversation`."""
+    """One node."""
 
-    changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
+    changes = frozenset({Proving, Ready, Addressed})
 
-    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
+    def __init__(self, connection: Connection, queue: QueueLimits, cluster: Cluster) -> None:
         server = cluster.server
         session: EventSession[Route] = EventSession(
             server.settings.limits.frame_bytes,
@@ -74,14 +74,14 @@ class Publisher(RemoteEnd):
             mailbox=cluster.mailbox,
             learn=cluster.learn,
         )
-        super().__init__(server, queue, connection, session)
+        super().__init__(connection, queue, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._asked: set[bytes] = set()
         """Topics that the hub wants for others than nodes of the cluster."""
-        self._told: set[bytes] = set()
+        self._sent: set[bytes] = set()
         """Topics that are wanted, as far as the node knows."""
-        self._untold: OrderedDict[bytes, bool] = OrderedDict()
+        self._unsent: OrderedDict[bytes, bool] = OrderedDict()
         """Topics to be sent, and whether also where the node knows that they are wanted."""
         self._anew: set[bytes] = set()
         """Topics whose end is sent first."""
@@ -92,7 +92,6 @@ class Publisher(RemoteEnd):
         """When it has come, by the loop's clock."""
 
     def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
-        """Do what an event asks for; return its share of a turn."""
         match event:
             case Proving():
                 return PROOF_COST
@@ -107,10 +106,10 @@ class Publisher(RemoteEnd):
         return 1
 
     def _greet(self) -> None:
-        if self._join(self._ask):
+        if self._become_leaf(self._ask):
             self._leave_out()
             self._cluster.take_in(self)
-            for topic in self._cluster.told_topics:
+            for topic in self._cluster.sent_topics:
                 self.note(topic)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
             self._server.log.info(text, address=self._connection.address)
@@ -140,38 +139,38 @@ class Publisher(RemoteEnd):
             again: Also where the node knows that it is wanted. Sockets of libzmq count how often, and a topic is over
                 only when its end was sent as often.
         """
-        self._untold[topic] = again or self._untold.get(topic, False)
-        self._cluster.telling.stand(self)
+        self._unsent[topic] = again or self._unsent.get(topic, False)
+        self._cluster.notices.stand(self)
 
-    def is_told(self, topic: bytes) -> bool:
+    def is_sent(self, topic: bytes) -> bool:
         """Whether the node knows that a topic is wanted, or is about to."""
-        return topic in self._told or topic in self._untold
+        return topic in self._sent or topic in self._unsent
 
-    def tell(self, topic: bytes) -> None:
+    def ask(self, topic: bytes) -> None:
         """Send the node a topic that the hub itself wants."""
         self._asked.add(topic)
         self.note(topic)
 
-    def tell_anew(self, topic: bytes) -> None:
+    def send_anew(self, topic: bytes) -> None:
         """Send the node the end of a topic, and then that it is wanted, if it is."""
         self._anew.add(topic)
-        self._untold.pop(topic, None)
+        self._unsent.pop(topic, None)
         self.note(topic)
 
     @property
-    def has_untold(self) -> bool:
+    def has_unsent(self) -> bool:
         """Whether there is something to be sent."""
-        return bool(self._untold)
+        return bool(self._unsent)
 
-    def tell_some(self) -> int:
+    def send_some(self) -> int:
         """Send some of it; return what that has cost, about µs."""
-        untold = self._untold
+        unsent = self._unsent
         if self._connection.is_choked:
-            untold.clear()
+            unsent.clear()
             self._is_behind = True
             return 1
-        count = min(len(untold), _TOLD_AT_ONCE)
-        if said := b"".join([self._word(*untold.popitem(last=False)) for _ in range(count)]):
+        count = min(len(unsent), _SENT_AT_ONCE)
+        if said := b"".join([self._word(*unsent.popitem(last=False)) for _ in range(count)]):
             self.session.send(said)
             self._connection.write_later()
         return _WRITE_COST + count * (_SEALED_COST if self.session.is_sealed else _PLAIN_COST)
@@ -181,58 +180,57 @@ class Publisher(RemoteEnd):
         end = b""
         if topic in self._anew:
             self._anew.discard(topic)
-            self._told.discard(topic)
+            self._sent.discard(topic)
             end = encode_subscription(topic, is_wanted=False)
-        if is_wanted is (topic in self._told) and not (is_wanted and again):
+        if is_wanted is (topic in self._sent) and not (is_wanted and again):
             return end
-        (self._told.add if is_wanted else self._told.discard)(topic)
+        (self._sent.add if is_wanted else self._sent.discard)(topic)
         return end + encode_subscription(topic, is_wanted=is_wanted)
 
     def write_more(self) -> None:
         """The node reads on: send what has changed meanwhile."""
         if self._is_behind:
             self._is_behind = False
-            self._tell_changes()
+            self._note_changes()
 
     def change_sides(self) -> None:
         """The cluster is left to another hub, or is not any more."""
         self._leave_out()
-        self._tell_changes()
+        self._note_changes()
 
     def _leave_out(self) -> None:
         handler = self._connection.handler
         if handler is not None and handler.delivery.is_left != self._cluster.is_left:
             handler.leave_out(left=self._cluster.is_left)
 
-    def _tell_changes(self) -> None:
-        wanted = set(self._cluster.told_topics)
+    def _note_changes(self) -> None:
+        wanted = set(self._cluster.sent_topics)
         if not self._cluster.is_left:
             wanted |= self._asked
-        for topic in (*self._anew, *((wanted ^ self._told) - self._anew)):
+        for topic in (*self._anew, *((wanted ^ self._sent) - self._anew)):
             self.note(topic)
 
     def leave(self, reason: str) -> None:
-        """The node is gone; once or more."""
         self._cluster.let_go(self)
         super().leave(reason)
 
 
 def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
     """Make a connection to the XSUB of a node, or of the central broker at an address."""
-    return Connection(cluster.server, lambda connection: Subscriber(cluster, queue, connection), address=address)
+    return Connection(cluster.server, lambda connection: Subscriber(connection, queue, cluster), address=address)
 
 
 class Subscriber(RemoteEnd):
-    """One node; see `peers.connections.conversation.Conversation`."""
+    """One node."""
 
-    changes: frozenset[type] = frozenset({Proving, Ready, Subscribed, Unsubscribed})
+    changes = frozenset({Proving, Ready, Subscribed, Unsubscribed})
 
-    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
+    def __init__(self, connection: Connection, queue: QueueLimits, cluster: Cluster) -> None:
         limit_bytes = cluster.server.settings.limits.handshake_bytes  # it sends nothing but subscriptions
         session = Session(
             SocketType.XPUB, limit_bytes, cluster.server.id, cluster.mechanism(), waits=not cluster.is_far
         )
-        super().__init__(cluster.server, queue, connection, session)
+        super().__init__(connection, queue, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._refused = Complaints(connection, "subscription of a Zeek node refused")
@@ -245,12 +243,11 @@ class Subscriber(RemoteEnd):
         return self._connection.handler
 
     def act(self, event: Event) -> int:
-        """Do what an event asks for; return its share of a turn."""
         match event:
             case Proving():
                 return PROOF_COST
             case Ready():
-                if self._join():
+                if self._become_leaf():
                     self._cluster.write_later(self)
                     text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
                     self._server.log.info(text, address=self._connection.address)
@@ -271,7 +268,9 @@ class Subscriber(RemoteEnd):
         try:
             prefix = _prefix(topic)
             if self._cluster.is_left:
-                self._put_off_one(prefix)
+                if prefix not in self._put_off and len(self._put_off) >= PEER_PREFIXES:
+                    raise RejectedError(CloseCode.BAD_DATA, "it has asked for too many topics")
+                self._put_off[prefix] = None
             elif prefix not in handler.prefixes:
                 self._server.core.subscribe(handler, (prefix,))
         except HubError as error:
@@ -291,11 +290,6 @@ class Subscriber(RemoteEnd):
             except InvalidTopicError:
                 return  # it was refused when it came
             self._cluster.want_no_more(self, topic)
-
-    def _put_off_one(self, prefix: str) -> None:
-        if prefix not in self._put_off and len(self._put_off) >= PEER_PREFIXES:
-            raise RejectedError(CloseCode.BAD_DATA, "it has asked for too many topics")
-        self._put_off[prefix] = None
 
     def change_sides(self) -> None:
         """The cluster is left to another hub, or is not any more."""
@@ -318,19 +312,10 @@ class Subscriber(RemoteEnd):
         self._refused.add(reason)
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as events."""
-        parts = []
-        lost = 0
-        for batch in batches:
-            form = batch.form(self._cluster.form)
-            parts.append(form.frames(batch))
-            lost += form.lost_messages
-        if lost:
-            self._connection.lose(lost)
+        parts = self.forms(batches, self._cluster.form)
         return [self.session.seal(part) for part in parts] if self.session.is_sealed else parts
 
     def leave(self, reason: str) -> None:
-        """The node is gone, with its subscriptions; once or more."""
         self._refused.end()
         super().leave(reason)
         self._cluster.leave(self)
@@ -350,28 +335,31 @@ def logger_connection(
     server: Server, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
 ) -> Connection:
     """Make a connection to the PUSH of a node."""
-    return Connection(server, lambda connection: Logger(server, queue, connection, mechanism()))
+    return Connection(server, lambda connection: Logger(connection, queue, mechanism()))
 
 
 class Logger(RemoteEnd):
-    """One node; see `peers.connections.conversation.Conversation`."""
+    """One node."""
 
-    scheme = "zeek+log"
-    changes: frozenset[type] = frozenset({Proving, Ready})
+    changes = frozenset({Proving, Ready})
 
-    def __init__(self, server: Server, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
+    def __init__(self, connection: Connection, queue: QueueLimits, mechanism: Mechanism) -> None:
+        server = connection.server
         session: LogSession[Route] = LogSession(
             server.settings.limits.frame_bytes, server.core.routes, mechanism, waits=True
         )
-        super().__init__(server, queue, connection, session)
+        super().__init__(connection, queue, session)
+
+    @property
+    def scheme(self) -> str:
+        return "zeek+log"
 
     def act(self, event: Event | NoEvent) -> int:
-        """Do what an event asks for; return its share of a turn."""
         match event:
             case Proving():
                 return PROOF_COST
             case Ready():
-                if self._join():
+                if self._become_leaf():
                     self._server.log.info("Zeek node logs", address=self._connection.address)
             case NoEvent():
                 self.skip(event.reason)

@@ -19,7 +19,7 @@ from hub.limits import Overflow, QueueLimits
 from peers.connections import bridge as module
 from peers.connections.bridge import RENEW_S, BridgeConversation
 from peers.connections.connection import Connection
-from peers.connections.zeek_diallers import bridge_dialler
+from peers.connections.zeek_diallers import BridgeDialler
 from peers.transport.endpoints import Endpoint
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
 from tests.connections.websocket.zeek.clients import ZeekClient
@@ -266,12 +266,12 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
 
 async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
     with pytest.raises(InvalidTopicError, match="control character"):
-        bridge_dialler(hub.server, publishing(zeek, "/a\n"), QueueLimits())
+        BridgeDialler(hub.server, publishing(zeek, "/a\n"), QueueLimits())
 
 
 async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
     hub.server.draining = True
-    dialler = bridge_dialler(hub.server, zeek.endpoint, QueueLimits())
+    dialler = BridgeDialler(hub.server, zeek.endpoint, QueueLimits())
     await dialler.run()
     assert dialler.attempts == 0
     assert zeek.connections.empty()

@@ -13,10 +13,10 @@ from websockets.http11 import Request, Response
 
 from hub.limits import QueueLimits
 from peers.connections.dialler import Dialler
-from peers.connections.zeek_diallers import bridge_dialler
+from peers.connections.zeek_diallers import BridgeDialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.websocket.zeek.codec import PATH
+from peers.websocket.zeek_codec import PATH
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
 from tests.websocket.zeek.messages import ACK
@@ -71,7 +71,7 @@ class Bridged:
     """A bridge that runs as long as the block does."""
 
     def __init__(self, hub: Hub, endpoint: Endpoint, queue: QueueLimits | None = None) -> None:
-        self.bridge = bridge_dialler(hub.server, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
+        self.bridge = BridgeDialler(hub.server, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
         self._hub = hub
 
     async def __aenter__(self) -> Dialler:

@@ -12,11 +12,10 @@ from hub.limits import QueueLimits
 from hub.settings.settings import Settings
 from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
-from peers.connections.broker_tls import server_context
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler
 from peers.connections.listener import bind
-from peers.connections.zeek_diallers import broker_dialler
+from peers.connections.zeek_diallers import BrokerDialler, tls_server_context
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls_transport import TlsTransport
@@ -280,7 +279,7 @@ class ZeekHub(Hub):
 
     async def listen_for_zeeks(self, url: str) -> None:
         endpoint = Endpoint.parse(url)
-        tls = server_context(self.server.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
+        tls = tls_server_context(self.server.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
         queue = endpoint.queue.applied_to(self.server.settings.queue)
 
         def make() -> asyncio.BaseProtocol:
@@ -302,7 +301,7 @@ class ZeekHub(Hub):
     def dial_zeek(self, url: str) -> Dialler:
         backoff = Backoff(base_s=0.001, cap_s=0.005)
         return self._dialling(
-            broker_dialler(self.peerings, Endpoint.parse_peer(url), self.server.settings.queue, backoff)
+            BrokerDialler(self.peerings, Endpoint.parse_peer(url), self.server.settings.queue, backoff)
         )
 
     async def zeek(self, *prefixes: str, own_id: bytes = LOW) -> Endpointlike:

@@ -9,7 +9,7 @@ import pytest
 
 from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.settings.settings import Settings, ZeekSettings
-from peers.connections.broker_tls import client_context
+from peers.connections.zeek_diallers import tls_client_context
 from peers.values import decode, to_text
 from peers.zeek.broker.messages import NIL_ID, EnvelopeType, encode_envelope
 from tests.connections.broker.conftest import PLAIN, StartHub
@@ -74,7 +74,7 @@ async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
     recorded = connection("n01-low-connects-to-high")
     theirs, ours = recorded["connector"], recorded["acceptor"]
     reader, publisher = await hub.client("/test/server"), await hub.client()
-    context: ssl.SSLContext | None = client_context(far_settings) if far_settings is not None else None
+    context: ssl.SSLContext | None = tls_client_context(far_settings) if far_settings is not None else None
     far = await Endpointlike.connect(hub.zeek_endpoint, LOW, tls=context)
     far.write(*map(framed, theirs.handshake))
     handshake = b"".join(map(framed, ours.handshake))

@@ -19,7 +19,7 @@ from hub.quotas import Resource
 from hub.settings.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
-from peers.connections import broker_stores
+from peers.connections import broker
 from peers.server.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
@@ -170,7 +170,7 @@ async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
 
 
 async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_stores, "QUEUE_COMMANDS", 3)
+    monkeypatch.setattr(broker, "QUEUE_COMMANDS", 3)
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     two.far.update([CLONE])

@@ -14,7 +14,7 @@ import pytest
 from hub.settings.settings import HttpSettings, Limits
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.websocket.http.publishing import RANGES_LIMIT
+from peers.websocket.http_content import RANGES_LIMIT
 
 TEXT = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
 LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]

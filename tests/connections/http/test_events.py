@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.limits import Overflow, QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.settings import Settings
-from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Looks
+from peers.connections.http_stream import LEAST_PAUSE_S, MOST_PAUSE_S, Stream
 from peers.daemon.reviewing import review
 from peers.users.tokens import Tokens
 from tests.connections.http.conftest import StartRecording
@@ -376,7 +377,7 @@ async def test_records_without_a_form(start_recording: StartRecording) -> None:
 async def test_a_reader_that_is_busy_is_asked_again(
     start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("peers.connections.http.stream.AGAIN_S", 0.01)
+    monkeypatch.setattr("peers.connections.http_stream.AGAIN_S", 0.01)
     hub = await start_recording()
     await record(hub, "/a", 0)
     assert hub.journal is not None
@@ -402,7 +403,7 @@ async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
     assert hub.journal is not None
     recorder = hub.journal._recorder
     with capture_logs():
-        recorder._failed_now(JournalUnavailableError("the disk is full"), recorder._next)
+        recorder._failed(JournalUnavailableError("the disk is full"), recorder._next)
         await (await http(hub)).publish("/a", 1)
         last = await client.event()
         assert (last.name, last.value["code"]) == ("closed", CloseCode.JOURNAL_FAILED)
@@ -430,26 +431,47 @@ async def test_connections_that_are_over_leave_nothing(start_recording: StartRec
     await leaves_nothing(lambda: _come_and_go(hub))
 
 
-def test_looks_become_rare_until_something_rings() -> None:
-    looks = Looks()
-    pauses = []
-    for _ in range(20):
-        number, pause_s = looks.plan()
-        assert looks.take(number)
-        pauses.append(pause_s)
+class Looking(Stream):
+    """A stream of another hub's journal, at its end."""
+
+    def __init__(self) -> None:
+        self._is_elsewhere = self.is_recorded = True
+        self._position = self._target = self._look_number = 0
+        self._is_look_soon, self._pause_s = False, LEAST_PAUSE_S
+        self.planned: list[tuple[float, Callable[[], object]]] = []
+        self.looks = 0
+
+    def later(self, seconds: float, act: Callable[[], object]) -> None:
+        self.planned.append((seconds, act))
+
+    def go_on(self) -> None:
+        self.looks += 1
+
+
+def test_looks_become_rare_until_a_bell_rings() -> None:
+    stream = Looking()
+    stream._read_or_rest(0)
+    for number in range(20):
+        stream.planned[-1][1]()
+        assert stream.looks == number + 1
+        stream._target = 0
+        stream._read_or_rest(0)
+    pauses = [pause_s for pause_s, _ in stream.planned]
     assert pauses[:3] == [LEAST_PAUSE_S, 2 * LEAST_PAUSE_S, 4 * LEAST_PAUSE_S]
     assert pauses[-1] == MOST_PAUSE_S
-    look = looks.ring()
-    assert look is not None
-    assert look[1] == LEAST_PAUSE_S
+    assert stream.render([]) == []
+    assert stream.planned[-1][0] == LEAST_PAUSE_S
 
 
 def test_many_rings_are_one_look() -> None:
-    looks = Looks()
-    before, _ = looks.plan()
-    look = looks.ring()
-    assert look is not None
-    assert looks.ring() is None
-    assert not looks.take(before)
-    assert looks.take(look[0])
-    assert looks.ring() is not None
+    stream = Looking()
+    stream._read_or_rest(0)
+    for _ in range(2):
+        stream.render([])
+    (_, earlier), (_, rung) = stream.planned
+    earlier()
+    assert stream.looks == 0
+    rung()
+    assert stream.looks == 1
+    stream.render([])
+    assert len(stream.planned) == 3

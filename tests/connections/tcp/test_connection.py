@@ -20,7 +20,7 @@ from hub.messages.batch import Batch, decode_values, encode_value
 from hub.messages.frame import FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.messages.origin import Origin
 from hub.settings.settings import JournalSettings, Limits, Settings
-from peers.connections.tcp import ToldOrigins, as_they_came
+from peers.connections.tcp import Origins, as_they_came
 from peers.journal.journal import Journal
 from peers.wire.control import Notice, decode_notice, decode_origin, encode_subscription
 from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
@@ -318,7 +318,7 @@ def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
 
 
 def test_what_is_written_elsewhere_counts() -> None:
-    origins = ToldOrigins(HERE, as_they_came)
+    origins = Origins(HERE, as_they_came)
     assert origins.before(batch(1, HERE)) == b""
     (frame,) = iterate_frames(origins.before(batch(1, FAR)))
     assert decode_origin(frame.body) == Origin(FAR, 1)
@@ -327,7 +327,7 @@ def test_what_is_written_elsewhere_counts() -> None:
 
 @given(st.lists(st.lists(st.sampled_from([None, HERE, FAR, FARTHER]), min_size=1, max_size=6), max_size=6))
 def test_each_message_is_read_with_its_origin(writes: list[list[bytes | None]]) -> None:
-    origins = ToldOrigins(HERE, as_they_came)
+    origins = Origins(HERE, as_they_came)
     pieces: list[bytes] = []
     expected = []
     for hubs in writes:

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from peers.connections.http.gate import Host, is_known, is_loopback, read_host, refusal
+from peers.connections.http_pages import Host, is_known, is_loopback, read_host, refusal
 from peers.console import page
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from peers.client import connect
 from peers.connections.zeek_cluster import remote_end
-from peers.connections.zeek_cluster.cluster import TURN_COST, Telling, Wanted
+from peers.connections.zeek_cluster.cluster import TURN_COST, Notices, Wanted
 from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
@@ -240,8 +240,8 @@ class Loop:
 class Told:
     """A publisher."""
 
-    def __init__(self, telling: Telling) -> None:
-        self.telling = telling
+    def __init__(self, notices: Notices) -> None:
+        self.notices = notices
         self.told: list[bytes] = []
         self.again: dict[bytes, bool] = {}
         self.untold: OrderedDict[bytes, None] = OrderedDict()
@@ -249,13 +249,13 @@ class Told:
     def note(self, topic: bytes, *, again: bool = False) -> None:
         self.untold[topic] = None
         self.again[topic] = again
-        self.telling.stand(self)
+        self.notices.stand(self)
 
     @property
-    def has_untold(self) -> bool:
+    def has_unsent(self) -> bool:
         return bool(self.untold)
 
-    def tell_some(self) -> int:
+    def send_some(self) -> int:
         count = min(len(self.untold), AT_ONCE)
         self.told += [self.untold.popitem(last=False)[0] for _ in range(count)]
         return count * WORD_COST
@@ -267,8 +267,8 @@ class Crowd:
     def __init__(self, count: int) -> None:
         self.loop = Loop()
         self.publishers: dict[Any, None] = {}
-        self.telling = Telling(self.loop.due.append, self.publishers)
-        self.all = [Told(self.telling) for _ in range(count)]
+        self.notices = Notices(self.loop.due.append, self.publishers)
+        self.all = [Told(self.notices) for _ in range(count)]
         self.publishers.update(dict.fromkeys(self.all))
 
     def words(self) -> int:
@@ -280,7 +280,7 @@ def test_a_turn_has_a_share(count: int) -> None:
     crowd = Crowd(count)
     topics = [f"zeek.{number}".encode() for number in range(200)]
     for topic in topics:
-        crowd.telling.changed(topic, again=False)
+        crowd.notices.changed(topic, again=False)
     assert crowd.words() == 0
     turns = 0
     while crowd.loop.due:
@@ -296,7 +296,7 @@ def test_a_turn_has_a_share(count: int) -> None:
 def test_of_one_topic_the_last_counts() -> None:
     crowd = Crowd(3)
     for number in range(1_000):
-        crowd.telling.changed(b"zeek.a", again=number == 3)  # somebody waits for the echo
+        crowd.notices.changed(b"zeek.a", again=number == 3)  # somebody waits for the echo
     while crowd.loop.due:
         crowd.loop.turn()
     assert all((publisher.told, publisher.again) == ([b"zeek.a"], {b"zeek.a": True}) for publisher in crowd.all)
@@ -304,12 +304,12 @@ def test_of_one_topic_the_last_counts() -> None:
 
 def test_who_is_gone_is_told_nothing() -> None:
     crowd = Crowd(2)
-    crowd.telling.changed(b"zeek.a", again=False)
+    crowd.notices.changed(b"zeek.a", again=False)
     gone = crowd.all[0]
     gone.note(b"zeek.b")
     del crowd.publishers[gone]
-    crowd.telling.leave(gone)
-    crowd.telling.leave(gone)
+    crowd.notices.leave(gone)
+    crowd.notices.leave(gone)
     while crowd.loop.due:
         crowd.loop.turn()
     assert [publisher.told for publisher in crowd.all] == [[], [b"zeek.a"]]

@@ -12,7 +12,7 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import Frame
-from peers.websocket.zeek.codec import PATH
+from peers.websocket.zeek_codec import PATH
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket, frame, upgrade
 from tests.websocket.zeek.messages import count

@@ -14,7 +14,7 @@ from websockets.frames import Opcode
 from hub.limits import Overflow, QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import KIND_MESSAGES, encode_frame
-from peers.websocket.zeek.codec import PATH, client_name, zeek_form
+from peers.websocket.zeek_codec import PATH, client_name, zeek_form
 from peers.wire.hello import NAME_LIMIT_BYTES
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hub.fakes import publish

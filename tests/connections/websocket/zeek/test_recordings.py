@@ -15,7 +15,7 @@ from websockets.frames import Opcode
 from hub.messages.batch import Batch
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.values import CONVERTED_LIMIT_BYTES, InvalidInputError, decode, decode_message, encode, to_text
-from peers.websocket.zeek.codec import VERSION
+from peers.websocket.zeek_codec import VERSION
 from tests.connections.websocket.zeek.clients import Watcher, ZeekClient
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import frame

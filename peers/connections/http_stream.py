@@ -28,15 +28,14 @@ from hub.topics import RESERVED
 from peers.commands.commands import Commands
 from peers.connections.connection import Connection
 from peers.journal.forms import PLACE, Order, granted
-from peers.server.server import Server
 from peers.transport.transport import unread_bytes
 from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event
-from peers.websocket.http.query import Wanted
+from peers.websocket.http_content import Wanted
 from peers.wire.events import SubscriptionChange
 from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
 
 if TYPE_CHECKING:
-    from peers.connections.http.conversation import HttpConversation
+    from peers.connections.http import HttpConversation
 
 PIECE_BYTES: Final = 64 * 1024
 """Bodies in one piece of the journal: 2 ms of work for the reader."""
@@ -65,20 +64,34 @@ _REQUEST: Final = 1
 
 
 class Stream:
-    """One stream of events."""
+    """One stream of events.
+
+    ```
+    the subscription begins at S ─▶ target = S ─▶ read from `position` up to the target ─▶ wait for the bell ─┐
+                                                     ▲────── a message has come: target = end of the journal ─┘
+    ```
+
+    Everything before `position` was written, once. New events are read from the journal, too, so that each has the
+    offset of its record, and a client that comes back with the last one misses nothing.
+    """
 
     __slots__ = (
         "_commands",
         "_connection",
         "_conversation",
         "_epoch",
-        "_following",
         "_handler",
         "_is_accepted",
+        "_is_elsewhere",
+        "_is_look_soon",
+        "_is_reading",
         "_is_rung",
         "_journal",
-        "_looks",
+        "_look_number",
+        "_pause_s",
+        "_position",
         "_server",
+        "_target",
         "_time_us",
         "_unread_bytes",
         "_wanted",
@@ -86,23 +99,27 @@ class Stream:
     )
 
     def __init__(
-        self, server: Server, connection: Connection, conversation: HttpConversation, commands: Commands, wanted: Wanted
+        self, connection: Connection, conversation: HttpConversation, commands: Commands, wanted: Wanted
     ) -> None:
-        self._server = server
+        server = self._server = connection.server
         self._connection = connection
         self._conversation = conversation
         self._handler = cast("Handler", connection.handler)
         self._commands = commands
         self._wanted = wanted
-        self._looks = Looks() if server.settings.journal.of and not server.journal.id else None
-        """Where the journal is another hub's."""
+        self._is_elsewhere = bool(server.settings.journal.of) and not server.journal.id
+        """Whether the journal is another hub's."""
         self._journal: bytes | None = None
         """The id of that journal, once it is known."""
         self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
         """Whether events come from the journal."""
         self._is_accepted = False
-        self._following: Following | None = None
-        """Set when the stream was accepted, if events come from the journal."""
+        self._position: int | None = None
+        """All records before this offset were written; None until the stream was accepted."""
+        self._target = 0
+        """There are records up to this offset."""
+        self._is_reading = False
+        """Whether a piece was asked for."""
         self._time_us = wanted.time_us
         """The time at which it begins; None once its offset is known."""
         self._epoch = wanted.epoch
@@ -111,6 +128,12 @@ class Stream:
         """Whether the journal will be looked at after this turn."""
         self._unread_bytes = 0
         """Bytes that the client had not taken at the last look."""
+        # The end of another hub's journal is unknown here, and messages may come here before they are recorded there,
+        # or never. So a stream looks soon once a bell has rung, and then less and less often while nothing is found.
+        self._pause_s = LEAST_PAUSE_S
+        self._look_number = 0
+        """Of the look that is planned: earlier ones are void."""
+        self._is_look_soon = False
 
     def _is_all_recorded(self) -> bool:
         topics = tuple(self._server.settings.journal.topics)
@@ -120,7 +143,7 @@ class Stream:
 
     @property
     def _has_journal(self) -> bool:
-        return bool(self._server.journal.id) or self._looks is not None
+        return bool(self._server.journal.id) or self._is_elsewhere
 
     def _may_read(self) -> bool:
         rights = self._handler.rights
@@ -148,7 +171,7 @@ class Stream:
 
     def confirmed(self, offset: int | None) -> None:
         """The subscription has begun."""
-        if self.is_recorded and self._looks is not None:
+        if self.is_recorded and self._is_elsewhere:
             time_us = END_OF_TIME_US if not self._epoch else None
             order = Order(_REQUEST, self._wanted.start or 0, time_us, prefixes=self._prefixes, bytes=0, journal=b"")
             # How far that journal reaches, and whether the position holds: `records` is told.
@@ -180,12 +203,12 @@ class Stream:
             text = f"offset {start} is behind the end of the journal, which is at {offset}: was it another one?"
             self._turn_away(RejectedError(CloseCode.GONE, text))
             return
-        self._following = Following(start, offset)
+        self._position, self._target = start, offset
         self._is_accepted = True
         self._conversation.accept_stream()
         if cut:
             self._write(cut)
-        self._read_or_rest()
+        self._read_or_rest(start)
 
     def _turn_away(self, refusal: RejectedError) -> None:
         self._commands.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
@@ -193,50 +216,45 @@ class Stream:
 
     def refused(self, error: RejectedError, request: int) -> None:
         """A request was rejected, or the subscription revoked."""
-        if not self._is_accepted and self.is_recorded and self._looks is not None:
+        if not self._is_accepted and self.is_recorded and self._is_elsewhere:
             self._turn_away(error)  # it has subscribed by then
         elif not self._is_accepted:
             self._conversation.refuse_stream(error)
-        elif request and error.code == CloseCode.TRY_AGAIN_LATER and self._following is not None:
-            self._following.failed()
+        elif request and error.code == CloseCode.TRY_AGAIN_LATER and self._position is not None:
+            self._is_reading = False
             self.later(AGAIN_S, self.go_on)
         else:
             self._connection.end(error.code, error.text)
 
     def records(self, body: memoryview) -> None:
         """A piece of the journal has come: write it, and ask for the next one."""
-        following = self._following
-        if following is None:  # the hub that records has told how far its journal reaches
+        if self._position is None:  # the hub that records has told how far its journal reaches
             found = decode_records(bytes(body))
             start = found.start if self._epoch else self._wanted.start
             self._journal, self._epoch = found.journal, found.epoch
             self._accept(start, found.head)
             return
         start, place, head, self._epoch = PLACE.unpack_from(body)
-        if self._time_us is None and start < following.position:
-            self._write(cut_event(following.position, start))
-            following.cut_back(start)
+        if self._time_us is None and start < self._position:  # records were lost, and others have their offsets
+            self._write(cut_event(self._position, start))
+            self._position = self._target = start
         self._time_us = None
-        following.reached(place)
-        if self._looks is not None:
-            following.extend(head)
+        if self._is_elsewhere:
+            self._target = max(self._target, head)
         text = bytes(body[PLACE.size :])
         if text:
             self._write(text)
-        self._read_or_rest()
+        self._read_or_rest(place)
 
     def gone(self, text: str, first: int) -> None:
-        """The records that were to be read next were deleted: tell so, and go on with the oldest ones."""
-        following = self._following
-        if following is None:
+        """The records to be read next were deleted: report that, and go on with the oldest ones."""
+        if self._position is None:
             self._turn_away(RejectedError(CloseCode.GONE, text))
-            return
-        if first <= following.position:
+        elif first <= self._position:
             self._connection.end(CloseCode.GONE, text)
-            return
-        self._write(gone_event(following.position, first))
-        following.reached(first)
-        self._read_or_rest()
+        else:
+            self._write(gone_event(self._position, first))
+            self._read_or_rest(first)
 
     def _write(self, text: bytes) -> None:
         if not self._conversation.session.closed:
@@ -244,35 +262,39 @@ class Stream:
 
     # The journal.
 
-    def _read_or_rest(self) -> None:
-        """Ask for a piece; at the known end of another hub's journal, look there later."""
-        if self._looks is not None and self._following is not None and not self._following.is_due:
-            self._plan(self._looks.plan())
+    def _read_or_rest(self, place: int) -> None:
+        """All before `place` was written: ask for a piece; at the known end of another hub's journal, look later."""
+        self._is_reading = False
+        self._position = max(self._position or 0, place)
+        if self._is_elsewhere and self._position >= self._target:
+            self._plan_look()
         else:
             self.go_on()
 
-    def _plan(self, look: tuple[int, float]) -> None:
-        number, pause_s = look
-        self.later(pause_s, partial(self._look_there, number))
+    def _plan_look(self) -> None:
+        self._look_number += 1
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, MOST_PAUSE_S)
+        self.later(pause_s, partial(self._look_there, self._look_number))
 
     def _look_there(self, number: int) -> None:
         """Ask whether there is more, unless that was planned anew meanwhile."""
-        following, looks = self._following, self._looks
-        if following is None or looks is None or not looks.take(number):
-            return
-        following.extend(following.position + 1)
-        self.go_on()
+        if self._position is not None and number == self._look_number:
+            self._is_look_soon = False
+            self._target = max(self._target, self._position + 1)
+            self.go_on()
 
     def go_on(self) -> None:
         """Ask for a piece, if there is one and the client reads."""
-        following = self._following
-        if following is None or not following.is_due or self._connection.is_choked or self._handler.closed:
+        position = self._position
+        if position is None or self._is_reading or position >= self._target:
             return
-        following.asked()
+        if self._connection.is_choked or self._handler.closed:
+            return
+        self._is_reading = True
         self._commands.act(
             Order(
                 _REQUEST,
-                following.position,
+                position,
                 self._time_us,
                 prefixes=self._prefixes,
                 bytes=PIECE_BYTES,
@@ -285,13 +307,14 @@ class Stream:
     def _look(self) -> None:
         """A message has come for this stream: the journal has it, or will have it soon."""
         self._is_rung = False
-        following, head = self._following, self._server.journal.position()
-        if following is None or self._handler.closed:
+        head = self._server.journal.position()
+        if self._position is None or self._handler.closed:
             return
-        if head is None or not following.ring(head):
+        if head is None or head < self._target:
             text = "the journal cannot be written, so nobody knows what is missing; come back with the last id"
             self._connection.end(CloseCode.JOURNAL_FAILED, text)
             return
+        self._target = head
         self.go_on()
 
     def later(self, seconds: float, act: Callable[[], None]) -> None:
@@ -302,25 +325,18 @@ class Stream:
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as events; or ring, and return nothing."""
-        if self.is_recorded and self._looks is not None:
-            look = self._looks.ring()
-            if look is not None:
-                self._plan(look)
+        if self.is_recorded and self._is_elsewhere:
+            self._pause_s = LEAST_PAUSE_S
+            if not self._is_look_soon:
+                self._is_look_soon = True
+                self._plan_look()
             return []
         if self.is_recorded:
             if not self._is_rung:
                 self._is_rung = True
                 self._connection.after_turn(self._look)  # by then the journal has them, too
             return []
-        frames = []
-        lost = 0
-        for batch in batches:
-            form = batch.form(events_form)
-            frames.append(form.frames(batch))
-            lost += form.lost_messages
-        if lost:  # reported among the events
-            self._connection.lose(lost)
-        return frames
+        return self._conversation.forms(batches, events_form)
 
     def render_gap(self, lost_messages: int) -> bytes:
         """Tell that messages are missing, unless they are in the journal."""
@@ -337,92 +353,3 @@ class Stream:
         self._connection.write_later()
         if not unread or unread < before:
             self._connection.hear()
-
-
-class Following:
-    """How far one stream has read the journal, and up to where there is more.
-
-    ```
-    the subscription begins at S ─▶ target = S ─▶ read from `position` up to the target ─▶ wait for the bell ─┐
-                                                     ▲────── a message has come: target = end of the journal ─┘
-    ```
-
-    Everything before `position` was written, once. New events are read from the journal, too, so that each has the
-    offset of its record, and a client that comes back with the last one misses nothing.
-    """
-
-    __slots__ = ("_is_reading", "_target", "position")
-
-    def __init__(self, position: int, target: int) -> None:
-        self.position = position
-        self._target = target
-        self._is_reading = False
-
-    @property
-    def is_due(self) -> bool:
-        """Whether a piece is to be asked for."""
-        return not self._is_reading and self.position < self._target
-
-    def ring(self, head: int) -> bool:
-        """A message has come; the journal ends at this offset now. Return False if it has lost records."""
-        if head < self._target:
-            return False
-        self._target = head
-        return True
-
-    def extend(self, head: int) -> None:
-        """There may be records before this offset."""
-        self._target = max(self._target, head)
-
-    def asked(self) -> None:
-        """A piece was asked for."""
-        self._is_reading = True
-
-    def reached(self, following: int) -> None:
-        """The piece was written: everything before this offset."""
-        self._is_reading = False
-        self.position = max(self.position, following)
-
-    def cut_back(self, offset: int) -> None:
-        """Records behind this offset are lost: others have their offsets."""
-        self.position = self._target = offset
-
-    def failed(self) -> None:
-        """There was no piece; it is to be asked for again."""
-        self._is_reading = False
-
-
-class Looks:
-    """When to look for more at the end of another hub's journal.
-
-    Its end is unknown here, and messages may come here before they are recorded there, or never. So a stream looks soon
-    once a bell has rung, and then less and less often as long as nothing is found.
-    """
-
-    __slots__ = ("_is_soon", "_number", "_pause_s")
-
-    def __init__(self) -> None:
-        self._pause_s = LEAST_PAUSE_S
-        self._number = 0  # of the look that is planned: earlier ones are void
-        self._is_soon = False
-
-    def plan(self) -> tuple[int, float]:
-        """Return the number of the next look, and after how long it is due, seconds."""
-        self._number += 1
-        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, MOST_PAUSE_S)
-        return self._number, pause_s
-
-    def ring(self) -> tuple[int, float] | None:
-        """A message has come. Return the next look, as `plan`; None where one is due soon anyway."""
-        self._pause_s = LEAST_PAUSE_S
-        if self._is_soon:
-            return None
-        self._is_soon = True
-        return self.plan()
-
-    def take(self, number: int) -> bool:
-        """A look is due. Return whether it is still the one that is planned."""
-        if number != self._number:
-            return False
-        self._is_soon = False
-        return True

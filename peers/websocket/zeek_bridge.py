@@ -27,7 +27,7 @@ from hub.messages.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message
-from peers.websocket.zeek.codec import PATH
+from peers.websocket.zeek_codec import PATH
 from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE

@@ -1,4 +1,4 @@
-"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it: `zeek_codec` and `ZeekDialogue`.
+"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it.
 
 ```
 client                                              hub
@@ -37,15 +37,12 @@ from websockets.datastructures import Headers
 from websockets.frames import Opcode
 from websockets.http11 import Request
 
-from hub.errors import CloseCode, RejectedError
-from hub.handlers.handler import Handler
-from hub.limits import QueueLimits
+from hub.errors import CloseCode
 from hub.messages.batch import Batch, value_ends
 from hub.messages.frame import (
     BATCH_COUNT,
     BROKER_FLAGS,
     FLAG_BATCH,
-    HEADER_BYTES,
     KIND_MESSAGES,
     Encoding,
     Frame,
@@ -53,19 +50,15 @@ from hub.messages.frame import (
 )
 from hub.prefixes.filter import Change
 from hub.topics import TOPIC_LIMIT_BYTES, printable
-from peers.commands.publish import Publication, publish
-from peers.commands.replies import INVALID, rejection
-from peers.server.server import Server
-from peers.transport.liveness import NO_ANSWER
+from peers.commands.commands import Publication
 from peers.values import InvalidInputError, decode_message, encode_message, from_msgpack
 from peers.values.conversion import is_nested_too_deep
 from peers.values.forms import Form
 from peers.websocket.batches import ITEMS_LIMIT
+from peers.websocket.batches import encode_message as framed
 from peers.websocket.codec import Codec
-from peers.websocket.dialogue import Carrier
-from peers.websocket.framing import encode_message as framed
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
-from peers.websocket.session import AnsweredError, Session
+from peers.websocket.session import AnsweredError
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
 from peers.wire.reasons import MALFORMED
@@ -209,7 +202,7 @@ class _Messages:
             raise RefusedError(CloseCode.BAD_DATA, str(error), self._inputs, 1) from error
         self._check_topic(topic)
         frame = encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)
-        return Publication(frame, frame[4 : HEADER_BYTES + len(topic)], 1, self._inputs)
+        return Publication(frame, 1, self._inputs)
 
     def encode(self, message: HubMessage) -> bytes:
         """Write a message of the hub; empty if this API has none for it."""
@@ -271,69 +264,9 @@ INTERNAL_ERROR = 1011
 _APPLICATION_NAME = re.compile(rf"[A-Za-z0-9\-/_.=:*@]{{1,{NAME_LIMIT_BYTES}}}")
 
 
-class ZeekDialogue:
-    """One client; see `peers.websocket.dialogue.Dialogue`."""
-
-    def __init__(self, server: Server, session: Session, queue: QueueLimits, carrier: Carrier, name: str) -> None:
-        self._server = server
-        self._session = session
-        self._queue = queue
-        self._name = name
-        self._carrier = carrier
-        self._handler: Handler | None = None
-
-    def begin(self) -> None:
-        """Say nothing: the client speaks first."""
-
-    def act(self, message: ClientMessage) -> int:
-        """Subscribe or publish."""
-        match message:
-            case SubscriptionChange():
-                self._subscribe(message)
-                return len(message.prefixes)
-            case Publication() if self._handler is not None:
-                self._publish(self._handler, message)
-        return 0
-
-    def end(self, code: int, text: str) -> tuple[int, str]:
-        """Translate the end to Broker's words, or to those of Zeek's server, which pings."""
-        if code == CloseCode.OVERFLOW:
-            return INTERNAL_ERROR, f"backpressure_overflow: {text}"
-        if text.startswith(NO_ANSWER):
-            return INTERNAL_ERROR, "Ping timeout"
-        return code, text
-
-    def _subscribe(self, wanted: SubscriptionChange) -> None:
-        server, session = self._server, self._session
-        handler = self._handler = self._carrier.join(self._name, self._queue)
-        handler.restrict(itself=False, hub=False)
-        try:
-            server.core.subscribe(handler, dict.fromkeys(wanted.prefixes))
-        except INVALID as error:
-            refused = rejection(error)
-            session.reject(RefusedError(refused.code, refused.text))
-            self._carrier.end(CloseCode.NOT_ALLOWED, refused.text)
-            return
-        server.core.authority.on_revoked[handler] = self._revoke
-        session.send(
-            Welcome(_endpoint_of(server, handler).hex, server.name, self._queue, server.settings.limits.frame_bytes)
-        )
-
-    def _revoke(self, error: RejectedError) -> None:
-        self._carrier.end(CloseCode.NOT_ALLOWED, error.text)
-
-    def _publish(self, handler: Handler, publication: Publication) -> None:
-        try:
-            publish(self._server, handler, publication)
-        except RejectedError as error:
-            if error.code == CloseCode.NOT_ALLOWED:
-                self._server.audit.refused(handler, "publish", error, publication.messages)
-            self._session.reject(refusal_of(error.text, publication.request))
-
-
-def _endpoint_of(server: Server, handler: Handler) -> uuid.UUID:
-    """Return the id of a client: programs made for Zeek tell by it whether they are two."""
-    return uuid.uuid5(uuid.UUID(bytes=server.id), str(handler.id))
+def endpoint_of(hub: bytes, client: int) -> str:
+    """Return the id of a client in hexadecimal digits: programs made for Zeek distinguish clients by it."""
+    return uuid.uuid5(uuid.UUID(bytes=hub), str(client)).hex
 
 
 def is_astray(request: Request) -> bool:

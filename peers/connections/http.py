@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import cast
+from typing import Any, cast
 
 from websockets.http11 import Request
 
@@ -24,21 +24,28 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import HEADER, HEADER_BYTES
-from hub.messages.request_frame import Item
 from hub.names.claim import Change
 from peers.commands.commands import CHANGES, Commands
-from peers.connections.authentication import enter, join_client, take_place
 from peers.connections.connection import ELSEWHERE, Connection
-from peers.connections.http.gate import CHALLENGE, bearer, foreign
-from peers.connections.http.stream import LIVE_HEADERS, Stream
-from peers.server.server import Server
+from peers.connections.conversation import Conversation
+from peers.connections.http_pages import CHALLENGE, bearer, refused
+from peers.connections.http_stream import LIVE_HEADERS, Stream
 from peers.values.event_stream import closed_event
-from peers.websocket.http.content import JSON_TYPE, TYPES, Values, content_of, error_body, status_of
-from peers.websocket.http.head import Head
-from peers.websocket.http.publishing import Publishing
-from peers.websocket.http.query import EVENTS, is_served, target_of, wanted_of
-from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
-from peers.websocket.zeek.codec import client_name
+from peers.websocket.http_content import (
+    EVENTS,
+    JSON_TYPE,
+    TYPES,
+    Publishing,
+    Values,
+    content_of,
+    error_body,
+    is_served,
+    status_of,
+    target_of,
+    wanted_of,
+)
+from peers.websocket.http_session import Asked, Done, Event, Head, HttpSession, Phase, Piece, Refused
+from peers.websocket.zeek_codec import client_name
 from peers.wire.control import decode_notice
 from peers.wire.hello import grant
 from peers.wire.kinds import Kind
@@ -58,68 +65,51 @@ _LAST_LOOK = 0.9
 """The part of the time for an answer to a ping after which a stream's progress is checked once more."""
 
 
-class HttpConversation:
-    """One client. See `peers.connections.conversation.Conversation`; also its `peers.commands.replies.Replies`.
+class HttpConversation(Conversation):
+    """One client; also the `Replies` of its commands.
 
     Args:
-        node: The hub.
-        queue: The queue of a stream that has no wish.
         connection: Its connection.
+        queue: The queue of a stream that has no wish.
+        refusal: Why the hub takes no further connection; empty if it does.
         loopback: Whether the listener is bound to a loopback address.
         any_host: Whether no name can have been made to point here, as at a Unix socket.
-        refusal: Why the hub takes no further connection; empty if it does.
     """
 
     __slots__ = (
         "_any_host",
         "_commands",
-        "_connection",
         "_loopback",
         "_publishing",
-        "_queue",
         "_refusal",
-        "_server",
         "_shared_headers",
-        "_shown",
         "_stream",
-        "frame_limit_bytes",
-        "session",
+        "_token_hash",
     )
 
-    scheme = "http"
-    far_name = ""  # the handler has it
+    session: HttpSession
     changes = CHANGES | {Asked}
     unsaid = "the client closed"
-    is_held = False
 
-    def __init__(  # noqa: PLR0913 -- what is known of a connection is told at once
-        self,
-        server: Server,
-        queue: QueueLimits,
-        connection: Connection,
-        *,
-        loopback: bool,
-        any_host: bool,
-        refusal: str,
+    def __init__(
+        self, connection: Connection, queue: QueueLimits, refusal: str, *, loopback: bool, any_host: bool
     ) -> None:
-        settings = server.settings
-        self._server = server
-        self._queue = queue
-        self._connection = connection
-        self._loopback = loopback
-        self._any_host = any_host
-        self._refusal = refusal
-        self.session = HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes)
-        self.frame_limit_bytes = settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
+        settings = connection.server.settings
+        super().__init__(connection, queue, HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes))
+        self._refusal, self._loopback, self._any_host = refusal, loopback, any_host
         self._commands: Commands | None = None
         """Made with the handler, by the first request of an authenticated client."""
         self._publishing: Publishing | None = None
         """The POST that is being read, or waits for the journal."""
         self._stream: Stream | None = None
-        self._shown: bytes | None = None
-        """A hash of the token in the first request: those that follow must show it, too."""
+        self._token_hash: bytes | None = None
+        """Of the token in the first request: later requests must have the same one."""
         self._shared_headers: dict[str, str] = {}
-        """They tell a browser that the page that asks may have the answer."""
+        """They let a browser give the answer to the page that asks."""
+
+    @property
+    def scheme(self) -> str:
+        return "http"
 
     @property
     def is_open(self) -> bool:
@@ -133,17 +123,9 @@ class HttpConversation:
 
     @property
     def is_bell(self) -> bool:
-        """Whether the handler's messages only say that there is something in the journal."""
         return self._stream is not None and self._stream.is_recorded
 
-    def begin(self, refusal: str) -> None:
-        """Do nothing: the client speaks first."""
-
-    def end_of_stream(self) -> None:
-        """Do nothing: the client has closed."""
-
     def act(self, event: Event) -> int:
-        """Do what the client asks for."""
         match event:
             case Piece():
                 self.session.read()
@@ -174,10 +156,10 @@ class HttpConversation:
         request = head.request
         path, _, query = request.path.partition("?")
         self._shared_headers = {}
-        refused = foreign(request, self._server, loopback=self._loopback, any_host=self._any_host)
-        if refused is not None:
-            self._server.log.warning("connection refused", address=self._connection.address, reason=refused.text)
-            self._refuse(refused.status, CloseCode.FORBIDDEN, refused.text)
+        foreign = refused(request, self._server, loopback=self._loopback, any_host=self._any_host)
+        if foreign is not None:
+            self._server.log.warning("connection refused", address=self._connection.address, reason=foreign.text)
+            self._refuse(foreign.status, CloseCode.FORBIDDEN, foreign.text)
             return
         origins = request.headers.get_all("Origin")
         if origins:
@@ -211,44 +193,39 @@ class HttpConversation:
                 self._refuse(status_of(error.code), error.code, error.text)
 
     def _lets_in(self, request: Request) -> bool:
-        """Return whether the client may ask; if not, it is refused, perhaps later."""
+        """Return whether the client may ask; if not, it is rejected, perhaps later."""
         connection = self._connection
         token = bearer(request.headers.get_all("Authorization"))
-        shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+        token_hash = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
         if self._commands is not None:
-            if shown == self._shown:
+            if token_hash == self._token_hash:
                 return True
-            text = "this connection belongs to whoever asked first; ask over another one"
+            text = "this connection belongs to the user of its first request; ask over another one"
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST, CloseCode.NOT_ALLOWED, text, Connection="close")
             return False
         if self._refusal:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, CloseCode.TRY_AGAIN_LATER, self._refusal)
             return False
         try:
-            enter(self._server, connection, token)
-            take_place(self._server, connection)
+            self._enter(token)
+            self._take_place()
         except NotRecognisedError as error:
             connection.turn_away(error)
             return False
         except RejectedError as error:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, error.code, error.text)
             return False
-        self._shown = shown
-        self._join(request)
-        return True
-
-    def _join(self, request: Request) -> None:
-        """Make the client a handler of the core."""
-        server, connection = self._server, self._connection
-        handler = join_client(server, connection, client_name(request.headers), self._queue)
-        self._commands = Commands(server, handler, self)
+        self._token_hash = token_hash
+        handler = self._join_client(client_name(request.headers), self._queue, posts=False)
+        self._commands = Commands(self._server, handler, self)
         connection.opened()
-        server.log.info("client connected", address=connection.address, name=handler.name, protocol=connection.protocol)
+        name, protocol = handler.name, connection.protocol
+        self._server.log.info("client connected", address=connection.address, name=name, protocol=protocol)
+        return True
 
     # POST.
 
     def _receive(self, head: Head, path: str, query: str) -> None:
-        """Publish the body of a request."""
         target = target_of(path, query)
         headers = head.request.headers
         if not head.has_length:
@@ -280,7 +257,6 @@ class HttpConversation:
     # GET.
 
     def _follow(self, head: Head, query: str) -> None:
-        """Begin a stream of events."""
         if head.has_body:
             raise RejectedError(CloseCode.BAD_DATA, "a GET has no body")
         wanted = wanted_of(query, head.request.headers.get_all("Last-Event-ID"))
@@ -288,7 +264,7 @@ class HttpConversation:
         most = self._server.settings.queue_max
         handler.limits = grant(wanted.queue, self._queue, most.messages, most.bytes)
         handler.name = wanted.name or handler.name
-        self._stream = Stream(self._server, self._connection, self, cast("Commands", self._commands), wanted)
+        self._stream = Stream(self._connection, self, cast("Commands", self._commands), wanted)
         self._stream.begin()
 
     def accept_stream(self) -> None:
@@ -302,7 +278,11 @@ class HttpConversation:
         self._refuse(status_of(error.code), error.code, error.text)
         self._connection.write_outgoing()
 
-    # The far side of its commands.
+    # Replies to commands.
+
+    @property
+    def frame_limit_bytes(self) -> int:
+        return self._server.settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
 
     def confirm(
         self,
@@ -313,34 +293,28 @@ class HttpConversation:
         messages: int = 0,  # noqa: ARG002 -- of COMMIT
         again: bool = False,  # noqa: ARG002 -- the same
     ) -> None:
-        """A message was published, or the subscription of a stream has begun."""
         if self._publishing is not None:
             self._publishing.confirmed(request)
         elif self._stream is not None:
             self._stream.confirmed(offset)
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """A request was rejected, or a subscription revoked."""
         if self._publishing is not None:
             self._publishing.refused(error, request)
         elif self._stream is not None:
             self._stream.refused(error, request)
 
-    def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
-        """A message was rejected."""
+    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
         self.reject(error, request)
 
     def recorded(self, request: int, offset: int, messages: int) -> None:
-        """Messages are in the journal."""
         if self._publishing is not None:
             self._publishing.recorded(request, offset, messages)
 
     def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- see `Publishing`
-        """Messages are not in the journal."""
         self.reject(error, request)
 
     def send_records(self, answer: bytes | bytearray, request: int) -> None:
-        """Hand on a piece of the journal, or why there is none."""
         stream = self._stream
         if stream is None:
             return
@@ -355,16 +329,13 @@ class HttpConversation:
         else:
             stream.refused(RejectedError(notice.code, notice.text), request)
 
-    def tell_name(self, change: Change) -> None:
-        """Do nothing: names are not claimed here."""
+    def tell_name(self, change: Change) -> None: ...
 
-    def expect_answers(self) -> None:
-        """Do nothing: a client waits for its answer."""
+    def expect_answers(self) -> None: ...
 
-    def put_off(self, rest: object) -> None:
-        """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
-        if self._commands is not None:
-            self._commands.act(rest)  # type: ignore[arg-type]
+    def put_off(self, rest: Any) -> None:
+        if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
+            self._commands.act(rest)
 
     def write_later(self) -> None:
         """The journal has said something about a POST."""
@@ -395,7 +366,6 @@ class HttpConversation:
             self._connection.linger()
 
     def close(self, code: int, text: str) -> str:
-        """End the session: answer the request, or say so in the stream."""
         session = self.session
         if session.phase is Phase.STREAM:
             session.say(closed_event(code, text))
@@ -411,47 +381,30 @@ class HttpConversation:
         return f"{text} ({int(code)})"
 
     def time_out(self) -> None:
-        """No client was authenticated."""
-        self._connection.end(CloseCode.PROTOCOL_ERROR, "no request of somebody who was let in")
+        self._connection.end(CloseCode.PROTOCOL_ERROR, "no request of an authenticated client")
 
     # What the handler writes.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as events; or look into the journal, where they are read from there."""
         stream = self._stream
         return [] if stream is None or self.session.phase is not Phase.STREAM else stream.render(batches)
 
-    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- such a handler takes none
-        """Return nothing."""
-        return []
-
     def render_gap(self, lost_messages: int) -> bytes:
-        """Tell how many messages are missing."""
         return b"" if self._stream is None else self._stream.render_gap(lost_messages)
 
     def write_more(self) -> None:
-        """The client reads on."""
         if self._stream is not None:
             self._stream.go_on()
 
     def ping(self) -> None:
-        """Say something into a stream; a client that has taken all that was written gives a sign of life by that."""
         if self._stream is not None:
             self._stream.look_for_life()
             self._stream.later(self._server.settings.limits.ping_timeout_s * _LAST_LOOK, self._stream.look_for_life)
 
-    # Ends.
-
-    def drain(self, text: str) -> None:
-        """The hub stops."""
-        self._connection.end(CloseCode.GOING_AWAY, text)
-
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Answer nothing any more."""
         if self._commands is not None:
             self._commands.close()
         self._publishing = self._stream = None
 
     def conclude(self) -> None:
-        """Drop references."""
         self._commands = self._publishing = self._stream = None

@@ -1,1 +1,0 @@
-"""Plain HTTP on the port for WebSockets."""

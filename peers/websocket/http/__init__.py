@@ -1,1 +1,0 @@
-"""Plain HTTP without sockets: requests, bodies, publications."""
