@@ -59,7 +59,7 @@ else:
         @_shortened
         def schema(self) -> StructType:
             """Return the columns of a query that names none."""
-            from peers.spark.connector.columns import default_schema  # noqa: PLC0415 -- see above
+            from peers.spark.connector.fields import default_schema  # noqa: PLC0415 -- see above
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
             from peers.spark.connector.source import sampled_schema  # noqa: PLC0415 -- the same
 
@@ -69,7 +69,7 @@ else:
         @_shortened
         def reader(self, schema: StructType) -> DataSourceReader:
             """Return what reads a range of the journal."""
-            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
+            from peers.spark.connector.fields import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
             from peers.spark.connector.source import BatchReader  # noqa: PLC0415 -- see above
 
@@ -82,7 +82,7 @@ else:
             For if this raises, Spark adds an error of its own to it (`reader` of its runner has no value then).
             """
             from hub.errors import UsageError  # noqa: PLC0415 -- see above
-            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
+            from peers.spark.connector.fields import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
             from peers.spark.connector.source import RefusedStream, StreamReader  # noqa: PLC0415 -- the same
 

@@ -1,17 +1,8 @@
-"""Pairs of numbers in arrays, as bytes or in shared memory: records of 8-byte words, the requester and the services.
+"""Pairs of numbers in arrays, as bytes or in shared memory: the requester and the services.
 
-```
-request, 32 bytes                          result, 24 bytes
- 0  16 zero bits                            0  16 zero bits
- 2  u8   type: 1 add, 2 multiply            2  u8   type: 0x81, 0x82
- 3  u8   length in words of 8 bytes: 4      3  u8   length: 3
- 4  u32  transaction id                     4  u32  transaction id, of the request
- 8  u64  requester id                       8  u64  requester id, of the request
-16  u64  first operand                     16  u64  result, modulo 2^64
-24  u64  second operand
-```
-
-Numbers are little-endian. A batch is kept until its answer is there; then every record of the answer is checked.
+A request is 4 words of 8 bytes (header, requester id, two operands), a result 3 (header, requester id, result modulo
+2^64). A header has the type in bits 16 to 23 (1 add, 2 multiply, +0x80 for a result), the length in words in bits 24 to
+31, and above them the transaction id. Numbers are little-endian; every record of an answer is checked.
 """
 
 from __future__ import annotations
@@ -36,7 +27,7 @@ from peers.shm.views import View
 
 
 class Operation(IntEnum):
-    """What is done with a pair, by the type of its record. Each has a service of its own."""
+    """The operation on a pair, by the type of its record. Each has a service of its own."""
 
     ADD = 1
     MULTIPLY = 2
@@ -71,12 +62,10 @@ def requests_in(body: bytes | bytearray | memoryview) -> Words:
 
 
 def results_in(body: bytes | bytearray | memoryview) -> Words:
-    """Return the results in `body`, as `requests_in` does."""
     return _rows(body, RESULT_WORDS)
 
 
 def results_for(requests: Words) -> Words:
-    """Return room for the results of requests."""
     return np.empty((len(requests), RESULT_WORDS), _WORD)
 
 
@@ -139,15 +128,11 @@ class ArraySetup(NamedTuple):
 
     url: str
     topic: str
-    """Prefix of the services' topics."""
     shared: bool
-    """Whether arrays travel in shared memory."""
     batch: int
     """Pairs that are made at a time; about half of them go to each service, in one body."""
     batches: int
-    """Unanswered batches."""
     operation: Operation = Operation.ADD
-    """Of a service."""
 
     @property
     def options(self) -> dict[str, Any]:
@@ -159,7 +144,6 @@ class ArraySetup(NamedTuple):
         return {"shared_memory": True, "views": True, "ring_bytes": ring_bytes, "lease_s": _TIMEOUT_S}
 
     def topic_of(self, operation: Operation) -> str:
-        """Return the topic of a service."""
         return f"{self.topic}/{operation.name.lower()}"
 
 

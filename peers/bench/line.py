@@ -1,7 +1,9 @@
-"""One connection of a load generator (`Line`, a blocking socket), how its stream is cut, and what it brought (`Tally`).
+"""One connection of a load generator (`Line`, a blocking socket), its messages, and the account of them (`Tally`).
 
-There is no event loop and no client library: what is measured is the hub, and its clients should cost as little as they
-can. A WebSocket frame is searched for its `values` instead of being decoded, which would cost more than the hub does.
+A value is msgpack bin: publisher u32, sequence u32, intended time u64, filler; topics are `/bench/<run>/<5 digits>`, so
+that all frames are equally long. Message `i` of a publisher goes to topic `i / batch % topics`. Numbers are written and
+compared a column of bytes at a time, four slices for a whole block, and a WebSocket frame is searched for its `values`
+instead of being decoded: the load generator should cost less than the hub, so it has no event loop and no client.
 """
 
 from __future__ import annotations
@@ -9,8 +11,10 @@ from __future__ import annotations
 import base64
 import secrets
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from struct import Struct
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,12 +23,177 @@ from websockets.frames import Frame, Opcode
 from hub.errors import ProtocolError
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, encode_frame
 from peers.bench.measurement import Histogram
-from peers.bench.messages import MESSAGES_LIMIT, SEQUENCE_OFFSET, STAMP, TOPIC_DIGITS, Grid, Layout, is_sequence
-from peers.bench.worker import BenchError
+from peers.bench.processes import BenchError
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.control import decode_close, decode_notice, encode_subscription
 from peers.wire.hello import PROTOCOL, Hello, QueueWish
 from peers.wire.kinds import Kind
+
+STAMP = Struct(">IIQ")
+"""The head of a value: publisher, sequence number, intended time in ns."""
+
+SEQUENCE_OFFSET, TIME_OFFSET = 4, 8
+
+SIZE_LEAST_BYTES = STAMP.size
+SEQUENCE_LIMIT = 1 << 32
+PUBLISHERS_LIMIT = 256
+"""The lowest byte of the publisher's number is checked in strides, the others are 0."""
+
+TOPIC_DIGITS = 5
+TOPICS_LIMIT = 10**TOPIC_DIGITS
+
+
+class Layout(msgspec.Struct, frozen=True, dict=True):
+    """Sizes and offsets of one benchmark's messages, bytes."""
+
+    prefix: str
+    topics: int
+    size_bytes: int
+    batch: int
+
+    @cached_property
+    def prefix_bytes(self) -> bytes:
+        return self.prefix.encode()
+
+    @cached_property
+    def value_head(self) -> bytes:
+        return msgspec.msgpack.encode(bytes(self.size_bytes))[: -self.size_bytes]
+
+    @cached_property
+    def value_bytes(self) -> int:
+        return len(self.value_head) + self.size_bytes
+
+    @cached_property
+    def first_value(self) -> int:
+        key_bytes = len(self.prefix_bytes) + TOPIC_DIGITS
+        return HEADER_BYTES + key_bytes + (BATCH_COUNT.size if self.batch > 1 else 0)
+
+    @cached_property
+    def frame_bytes(self) -> int:
+        return self.first_value + self.batch * self.value_bytes
+
+    def topic(self, number: int) -> str:
+        return f"{self.prefix}{number:0{TOPIC_DIGITS}}"
+
+    def topic_of(self, sequence: int) -> int:
+        return sequence // self.batch % self.topics
+
+    def frame(self, topic: int, publisher: int) -> bytes:
+        """Return a frame with sequence numbers and times 0."""
+        content = STAMP.pack(publisher, 0, 0).ljust(self.size_bytes, b".")
+        body = (self.value_head + content) * self.batch
+        key = self.topic(topic).encode()
+        if self.batch == 1:
+            return encode_frame(KIND_MESSAGES, body, key=key)
+        return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(self.batch) + body, key=key, flags=FLAG_BATCH)
+
+
+MESSAGES_LIMIT = 65_536
+"""Most messages in one grid, so that their numbers carry into the upper half at most once."""
+
+_COLUMNS = 4
+_PATTERNS = (
+    bytes(range(256)) * 512,
+    b"".join(bytes([high]) * 256 for high in range(256)) * 2,
+)
+"""The two lower bytes of 0, 1, 2 ... 131071."""
+
+
+class Grid(NamedTuple):
+    """Where the sequence numbers stand: frames of equal size, values of equal size in each."""
+
+    first: int
+    frames: int
+    frame_stride: int
+    values: int
+    value_stride: int
+
+    def lines(self) -> Iterator[tuple[int, int, int, int, int]]:
+        """Yield the grid as few straight lines: offset, stride, count, number at the start, step of the numbers."""
+        first, frames, frame_stride, values, value_stride = self
+        if frames >= values:
+            for value in range(values):
+                yield first + value * value_stride, frame_stride, frames, value, values
+        else:
+            for frame in range(frames):
+                yield first + frame * frame_stride, value_stride, values, frame * values, 1
+
+
+def write_sequence(buffer: bytearray, grid: Grid, start: int) -> None:
+    """Write the numbers `start`, `start` + 1, ... into the places of the grid."""
+    for offset, stride, count, delta, step in grid.lines():
+        end = offset + (count - 1) * stride + _COLUMNS
+        for column in range(_COLUMNS):
+            place = offset + _COLUMNS - 1 - column
+            buffer[place:end:stride] = _column(column, start + delta, step, count)
+
+
+def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int) -> bool:
+    """Return whether the numbers in the places of the grid are `start`, `start` + 1, ..., all of that publisher."""
+    for offset, stride, count, delta, step in grid.lines():
+        end = offset + (count - 1) * stride + _COLUMNS
+        for column in range(_COLUMNS):
+            place = offset + _COLUMNS - 1 - column
+            if buffer[place:end:stride] != _column(column, start + delta, step, count):
+                return False
+        if buffer[offset - 1 : end - _COLUMNS : stride] != bytes((publisher,)) * count:
+            return False
+    return True
+
+
+def _column(column: int, start: int, step: int, count: int) -> bytes:
+    """Return one byte (0 is the lowest) of each of the numbers `start`, `start` + `step`, ..."""
+    low = start & 0xFFFF
+    if column < len(_PATTERNS):
+        return _PATTERNS[column][low : low + (count - 1) * step + 1 : step]
+    before = min(count, -((low - 0x10000) // step))  # so many until the lower half overflows
+    value = bytes((start >> 8 * column & 0xFF,)) * before
+    if before == count:
+        return value
+    return value + bytes((start + 0x10000 >> 8 * column & 0xFF,)) * (count - before)
+
+
+BLOCK_BYTES = 64 * 1024
+"""Size of one write at full speed, as of a client library."""
+
+
+class Template:
+    """Frames of one publisher, at most `block_frames` at a time."""
+
+    __slots__ = ("_buffer", "_frames", "_layout", "_publisher", "_view", "block_frames")
+
+    def __init__(self, layout: Layout, publisher: int) -> None:
+        self._layout = layout
+        self._publisher = publisher
+        block = max(1, min(BLOCK_BYTES // layout.frame_bytes, MESSAGES_LIMIT // layout.batch))
+        rounds = max(1, block // layout.topics)
+        self._buffer = bytearray(b"".join(layout.frame(topic, publisher) for topic in range(layout.topics)) * rounds)
+        self._view = memoryview(self._buffer)
+        self._frames = rounds * layout.topics
+        self.block_frames = min(block, self._frames)
+
+    def block(self, first: int, frames: int, time_ns: int = 0) -> memoryview:
+        """Return at most so many frames from number `first` on, ready to be sent; they are valid until the next call.
+
+        `time_ns` is their intended time; 0 only for templates that never had another.
+        """
+        layout = self._layout
+        index = first % self._frames
+        count = min(frames, self.block_frames, self._frames - index)
+        start = index * layout.frame_bytes
+        stop = start + count * layout.frame_bytes
+        place = start + layout.first_value + len(layout.value_head)
+        if count * layout.batch == 1:
+            STAMP.pack_into(self._buffer, place, self._publisher, first, time_ns)
+            return self._view[start:stop]
+        grid = Grid(place + SEQUENCE_OFFSET, count, layout.frame_bytes, layout.batch, layout.value_bytes)
+        write_sequence(self._buffer, grid, first * layout.batch)
+        if time_ns:
+            time = time_ns.to_bytes(8, "big")
+            for frame in range(place + TIME_OFFSET, stop, layout.frame_bytes):
+                for value in range(frame, frame + layout.batch * layout.value_bytes, layout.value_bytes):
+                    self._buffer[value : value + 8] = time
+        return self._view[start:stop]
 
 
 class Shape(NamedTuple):
@@ -34,7 +203,6 @@ class Shape(NamedTuple):
     head: int
     """Bytes at its start that are the same in each frame of this shape."""
     first_value: int
-    """Offset of the first value."""
     values: int
     topic: int
     """The number in its topic."""
@@ -51,9 +219,7 @@ class Control(NamedTuple):
     code: int = 0
     text: str = ""
     answer: bytes = b""
-    """What the hub expects to be sent back."""
     queue: QueueWish = QueueWish()
-    """In "greeting": the queue that was granted."""
 
 
 Framing = Callable[[Layout, bytearray, int, int], Shape | Control | None]
@@ -61,7 +227,6 @@ Framing = Callable[[Layout, bytearray, int, int], Shape | Control | None]
 
 
 def cut_tcp(layout: Layout, buffer: bytearray, position: int, end: int) -> Shape | Control | None:
-    """Cut the hub's own protocol."""
     if end - position < HEADER_BYTES:
         return None
     body_length, kind, flags, key_length = HEADER.unpack_from(buffer, position)
@@ -155,7 +320,6 @@ def _websocket_control(opcode: int, body: bytes, size: int) -> Control:
 
 
 def websocket_frame(opcode: Opcode, body: bytes) -> bytes:
-    """Return a frame of a WebSocket client."""
     return Frame(opcode, body).serialize(mask=True)
 
 
@@ -177,12 +341,7 @@ _HTTP_LIMIT_BYTES = 16 * 1024
 
 
 class Line:
-    """An open connection to the hub, in either protocol.
-
-    Attributes:
-        held: Bytes that were read and not yet used.
-        granted: The queue that the hub has granted.
-    """
+    """An open connection to the hub, in either protocol; `held` are bytes that were read and not yet used."""
 
     __slots__ = ("_is_websocket", "_requests", "cut", "granted", "held", "layout", "socket")
 
@@ -196,15 +355,12 @@ class Line:
         self._requests = 0
 
     def fileno(self) -> int:
-        """Return the descriptor of the socket."""
         return self.socket.fileno()
 
     def close(self) -> None:
-        """Close the socket."""
         self.socket.close()
 
     def say(self, message: dict[str, object]) -> None:
-        """Send a WebSocket message."""
         self.socket.sendall(websocket_frame(Opcode.BINARY, msgspec.msgpack.encode(message)))
 
     def subscribe(self, prefixes: list[str]) -> None:
@@ -248,7 +404,6 @@ class Line:
         return frame
 
     def upgrade(self, endpoint: Endpoint) -> None:
-        """Do the HTTP part of a WebSocket's opening."""
         key = base64.b64encode(secrets.token_bytes(16)).decode()
         self.socket.sendall(
             f"GET {endpoint.path or '/v1/hub'} HTTP/1.1\r\nHost: {endpoint.host}:{endpoint.port}\r\n"
@@ -286,15 +441,7 @@ def dial(
     wish: QueueWish | None = None,
     through: socket.socket | None = None,
 ) -> Line:
-    """Connect and greet; raise `BenchError` if there is no hub, or it refuses.
-
-    Args:
-        url: tcp, unix or ws.
-        layout: Of the messages that will come.
-        name: Of the client.
-        wish: The queue that the hub is asked for.
-        through: A socket that is connected already.
-    """
+    """Connect to a tcp, unix or ws URL, `through` a socket where one is given; raise `BenchError` if that fails."""
     endpoint = Endpoint.parse(url)
     line = Line(through or _connect(endpoint, url), layout, websocket=endpoint.scheme is Scheme.WS)
     try:
@@ -347,17 +494,10 @@ class Counted:
     out_of_order: int = 0
     misrouted: int = 0
     closed: str = ""
-    """Why the hub closed the connection; empty while it is open."""
 
 
 class Tally:
-    """Accounts for every message of one subscriber. Frames of equal shape are one run while their numbers count up.
-
-    Attributes:
-        next: For each publisher, the sequence number that comes next.
-        counted: Counters since the last `take`.
-        latency: Where latencies are recorded, or None.
-    """
+    """Accounts for every message of one subscriber. Frames of equal shape are one run while their numbers count up."""
 
     __slots__ = ("_cut", "_layout", "_on_control", "counted", "latency", "next")
 
@@ -384,7 +524,7 @@ class Tally:
         return position
 
     def take(self, sent: list[int]) -> Counted:
-        """Return and reset the counters. What the publishers have `sent` and has not come by now is lost."""
+        """Return and reset the counters. Messages that were `sent` and have not arrived by now are lost."""
         for publisher, total in enumerate(sent):
             self.counted.lost += max(0, total - self.next[publisher])
             self.next[publisher] = max(total, self.next[publisher])

@@ -32,7 +32,6 @@ class Histogram:
         self.largest = max(self.largest, value)
 
     def add(self, other: Histogram) -> None:
-        """Add the counts of `other`."""
         self._counts.update(other._counts)
         self.total += other.total
         self.sum += other.sum
@@ -78,7 +77,6 @@ class Latency(msgspec.Struct, frozen=True):
     p999_us: float
     max_us: float
     buckets: list[tuple[float, int]]
-    """The largest value (µs) and the count of each bucket that is not empty."""
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
@@ -97,18 +95,15 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     delivered: int
     lost: int
     told: int
-    """Losses that the hub reported to subscribers."""
     out_of_order: int
     misrouted: int
     disconnected: int
     elapsed_s: float
-    """From the first write of a publisher to the last read of a subscriber."""
     published_per_s: float
     delivered_per_s: float
     delivered_mb_per_s: float
     hub_cpu_s: float
     hub_cpu_percent: float
-    """The hub's CPU in percent of one core."""
     us_per_message: float
     us_per_delivery: float
     """Hub CPU for each delivered message, µs; the field before: for each published one."""
@@ -121,7 +116,6 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """The CPU of all publishers, in percent of one core; the next field is that of all subscribers."""
     subscriber_busy_percent: float
     window_wait_percent: float
-    """Share of the time that publishers waited for subscribers."""
     publisher_late_us: float
     """With a rate, how far behind its schedule a publisher was at worst."""
     latency: Latency | None = None

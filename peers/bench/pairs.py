@@ -24,21 +24,17 @@ _LATE_S = _TIMEOUT_S + 5.0
 
 _MODULO = (1 << 64) - 1
 _REASONS = 5
-"""Different reasons of failures that are kept; others are only counted."""
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add": lambda first, second: first + second & _MODULO,
     "multiply": lambda first, second: first * second & _MODULO,
 }
-"""What the services compute, modulo 2^64, by the last part of their topics."""
+"""The functions of the services, modulo 2^64, by the last part of their topics."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """The order to make a run of so many pairs or seconds (0 for any), with at most so many unanswered pairs.
-
-    With one outstanding pair, each is timed.
-    """
+    """The order to make a run of so many pairs or seconds (0 for any). With one `outstanding` pair, each is timed."""
 
     pairs: int
     seconds: float
@@ -51,19 +47,14 @@ class Asked:
 
     pairs: int = 0
     wrong: int = 0
-    """Pairs with a wrong result."""
     failed: int = 0
-    """Pairs that were answered by a status."""
     lost: int = 0
-    """Pairs that were not answered."""
     reasons: list[str] = field(default_factory=list)
-    """Why pairs failed, each reason once."""
     elapsed_ns: int = 0
     latency: Histogram = field(default_factory=Histogram)
     """Of each pair, ns, if only one at a time was asked."""
 
     def fail(self, pairs: int, error: HubError) -> None:
-        """Count failed pairs, and keep the reason."""
         self.failed += pairs
         if str(error) not in self.reasons and len(self.reasons) < _REASONS:
             self.reasons.append(str(error))
@@ -117,9 +108,7 @@ class Setup(NamedTuple):
 
     url: str
     topic: str
-    """Prefix of the services' topics."""
     operation: str = ""
-    """Of a service, one of `OPERATIONS`."""
 
 
 def request(pipe: Connection, setup: Setup) -> None:

@@ -47,7 +47,6 @@ class Environment(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls) -> Environment:
-        """Return this machine's."""
         loop, cpu = "asyncio's own loop", platform.machine()
         with suppress(importlib.metadata.PackageNotFoundError):
             loop = f"uvloop {importlib.metadata.version('uvloop')}"
@@ -88,7 +87,6 @@ class Row(NamedTuple):
 
     @classmethod
     def of(cls, label: str, unit: str, values: Sequence[float], decimals: int = 0, *, bad: bool = False) -> Row:
-        """Return a row of numbers with so many decimals."""
         return cls(label, unit, [f"{value:,.{decimals}f}" for value in values], bad)
 
 
@@ -97,22 +95,18 @@ class Report(NamedTuple):
 
     benchmark: str
     environment: Environment
-    plan: msgspec.Struct
+    plan: Plan | object
     columns: Sequence[str]
     rows: Sequence[Row]
     figures: dict[str, Any]
-    """In place of the table in JSON."""
     flawless: bool
     said: Sequence[str] = ()
-    """The benchmark's own remarks."""
 
     @property
     def remarks(self) -> list[str]:
-        """Doubts about the figures."""
         return [*self.said, *([_BUSY] if self.environment.load > _LOAD else [])]
 
     def table(self) -> Table:
-        """Return the table for a terminal."""
         table = Table("", "unit", box=None, pad_edge=False, header_style="bold")
         for column in self.columns:
             table.add_column(column, justify="right")
@@ -172,7 +166,6 @@ _ROWS: tuple[tuple[str, str, str, int], ...] = (
     ("subscribers' CPU", "% of a core", "subscriber_busy_percent", 1),
     ("publishers waited", "% of the time", "window_wait_percent", 1),
 )
-"""Label, unit, field of `Measurement`, decimals."""
 
 _LATE = ("publishers late, worst", "µs", "publisher_late_us", 0)
 _LATENCY_ROWS = (
@@ -254,7 +247,6 @@ def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
 
 
 def _rates(runs: Sequence[Measurement]) -> str:
-    """Draw deliveries a second between two samples."""
     lines = []
     for run in runs:
         line: list[Point] = []

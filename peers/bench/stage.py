@@ -1,10 +1,5 @@
 """`Stage`: the hub, publishers and subscribers of one benchmark.
 
-```
-with Stage(plan) as stage:         start the hub (or take a running one), connect everybody, warm up
-    stage.measure(1_000_000)       send, wait until everything arrived or is known to be lost, work out the figures
-```
-
 At full speed a publisher writes 64 KiB of ready frames at once. At a rate each burst has a due time, counted from the
 start, and is a write of its own; a late publisher shifts nothing, so readers measure the whole wait (no coordinated
 omission). A publisher is never more messages ahead of the slowest subscriber than its window, as the board says.
@@ -19,21 +14,42 @@ import select
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from types import NoneType, TracebackType
-from typing import Literal, NamedTuple, Self
+from typing import Annotated, Literal, NamedTuple, Self
 
-import msgspec
+from cyclopts import Group, Parameter
 
 from hub.limits import QueueLimits
 from hub.messages.batch import BATCH_OVERHEAD_BYTES
 from hub.messages.frame import BATCH_LIMIT_MESSAGES
-from peers.bench.line import Control, Counted, Line, Tally, dial
+from peers.bench.line import (
+    PUBLISHERS_LIMIT,
+    SEQUENCE_LIMIT,
+    SIZE_LEAST_BYTES,
+    TOPICS_LIMIT,
+    Control,
+    Counted,
+    Layout,
+    Line,
+    Tally,
+    Template,
+    dial,
+)
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
-from peers.bench.messages import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout, Template
-from peers.bench.running_hub import HubPlan, RunningHub
-from peers.bench.worker import BenchError, Board, PlanError, Usage, Worker, raise_descriptor_limit
+from peers.bench.processes import (
+    HUB,
+    BenchError,
+    Board,
+    HubPlan,
+    PlanError,
+    RunningHub,
+    Usage,
+    Worker,
+    option,
+    raise_descriptor_limit,
+)
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import FRAME_LIMIT_BYTES, QueueWish
 
@@ -41,45 +57,52 @@ Transport = Literal["tcp", "ws"]
 
 _WARMUP_MESSAGES = 10_000
 
+_QUEUES = Group("Queues", sort_key=3)
 
-class Placement(NamedTuple):
-    """CPUs of the hub and of the load; empty means any."""
+_USUAL_S = 5.0
+_USUAL_MESSAGES = 5_000_000
+_USUAL_BYTES = 500_000_000
+_LEAST_MESSAGES = 10_000
+"""A run without `--messages`: 5 s at a rate; at full speed some seconds, for any size."""
 
-    hub: int | None
-    load: list[int]
+_WIDE_MESSAGES = 65_536
+"""Default of `--queue-messages` at full speed. The window is as large as that queue, and with the hub's default, a
+millisecond's worth, one would measure how soon processes wake each other up."""
 
 
-class Plan(HubPlan, frozen=True, kw_only=True):
-    """What a stream benchmark does."""
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Plan(HubPlan):
+    """The flags of a stream benchmark."""
 
-    messages: int = 500_000
-    """Messages of all publishers together; rounded up to whole batches, equally many for each."""
-    size: int = 128
-    """Bytes of a value."""
-    topics: int = 1
-    rate: float = 0
-    """Messages a second, of all publishers together; 0 is full speed."""
-    publishers: int = 1
-    subscribers: int = 1
-    batch: int = 1
-    """Values in a frame."""
-    transport: Transport = "tcp"
-    """Of subscribers."""
-    window: bool = True
-    """Whether publishers wait for subscribers, so that no queue of theirs overflows."""
-    repeat: int = 1
-    warmup: int | None = None
+    messages: Annotated[
+        int | None, option("Messages, of all publishers together. Default: enough for some seconds.")
+    ] = None
+    size: Annotated[int, option("Bytes of a value, 16 or more.")] = 128
+    topics: Annotated[int, option("Topics, published to in turn.")] = 1
+    rate: Annotated[float, option("Messages a second; 0 is full speed.")] = 0
+    publishers: Annotated[int, option("Publishers, each a process.")] = 1
+    subscribers: Annotated[int, option("Subscribers; each gets every message.")] = 1
+    batch: Annotated[int, option("Values in a frame.")] = 1
+    transport: Annotated[Transport, option("Transport of subscribers.")] = "tcp"
+    repeat: Annotated[int, option("Runs, on the same connections; the median counts.")] = 1
+    window: Annotated[
+        bool, option("Publishers wait for subscribers, so that no queue overflows.", _QUEUES, negative="--no-window")
+    ] = True
+    queue_messages: Annotated[
+        int | None, option(f"Queue requested by subscribers; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
+    ] = None
+    pin: Annotated[
+        bool, option("Bind a started hub to the first CPU, the load to the others.", HUB, negative="--no-pin")
+    ] = True
+    warmup: Annotated[int | None, Parameter(parse=False)] = None
     """Messages before those that are measured; None: two rounds through the topics, 10,000 at least."""
-    wish: QueueWish = QueueWish()
-    """The queue that subscribers ask for."""
-    pin: bool = True
-    """Whether a started hub is bound to the first CPU and the load to the others."""
 
     def check(self) -> Plan:
         """Return the plan; raise `PlanError`, which names the option, if it cannot be carried out."""
         self.check_hub(
             [
-                ("messages", self.messages, 1, SEQUENCE_LIMIT),
+                ("messages", self.total_messages, 1, SEQUENCE_LIMIT),
                 ("size", self.size, SIZE_LEAST_BYTES, FRAME_LIMIT_BYTES),
                 ("topics", self.topics, 1, TOPICS_LIMIT),
                 ("rate", self.rate, 0, SEQUENCE_LIMIT),
@@ -94,43 +117,44 @@ class Plan(HubPlan, frozen=True, kw_only=True):
             raise PlanError("--url: publishers need a tcp:// or unix:// url")
         if self.urls and self.transport == "ws" and Scheme.WS not in schemes:
             raise PlanError("--url: --transport ws needs a second one, ws://")
-        if self.publisher_messages * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
+        # Whole batches, equally many for each publisher.
+        each = -(-self.total_messages // (self.publishers * self.batch)) * self.batch
+        if each * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
             raise PlanError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
         if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
             raise PlanError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
-        return self
+        return replace(self, messages=self.total_messages)
 
     @property
-    def publisher_messages(self) -> int:
-        """Messages of each publisher: whole batches."""
-        return -(-self.messages // (self.publishers * self.batch)) * self.batch
+    def total_messages(self) -> int:
+        """Messages of a run, of all publishers together."""
+        if self.messages is not None:
+            return self.messages
+        if self.rate > 0:
+            return max(1, int(self.rate * _USUAL_S))
+        delivered_bytes = max(1, self.size) * max(1, self.subscribers)
+        return min(_USUAL_MESSAGES, max(_LEAST_MESSAGES, _USUAL_BYTES // delivered_bytes))
 
     @property
     def warmup_messages(self) -> int:
-        """Messages of all publishers before those that are measured."""
         if self.warmup is not None:
             return self.warmup
-        return min(self.messages, max(_WARMUP_MESSAGES, 2 * self.topics * self.batch))
+        return min(self.total_messages, max(_WARMUP_MESSAGES, 2 * self.topics * self.batch))
 
     @property
-    def processes(self) -> int:
-        """How many processes the subscribers are spread over."""
-        return min(self.subscribers, max(1, len(self.placement.load) or len(os.sched_getaffinity(0))))
-
-    @property
-    def placement(self) -> Placement:
-        """The CPUs of the hub and of the load."""
+    def placement(self) -> tuple[int | None, list[int]]:
+        """The CPUs of the hub and of the load; None and empty mean any."""
         allowed = sorted(os.sched_getaffinity(0))
         if not self.pin or self.urls or len(allowed) == 1:
-            return Placement(None, [])
-        return Placement(allowed[0], allowed[1:])
+            return None, []
+        return allowed[0], allowed[1:]
 
 
 # The publisher: a process of its own.
 
 _WINDOW_POLL_S = 0.00005
 _LISTEN_NS = 500_000_000
-"""How often a busy publisher reads what the hub sends (a ping, an error)."""
+"""How often a busy publisher reads from the hub (a ping, an error)."""
 
 _PR_SET_TIMERSLACK = 29
 
@@ -151,13 +175,10 @@ class Publish:
 
     frames: int
     rate: float
-    """Messages a second; 0 is full speed."""
     burst_frames: int
-    """With a rate: frames that are due at the same time."""
     window: int
     """Most messages that the slowest subscriber may be behind; 0 for any number."""
     start_ns: int
-    """When the first message is due, by the monotonic clock."""
 
 
 @dataclass(frozen=True)
@@ -165,15 +186,11 @@ class Published:
     """All messages were handed to the kernel."""
 
     latest_ns: int
-    """How far behind its schedule the publisher was at worst."""
     waited_ns: int
-    """How long the window held the publisher back."""
     cpu_ns: int
 
 
 class _Publisher:
-    """One connection that publishes."""
-
     def __init__(self, pipe: Connection, setup: Publisher) -> None:
         self._pipe = pipe
         self._layout = setup.layout
@@ -226,7 +243,6 @@ class _Publisher:
         return latest_ns
 
     def _write(self, order: Publish, data: memoryview | bytearray) -> None:
-        """Write the next frames, once the window allows it."""
         frames = len(data) // self._layout.frame_bytes
         if order.window and len(self._row):
             self._wait_window((self._frame + frames) * self._layout.batch - max(order.window, self._layout.batch))
@@ -236,7 +252,7 @@ class _Publisher:
         self._listen(time.monotonic_ns())
 
     def _listen(self, now_ns: int) -> bool:
-        """Read what the hub sent, if that was not done for a while; return whether it was done."""
+        """Read from the hub, at most once in `_LISTEN_NS`; return whether it was done."""
         if now_ns - self._listened_ns < _LISTEN_NS:
             return False
         self._listened_ns = now_ns
@@ -282,19 +298,16 @@ class Subscribers:
     layout: Layout
     board: Board
     first: int
-    """The number of the first of them on the board."""
     count: int
     wish: QueueWish
 
 
 @dataclass(frozen=True)
 class ReportOrder:
-    """The order to return what was counted, and to start again from 0; `Reported` answers it."""
+    """The order to return the counters, and to start again from 0; `Reported` answers it."""
 
     sent: list[int]
-    """How many messages each publisher has sent until now."""
     latency: bool
-    """Whether to measure latencies from now on."""
 
 
 @dataclass(frozen=True)
@@ -307,8 +320,6 @@ class Reported:
 
 
 class _Subscriber:
-    """One connection that subscribes."""
-
     __slots__ = ("_board", "_line", "_settled", "_slot", "tally")
 
     def __init__(self, line: Line, board: Board, slot: int) -> None:
@@ -346,7 +357,6 @@ class _Subscriber:
         return True
 
     def report(self, sent: list[int]) -> Counted:
-        """Return what was counted since the last report."""
         self._settled = sum(sent)
         return self.tally.take(sent)
 
@@ -405,7 +415,6 @@ QUIET_S = 2.0
 """A hub that has a message delivers it within this, or never."""
 
 _START_S = 120.0
-"""Thousands of connections take a while."""
 _POLL_S = 0.02
 _SAMPLE_S = 0.1
 _LEAD_NS = 20_000_000
@@ -419,12 +428,7 @@ Told = Callable[[str], Watch]
 
 
 class Stage:
-    """One benchmark, set up by the `with` statement.
-
-    Attributes:
-        layout: What its messages look like.
-        hub: The hub that is measured, from the beginning of the `with` statement.
-    """
+    """One benchmark, set up by the `with` statement."""
 
     hub: RunningHub
 
@@ -439,7 +443,7 @@ class Stage:
         self._window = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:  # ends what was started, if this fails
+        with ExitStack() as stack:  # ends all processes, if this fails
             self._set_up(stack)
             self._stack = stack.pop_all()
         return self
@@ -451,28 +455,30 @@ class Stage:
 
     @property
     def sent(self) -> list[int]:
-        """How many messages each publisher has sent so far."""
         return list(self._board.sent)
 
     def _set_up(self, stack: ExitStack) -> None:
-        plan, placement = self.plan, self.plan.placement
-        self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), placement.hub)
+        plan = self.plan
+        hub_cpu, cpus = plan.placement
+        self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), hub_cpu)
         stack.callback(self.hub.stop)
-        if placement.load:
+        if cpus:
             stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
-            os.sched_setaffinity(0, placement.load)
+            os.sched_setaffinity(0, cpus)
         raise_descriptor_limit()
         url, publishers_url = self.hub.url(plan.transport), self.hub.url("tcp")
 
         def start(name: str, work: Callable[..., None], setup: object) -> Worker:
-            worker = Worker(name, work, setup, placement.load)
+            worker = Worker(name, work, setup, cpus)
             stack.callback(worker.stop)
             return worker
 
-        each, more = divmod(plan.subscribers, plan.processes)
-        for index in range(plan.processes):
+        wish = QueueWish(plan.queue_messages or (None if plan.rate else _WIDE_MESSAGES))
+        processes = min(plan.subscribers, len(cpus or os.sched_getaffinity(0)))
+        each, more = divmod(plan.subscribers, processes)
+        for index in range(processes):
             first, count = index * each + min(index, more), each + (index < more)
-            subscribers = Subscribers(url, self.layout, self._board, first, count, plan.wish)
+            subscribers = Subscribers(url, self.layout, self._board, first, count, wish)
             self._subscribers.append(start("subscriber", subscribe, subscribers))
         granted = [worker.take(QueueWish, _START_S) for worker in self._subscribers]
         self._window = self._fitting(granted[0]) if plan.window else 0
@@ -496,14 +502,11 @@ class Stage:
     ) -> Measurement:
         """Send messages and account for them; raise `BenchError` if the hub or a worker failed.
 
-        Args:
-            messages: Of all publishers together; None is the plan's number.
-            rate: Messages a second; 0 is full speed.
-            burst: With a rate: messages that are due at the same time, in one write.
-            watch: Called with the progress.
+        `messages` are those of all publishers together, None for the plan's number. At a rate (messages a second),
+        `burst` messages are due at the same time, in one write.
         """
         plan, board = self.plan, self._board
-        frames = -(-(plan.messages if messages is None else messages) // (plan.publishers * plan.batch))
+        frames = -(-(plan.total_messages if messages is None else messages) // (plan.publishers * plan.batch))
         already = sum(self.sent)
         total = frames * plan.batch * plan.publishers
         self._report(latency=bool(rate))
@@ -515,9 +518,8 @@ class Stage:
         published = [worker.take(Published) for worker in self._publishers]
         reported = self._report(latency=False)
         first_ns, last_ns = min(board.first_ns), max(*board.last_ns, *board.first_ns)
-        result = measured(Window(first_ns, last_ns, before, after), published, reported, total, plan.size)
         steps = [Sample(max(0.0, at_s - first_ns / 1e9), sent, delivered) for at_s, sent, delivered in samples]
-        return msgspec.structs.replace(result, samples=steps)
+        return measured(Window(first_ns, last_ns, before, after), published, reported, total, plan.size, steps)
 
     def _order_publishers(self, frames: int, rate: float, burst_frames: int) -> None:
         start_ns = time.monotonic_ns() + _LEAD_NS
@@ -530,7 +532,7 @@ class Stage:
     def _watch(self, already: int, messages: int, watch: Watch | None) -> list[tuple[float, int, int]]:
         """Wait until all is accounted for, or nothing moves any more; return samples: time, published, delivered.
 
-        What has not come `QUIET_S` after anything moved is lost.
+        Messages that have not arrived `QUIET_S` after any progress are lost.
         """
         board, subscribers = self._board, self.plan.subscribers
         samples: list[tuple[float, int, int]] = []
@@ -538,7 +540,7 @@ class Stage:
         seen = (-1, -1)
         while True:
             sent = sum(board.sent) - already
-            accounted = list(board.accounted)  # once: what is summed and what ends the wait are the same figures
+            accounted = list(board.accounted)  # once: the sum and the end of the wait need the same figures
             delivered = sum(accounted) - already * subscribers
             now_s = time.monotonic()
             done = sent >= messages and min(accounted) >= already + messages
@@ -572,8 +574,13 @@ class Window(NamedTuple):
     after: Usage
 
 
-def measured(
-    window: Window, published: list[Published], reported: list[Reported], messages: int, size_bytes: int
+def measured(  # noqa: PLR0913, PLR0917 -- the results of a run
+    window: Window,
+    published: list[Published],
+    reported: list[Reported],
+    messages: int,
+    size_bytes: int,
+    samples: list[Sample],
 ) -> Measurement:
     """Return the figures of a run of so many messages with values of `size_bytes`."""
     counted = [one for answer in reported for one in answer.counted]
@@ -611,4 +618,5 @@ def measured(
         window_wait_percent=sum(one.waited_ns for one in published) / len(published) / elapsed_s / 1e7,
         publisher_late_us=max(one.latest_ns for one in published) / 1000,
         latency=Latency.of(latency) if latency.total else None,
+        samples=samples,
     )

@@ -1,12 +1,6 @@
 """`hub bench scenario y`: pairs of numbers go through the hub to a service that adds and to one that multiplies.
 
-```
-                                   ┌──▶ adding service (process)
-requester (process) ──▶ the hub ───┤
-   checks every result  (process)  └──▶ multiplying service (process)
-```
-
-Processes use the client library, as a user's programs do. Pairs in arrays need NumPy: `peers.bench.arrays`.
+The requester checks every result. All are processes that use the client library, as a user's programs do.
 """
 
 from __future__ import annotations
@@ -16,17 +10,18 @@ import secrets
 import statistics
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.util import find_spec
 from types import NoneType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from cyclopts import Parameter
 
 from peers.bench.pairs import Ask, Asked, Setup, request, serve
+from peers.bench.processes import HUB, HubPlan, PlanError, RunningHub, Work, Worker, option, read_usage
 from peers.bench.report import Environment, Report, Row, medians
-from peers.bench.running_hub import HubPlan, RunningHub
 from peers.bench.stage import Told
-from peers.bench.worker import PlanError, Work, Worker, read_usage
 from peers.transport.endpoints import Endpoint, Scheme
 
 PROCESSES = ("requester", "hub", "adding", "multiplying")
@@ -46,7 +41,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     reasons: list[str]
     elapsed_s: float
     pairs_per_s: float
-    """Right results a second."""
     p50_us: float
     """0 if more than one pair at a time was asked, as is `p99_us`."""
     p99_us: float
@@ -59,7 +53,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flawless(self) -> bool:
-        """Whether every pair has got its right result."""
         return not (self.wrong or self.failed or self.lost)
 
     @classmethod
@@ -79,8 +72,6 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Mode = Literal["one", "many", "arrays", "shared"]
-YTransport = Literal["unix", "tcp"]
-MODES: tuple[Mode, ...] = ("one", "many")
 
 _ARRAYS = frozenset({"arrays", "shared"})
 _OUTSTANDING_LIMIT = 65_536
@@ -91,24 +82,31 @@ _WARM_UP_S = 0.3
 Runs = dict[Mode, list[Run]]
 
 
-class YPlan(HubPlan, frozen=True, kw_only=True):
-    """One benchmark."""
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class YPlan(HubPlan):
+    """The flags of the benchmark."""
 
-    modes: tuple[Mode, ...] = MODES
-    transport: YTransport = "unix"
-    outstanding: int = 1_024
-    """Unanswered pairs in mode `many`."""
-    batch: int = 65_536
-    """Pairs that are made at a time in modes with arrays; about half of them go to each service, in one body."""
-    batches: int = 8
-    """Unanswered batches."""
-    seconds: float = 3.0
-    pairs: int = 0
-    """Pairs of each run, instead of a time."""
-    repeat: int = 3
-    pin: bool = True
-    """Whether all processes share one CPU in mode `one`, where only one of them works at a time: an idle CPU takes
-    longer to wake up than the work takes. A hub that runs already is not bound."""
+    modes: Annotated[
+        tuple[Mode, ...],
+        option(
+            "How pairs are sent; repeatable. one: each after the answer to the previous. many: --outstanding at once. "
+            "arrays: as bytes. shared: as arrays in shared memory. Default: one and many.",
+            name="--mode",
+            show_default=False,
+        ),
+    ] = ("one", "many")
+    outstanding: Annotated[int, option("many: pairs that wait for an answer.")] = 1_024
+    batch: Annotated[int, option("arrays, shared: pairs made at a time.")] = 65_536
+    batches: Annotated[int, option("arrays, shared: batches that wait for an answer.")] = 8
+    transport: Annotated[Literal["unix", "tcp"], option("Transport of all connections to the hub.")] = "unix"
+    seconds: Annotated[float, option("Time of each run.")] = 3.0
+    pairs: Annotated[int, option("Pairs of each run, instead of a time.")] = 0
+    repeat: Annotated[int, option("Runs of each mode; the median counts.")] = 3
+    # An idle CPU takes longer to wake up than the work takes. A hub that runs already is not bound.
+    pin: Annotated[
+        bool, option("one: all processes share one CPU, as only one works at a time.", HUB, negative="--no-pin")
+    ] = True
 
     def check(self) -> YPlan:
         """Return the plan; raise `PlanError`, which names the option, if it cannot be carried out."""

@@ -1,12 +1,7 @@
 """The command line `hub`: how it begins, and how each of its commands ends.
 
-| exit code | meaning |
-|---|---|
-| 1 | an error with a name: one line on standard error; or the reader of our output has gone |
-| 2 | a command line that makes no sense: one line on standard error, and nothing was done |
-| 130 | Ctrl-C |
-
-No command ends with a traceback unless it has a defect. Packages of extras are not imported before `main` runs.
+Exit codes: 1 is an error with one line on standard error, or a reader of our output that has gone; 2 a command line
+that makes no sense; 130 Ctrl-C. A traceback is a defect. Packages of extras are not imported before `main` runs.
 """
 
 from __future__ import annotations
@@ -21,7 +16,7 @@ from functools import partial
 from typing import NoReturn, TextIO
 
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
-from peers.cli.flag_values import FlagError
+from peers.cli.texts import FlagError
 
 _STREAMS = {"stdout": 1, "stderr": 2}
 
@@ -38,16 +33,11 @@ def open_closed_streams() -> None:
 
 
 def flush_output() -> None:
-    """Write what standard output still holds.
-
-    Raises:
-        OSError: It could not be written (BrokenPipeError: its reader has gone).
-    """
     sys.stdout.flush()
 
 
 def discard(*streams: TextIO) -> None:
-    """Redirect streams to /dev/null, so that the interpreter can flush what cannot be written."""
+    """Redirect streams to /dev/null, so that the interpreter can flush unwritable output."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         with suppress(OSError, ValueError):  # one that is closed, or has no descriptor
@@ -124,7 +114,7 @@ def _command() -> Callable[[], int | None]:
     """Return the command that the arguments name, bound to its flags."""
     from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
 
-    from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
+    from peers.cli.commands import app  # noqa: PLC0415 -- packages that it needs may not be installed
 
     try:
         command, bound, _ = app.parse_args(sys.argv[1:])
@@ -148,7 +138,6 @@ def _is_senseless(error: HubError) -> bool:
 
 
 def _end(text: str, code: int) -> NoReturn:
-    """End the process with one line on standard error."""
     from peers.cli.texts import escaped  # noqa: PLC0415 -- 10 ms that most commands take anyway
 
     print(escaped(f"hub: {text}"), file=sys.stderr)

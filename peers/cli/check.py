@@ -1,11 +1,5 @@
 """`hub check`: one line of text, and an exit code for health checks.
 
-| exit code | meaning |
-|---|---|
-| 0 | it answers |
-| 1 | it answers, but slower than `--warn-ms` |
-| 2 | it does not answer, refuses, or is stopping |
-
 Over TCP and Unix sockets the question is HELLO, over HTTP it is GET /readyz. It uses plain blocking sockets, as it runs
 every few seconds in every container, and starts in a fraction of the time of an event loop and a client.
 """
@@ -23,10 +17,8 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
-from peers.cli.contexts import ContextName
-from peers.cli.flag_values import FlagError, check_positive
-from peers.cli.texts import encoder, escaped
-from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles, TokenFile, first_token
+from peers.cli.contexts import DEFAULT_URL, URL_VARIABLE, ContextName, TlsFiles, TokenFile, first_token
+from peers.cli.texts import FlagError, check_positive, encoder, escaped
 from peers.transport.endpoints import Endpoint, Scheme, url_host
 from peers.transport.tls import client_context, explained
 from peers.wire.events import Closing
@@ -66,9 +58,9 @@ def check(  # noqa: PLR0913 -- one flag each
     *,
     timeout: Annotated[float, Parameter(help="Time limit of the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="Warn if the answer takes longer, milliseconds.")] = None,
-    quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
-    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
-    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
+    quiet: Annotated[bool, Parameter(help="Print nothing.")] = False,
+    json: Annotated[bool, Parameter(help="A JSON object.")] = False,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and the files beside it
     token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:
@@ -93,7 +85,6 @@ def check(  # noqa: PLR0913 -- one flag each
 def _find(
     url: str, timeout_s: float, warn_ms: float | None, token: str, make_tls: Callable[[], ssl.SSLContext]
 ) -> Finding:
-    """Ask the hub, and judge its answer."""
     is_http = url.startswith(("http://", "https://"))
     try:
         endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if is_http else url)
@@ -120,7 +111,7 @@ def _find(
 
 
 def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float) -> str:
-    """Ask the hub for its health; return what it says of itself."""
+    """Ask the hub for its health; return its description."""
     with _connected(endpoint, tls, deadline_s) as connection:
 
         def read() -> bytes:
@@ -161,12 +152,11 @@ class _NoRoutes:
         self.table: dict[bytes, None] = {}
 
     def miss(self, _: bytes) -> None:
-        """Refuse a message."""
         raise RejectedError(CloseCode.PROTOCOL_ERROR, "a message before any subscription")
 
 
 def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -> str:
-    """Exchange HELLO with a hub, and close; return what it says of itself."""
+    """Exchange HELLO with a hub, and close; return the description of the hub."""
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
     connection.sendall(Hello(protocol=1, role="client", name="hub check", token=token).encode())
     while chunk := read():
@@ -183,7 +173,6 @@ def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -
 
 
 def _ask_http(connection: socket.socket, endpoint: Endpoint, read: Callable[[], bytes]) -> str:
-    """Ask over HTTP whether the hub is ready."""
     host = url_host(endpoint.host)
     request = f"GET /readyz HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nConnection: close\r\n\r\n"
     connection.sendall(request.encode("idna" if not host.isascii() else "ascii"))

@@ -51,12 +51,12 @@ _GROUPS: dict[str, dict[str, _Command]] = {
     },
     "Messages": {
         "request": _Command(
-            "request:request",
+            "requests:request",
             "Send a request to a service, and show the reply.",
             ("hub request /sum '[1, 2, 3]'", "hub request org.example.Player play --service --timeout 5"),
         ),
         "serve": _Command(
-            "serve:serve",
+            "requests:serve",
             "Answer requests with a shell command.",
             ("hub serve /upper --exec 'tr a-z A-Z'", "hub serve /echo --exec cat"),
         ),
@@ -84,9 +84,9 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "List the users that a hub knows, with their roles: for admins.",
             ("hub users", "hub users --json"),
         ),
-        "mesh": _Command("mesh:mesh", "Show the hubs of a mesh and their links.", ("hub mesh", "hub mesh --json")),
+        "mesh": _Command("admin:mesh", "Show the hubs of a mesh and their links.", ("hub mesh", "hub mesh --json")),
         "trace": _Command(
-            "mesh:trace",
+            "admin:trace",
             "Show the path of a topic through the mesh: for admins.",
             ("hub trace /zeek/dns", "hub trace /zeek/dns --json"),
         ),
@@ -112,16 +112,16 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "Show the effective settings, and where each came from.",
             ("hub check-config --explain", "hub check-config --config hub.toml --json"),
         ),
-        "policy": _Command("policy:app", "Check a policy, and test what it allows."),
-        "token": _Command("token:app", "Make, list and revoke tokens of users."),
-        "curve": _Command("curve:app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
+        "policy": _Command("access:policy_app", "Check a policy, and test what it allows."),
+        "token": _Command("access:token_app", "Make, list and revoke tokens of users."),
+        "curve": _Command("access:curve_app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
     },
     "Recorded messages": {
         "journal": _Command("journal:app", "Inspect a journal, export its records, verify it."),
         "spark": _Command("spark:app", "Process archives with Apache Spark, here or on a cluster."),
     },
     "This program": {
-        "context": _Command("context:app", "Give hubs names, with the URL and token of each."),
+        "context": _Command("contexts:app", "Give hubs names, with the URL and token of each."),
         "completion": _Command(
             "commands:completion",
             "Write a completion script for a shell.",
@@ -135,10 +135,11 @@ app = App(
     name="hub",
     help="A topic-prefix publish/subscribe hub: bounded queues, a choice on overflow, and no silent drops.",
     version=__version__,
-    # `peers.cli.main` tells what is wrong with a command line, in one line.
+    # `peers.cli.main` reports errors of a command line, in one line.
     print_error=False,
     exit_on_error=False,
     config=fill,
+    default_parameter=Parameter(negative=()),
 )
 for place, (title, commands) in enumerate(_GROUPS.items()):
     group = Group(title, sort_key=place)

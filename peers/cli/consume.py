@@ -1,9 +1,6 @@
 """`hub consume`: write the messages of a named consumer, each acknowledged once it is written, until Ctrl-C.
 
-```
-hub ─▶ ConsumerStream ─▶ JSON lines ─▶ Output (a thread) ─▶ standard output ─▶ acknowledged
-                     └─▶ with --exec a command for each ─▶ exit code 0: acknowledged, else delivered again later
-```
+With --exec a command runs for each: exit code 0 acknowledges, after any other the message is delivered again later.
 """
 
 from __future__ import annotations
@@ -16,28 +13,27 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hub.errors import ClosedError
-from peers.cli.display import JsonFormat, Stop
-from peers.cli.flag_values import FlagError, check_count, check_positive, with_zone
+from peers.cli.contexts import DEFAULT_HUB, HubFlags
 from peers.cli.notices import Notices
-from peers.cli.output import Output
-from peers.cli.serve import CommandError, run_command
-from peers.cli.texts import counted
-from peers.cli.url import HubFlags
-from peers.client import ConsumedMessage, ConsumerStream, connect
+from peers.cli.output import stdout_written
+from peers.cli.requests import CommandError, run_command
+from peers.cli.sub import JsonFormat, Stop
+from peers.cli.texts import FlagError, check_count, check_from, check_positive, counted
+from peers.client import ConsumedMessage, ConsumerStream
 from peers.client.settings import PREFETCH
 
 _NAK_DELAY_S = 5.0
 """When a message whose command has failed is delivered again, seconds."""
 
 _PROGRESS_S = 1.0
-"""How often the hub gets to know that a command still runs."""
+"""How often the hub is informed that a command still runs."""
 
 
 def consume(  # noqa: PLR0913 -- one flag each
     name: Annotated[str, Parameter(help="Name of the consumer.")],
     /,
     *prefixes: Annotated[str, Parameter(help="Prefixes of its topics; required for a new consumer.")],
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
     from_offset: Annotated[
         int | None, Parameter(help="First offset of a new consumer. Default: the next recorded message.")
     ] = None,
@@ -65,7 +61,7 @@ def consume(  # noqa: PLR0913 -- one flag each
     ] = None,
     limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after this time without a message, seconds.")] = None,
-    remove: Annotated[bool, Parameter(help="Remove the consumer from the hub instead.", negative=())] = False,
+    remove: Annotated[bool, Parameter(help="Remove the consumer from the hub instead.")] = False,
 ) -> int:
     """Write recorded messages as JSON lines, each at least once, and acknowledge them once written.
 
@@ -74,74 +70,62 @@ def consume(  # noqa: PLR0913 -- one flag each
     check_count("--limit", limit)
     check_positive("--timeout", timeout, "seconds")
     check_positive("--redeliver", redeliver, "seconds")
-    if from_offset is not None and (from_offset < 0 or from_time is not None):
-        raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
-    since = None if from_time is None else with_zone(from_time)
-    if since is not None and since.timestamp() < 0:
-        raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
-    wishes = {"key": key, "redeliver_s": redeliver, "deliveries": deliveries, "dead_letters": dead_letters}
-    if not prefixes and any(wish is not None for wish in wishes.values()):
+    since = check_from(from_offset, from_time)
+    if not prefixes and any(wish is not None for wish in (key, redeliver, deliveries, dead_letters)):
         raise FlagError("give the prefixes of the consumer beside its terms")
-    if remove:
-        return asyncio.run(_remove(name, hub))
     stop = Stop(limit, timeout)
 
     async def run() -> int:
         notices = Notices("consume")
-        async with connect(hub.url, **notices.options(hub)) as client:
-            try:
-                stream = client.consume(
-                    name,
-                    *prefixes,
-                    from_offset=from_offset,
-                    from_time=since,
-                    key=key,
-                    redeliver_s=redeliver,
-                    deliveries=deliveries,
-                    dead_letters=dead_letters,
-                    prefetch=PREFETCH if exec is None else 1,
-                )
-                async with stream:
-                    if exec is not None:
-                        return await _execute(stream, stop, notices, exec)
-                    return await _write(stream, stop, notices)
-            finally:
-                notices.finish()
+        async with notices.connected(hub) as client:
+            if remove:
+                was_there = await client.remove_consumer(name)
+                if not was_there:
+                    notices.say(f"there is no consumer {name}")
+                return 0 if was_there else 1
+            stream = client.consume(
+                name,
+                *prefixes,
+                from_offset=from_offset,
+                from_time=since,
+                key=key,
+                redeliver_s=redeliver,
+                deliveries=deliveries,
+                dead_letters=dead_letters,
+                prefetch=PREFETCH if exec is None else 1,
+            )
+            async with stream:
+                if exec is not None:
+                    return await _execute(stream, stop, notices, exec)
+                return await _write(stream, stop, notices)
 
     return asyncio.run(run())
 
 
-async def _remove(name: str, hub: HubFlags) -> int:
-    notices = Notices("consume")
-    async with connect(hub.url, **notices.options(hub)) as client:
-        was_there = await client.remove_consumer(name)
-    if not was_there:
-        notices.say(f"there is no consumer {name}")
-    return 0 if was_there else 1
-
-
 async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
     """Write and acknowledge messages until it is time to stop; return the exit code."""
-    task = asyncio.current_task()
-    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     lines = JsonFormat(safe=sys.stdout.isatty())
     shown = 0
     try:
-        while stop.limit_messages is None or shown < stop.limit_messages:
-            batch = await _next(stream, stop)
-            if not batch:
-                break
-            await output.write(lines.render(batch))
-            await output.flush()
-            await stream.ack(*batch)
-            shown += len(batch)
-    except asyncio.CancelledError:
-        output.check()  # it may be the output that has cancelled us: then its error says why
-        raise
+        async with stdout_written() as output:
+            while (stop.limit_messages is None or shown < stop.limit_messages) and (batch := await _next(stream, stop)):
+                await output.write(lines.render(batch))
+                await output.flush()
+                await stream.ack(*batch)
+                shown += len(batch)
     finally:
         if lines.formless_messages:
             notices.say(f"{counted(lines.formless_messages, 'message')} not shown: no JSON form")
     return stop.exit_code(shown)
+
+
+async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:
+    """Return a batch; with a limit one message, as messages that are taken and not written would have failed."""
+    try:
+        async with asyncio.timeout(stop.timeout_s):
+            return await stream.batch() if stop.limit_messages is None else [await stream.receive()]
+    except TimeoutError:
+        return []
 
 
 async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command: str) -> int:
@@ -168,12 +152,3 @@ async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command
         finally:
             running.cancel()
     return stop.exit_code(done)
-
-
-async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:
-    """Return a batch; with a limit one message, as messages that are taken and not written would have failed."""
-    try:
-        async with asyncio.timeout(stop.timeout_s):
-            return await stream.batch() if stop.limit_messages is None else [await stream.receive()]
-    except TimeoutError:
-        return []

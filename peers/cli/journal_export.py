@@ -1,6 +1,6 @@
 """`hub journal export`: records of a range, of some topics, as JSON lines.
 
-Values become JSON as on the hub's WebSocket, whatever their size. A value without such a form has `bad` (why) and
+Values become JSON as on the hub's WebSocket, of any size. A value without such a form has `bad` (why) and
 `body` (its bytes, base64) in place of `value`. A block whose values all have a form is decoded at once.
 """
 
@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -23,21 +23,19 @@ from hub.journal.block import Block, Record, pack
 from hub.journal.packing import BLOCK_BYTES_LIMIT, skip_value
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
 from hub.topics import check_prefix
-from peers.cli.flag_values import moment
 from peers.cli.journal_reading import (
     Damages,
     ExitCode,
     JournalPath,
     Piece,
-    Span,
     Tier,
     opened_history,
     pieces,
     span_of,
     tell_older,
 )
-from peers.cli.output import shown_bar
-from peers.cli.texts import escaped_lines
+from peers.cli.output import shown_bar, write_all
+from peers.cli.texts import escaped_lines, moment
 from peers.values.conversion import has_nanoseconds, json_of, msgpack_of_broker, without_collecting
 from peers.values.msgpack import array_header
 
@@ -67,7 +65,6 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _to_json = msgspec.json.Encoder()
 
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
-"""Errors of msgspec."""
 
 
 class JsonForm:
@@ -78,12 +75,11 @@ class JsonForm:
         self._safe = safe
 
     def render(self, block: Block) -> bytes:
-        """Return a line for each record."""
         lines = without_collecting(self._lines, block)
         return escaped_lines(lines) if self._safe else lines
 
     def _lines(self, block: Block) -> bytes:
-        if _are_whole(block) and not has_nanoseconds(array := _array_of(block)):
+        if _are_whole(block) and not has_nanoseconds(array := array_header(block.count) + block.values):
             try:
                 return _to_json.encode_lines(_whole_lines(block, _decode(array)))
             except _NO_FORM:
@@ -94,7 +90,7 @@ class JsonForm:
         text = _json(record)
         if text is None:
             self.bad_records += 1
-            return _bad(record)
+            return _Bad(record.offset, moment(record.time_us), record.topic, _reason(record), record.body)
         return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(text))
 
 
@@ -115,10 +111,6 @@ def _are_whole(block: Block) -> bool:
     return Block.parse(packed[0], verify=False).value_ends.tobytes() == block.value_ends.tobytes()
 
 
-def _array_of(block: Block) -> bytes:
-    return array_header(block.count) + block.values
-
-
 def _whole_lines(block: Block, values: Sequence[Any]) -> list[_Line]:
     """Return the lines of a block, without a step of Python for each."""
     written = {time_us: moment(time_us) for time_us in set(block.times)}
@@ -127,16 +119,12 @@ def _whole_lines(block: Block, values: Sequence[Any]) -> list[_Line]:
     return list(map(_Line, block.offsets or range(block.first, block.next), times, topics, values))
 
 
-def _packed(record: Record) -> bytes | None:
-    """Return the value of a record as msgpack, or None."""
-    if record.encoding == Encoding.BROKER:
-        return msgpack_of_broker(record.body)
-    is_value = skip_value(record.body, 0, len(record.body)) == len(record.body)
-    return record.body if record.encoding == Encoding.MSGPACK and is_value else None
-
-
 def _json(record: Record) -> bytes | None:
-    packed = _packed(record)
+    if record.encoding == Encoding.BROKER:
+        packed = msgpack_of_broker(record.body)
+    else:
+        is_value = skip_value(record.body, 0, len(record.body)) == len(record.body)
+        packed = record.body if record.encoding == Encoding.MSGPACK and is_value else None
     if packed is None:
         return None
     try:
@@ -147,12 +135,8 @@ def _json(record: Record) -> bytes | None:
     return json_of(packed)  # it knows nanoseconds, and keys that are no text
 
 
-def _bad(record: Record) -> _Bad:
-    return _Bad(record.offset, moment(record.time_us), record.topic, _reason(record), record.body)
-
-
 def _reason(record: Record) -> str:
-    """Return what is wrong with the value of a record."""
+    """Return the flaw of the value of a record."""
     from peers.client.values import decode_body  # noqa: PLC0415 -- rarely needed
 
     try:
@@ -162,47 +146,23 @@ def _reason(record: Record) -> str:
     return "no form of its own here: a foreign extension, or too large"
 
 
-class Target:
-    """A descriptor that is written to."""
-
-    def __init__(self, descriptor: int, name: str) -> None:
-        self._descriptor = descriptor
-        self._name = name
-
-    @classmethod
-    @contextmanager
-    def opened(cls, path: str | None, journal: str) -> Iterator[Target]:
-        """Open a file, or standard output for None, while the block lasts; a file of the journal is refused."""
-        if path is None:
-            sys.stdout.flush()
-            yield cls(sys.stdout.fileno(), "standard output")
-            return
-        if _is_within(path, journal):
-            raise UsageError(f"{path}: that is a file of the journal; choose another one")
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise UsageError(f"{path}: {error.strerror}") from error
-        try:
-            yield cls(descriptor, path)
-        finally:
-            os.close(descriptor)
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether it is a terminal."""
-        return os.isatty(self._descriptor)
-
-    def write(self, written: bytes) -> None:
-        """Write all of it; raise `UsageError` if that fails, `BrokenPipeError` if the reader has gone."""
-        rest = memoryview(written)
-        try:
-            while rest:
-                rest = rest[os.write(self._descriptor, rest) :]
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise UsageError(f"{self._name}: {error.strerror}") from error
+@contextmanager
+def _opened_output(path: str | None, journal: str) -> Iterator[int]:
+    """Open a file, or standard output for None, while the block lasts; a file of the journal is refused."""
+    if path is None:
+        sys.stdout.flush()
+        yield sys.stdout.fileno()
+        return
+    if _is_within(path, journal):
+        raise UsageError(f"{path}: that is a file of the journal; choose another one")
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _is_within(path: str, journal: str) -> bool:
@@ -216,31 +176,23 @@ def _is_within(path: str, journal: str) -> bool:
         return False
 
 
-class _Stop:
-    """Remembers whether Ctrl-C was pressed."""
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def ask(self, *_: object) -> None:
-        """Stop at the next `check`; the second time, at once."""
-        if self.asked:
-            raise KeyboardInterrupt
-        self.asked = True
-
-    def check(self) -> None:
-        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
-        if self.asked:
-            raise KeyboardInterrupt
-
-
 @contextmanager
-def stoppable() -> Iterator[_Stop]:
-    """Have Ctrl-C wait for the next `check` while the block lasts."""
-    stop = _Stop()
-    before = signal.signal(signal.SIGINT, stop.ask)
+def stoppable() -> Iterator[Callable[[], None]]:
+    """Have Ctrl-C wait for the next call of the function that is yielded; the second one ends the block at once."""
+    asked = False
+
+    def check() -> None:
+        if asked:
+            raise KeyboardInterrupt
+
+    def ask(*_: object) -> None:
+        nonlocal asked
+        check()
+        asked = True
+
+    before = signal.signal(signal.SIGINT, ask)
     try:
-        yield stop
+        yield check
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -249,9 +201,7 @@ def export(  # noqa: PLR0913 -- one flag each
     path: JournalPath,
     /,
     *,
-    prefix: Annotated[
-        list[str] | None, Parameter(help="Only topics with this prefix; repeatable.", negative_iterable=())
-    ] = None,
+    prefix: Annotated[list[str] | None, Parameter(help="Only topics with this prefix; repeatable.")] = None,
     start: Annotated[
         str | None, Parameter(help="First offset, or time (UTC unless a zone is given). Default: the oldest record.")
     ] = None,
@@ -259,9 +209,7 @@ def export(  # noqa: PLR0913 -- one flag each
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Write to this file instead of standard output.")
     ] = None,
-    skip_damaged: Annotated[
-        bool, Parameter(help="Skip damaged records, and report what is missing.", negative=())
-    ] = False,
+    skip_damaged: Annotated[bool, Parameter(help="Skip damaged records, and report what is missing.")] = False,
     tier: Tier = None,
 ) -> int:
     """Write records of a journal to standard output or a file.
@@ -274,21 +222,37 @@ def export(  # noqa: PLR0913 -- one flag each
         span = span_of(history, start, end)
         if span.start == history.view.extent.first:
             tell_older("export", history)
-        with Target.opened(output, path) as target:
-            form = JsonForm(safe=target.is_terminal)
-            account = _Account(path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
+        with _opened_output(output, path) as descriptor:
+            form = JsonForm(safe=os.isatty(descriptor))
+            account = _Account(path, on_stdout=output is not None, skip_damaged=skip_damaged)
             try:
-                _write(pieces(history, span, prefixes), form, target, account)
+                with stoppable() as check, shown_bar(visible=not os.isatty(descriptor)) as tell:
+                    for piece in pieces(history, span, prefixes):
+                        account.note(piece)
+                        for block in piece.blocks:
+                            _write(form.render(block), descriptor, output or "standard output")
+                            account.records += block.count
+                            check()
+                        check()
+                        tell(f"{account.records:,} records", piece.next - span.start, span.end - span.start)
             finally:
                 account.tell(form.bad_records)
     return account.exit_code
 
 
+def _write(written: bytes, descriptor: int, name: str) -> None:
+    try:
+        write_all(descriptor, written)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
+
+
 class _Account:
     """Counts exported and missing records, and prints both at the end."""
 
-    def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
-        self.span = span
+    def __init__(self, path: str, *, on_stdout: bool, skip_damaged: bool) -> None:
         self.records = 0
         self._deleted_records = 0
         self._damages = Damages("export")
@@ -299,11 +263,10 @@ class _Account:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code that the command ends with."""
         return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
 
     def note(self, piece: Piece) -> None:
-        """Count what is missing before a piece."""
+        """Count missing records before a piece."""
         if piece.deleted is not None:
             self._deleted_records += piece.deleted.end - piece.deleted.start
         if piece.damage is not None:
@@ -312,31 +275,15 @@ class _Account:
             self._damages.add(piece.damage)
 
     def tell(self, bad_records: int) -> None:
-        """Print what is missing on standard error, and the sum on standard output where that is free."""
+        """Print missing records on standard error, and the sum on standard output where that is free."""
         elapsed_s = time.monotonic() - self._begun_s
         if bad_records:
-            self._complain(f"{bad_records:,} values have no such form: they are marked `bad`")
+            text = f"{bad_records:,} values have no such form: they are marked `bad`"
+            print(f"hub journal export: {text}", file=sys.stderr)
         if self._deleted_records:
-            self._complain(f"the hub deleted {self._deleted_records:,} records, of all topics, before they were read")
+            text = f"the hub deleted {self._deleted_records:,} records, of all topics, before they were read"
+            print(f"hub journal export: {text}", file=sys.stderr)
         self._damages.tell()
         if self._on_stdout:
             rate = f", {self.records / elapsed_s:,.0f} records/s" if elapsed_s else ""
             print(f"exported {self.records:,} records in {elapsed_s:.2f} s{rate}", flush=True)
-
-    @staticmethod
-    def _complain(text: str) -> None:
-        print(f"hub journal export: {text}", file=sys.stderr)
-
-
-def _write(found: Iterable[Piece], form: JsonForm, target: Target, account: _Account) -> None:
-    """Write all pieces, or stop at Ctrl-C."""
-    start, end = account.span
-    with stoppable() as stop, shown_bar(visible=not target.is_terminal) as tell:
-        for piece in found:
-            account.note(piece)
-            for block in piece.blocks:
-                target.write(form.render(block))
-                account.records += block.count
-                stop.check()
-            stop.check()
-            tell(f"{account.records:,} records", piece.next - start, end - start)

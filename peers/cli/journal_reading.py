@@ -19,13 +19,12 @@ from cyclopts import Parameter
 from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
 from hub.journal.block import Block
 from hub.journal.segment import Row
-from peers.cli.flag_values import FlagError, time_us_of
 from peers.cli.output import shown_bar
-from peers.cli.texts import escaped
+from peers.cli.texts import FlagError, escaped, time_us_of
 from peers.journal.history import History
 from peers.journal.tier.place import PATIENT, TierUnavailableError
 from peers.journal.tier.tiering import read_copied
-from peers.journal.view import Damage, Fetched, View
+from peers.journal.view import Damage, View
 
 _LINES = 100
 """Most lines that are printed; `hub journal verify` lists more."""
@@ -36,9 +35,7 @@ class ExitCode(IntEnum):
 
     DONE = 0
     INCOMPLETE = 1
-    """Records were deleted before they were read."""
     DAMAGED = 3
-    """Something is damaged; the rest was read."""
 
 
 class Damages:
@@ -52,7 +49,6 @@ class Damages:
 
     @property
     def exit_code(self) -> ExitCode:
-        """The exit code that the command ends with."""
         return ExitCode.DAMAGED if self._texts or self._last is not None else ExitCode.DONE
 
     def add(self, damage: Damage) -> None:
@@ -65,7 +61,6 @@ class Damages:
         self._last = damage
 
     def note(self, text: str) -> None:
-        """Add other damage."""
         self._settle()
         if len(self._texts) < _LINES:
             self._texts.append(text)
@@ -79,7 +74,6 @@ class Damages:
             self.note(f"passed over {last}")
 
     def tell(self) -> None:
-        """Print the lines on standard error."""
         self._settle()
         for text in self._texts:
             print(escaped(f"hub journal {self._command}: {text}"), file=sys.stderr)
@@ -89,7 +83,6 @@ class Damages:
 
 
 NO_TIER = "none"
-"""Value of `--tier` for the folder alone."""
 
 Tier = Annotated[
     str | None,
@@ -146,17 +139,13 @@ class Piece(NamedTuple):
 
     blocks: list[Block]
     next: int
-    """The offset at which reading goes on."""
     deleted: Span | None = None
-    """Records that the hub has deleted before they were read."""
     damage: Damage | None = None
 
 
-@contextmanager
-def opened(path: str) -> Iterator[View]:
-    """Open a journal while the block lasts."""
-    with closing(View(path)) as view:
-        yield view
+def opened(path: str) -> closing[View]:
+    """Return a context in which a journal is open."""
+    return closing(View(path))
 
 
 @contextmanager
@@ -179,7 +168,7 @@ def span_of(history: History, start: str | None = None, end: str | None = None) 
         history.extent.first if start is None else _offset(history, "--start", start),
         here.next if end is None else min(here.next, _offset(history, "--end", end)),
     )
-    # Who begins with what is here does not wait for the tier.
+    # A range that begins in the folder does not wait for the tier.
     extent = here if here.first <= span.start <= here.next else history.extent
     if not extent.first <= span.start <= extent.next:
         held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
@@ -197,12 +186,13 @@ def _offset(history: History, flag: str, text: str) -> int:
 
 
 def pieces(history: History, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
-    """Yield the pieces of a range, in order; raise `StorageError` unless damage explains what cannot be read."""
+    """Yield the pieces of a range, in order; raise `StorageError` unless damage explains it."""
     position = span.start
     doubted = -1
     while position < span.end:
         try:
-            piece = _piece(history.fetch(position, span.end, prefixes, _PIECE_BYTES))
+            fetched = history.fetch(position, span.end, prefixes, _PIECE_BYTES)
+            piece = Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
         except GoneError as error:
             deleted = Span(position, min(error.first, span.end))
             piece = Piece([], deleted.end, deleted=deleted)
@@ -218,10 +208,6 @@ def pieces(history: History, span: Span, prefixes: tuple[str, ...] = ("",)) -> I
             piece = Piece([], following, damage=damage._replace(next=damage.next and following))
         yield piece
         position = piece.next
-
-
-def _piece(fetched: Fetched) -> Piece:
-    return Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
 
 
 def index(view: View) -> Iterator[Row | Damage]:
@@ -240,7 +226,7 @@ def index(view: View) -> Iterator[Row | Damage]:
 
 @dataclass(slots=True)
 class Tally:
-    """Messages of a topic, bytes of their values, and when the first and last came (µs since 1970 UTC)."""
+    """Messages of a topic, bytes of their values, and the times of the first and last (µs since 1970 UTC)."""
 
     messages: int
     size_bytes: int
@@ -257,23 +243,16 @@ def tallies(history: History, damages: Damages) -> dict[str, Tally]:
             if piece.damage is not None:
                 damages.add(piece.damage)
             for block in piece.blocks:
-                _add(counted, block)
+                numbers, times = block.topic_nos, block.times
+                sizes = [0] * len(block.topics)
+                for number, (start, end) in zip(numbers, pairwise(block.value_ends), strict=True):
+                    sizes[number] += end - start
+                first = dict(zip(reversed(numbers), reversed(times), strict=True))
+                last = dict(zip(numbers, times, strict=True))
+                for number, messages in Counter(numbers).items():
+                    tally = counted.setdefault(block.topics[number], Tally(0, 0, first[number], 0))
+                    tally.messages += messages
+                    tally.size_bytes += sizes[number]
+                    tally.last_us = last[number]
             tell(f"{len(counted):,} topics", piece.next - span.start, span.end - span.start)
     return counted
-
-
-def _add(counted: dict[str, Tally], block: Block) -> None:
-    numbers, times = block.topic_nos, block.times
-    sizes = [0] * len(block.topics)
-    for number, (start, end) in zip(numbers, pairwise(block.value_ends), strict=True):
-        sizes[number] += end - start
-    first = dict(zip(reversed(numbers), reversed(times), strict=True))
-    last = dict(zip(numbers, times, strict=True))
-    for number, messages in Counter(numbers).items():
-        tally = counted.get(block.topics[number])
-        if tally is None:
-            counted[block.topics[number]] = Tally(messages, sizes[number], first[number], last[number])
-        else:
-            tally.messages += messages
-            tally.size_bytes += sizes[number]
-            tally.last_us = last[number]

@@ -1,11 +1,7 @@
-"""Lines of a file or of standard input, plain or gzip (told by the first bytes).
+"""Lines of a file or of standard input, plain or gzip, recognised by the first bytes.
 
-```
-descriptor ─read─▶ chunk ─Inflater─▶ pieces ─LineSplitter─▶ the lines of one piece, together
-```
-
-Standard input is waited for without a thread, so that lines leave as they come and Ctrl-C works at once. Memory is
-bounded: a piece has at most 256 KiB, a line `LINE_LIMIT_BYTES` and a piece. A last line without its end counts.
+Standard input is read without a thread, so that lines leave as they come and Ctrl-C works at once. Memory is bounded:
+a piece has at most 256 KiB, a line `LINE_LIMIT_BYTES` and a piece. A last line without its end counts.
 """
 
 from __future__ import annotations
@@ -21,7 +17,6 @@ from typing import Self
 from hub.errors import UsageError
 
 STDIN = "-"
-"""The path of standard input."""
 
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
 """The largest message that a hub takes by default."""
@@ -110,7 +105,6 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """Return the last line, if it has no end."""
         last = b"".join(self._parts)
         self._parts, self._size_bytes = [], 0
         return [last] if last else []
@@ -160,7 +154,7 @@ class Input:
 
 
 def _stdin() -> int:
-    if sys.stdin is None:  # closed by whoever started us
+    if sys.stdin is None:  # closed by the parent process
         raise InputError("standard input is closed")
     return sys.stdin.fileno()
 

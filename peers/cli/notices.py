@@ -5,22 +5,32 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
 
 from hub.errors import PeerError
+from peers.cli.contexts import HubFlags, check_client_name, text_or_path
 from peers.cli.texts import counted, escaped
-from peers.cli.url import HubFlags, check_client_name, shown_token
-from peers.client import BadMessage, Options
+from peers.client import BadMessage, Client, Options, connect
+from peers.client.token_source import Token, read_token
 from peers.wire.hello import Hello, QueueWish
 
 _TELL_S = 1.0
-"""Least time between two lines on losses."""
+
+
+def shown_token(file: str) -> Token:
+    """Return the token, or a function that reads its file again for each connection; raise `FlagError`."""
+    text, path = text_or_path(file)
+    return partial(read_token, path) if path else text
 
 
 class Notices:
     """Prints events of a client for one command. Call `finish` at the end."""
 
-    def __init__(self, command: str) -> None:
+    def __init__(self, command: str, *, reads_journal: bool = False) -> None:
         self._command = command
+        self._reads_journal = reads_journal  # whether losses are records that were deleted from the journal
         self._overflow = "its overflow policy"
         self._connections = 0
         self._untold_dropped = 0
@@ -28,7 +38,6 @@ class Notices:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self.dropped_messages = 0
-        self.reads_journal = False  # whether losses are records that were deleted from the journal
         self.rejection = ""  # of the first message that the hub refused
         self.bad_messages = 0
         # The messages of the client library's log are printed here in this command's words.
@@ -36,16 +45,7 @@ class Notices:
         logging.getLogger("peers.client").addHandler(logging.NullHandler())
 
     def options(self, hub: HubFlags, queue: QueueWish | None = None, *, narrow: bool = False) -> Options:
-        """Return options for `peers.client.connect`.
-
-        Args:
-            hub: The flags of the hub.
-            queue: The queue to ask the hub for.
-            narrow: Whether to take the part of a subscription that is allowed.
-
-        Raises:
-            FlagError: No hub would take the name, or there is no token.
-        """
+        """Return options for `connect`; raise `FlagError` if no hub would take the name, or there is no token."""
         name = hub.name or f"hub {self._command}"
         check_client_name(name)
         return Options(
@@ -64,12 +64,28 @@ class Notices:
             on_bad_message=self._bad_message,
         )
 
+    @asynccontextmanager
+    async def connected(
+        self, hub: HubFlags, queue: QueueWish | None = None, *, narrow: bool = False, once: bool = False
+    ) -> AsyncIterator[Client]:
+        """Connect while the block lasts, and print the totals at its end. Arguments and errors are those of `options`.
+
+        A client for one question (`once`) does not reconnect, as the question fails with the connection.
+        """
+        options = self.options(hub, queue, narrow=narrow)
+        if once:
+            options["on_disconnect"] = lambda _: None
+            options["reconnect"] = False
+        async with connect(hub.url, **options) as client:
+            try:
+                yield client
+            finally:
+                self.finish()
+
     def say(self, text: str) -> None:
-        """Print one line to standard error, escaped."""
         print(f"hub {self._command}: {escaped(text)}", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Print what is left, with the totals."""
         if self._timer is not None:
             self._timer.cancel()
         told_before = self.dropped_messages != self._untold_dropped
@@ -103,12 +119,10 @@ class Notices:
         self._told_s = self._loop.time()
         count, self._untold_dropped = self._untold_dropped, 0
         if count:
-            self.say(f"{counted(count, 'message')} {self._cause()}")
-
-    def _cause(self) -> str:
-        if self.reads_journal:
-            return "deleted from the journal before they were read; read faster, or keep more (journal.keep_bytes)"
-        return f"lost by {self._overflow}; read faster, or ask for a larger queue"
+            cause = f"lost by {self._overflow}; read faster, or ask for a larger queue"
+            if self._reads_journal:
+                cause = "deleted from the journal before they were read; read faster, or keep more (journal.keep_bytes)"
+            self.say(f"{counted(count, 'message')} {cause}")
 
     def _rejected(self, error: PeerError) -> None:
         self.rejection = self.rejection or str(error)

@@ -22,12 +22,7 @@ _Work = tuple[bytes, asyncio.Future[None]]
 
 
 class Output:
-    """Writes to a descriptor, in a thread.
-
-    Args:
-        descriptor: Such as 1 for standard output.
-        on_broken: Called in the loop after a failed write, for a caller that waits for something else; see `check`.
-    """
+    """Writes to a descriptor, in a thread; after a failed write `on_broken` is called in the loop."""
 
     __slots__ = ("_broken", "_descriptor", "_loop", "_on_broken", "_under_way", "_work")
 
@@ -66,7 +61,7 @@ class Output:
             text, done = self._work.get()
             error: OSError | None = None
             try:
-                _write_all(self._descriptor, text)
+                write_all(self._descriptor, text)
             except OSError as problem:
                 error = problem
             try:
@@ -86,7 +81,20 @@ class Output:
             self._on_broken()
 
 
-def _write_all(descriptor: int, text: bytes) -> None:
+@asynccontextmanager
+async def stdout_written() -> AsyncIterator[Output]:
+    """Yield standard output; write the rest at the end. A failed write cancels the block, and is raised."""
+    task = asyncio.current_task()
+    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
+    try:
+        yield output
+        await output.flush()
+    except asyncio.CancelledError:
+        output.check()  # the output may have cancelled us: then its error says why
+        raise
+
+
+def write_all(descriptor: int, text: bytes) -> None:
     rest = memoryview(text)
     while rest:
         rest = rest[os.write(descriptor, rest) :]

@@ -1,13 +1,4 @@
-"""`hub pub`: publish a value, lines from standard input, or the records of a file.
-
-```
-hub pub TOPIC VALUE          one message
-hub pub TOPIC                each line of standard input, as it comes
-hub pub TOPIC ARGS --zeek-event NAME     one Zeek event
-... --label NAME --to NAME               with labels, or to the owner of a name
-hub pub --ndjson FILE        each record of a file, its topic made from its fields; at full speed, a rate or its pace
-```
-"""
+"""`hub pub`: publish a value, lines from standard input, or the records of a file."""
 
 import asyncio
 import os
@@ -17,33 +8,31 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from hub.topics import check_topic
-from peers.cli.flag_values import FlagError, check_count, check_positive
+from peers.cli.contexts import DEFAULT_HUB, HubFlags
 from peers.cli.lines import STDIN, Input, InputError
 from peers.cli.notices import Notices
 from peers.cli.output import Progress, shown_progress
 from peers.cli.replay import (
     Pace,
-    Rate,
     Recorded,
     Replay,
     Schedule,
-    Template,
     UnreadableError,
     decode_json,
     decode_record,
     decode_text,
     decode_value,
     flaw_of_json,
+    template,
 )
-from peers.cli.texts import counted, escaped
-from peers.cli.url import HubFlags
-from peers.client import Client, InvalidValueError, connect
+from peers.cli.texts import FlagError, check_count, check_positive, counted, escaped
+from peers.client import Client, InvalidValueError
 
 
 @Parameter(name="*")
@@ -53,9 +42,7 @@ class StreamFlags:
 
     rate: Annotated[float | None, Parameter(help="Messages a second. Default: as fast as possible.")] = None
     limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None
-    skip_bad: Annotated[bool, Parameter(help="Count lines that cannot be published, and continue.", negative=())] = (
-        False
-    )
+    skip_bad: Annotated[bool, Parameter(help="Count lines that cannot be published, and continue.")] = False
 
     def __post_init__(self) -> None:
         check_positive("--rate", self.rate, "messages a second")
@@ -79,17 +66,12 @@ class RecordingFlags:
     speed: Annotated[
         float | None, Parameter(help="Keep the recorded pauses, divided by this factor; 1 is as recorded.")
     ] = None
-    loop: Annotated[bool, Parameter(help="Repeat the file until --limit or Ctrl-C.", negative=())] = False
+    loop: Annotated[bool, Parameter(help="Repeat the file until --limit or Ctrl-C.")] = False
 
     def check(self, stream: StreamFlags) -> None:
         """Raise `FlagError` where flags contradict each other."""
         if self.ndjson is None:
-            given = {
-                "--topic": self.template,
-                "--speed": self.speed,
-                "--loop": self.loop or None,
-            }
-            for flag, value in given.items():
+            for flag, value in (("--topic", self.template), ("--speed", self.speed), ("--loop", self.loop or None)):
                 if value is not None:
                     raise FlagError(f"{flag} belongs to --ndjson FILE; one topic for all: hub pub TOPIC")
             return
@@ -101,96 +83,60 @@ class RecordingFlags:
         if self.loop and self.ndjson == STDIN:
             raise FlagError("--loop needs a file that can be read again, not standard input")
 
-    def pace(self, stream: StreamFlags) -> Pace | None:
-        """Return the pace, None for full speed."""
-        if self.speed is not None:
-            return Recorded(self.speed)
-        return None if stream.rate is None else Rate(stream.rate)
-
-
-class Beside(NamedTuple):
-    """Labels and destination of all messages of a run."""
-
-    labels: tuple[str, ...] = ()
-    to: str = ""
-    """A name to whose owner alone the messages go; empty for all subscribers."""
-
 
 class Feed:
-    """Sends one run of messages, at most `limit_messages`."""
+    """Sends one run of messages, with `beside` as further arguments of `publish`."""
 
     def __init__(
-        self, client: Client, replay: Replay, *, limit_messages: int | None = None, beside: Beside | None = None
+        self, client: Client, replay: Replay, limit_messages: int | None = None, beside: dict[str, Any] | None = None
     ) -> None:
-        self._client = client
+        self._publish_nowait: Callable[[str, Any], None] = partial(client.publish_nowait, **(beside or {}))
+        self._publish: Callable[[str, Any], Awaitable[None]] = partial(client.publish, **(beside or {}))
         self._replay = replay
         self._limit_messages = limit_messages
-        self._beside = beside or Beside()
         self._now = asyncio.get_running_loop().time
-        self._schedule = Schedule(self._now()) if replay.paced else None
+        self._schedule = Schedule(self._now()) if replay.pace is not None else None
         self._started_s = self._now()
         self.sent_messages = 0
         self.source: Input | None = None
 
-    @property
-    def finished(self) -> bool:
-        """Whether the limit is reached."""
-        return self.sent_messages == self._limit_messages
-
-    @property
-    def rate_per_s(self) -> float:
-        """Mean rate since the start."""
+    def _passed(self) -> tuple[float, float]:
+        """Return the time since the start, and the mean rate."""
         passed_s = self._now() - self._started_s
-        return self.sent_messages / passed_s if passed_s > 0 else 0.0
+        return passed_s, self.sent_messages / passed_s if passed_s > 0 else 0.0
 
     def progress(self) -> Progress:
-        """Return the progress."""
-        text = f"{counted(self.sent_messages, 'message')}  {self.rate_per_s:,.0f}/s"
+        text = f"{counted(self.sent_messages, 'message')}  {self._passed()[1]:,.0f}/s"
         return Progress(text) if self.source is None else Progress(text, self.source.read_bytes, self.source.size_bytes)
-
-    async def send(self, path: str, *, again: bool = False) -> None:
-        """Publish a file or `STDIN`, to its end or to the limit; `again`: from the start again, until the limit.
-
-        Raises:
-            InputError, BadLineError: It cannot be read, or a line of it cannot be published.
-            PeerError: The hub is gone for good.
-        """
-        while True:
-            before = self.sent_messages
-            with Input(path) as self.source:
-                self._replay.begin(self.source.name)
-                await self._send_source(self.source)
-            if not again or self.finished:
-                return
-            if self.sent_messages == before:
-                raise InputError(f"{path}: holds nothing to send, going on would never end")
-
-    async def _send_source(self, source: Input) -> None:
-        async for lines in source.lines():
-            await self._send_lines(lines)
-            if self.finished:
-                return
-            await asyncio.sleep(0)
 
     def summary(self) -> str:
         """Return a line on sent and skipped messages."""
-        passed_s = self._now() - self._started_s
+        (passed_s, rate_per_s), replay = self._passed(), self._replay
         sent = counted(self.sent_messages, "message")
-        text = f"published {sent} in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
-        replay = self._replay
+        text = f"published {sent} in {passed_s:.2f} s, {rate_per_s:,.0f} messages/s"
         if replay.bad_lines:
             text += f"; {counted(replay.bad_lines, 'bad line')} passed over, the first: {replay.first_bad}"
         return text
 
+    async def send(self, path: str, *, again: bool = False) -> None:
+        """Publish a file or `STDIN`, to its end or to the limit; `again`: from the start again, until the limit."""
+        while True:
+            before = self.sent_messages
+            with Input(path) as self.source:
+                self._replay.begin(self.source.name)
+                async for lines in self.source.lines():
+                    await self._send_lines(lines)
+                    if self.sent_messages == self._limit_messages:
+                        return
+                    await asyncio.sleep(0)
+            if not again:
+                return
+            if self.sent_messages == before:
+                raise InputError(f"{path}: holds nothing to send, going on would never end")
+
     async def _send_lines(self, lines: Sequence[bytes]) -> None:
         """Publish the messages of some lines, each when it is due, up to the limit."""
-        beside = self._beside
-        publish_nowait: Callable[[str, Any], None] = self._client.publish_nowait
-        publish: Callable[[str, Any], Awaitable[None]] = self._client.publish
-        if any(beside):
-            publish_nowait = partial(publish_nowait, **beside._asdict())
-            publish = partial(publish, **beside._asdict())
-        schedule = self._schedule
+        schedule, publish_nowait = self._schedule, self._publish_nowait
         for topic, value, pause_s in self._replay.messages(lines):
             if schedule is not None:
                 wait_s = schedule.wait_s(pause_s, self._now())
@@ -199,7 +145,7 @@ class Feed:
             try:
                 publish_nowait(topic, value)
             except BusyError:
-                await publish(topic, value)
+                await self._publish(topic, value)
             except (InvalidTopicError, InvalidValueError) as error:
                 self._replay.reject(str(error))
                 continue
@@ -232,19 +178,16 @@ def pub(  # noqa: PLR0913 -- one flag each
     ] = None,
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it is valid JSON.", negative=())] = False,
-    json: Annotated[
-        bool, Parameter(help="VALUE or each line must be JSON; anything else is an error.", negative=())
-    ] = False,
+    hub: HubFlags = DEFAULT_HUB,
+    text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it is valid JSON.")] = False,
+    json: Annotated[bool, Parameter(help="VALUE or each line must be JSON; anything else is an error.")] = False,
     file: Annotated[str | None, Parameter(help="Publish the contents of this file, as bytes.")] = None,
     zeek_event: Annotated[
         str | None,
         Parameter(help="Publish a Zeek event of this name; VALUE is a JSON array of its arguments, see docs/zeek.md."),
     ] = None,
     label: Annotated[
-        tuple[str, ...],
-        Parameter(help="A label of the messages; repeatable. See docs/names-and-labels.md.", negative=()),
+        tuple[str, ...], Parameter(help="A label of the messages; repeatable. See docs/names-and-labels.md.")
     ] = (),
     to: Annotated[str, Parameter(help="Deliver only to the owner of this name.")] = "",
     stream: StreamFlags | None = None,
@@ -258,13 +201,14 @@ def pub(  # noqa: PLR0913 -- one flag each
         raise FlagError("--json and --text exclude each other")
     stream, recording = stream or StreamFlags(), recording or RecordingFlags()
     recording.check(stream)
-    beside = Beside(label, to)
+    beside: dict[str, Any] = {"labels": label, "to": to} if label or to else {}
+    pace: Pace | None = None if stream.rate is None else 1 / stream.rate
     path = recording.ndjson
     if path is not None:
         if topic is not None or text or file is not None:
             raise FlagError("with --ndjson the messages come from its file: leave TOPIC, VALUE, --text and --file out")
-        fill = Template(recording.template or "").fill
-        replay = Replay(decode_record, fill, recording.pace(stream), skip_bad=stream.skip_bad)
+        pace = pace if recording.speed is None else Recorded(recording.speed)
+        replay = Replay(decode_record, template(recording.template or ""), pace, skip_bad=stream.skip_bad)
         return _run(hub, lambda client: _send(client, replay, stream, path, beside, again=recording.loop))
     if topic is None:
         raise FlagError("TOPIC is missing: hub pub TOPIC VALUE, or hub pub --ndjson FILE --topic TEMPLATE")
@@ -274,21 +218,16 @@ def pub(  # noqa: PLR0913 -- one flag each
             raise FlagError("--zeek-event takes TOPIC and VALUE only")
         from peers.cli.zeek_values import event_of  # noqa: PLC0415 -- 20 ms that others need not wait
 
-        return _run(hub, _single(topic, event_of(zeek_event, value), beside))
+        event = event_of(zeek_event, value)
+        return _run(hub, lambda client: client.publish(topic, event, **beside))
     if file is None and value in {None, STDIN}:
         decode = decode_text if text else decode_json if json else decode_value
-        replay = Replay(decode, lambda _: topic, recording.pace(stream), skip_bad=stream.skip_bad)
+        replay = Replay(decode, lambda _: topic, pace, skip_bad=stream.skip_bad)
         return _run(hub, lambda client: _send(client, replay, stream, STDIN, beside))
     if stream != StreamFlags():
         raise FlagError("--rate, --limit and --skip-bad are for lines and records, not for a single value")
-    return _run(hub, _single(topic, _value(value, file, as_text=text, as_json=json), beside))
-
-
-def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Coroutine[Any, Any, None]]:
-    async def publish(client: Client) -> None:
-        await client.publish(topic, value, labels=beside.labels, to=beside.to)
-
-    return publish
+    single = _value(value, file, as_text=text, as_json=json)
+    return _run(hub, lambda client: client.publish(topic, single, **beside))
 
 
 def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool) -> Any:
@@ -306,23 +245,29 @@ def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool)
         if as_json:
             return decode_json(given)
         if flaw := flaw_of_json(given):
-            print(
-                escaped(f"hub pub: VALUE is published as text, because it is not valid JSON: {flaw}"), file=sys.stderr
-            )
+            text = f"hub pub: VALUE is published as text, because it is not valid JSON: {flaw}"
+            print(escaped(text), file=sys.stderr)
         return decode_value(given)
     except UnreadableError as error:
         raise FlagError(f"VALUE is {error}; --file publishes bytes") from error
 
 
 def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
-    """Connect, publish, and wait until the hub has taken everything; return the exit code."""
+    """Connect, publish, and wait until the hub has read everything; return the exit code."""
 
     async def connected() -> int:
         notices = Notices("pub")
-        async with connect(hub.url, **notices.options(hub)) as client:
+        async with notices.connected(hub) as client:
             await publish(client)
             await client.drain()
-            if not await _reached(client):
+            try:
+                # Until the hub has read the messages, and has sent its rejections.
+                async with asyncio.timeout(_BARRIER_S):
+                    with suppress(RejectedError):
+                        barrier = client.subscribe(_BARRIER)
+                        await barrier.open()
+                        await barrier.close()
+            except TimeoutError:
                 notices.say(f"the hub has not confirmed within {_BARRIER_S:g} s that it has read everything")
             statistics = client.statistics()
         lost = statistics.rejected_messages + statistics.unsent_messages
@@ -333,24 +278,11 @@ def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) 
     return asyncio.run(connected())
 
 
-async def _reached(client: Client) -> bool:
-    """Wait until the hub has read what was published, and has sent its refusals."""
-    try:
-        async with asyncio.timeout(_BARRIER_S):
-            with suppress(RejectedError):
-                barrier = client.subscribe(_BARRIER)
-                await barrier.open()
-                await barrier.close()
-    except TimeoutError:
-        return False
-    return True
-
-
 async def _send(  # noqa: PLR0913 -- of the command's flags
-    client: Client, replay: Replay, stream: StreamFlags, path: str, beside: Beside, *, again: bool = False
+    client: Client, replay: Replay, stream: StreamFlags, path: str, beside: dict[str, Any], *, again: bool = False
 ) -> None:
     """Send a file or standard input, and print the account."""
-    feed = Feed(client, replay, limit_messages=stream.limit, beside=beside)
+    feed = Feed(client, replay, stream.limit, beside)
     try:
         async with shown_progress(feed.progress):
             await feed.send(path, again=again)

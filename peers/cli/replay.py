@@ -1,10 +1,4 @@
-"""`Replay`: from lines to messages: their topics (`Template`) and when each is due (`Pace`). No I/O and no clock.
-
-```
-line ─decode─▶ value ─fill─▶ topic            bad line ─▶ BadLineError with its number, or counted (`skip_bad`)
-                 └────Pace─▶ pause ─Schedule─▶ sleep so long
-/zeek/{_path}/{id.orig_h}        {"_path": "dns", "id.orig_h": "10.0.0.7"}   ─▶   /zeek/dns/10.0.0.7
-```
+"""`Replay`: from lines to messages: their topics (`template`) and when each is due (`Pace`). No I/O and no clock.
 
 A field is looked up by its whole name first (Zeek writes `id.orig_h` flat), then along its dots. Recordings are not in
 order, so `Recorded` holds the latest time; earlier records follow without a pause.
@@ -21,7 +15,7 @@ import msgspec
 
 from hub.errors import UsageError
 from hub.topics import printable
-from peers.cli.flag_values import FlagError
+from peers.cli.texts import FlagError
 from peers.wire.reasons import MALFORMED
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
@@ -39,19 +33,6 @@ class FieldError(UsageError):
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"field {printable(field)} {reason}")
         self.field = field
-
-
-class Template:
-    """A topic with fields in braces, compiled; raises `TemplateError`."""
-
-    __slots__ = ("fill",)
-
-    fill: Callable[[Mapping[str, Any]], str]
-    """Returns the topic of a record; raises `FieldError` if the record lacks a field."""
-
-    def __init__(self, text: str) -> None:
-        parts = list(_parse(text))
-        self.fill = _compile(parts)
 
 
 def _parse(text: str) -> Iterator[tuple[bool, str]]:
@@ -73,8 +54,12 @@ def _parse(text: str) -> Iterator[tuple[bool, str]]:
             yield False, found
 
 
-def _compile(parts: list[tuple[bool, str]]) -> Callable[[Mapping[str, Any]], str]:
-    """Make the function that fills: a special one for a single field, because it runs for each record."""
+def template(text: str) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that makes the topic of a record, or raises `FieldError`; raise `TemplateError`.
+
+    There is a special function for a single field, because it runs for each record.
+    """
+    parts = list(_parse(text))
     if sum(is_field for is_field, _ in parts) != 1:
         return lambda record: "".join(
             _text(record.get(part, _NONE), part, record) if is_field else part for is_field, part in parts
@@ -92,7 +77,6 @@ def _compile(parts: list[tuple[bool, str]]) -> Callable[[Mapping[str, Any]], str
 
 
 def _text(value: Any, field: str, record: Mapping[str, Any]) -> str:
-    """Return the text of a field."""
     if value is _NONE:
         value = _nested(record, field)
     match value:
@@ -108,7 +92,6 @@ def _text(value: Any, field: str, record: Mapping[str, Any]) -> str:
 
 
 def _nested(record: Mapping[str, Any], field: str) -> Any:
-    """Look `a.b` up as `b` within `a`."""
     value: Any = record
     for name in field.split("."):
         if not isinstance(value, Mapping) or name not in value:
@@ -121,7 +104,6 @@ _TIME_FIELDS = ("ts", "_write_ts")
 """Zeek's fields for the time of an event, and the time at which it was written."""
 
 _MAX_PAUSE_S = 60.0
-"""The longest single pause."""
 
 _CATCH_UP_S = 1.0
 """A replay that is late catches up this much; longer stalls are forgotten."""
@@ -131,22 +113,6 @@ _FAR_BACK_S = 86_400.0
 
 _FAR_BACK_RECORDS = 8
 """So many of them in a row are the true time."""
-
-
-class Rate:
-    """A fixed number of messages a second, above 0."""
-
-    __slots__ = ("_pause_s",)
-
-    def __init__(self, messages_per_s: float) -> None:
-        self._pause_s = 1 / messages_per_s
-
-    def pause_s(self, _: Mapping[str, Any]) -> float:
-        """Return the pause before a record."""
-        return self._pause_s
-
-    def restart(self) -> None:
-        """Do nothing."""
 
 
 class Recorded:
@@ -189,7 +155,8 @@ class Recorded:
         raise FieldError(_TIME_FIELDS[0], "is missing: it holds the time of a record")
 
 
-Pace: TypeAlias = Rate | Recorded
+Pace: TypeAlias = float | Recorded
+"""The pause before each message, s, or the pauses of the recording."""
 
 
 class Schedule:
@@ -263,7 +230,7 @@ def decode_json(line: bytes) -> Any:
 
 
 def flaw_of_json(line: bytes) -> str:
-    """Return what is wrong with a line that begins as JSON and is none, likely a mistake; else empty."""
+    """Return the flaw of a line that begins as JSON and is none, likely a mistake; else empty."""
     if line.lstrip()[:1] not in _BEGINS_JSON:
         return ""
     try:
@@ -290,16 +257,9 @@ def decode_text(line: bytes) -> str:
 
 
 class Replay:
-    """Makes messages of lines, and counts bad lines.
+    """Makes messages of lines: `decode` returns the value, `fill` the topic; counts bad lines."""
 
-    Args:
-        decode: Returns the value of a line; raises `UnreadableError`.
-        fill: Returns the topic of a value; raises `FieldError`.
-        pace: None for full speed.
-        skip_bad: Count bad lines and go on, rather than stop at the first.
-    """
-
-    __slots__ = ("_decode", "_fill", "_number", "_pace", "_skip_bad", "_source", "bad_lines", "first_bad")
+    __slots__ = ("_decode", "_fill", "_number", "_skip_bad", "_source", "bad_lines", "first_bad", "pace")
 
     def __init__(
         self,
@@ -311,28 +271,23 @@ class Replay:
     ) -> None:
         self._decode = decode
         self._fill = fill
-        self._pace = pace
+        self.pace = pace
         self._skip_bad = skip_bad
         self._source = ""
         self._number = 0
         self.bad_lines = 0
         self.first_bad = ""
 
-    @property
-    def paced(self) -> bool:
-        """Whether messages have to wait."""
-        return self._pace is not None
-
     def begin(self, source: str) -> None:
         """Begin with the lines of another input, or those of the same again; `source` is its name in errors."""
         self._source = source
         self._number = 0
-        if self._pace is not None:
-            self._pace.restart()
+        if isinstance(self.pace, Recorded):
+            self.pace.restart()
 
     def messages(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Any, float]]:
         """Yield topic, value and pause in seconds of each line; raise `BadLineError` unless bad lines are skipped."""
-        decode, fill, pace = self._decode, self._fill, self._pace
+        decode, fill, pace = self._decode, self._fill, self.pace
         for line in lines:
             self._number += 1
             if not line:
@@ -340,7 +295,7 @@ class Replay:
             try:
                 value = decode(line)
                 topic = fill(value)
-                pause_s = pace.pause_s(value) if pace is not None else 0.0
+                pause_s = pace.pause_s(value) if isinstance(pace, Recorded) else pace or 0.0
             except (UnreadableError, FieldError) as error:
                 self.reject(str(error))
             else:

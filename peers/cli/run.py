@@ -65,7 +65,7 @@ def _help(path: str) -> Parameter:
     key = KEYS[path]
     group = _FIRST if path in _FIRST_DAY else _REST
     taken = "" if key.kind is Kind.TEXT else f" Takes {key.expected}."
-    return Parameter(name=flag(path), help=key.description + taken, negative=(), group=group, show_default=False)
+    return Parameter(name=flag(path), help=key.description + taken, group=group, show_default=False)
 
 
 class _Layer:
@@ -95,7 +95,7 @@ else:
                 for path, key in KEYS.items()
             ],
             bases=(_Layer,),
-            namespace={"__module__": __name__},  # cyclopts takes what is of the standard library for one value
+            namespace={"__module__": __name__},  # cyclopts takes a class of the standard library for one value
             kw_only=True,
         )
     )
@@ -150,8 +150,8 @@ def check_config(
     flags: Flags | None = None,
     *,
     config: ConfigFile = None,
-    explain: Annotated[bool, Parameter(help="Describe each setting: purpose, values, and flag.", negative=())] = False,
-    json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.", negative=())] = False,
+    explain: Annotated[bool, Parameter(help="Describe each setting: purpose, values, and flag.")] = False,
+    json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.")] = False,
 ) -> None:
     """Show the settings that `hub run` would use with the same flags, and the origin of each.
 

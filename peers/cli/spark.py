@@ -1,52 +1,65 @@
-"""`hub spark`: jobs on archives, run by Apache Spark. Here are `archive` and the options that all jobs share.
+"""`hub spark`: jobs on archives, run by Apache Spark: their options and output; the jobs are in `peers.spark`.
 
 Everything that can be checked is checked before Spark is loaded and Java started, which takes seconds.
 """
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import sys
+import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Group, Parameter
 
-from hub.consumers.consumer import NAME_PATTERN
 from hub.errors import UsageError
 from hub.topics import check_prefix
-from peers.cli.contexts import ContextName
-from peers.cli.flag_values import FlagError, check_count
-from peers.cli.texts import escaped, examples, show
-from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
+from peers.cli.contexts import DEFAULT_URL, ContextName, HubUrl, TlsFiles, TokenFile, text_or_path
+from peers.cli.output import write_file
+from peers.cli.texts import FlagError, check_count, check_positive, escaped, examples, show
+from peers.spark.archiving.folders import EVERYTHING, Selection
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.connector.options import Access
-from peers.spark.package import write_package
-from peers.spark.session import Job, SessionSettings, running_job
-from peers.spark.signals import stop_event
-from peers.spark.summary import Figure, amount, rate
+from peers.spark.findings import (
+    TRAFFIC_HEADS,
+    Figure,
+    Findings,
+    amount,
+    figures_of,
+    page,
+    rate,
+    remarks,
+    span,
+    traffic_row,
+)
+from peers.spark.progress import JobProgress
+from peers.spark.session import Job, SessionSettings, check_packages, running_job, stop_event, write_package
 from peers.transport.endpoints import Endpoint
 
 if TYPE_CHECKING:
     from peers.spark.archiving.archive import Archived, Tally
-    from peers.spark.progress import JobProgress
-
+    from peers.spark.replay import Replay
+    from peers.spark.route import Matcher, Totals
 
 MESSAGES = Group("Messages", sort_key=1)
 OUTPUT = Group("Output", sort_key=2)
 SPARK = Group("Spark", sort_key=3)
+_HOW = Group("Archive", sort_key=2)
+_PACE = Group("Pace", sort_key=2)
 
 EXIT_INCOMPLETE = 2
-"""The job ended before everything was done."""
 
 
 def described(text: str, group: Group = OUTPUT, name: str | None = None) -> Parameter:
     """Return the help of an option, in the group under which it is listed."""
-    return Parameter(help=text, group=group, name=name, negative=(), negative_iterable=())
+    return Parameter(help=text, group=group, name=name)
 
 
 @Parameter(name="*")
@@ -60,21 +73,19 @@ class Engine:
         described("Setting of Spark, KEY=VALUE, such as spark.driver.memory=4g; repeatable.", SPARK),
     ] = None
 
-    def running(self, name: str) -> AbstractContextManager[Job]:
-        """Return the context of a job; see `running_job`."""
-        conf = dict(map(_setting, self.conf or ()))
-        return running_job(SessionSettings(name=f"topichub {name}", master=self.master, conf=conf))
 
-
-def _setting(text: str) -> tuple[str, str]:
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise FlagError(f"--conf: KEY=VALUE expected, {text!r} given")
-    return key, value
+def _running(engine: Engine | None, name: str) -> AbstractContextManager[Job]:
+    """Return the context of a job; see `running_job`."""
+    engine, conf = engine or Engine(), {}
+    for text in engine.conf or ():
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            raise FlagError(f"--conf: KEY=VALUE expected, {text!r} given")
+        conf[key] = value
+    return running_job(SessionSettings(name=f"topichub {name}", master=engine.master, conf=conf))
 
 
 def access_of(url: str, token_file: str, tls: TlsFiles | None) -> Access:
-    """Return how a job reaches its hub."""
     files = tls or TlsFiles()
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
@@ -82,18 +93,15 @@ def access_of(url: str, token_file: str, tls: TlsFiles | None) -> Access:
 
 
 def prefixes_of(text: str) -> tuple[str, ...]:
-    """Return the prefixes in a list with commas."""
     return tuple(check_prefix(prefix.strip()) for prefix in text.split(","))
 
 
 def check_folder(archive: str) -> None:
-    """Check that there is an archive."""
     if not Path(archive).exists():
         raise UsageError(f"{archive}: there is no such archive")
 
 
 def show_figures(figures: Iterable[Figure]) -> None:
-    """Print figures with their units."""
     show(("", "unit", "figure"), list(figures), text_columns=(0, 1))
 
 
@@ -106,150 +114,116 @@ def package(path: Path, /) -> None:
     show_figures([("files", "files", amount(count)), ("size", "bytes", amount(path.stat().st_size))])
 
 
-_HOW = Group("Archive", sort_key=2)
-
-# Most new columns that are named.
 _NAMED = 20
+"""Most new columns that are named."""
 
 _SHORTEST = timedelta(milliseconds=100)
 
 
-@Parameter(name="*")
-@dataclass(kw_only=True)
-class What:
-    """Which messages are archived."""
-
+def archive(  # noqa: PLR0913 -- one flag each
+    *,
+    url: HubUrl = DEFAULT_URL,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and the files beside it
+    token_file: TokenFile = "",
+    tls: TlsFiles | None = None,
     topics: Annotated[
         str | None,
         described("Prefixes, separated by commas. Default: all. The topics of an archive cannot be changed.", MESSAGES),
-    ] = None
+    ] = None,
     start: Annotated[
         str, described("Start of a new archive: earliest, latest or an offset. Others continue.", MESSAGES, "--from")
-    ] = "earliest"
+    ] = "earliest",
     allow_loss: Annotated[
         bool, described("Continue if records were deleted from the journal before they were archived.", MESSAGES)
-    ] = False
-
-    def check(self) -> None:
-        """Check the options."""
-        if self.start not in {"earliest", "latest"} and not (self.start.isascii() and self.start.isdigit()):
-            raise FlagError(f"--from {self.start}: give earliest, latest or an offset")
-
-
-@Parameter(name="*")
-@dataclass(kw_only=True)
-class How:
-    """How messages are archived."""
-
+    ] = False,
+    to: Annotated[str, described("Folder of the archive; made if it is absent.", _HOW)],
     every: Annotated[
         timedelta | None,
         described("Run until Ctrl-C, with a batch at this interval, such as 10s. Default: stop at the end.", _HOW),
-    ] = None
-    format: Annotated[
+    ] = None,
+    format: Annotated[  # noqa: A002 -- the flag's name
         Literal["parquet", "iceberg"], described("Folders of Parquet files, or an Iceberg table.", _HOW)
-    ] = "parquet"
-    compact: Annotated[bool, described("Merge small files; not those of an Iceberg table.", _HOW)] = False
+    ] = "parquet",
+    compact: Annotated[bool, described("Merge small files; not those of an Iceberg table.", _HOW)] = False,
     decode: Annotated[
         bool, described("Write the fields of messages as typed columns, instead of their values.", _HOW)
-    ] = False
+    ] = False,
     schema: Annotated[
         Path | None,
         described("File with types of some columns, such as query STRING, rtt DOUBLE; others are inferred.", _HOW),
-    ] = None
+    ] = None,
     event_time: Annotated[
         str, described("Field with the time of a message: its date names the folders, instead of the hub's time.", _HOW)
-    ] = ""
+    ] = "",
     table_by: Annotated[
         str,
         described("A table for each topic, by its first level (root), all levels (topic) or so many levels.", _HOW),
-    ] = ""
+    ] = "",
     max_offsets: Annotated[
         int | None, described("Limit of offsets of one batch. Default: 2,000,000 for Parquet, else 500,000.", _HOW)
-    ] = None
-    consumer: Annotated[
-        str,
-        described("Report the position to the hub under this name; `hub journal consumers` shows it.", _HOW),
-    ] = ""
-
-    def check(self) -> None:
-        """Check the options."""
-        if not self.decode and (self.schema is not None or self.event_time):
-            raise FlagError("--schema, --event-time: --decode is needed, too")
-        if self.compact and self.format == "iceberg":
-            raise FlagError("--compact: PyIceberg cannot merge the files of a table")
-        if self.consumer and not re.fullmatch(NAME_PATTERN, self.consumer):
-            raise FlagError(f"--consumer {self.consumer}: 1 to 128 letters, digits, and of _ . : - all but the first")
-        if self.every is not None and self.every < _SHORTEST:
-            least_s, given_s = _SHORTEST.total_seconds(), self.every.total_seconds()
-            raise FlagError(f"--every: {least_s:g} s or more expected, {given_s:g} s given")
-        check_count("--max-offsets", self.max_offsets)
-
-    def table_levels(self) -> int | None:
-        """Return how many levels of a topic name a table, 0 for all; None without tables."""
-        if not self.table_by:
-            return None
-        levels = {"topic": "0", "root": "1"}.get(self.table_by, self.table_by)
-        if self.table_by == "0" or not re.fullmatch("0|[1-9][0-9]?", levels):
-            raise FlagError(f"--table-by {self.table_by}: root, topic or 1 to 99 levels expected")
-        return int(levels)
-
-    def columns(self) -> str:
-        """Return the text of the file with the columns, empty without one."""
-        if self.schema is None:
-            return ""
-        try:
-            text = self.schema.read_text()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UsageError(f"{self.schema}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
-        if not text.strip():
-            raise UsageError(f"{self.schema}: it is empty")
-        return text
-
-
-def archive(  # noqa: PLR0913 -- one group of flags each
-    *,
-    url: HubUrl = DEFAULT_URL,
-    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
-    to: Annotated[str, described("Folder of the archive; made if it is absent.", _HOW)],
-    what: What | None = None,
-    how: How | None = None,
+    ] = None,
     engine: Engine | None = None,
-    token_file: TokenFile = "",
-    tls: TlsFiles | None = None,
 ) -> int:
     """Archive the journal of a hub: each record once, however often the job is stopped or killed and restarted.
 
     Reads to the end of the journal and ends; exit code 2 if it was stopped before. With --every it continues.
     Only one job at a time can write an archive.
     """
-    what, how = what or What(), how or How()
-    how.check()
-    what.check()
+    if every is not None and every < _SHORTEST:
+        least_s, given_s = _SHORTEST.total_seconds(), every.total_seconds()
+        raise FlagError(f"--every: {least_s:g} s or more expected, {given_s:g} s given")
+    check_count("--max-offsets", max_offsets)
+    if start not in {"earliest", "latest"} and not (start.isascii() and start.isdigit()):
+        raise FlagError(f"--from {start}: give earliest, latest or an offset")
     order = ArchiveOrder(
         access=access_of(url, token_file, tls),
         path=to.rstrip("/") or "/",
-        topics=None if what.topics is None else prefixes_of(what.topics),
-        starting=what.start,
-        every_s=None if how.every is None else how.every.total_seconds(),
-        format=how.format,
-        compact=how.compact,
-        max_offsets=how.max_offsets,
-        decode=how.decode,
-        schema=how.columns(),
-        event_time=how.event_time,
-        table_by=how.table_levels(),
-        lossy=what.allow_loss,
-        consumer=how.consumer,
+        topics=None if topics is None else prefixes_of(topics),
+        starting=start,
+        every_s=None if every is None else every.total_seconds(),
+        format=format,
+        compact=compact,
+        max_offsets=max_offsets,
+        decode=decode,
+        schema="" if schema is None else _schema(schema),
+        event_time=event_time,
+        table_by=_table_levels(table_by),
+        lossy=allow_loss,
     )
+    order.check()
     _meet(order)
-    with (engine or Engine()).running("archive") as job:
+    with _running(engine, "archive") as job:
         from peers.spark.archiving.archive import archive as run  # noqa: PLC0415 -- Spark is loaded when a job runs
+
+        def advance(tally: Tally) -> None:
+            if tally.first is not None:
+                job.progress.advance(tally.next - tally.first, max(tally.head, tally.next) - tally.first)
 
         job.progress.step("archiving")
         with stop_event() as stop:
-            done = run(job, order, lambda tally: _advance(job.progress, tally), stop)
-    _show(done)
+            done = run(job, order, advance, stop)
+    _show_archived(done)
     return EXIT_INCOMPLETE if done.stopped and order.every_s is None else 0
+
+
+def _table_levels(text: str) -> int | None:
+    """Return how many levels of a topic name a table, 0 for all; None without tables."""
+    if not text:
+        return None
+    levels = {"topic": "0", "root": "1"}.get(text, text)
+    if text == "0" or not re.fullmatch("0|[1-9][0-9]?", levels):
+        raise FlagError(f"--table-by {text}: root, topic or 1 to 99 levels expected")
+    return int(levels)
+
+
+def _schema(path: Path) -> str:
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    if not text.strip():
+        raise UsageError(f"{path}: it is empty")
+    return text
 
 
 def _meet(order: ArchiveOrder) -> None:
@@ -262,12 +236,7 @@ def _meet(order: ArchiveOrder) -> None:
         wait_journal(order.access, lambda error: print(f"hub: {escaped(str(error))}; waiting for it", file=sys.stderr))
 
 
-def _advance(progress: JobProgress, tally: Tally) -> None:
-    if tally.first is not None:
-        progress.advance(tally.next - tally.first, max(tally.head, tally.next) - tally.first)
-
-
-def _show(done: Archived) -> None:
+def _show_archived(done: Archived) -> None:
     tally, decoded = done.tally, done.decoded
     rows: list[Figure] = [
         ("messages", "messages", amount(tally.messages)),
@@ -289,9 +258,201 @@ def _show(done: Archived) -> None:
         ("without event time", "messages", amount(decoded.undated)),
     ]
     show_figures(rows)
-    for what, columns in (("new columns", decoded.added), ("wider columns", decoded.widened)):
+    for kind, columns in (("new columns", decoded.added), ("wider columns", decoded.widened)):
         if columns:
-            print(escaped(f"* {what}: {', '.join(columns[:_NAMED])}{' and more' if len(columns) > _NAMED else ''}"))
+            print(escaped(f"* {kind}: {', '.join(columns[:_NAMED])}{' and more' if len(columns) > _NAMED else ''}"))
+
+
+Start = Annotated[datetime | None, described("Only messages from this time on; UTC unless a zone is given.", MESSAGES)]
+End = Annotated[datetime | None, described("Only messages before this time.", MESSAGES)]
+
+
+def replay(  # noqa: PLR0913 -- one flag each
+    archive: str,
+    /,
+    *,
+    url: HubUrl = DEFAULT_URL,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and the files beside it
+    token_file: TokenFile = "",
+    tls: TlsFiles | None = None,
+    topics: Annotated[str | None, described("Prefixes, separated by commas. Default: all.", MESSAGES)] = None,
+    start: Start = None,
+    end: End = None,
+    from_offset: Annotated[int, described("First offset, to continue a replay that was interrupted.", MESSAGES)] = 0,
+    speed: Annotated[float | None, described("Multiple of the recorded pace. Default: 1.", _PACE)] = None,
+    full_speed: Annotated[bool, described("As fast as the hub accepts them.", _PACE)] = False,
+    rate: Annotated[float | None, described("Messages a second, evenly spaced.", _PACE)] = None,
+    max_pause: Annotated[
+        timedelta, described("Longest pause with --speed; longer ones are shortened.", _PACE)
+    ] = timedelta(seconds=60),
+) -> int:
+    """Publish an archive to a hub, in the order of its offsets.
+
+    Exit code 2 if it is interrupted; a line on standard error has the offset to continue from.
+    """
+    selection = Selection(() if topics is None else prefixes_of(topics), start, end).check()
+    if sum((full_speed, rate is not None, speed is not None)) > 1:
+        raise FlagError("--speed, --full-speed and --rate exclude each other")
+    check_positive("--speed", speed, hint="1 is as recorded")
+    check_positive("--rate", rate, "messages a second")
+    check_positive("--max-pause", max_pause.total_seconds(), "seconds")
+    access = access_of(url, token_file, tls)
+    check_folder(archive)
+    check_packages("numpy", "pyarrow")
+    from peers.spark.replay import Pace  # noqa: PLC0415 -- an extra
+    from peers.spark.replay import replay as run  # noqa: PLC0415 -- the same
+
+    pace = Pace(speed=None if full_speed else speed or 1.0, rate=rate, max_pause_s=max_pause.total_seconds())
+    with JobProgress() as progress, stop_event() as stop:
+        progress.step("publishing")
+        done = run(
+            access,
+            archive,
+            selection,
+            from_offset=from_offset,
+            pace=pace,
+            every=lambda done: _advance(progress, done),
+            stop=stop,
+        )
+    _show_replayed(done)
+    return EXIT_INCOMPLETE if done.ending else 0
+
+
+def _advance(progress: JobProgress, done: Replay) -> None:
+    progress.advance(done.next - done.first, done.last + 1 - done.first)
+
+
+def _show_replayed(done: Replay) -> None:
+    show_figures(
+        [
+            ("published", "messages", amount(done.messages)),
+            ("published", "bytes", amount(done.bytes)),
+            ("refused by the hub", "messages", amount(done.rejected)),
+            ("left out, no msgpack", "messages", amount(done.skipped)),
+            ("from", "offset", amount(done.first)),
+            ("to", "offset", amount(done.next)),
+            ("elapsed", "s", f"{done.elapsed_s:.1f}"),
+            ("published", "messages/s", rate(done.messages, done.elapsed_s)),
+        ]
+    )
+    if done.ending:
+        print(f"broken off: {done.ending}; go on with --from-offset {done.next}", file=sys.stderr)
+
+
+_SHORTEST_GAP_US = 1_000
+
+_SHOWN_ROWS = 20
+_SHOWN_COLUMNS = 4
+"""Of a table of topics on the terminal."""
+
+
+def report(  # noqa: PLR0913 -- one flag each
+    archive: str,
+    /,
+    *,
+    prefix: Annotated[list[str] | None, described("Only topics with this prefix; repeatable.", MESSAGES)] = None,
+    start: Start = None,
+    end: End = None,
+    html: Annotated[Path | None, described("Write a page with figures and drawings to this file.")] = None,
+    gap: Annotated[timedelta, described("Report periods longer than this without a message of a root.")] = timedelta(
+        minutes=1
+    ),
+    top: Annotated[int, described("Number of topics listed, those with the most messages, and bytes.")] = 10,
+    engine: Engine | None = None,
+) -> None:
+    """Summarise an archive: messages by topic and time, gaps, absent offsets."""
+    selection = Selection(tuple(prefix or ()), start, end).check()
+    gap_us = gap // timedelta(microseconds=1)
+    if gap_us < _SHORTEST_GAP_US:
+        raise FlagError(f"--gap: {span(_SHORTEST_GAP_US)} or more expected, {span(gap_us)} given")
+    check_count("--top", top)
+    check_folder(archive)
+    with _running(engine, "report") as job:
+        from peers.spark.survey import Questions, survey  # noqa: PLC0415 -- Spark is loaded when a job runs
+
+        begun = time.monotonic()
+        questions = Questions(selection=selection, gap_us=gap_us, top=top)
+        findings = survey(job.spark, archive, questions, job.progress)
+    _show_findings(findings, time.monotonic() - begun)
+    if html is not None:
+        write_file(html, page(findings).encode())
+
+
+def _show_findings(findings: Findings, elapsed_s: float) -> None:
+    messages = findings.total.messages
+    own = [("elapsed", "s", f"{elapsed_s:.1f}"), ("surveyed", "messages/s", rate(messages, elapsed_s))]
+    show_figures([*figures_of(findings), *own])
+    for head, found in (("root", findings.roots), ("topic", findings.by_messages)):
+        print()
+        rows = [traffic_row(traffic)[:_SHOWN_COLUMNS] for traffic in found[:_SHOWN_ROWS]]
+        show((head, *TRAFFIC_HEADS)[:_SHOWN_COLUMNS], rows)
+        if len(found) > _SHOWN_ROWS:
+            print(f"and {len(found) - _SHOWN_ROWS:,} more")
+    for remark in remarks(findings):
+        print(f"* {remark}")
+
+
+def route(  # noqa: PLR0913 -- one flag each
+    archive: str,
+    subscriptions: Path,
+    /,
+    *,
+    counts: Annotated[Path | None, described("Write messages and bytes of each subscriber to this CSV file.")] = None,
+    deliveries: Annotated[
+        str | None, described("Write offset and subscribers of each message to this new folder, as Parquet.")
+    ] = None,
+    top: Annotated[int, described("Number of subscribers in the table, those with the most messages.")] = 20,
+    engine: Engine | None = None,
+) -> None:
+    """Show which subscriber would get which message of an archive, by the hub's own matching.
+
+    SUBSCRIPTIONS is CSV with the header name,prefix or NDJSON with these fields. A subscriber may have several prefixes
+    and gets each message once. In deliveries, subscribers are numbers; _subscribers in their folder has the names.
+    """
+    check_packages("numpy", "pyarrow")
+    from peers.spark.route import Matcher, count, read_subscriptions, write_deliveries  # noqa: PLC0415 -- an extra
+
+    matcher = Matcher(read_subscriptions(subscriptions))
+    check_folder(archive)
+    with _running(engine, "route") as job:
+        from peers.spark.scan import Scan  # noqa: PLC0415 -- Spark is loaded when a job runs
+
+        begun = time.monotonic()
+        job.progress.step("counting")
+        scan = Scan(job.spark, archive, EVERYTHING)
+        totals = count(scan, matcher)
+        if deliveries is not None:
+            job.progress.step("writing deliveries")
+            write_deliveries(scan, matcher, deliveries)
+    _show_routes(matcher, totals, time.monotonic() - begun, top)
+    if counts is not None:
+        text = io.StringIO(newline="")
+        writer = csv.writer(text)
+        writer.writerow(("number", "name", "messages", "bytes"))
+        writer.writerows(zip(range(len(matcher.names)), matcher.names, totals.messages, totals.bytes, strict=True))
+        write_file(counts, text.getvalue().encode())
+
+
+def _show_routes(matcher: Matcher, totals: Totals, elapsed_s: float, top: int) -> None:
+    messages = totals.all_messages
+    show_figures(
+        [
+            ("messages", "messages", amount(messages)),
+            ("wanted by nobody", "messages", amount(messages - totals.wanted)),
+            ("deliveries", "deliveries", amount(totals.delivered)),
+            ("delivered", "bytes", amount(sum(totals.bytes))),
+            ("subscribers", "subscribers", amount(len(matcher.names))),
+            ("prefixes", "prefixes", amount(len(matcher.prefixes))),
+            ("elapsed", "s", f"{elapsed_s:.1f}"),
+            ("matched", "messages/s", rate(messages, elapsed_s)),
+        ]
+    )
+    print()
+    most = sorted(range(len(matcher.names)), key=lambda number: (-totals.messages[number], matcher.names[number]))
+    rows = [(matcher.names[n], amount(totals.messages[n]), amount(totals.bytes[n])) for n in most[: max(0, top)]]
+    show(("subscriber", "messages", "bytes"), rows)
+    if len(most) > len(rows):
+        print(f"and {len(most) - len(rows):,} more")
 
 
 app = App(
@@ -302,19 +463,11 @@ app = App(
     ),
 )
 app.command(archive, name="archive", help="Archive the journal of a hub, each record once.")
-app.command("peers.cli.spark_jobs:replay", name="replay", help="Publish an archive to a hub, in order and at a pace.")
+app.command(replay, name="replay", help="Publish an archive to a hub, in order and at a pace.")
+app.command(package, name="package", help="Write this project's code as a zip for spark-submit --py-files.")
+app.command(report, name="report", help="Summarise an archive: messages by topic and time, gaps, absent offsets.")
 app.command(
-    package,
-    name="package",
-    help="Write this project's code as a zip for spark-submit --py-files.",
-)
-app.command(
-    "peers.cli.spark_jobs:report",
-    name="report",
-    help="Summarise an archive: messages by topic and time, gaps, absent offsets.",
-)
-app.command(
-    "peers.cli.spark_jobs:route",
+    route,
     name="route",
     help="Show which subscriber would get which message of an archive, by the hub's own matching.",
 )

@@ -20,16 +20,29 @@ import msgspec
 from cyclopts import App, Parameter
 
 from hub.errors import RequestFailedError, RequestTooBigError
-from peers.cli.admin import ask, json_lines
-from peers.cli.display import Stop
-from peers.cli.flag_values import FlagError, check_count, check_positive, moment, with_zone
+from peers.cli.admin import Columns, ask, print_rows
+from peers.cli.contexts import DEFAULT_HUB, HubFlags, Json
 from peers.cli.lines import Input
 from peers.cli.notices import Notices
-from peers.cli.output import Output, Progress, shown_progress
+from peers.cli.output import Progress, shown_progress, stdout_written
 from peers.cli.replay import UnreadableError, decode_text, decode_value
-from peers.cli.texts import Cell, columns, counted, cut, escaped, escaped_lines, examples, json_text
-from peers.cli.url import HubFlags
-from peers.client import InvalidValueError, Store, StoreChange, StoreEntry, StoreWatch, connect
+from peers.cli.sub import Stop
+from peers.cli.texts import (
+    Cell,
+    FlagError,
+    check_count,
+    check_positive,
+    columns,
+    counted,
+    cut,
+    escaped,
+    escaped_lines,
+    examples,
+    json_text,
+    moment,
+    with_zone,
+)
+from peers.client import InvalidValueError, Store, StoreChange, StoreEntry
 from peers.client.values import encode_value, value_of
 from peers.wire.reasons import MALFORMED
 
@@ -41,6 +54,7 @@ _from_json = msgspec.json.Decoder().decode
 class Given(NamedTuple):
     """An entry that a line holds."""
 
+    line: int
     key: Any
     value: Any
     expires: datetime | None
@@ -90,11 +104,10 @@ def object_of(entry: StoreEntry, at: datetime) -> dict[str, Any]:
 
 
 def line_of(entry: StoreEntry, at: datetime) -> bytes:
-    """Return the line of an entry, with its end."""
     return msgspec.json.encode(object_of(entry, at)) + b"\n"
 
 
-def read_line(line: bytes) -> Given:
+def read_line(line: bytes, number: int = 0) -> Given:
     """Return the entry of a line, or raise `UnreadableError`."""
     try:
         read = _line(line)
@@ -102,7 +115,7 @@ def read_line(line: bytes) -> Given:
         value = _read(read.value, read.value_msgpack, "value")
     except (*MALFORMED, ValueError) as error:
         raise UnreadableError(f'no entry such as {{"key": ..., "value": ...}}: {error}') from error
-    return Given(key, value, None if read.expires is None else with_zone(read.expires))
+    return Given(number, key, value, None if read.expires is None else with_zone(read.expires))
 
 
 def left_s(expires: datetime | None, at: datetime) -> float | None:
@@ -119,28 +132,29 @@ def _read(plain: Any, packed: str | None, name: str) -> Any:
 
 
 def now() -> datetime:
-    """Return the time."""
     return datetime.now(UTC)
 
 
 @asynccontextmanager
 async def opened_store(name: str, hub: HubFlags, notices: Notices, *, reconnect: bool = False) -> AsyncIterator[Store]:
     """Connect with a hub and yield one of its stores. Commands with a single question do not reconnect."""
-    options = notices.options(hub)
-    if not reconnect:
-        options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
-        options["reconnect"] = False
-    async with connect(hub.url, **options) as client:
+    async with notices.connected(hub, once=not reconnect) as client:
         yield client.store(name)
 
 
-_STORES = ("store", "entries", "KiB", "expiring", "changes", "commands", "reads", "refused")
+_STORES: Columns = {
+    "store": "name",
+    "entries": "entries",
+    "KiB": lambda row: round(row["bytes"] / 1024, 1),
+    "expiring": "expiring",
+    "changes": "changes_total",
+    "commands": "commands_total",
+    "reads": "reads_total",
+    "refused": "refused_total",
+}
 _ENTRIES = ("key", "value", "version", "expires in s")
 
-_KIB = 1024
-
 _VALUE_COLUMNS = 80
-"""Columns of a value in a table."""
 
 
 def ls(
@@ -148,50 +162,34 @@ def ls(
     prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+    hub: HubFlags = DEFAULT_HUB,
+    json: Json = False,
 ) -> None:
     """List the stores of a hub, or the entries of one. Counts start with the hub."""
     if name is None:
         rows = sorted(ask("store ls", hub, None, topic="stores"), key=lambda row: str(row["name"]))
-        for line in json_lines(rows) if json else columns(_STORES, [_cells(row) for row in rows]):
-            print(line)
+        print_rows(rows, _STORES, json=json)
         if not rows and sys.stderr.isatty():  # for people: a program sees that there is no line
             print("hub store ls: the hub has no store; `hub run --store NAME=:memory:` has one", file=sys.stderr)
     else:
         asyncio.run(_list(name, prefix, hub, as_json=json))
 
 
-def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
-    return (
-        row["name"],
-        row["entries"],
-        round(row["bytes"] / _KIB, 1),
-        row["expiring"],
-        row["changes_total"],
-        row["commands_total"],
-        row["reads_total"],
-        row["refused_total"],
-    )
-
-
 async def _list(name: str, prefix: str, hub: HubFlags, *, as_json: bool) -> None:
     rows: list[tuple[Cell, ...]] = []
-    output = Output(sys.stdout.fileno())
     escape = escaped_lines if sys.stdout.isatty() else bytes
-    async with opened_store(name, hub, Notices("store ls")) as store:
-        async for entry in store.entries(prefix):
-            if as_json:
-                await output.write(escape(line_of(entry, now())))
-            else:
-                key, value = shown(entry.key), cut(shown(entry.value), _VALUE_COLUMNS)
-                rows.append((key, value, entry.version, entry.expires_s))
-    await output.write("".join(f"{line}\n" for line in columns(_ENTRIES, sorted(rows))).encode())
-    await output.flush()
+    async with stdout_written() as output:
+        async with opened_store(name, hub, Notices("store ls")) as store:
+            async for entry in store.entries(prefix):
+                if as_json:
+                    await output.write(escape(line_of(entry, now())))
+                else:
+                    key, value = shown(entry.key), cut(shown(entry.value), _VALUE_COLUMNS)
+                    rows.append((key, value, entry.version, entry.expires_s))
+        await output.write("".join(f"{line}\n" for line in columns(_ENTRIES, sorted(rows))).encode())
 
 
 EXIT_NONE = 1
-"""There is no such entry, or was none."""
 
 
 def get(
@@ -199,42 +197,40 @@ def get(
     key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.", negative=())] = False,
-    json: Annotated[
-        bool, Parameter(help="Write the entry as an object: key, value, version, expires.", negative=())
-    ] = False,
+    hub: HubFlags = DEFAULT_HUB,
+    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.")] = False,
+    json: Annotated[bool, Parameter(help="Write the entry as an object: key, value, version, expires.")] = False,
 ) -> int:
     """Write the value of a key as JSON.
 
     Exit code 1 if there is no such entry.
     """
-    return asyncio.run(_get(name, given(key, "KEY", as_text=text), hub, as_json=json))
+    packed = given(key, "KEY", as_text=text)
+
+    async def run() -> int:
+        notices = Notices("store get")
+        async with opened_store(name, hub, notices) as store:
+            entry = await store.entry(packed)
+        if entry is None:
+            return _none(name, packed, notices)
+        line = line_of(entry, now()) if json else json_text(entry.value)
+        if line is None:
+            notices.say("the value has no JSON form: --json shows its msgpack")
+            return EXIT_NONE
+        line = line.removesuffix(b"\n") + b"\n"
+        sys.stdout.buffer.write(escaped_lines(line) if sys.stdout.isatty() else line)
+        sys.stdout.flush()
+        return 0
+
+    return asyncio.run(run())
 
 
-async def _get(name: str, key: object, hub: HubFlags, *, as_json: bool) -> int:
-    notices = Notices("store get")
-    async with opened_store(name, hub, notices) as store:
-        entry = await store.entry(key)
-    if entry is None:
-        notices.say(f"the store {name} has no entry {shown(key)}; `hub store ls {name}` lists them")
-        return EXIT_NONE
-    line = line_of(entry, now()) if as_json else _value(entry.value)
-    if line is None:
-        notices.say("the value has no JSON form: --json shows its msgpack")
-        return EXIT_NONE
-    sys.stdout.buffer.write(escaped_lines(line) if sys.stdout.isatty() else line)
-    sys.stdout.flush()
-    return 0
-
-
-def _value(value: object) -> bytes | None:
-    text = json_text(value)
-    return None if text is None else text + b"\n"
+def _none(name: str, key: Any, notices: Notices) -> int:
+    notices.say(f"the store {name} has no entry {shown(key)}; `hub store ls {name}` lists them")
+    return EXIT_NONE
 
 
 EXIT_OTHER_VERSION = 1
-"""The entry had another version than was given."""
 
 
 def put(  # noqa: PLR0913 -- one flag each
@@ -243,12 +239,12 @@ def put(  # noqa: PLR0913 -- one flag each
     value: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
     expires: Annotated[float | None, Parameter(help="Lifetime of the entry, seconds.")] = None,
     if_version: Annotated[
         int | None, Parameter(help="Only if the entry has this version; 0: only if there is none.")
     ] = None,
-    text: Annotated[bool, Parameter(help="KEY and VALUE are text, even if they are valid JSON.", negative=())] = False,
+    text: Annotated[bool, Parameter(help="KEY and VALUE are text, even if they are valid JSON.")] = False,
 ) -> int:
     """Set the value of a key, and write the new version of its entry.
 
@@ -258,22 +254,20 @@ def put(  # noqa: PLR0913 -- one flag each
     if if_version is not None and if_version < 0:
         raise FlagError(f"--if-version {if_version}: give 0 or more")
     packed_key, packed_value = given(key, "KEY", as_text=text), given(value, "VALUE", as_text=text)
-    return asyncio.run(_put(name, packed_key, packed_value, hub, expires, if_version))
 
+    async def run() -> int:
+        notices = Notices("store put")
+        async with opened_store(name, hub, notices) as store:
+            version = await store.put(packed_key, packed_value, expires_s=expires, if_version=if_version)
+            if version is None:
+                entry = await store.entry(packed_key)
+                there = "there is none" if entry is None else f"it has version {entry.version}"
+                notices.say(f"{shown(packed_key)} is unchanged: {there}; read it again, and give that to --if-version")
+                return EXIT_OTHER_VERSION
+        print(version)
+        return 0
 
-async def _put(  # noqa: PLR0913, PLR0917 -- of the command's flags
-    name: str, key: Any, value: Any, hub: HubFlags, expires_s: float | None, if_version: int | None
-) -> int:
-    notices = Notices("store put")
-    async with opened_store(name, hub, notices) as store:
-        version = await store.put(key, value, expires_s=expires_s, if_version=if_version)
-        if version is None:
-            entry = await store.entry(key)
-            there = "there is none" if entry is None else f"it has version {entry.version}"
-            notices.say(f"{shown(key)} is unchanged: {there}; read it again, and give that to --if-version")
-            return EXIT_OTHER_VERSION
-    print(version)
-    return 0
+    return asyncio.run(run())
 
 
 def erase(
@@ -281,23 +275,21 @@ def erase(
     key: Annotated[str, Parameter(help="JSON if valid, else text.", allow_leading_hyphen=True)],
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.", negative=())] = False,
+    hub: HubFlags = DEFAULT_HUB,
+    text: Annotated[bool, Parameter(help="KEY is text, even if it is valid JSON.")] = False,
 ) -> int:
     """Delete an entry.
 
     Exit code 1 if there was none.
     """
-    return asyncio.run(_erase(name, given(key, "KEY", as_text=text), hub))
+    packed = given(key, "KEY", as_text=text)
 
+    async def run() -> int:
+        notices = Notices("store erase")
+        async with opened_store(name, hub, notices) as store:
+            return 0 if await store.erase(packed) else _none(name, packed, notices)
 
-async def _erase(name: str, key: Any, hub: HubFlags) -> int:
-    notices = Notices("store erase")
-    async with opened_store(name, hub, notices) as store:
-        was_there = await store.erase(key)
-    if not was_there:
-        notices.say(f"the store {name} has no entry {shown(key)}; `hub store ls {name}` lists them")
-    return 0 if was_there else EXIT_NONE
+    return asyncio.run(run())
 
 
 def watch(  # noqa: PLR0913 -- one flag each
@@ -305,7 +297,7 @@ def watch(  # noqa: PLR0913 -- one flag each
     prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
     format: Annotated[  # noqa: A002 -- the flag's name
         Literal["pretty", "json"], Parameter(help="pretty: for people; json: an object a line.")
     ] = "pretty",
@@ -325,46 +317,35 @@ def watch(  # noqa: PLR0913 -- one flag each
 
 async def _watch(name: str, prefix: str, hub: HubFlags, stop: Stop, *, as_json: bool) -> int:
     notices = Notices("store watch")
-    async with opened_store(name, hub, notices, reconnect=True) as store:
-        try:
-            async with store.watch(prefix) as changes:
-                return await _write(changes, stop, notices, as_json=as_json)
-        finally:
-            notices.finish()
-
-
-async def _write(changes: StoreWatch, stop: Stop, notices: Notices, *, as_json: bool) -> int:
-    task = asyncio.current_task()
-    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     written = formless = 0
     try:
-        while stop.limit_messages is None or written < stop.limit_messages:
-            try:
-                async with asyncio.timeout(stop.timeout_s):
-                    batch = await changes.batch()
-            except TimeoutError:
-                break
-            if not batch:
-                break
-            if stop.limit_messages is not None:
-                batch = batch[: stop.limit_messages - written]
-            lines = [_object(change) if as_json else _change_line(change) for change in batch]
-            formless += sum(line is None for line in lines)
-            text = b"".join(line + b"\n" for line in lines if line is not None)
-            await output.write(escaped_lines(text) if sys.stdout.isatty() else text)
-            written += len(batch)
-        await output.flush()
-    except asyncio.CancelledError:
-        output.check()  # it may be the output that has cancelled us: then its error says why
-        raise
+        async with (
+            stdout_written() as output,
+            opened_store(name, hub, notices, reconnect=True) as store,
+            store.watch(prefix) as changes,
+        ):
+            while stop.limit_messages is None or written < stop.limit_messages:
+                try:
+                    async with asyncio.timeout(stop.timeout_s):
+                        batch = await changes.batch()
+                except TimeoutError:
+                    break
+                if not batch:
+                    break
+                if stop.limit_messages is not None:
+                    batch = batch[: stop.limit_messages - written]
+                lines = [
+                    json_text(change._asdict() | {"kind": change.kind.value}) if as_json else _change_line(change)
+                    for change in batch
+                ]
+                formless += sum(line is None for line in lines)
+                text = b"".join(line + b"\n" for line in lines if line is not None)
+                await output.write(escaped_lines(text) if sys.stdout.isatty() else text)
+                written += len(batch)
     finally:
         if formless:
             notices.say(f"{counted(formless, 'change')} not shown: no JSON form")
     return stop.exit_code(written)
-
-
-def _object(change: StoreChange) -> bytes | None:
-    return json_text(change._asdict() | {"kind": change.kind.value})
 
 
 def _change_line(change: StoreChange) -> bytes:
@@ -383,7 +364,7 @@ def import_(
     path: Annotated[str, Parameter(help="A file, plain or gzip; - for standard input.", allow_leading_hyphen=True)],
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
 ) -> None:
     """Write entries from JSON lines into a store: {"key": ..., "value": ...}, optionally with "expires".
 
@@ -393,87 +374,68 @@ def import_(
 
 
 async def _import(name: str, path: str, hub: HubFlags) -> None:
-    notices = Notices("store import")
+    written = over = 0
+    first = 1
     with Input(path) as source:
-        async with opened_store(name, hub, notices) as store:
-            importing = _Importing(store, source)
+
+        def progress() -> Progress:
+            return Progress(f"{written:,} put", source.read_bytes, source.size_bytes)
+
+        try:
+            async with opened_store(name, hub, Notices("store import")) as store, shown_progress(progress):
+                async for lines in source.lines():
+                    for some in (lines[begin : begin + _AT_ONCE] for begin in range(0, len(lines), _AT_ONCE)):
+                        place = f"{source.name}: line"
+                        entries, unreadable = _entries(some, first, place)
+                        first += len(some)
+                        time = now()
+                        alive = [entry for entry in entries if entry.expires is None or entry.expires > time]
+                        over += len(entries) - len(alive)
+                        outcomes = await asyncio.gather(
+                            *(store.put(key, value, expires_s=left_s(end, time)) for _, key, value, end in alive),
+                            return_exceptions=True,
+                        )
+                        written += sum(not isinstance(outcome, BaseException) for outcome in outcomes)
+                        _check_put(alive, outcomes, place)
+                        if unreadable is not None:  # the entries before it were put
+                            raise unreadable
+        finally:
+            more = f"; the time of {counted(over, 'other')} was over" if over else ""
+            print(f"{written:,} put into {name}{more}")
+
+
+def _entries(lines: Sequence[bytes], first: int, place: str) -> tuple[list[Given], UnreadableError | None]:
+    """Return the entries of lines up to an unreadable one, and its error."""
+    entries = []
+    for number, line in enumerate(lines, first):
+        if line.strip():
             try:
-                async with shown_progress(importing.progress):
-                    await importing.run()
-            finally:
-                more = f"; the time of {counted(importing.over, 'other')} was over" if importing.over else ""
-                print(f"{importing.put:,} put into {name}{more}")
-
-
-class _Importing:
-    """One run, and its account."""
-
-    def __init__(self, store: Store, source: Input) -> None:
-        self._store = store
-        self._source = source
-        self._lines = 0
-        self.put = 0
-        self.over = 0  # entries whose time was over
-
-    def progress(self) -> Progress:
-        """Return the progress."""
-        return Progress(f"{self.put:,} put", self._source.read_bytes, self._source.size_bytes)
-
-    async def run(self) -> None:
-        async for lines in self._source.lines():
-            for first in range(0, len(lines), _AT_ONCE):
-                await self._take(lines[first : first + _AT_ONCE])
-
-    async def _take(self, lines: Sequence[bytes]) -> None:
-        entries: list[tuple[int, Given]] = []
-        unreadable = None
-        for number, line in enumerate(lines, self._lines + 1):
-            if not line.strip():
-                continue
-            try:
-                entries.append((number, read_line(line)))
+                entries.append(read_line(line, number))
             except UnreadableError as error:
-                unreadable = UnreadableError(self._at(number, error))
-                break
-        self._lines += len(lines)
-        await self._put(entries)
-        if unreadable is not None:
-            raise unreadable
+                return entries, UnreadableError(f"{place} {number}: {error}")
+    return entries, None
 
-    async def _put(self, entries: list[tuple[int, Given]]) -> None:
-        time = now()
-        alive = [
-            (number, entry, left)
-            for number, entry in entries
-            if (left := left_s(entry.expires, time)) is None or left > 0
-        ]
-        self.over += len(entries) - len(alive)
-        outcomes = await asyncio.gather(
-            *(self._store.put(entry.key, entry.value, expires_s=left) for _, entry, left in alive),
-            return_exceptions=True,
-        )
-        self.put += sum(not isinstance(outcome, BaseException) for outcome in outcomes)
-        for (number, _, _), outcome in zip(alive, outcomes, strict=True):
-            if isinstance(outcome, RequestFailedError | RequestTooBigError):
-                raise type(outcome)(outcome.status, self._at(number, outcome)) from outcome
-            if isinstance(outcome, InvalidValueError):
-                raise UnreadableError(self._at(number, outcome)) from outcome
-            if isinstance(outcome, BaseException):
-                raise outcome
 
-    def _at(self, number: int, error: Exception) -> str:
-        return f"{self._source.name}: line {number}: {error}"
+def _check_put(entries: Sequence[Given], outcomes: Sequence[object], place: str) -> None:
+    """Raise the first error of entries that were put, with the number of its line."""
+    for entry, outcome in zip(entries, outcomes, strict=True):
+        text = f"{place} {entry.line}: {outcome}"
+        if isinstance(outcome, RequestFailedError | RequestTooBigError):
+            raise type(outcome)(outcome.status, text) from outcome
+        if isinstance(outcome, InvalidValueError):
+            raise UnreadableError(text) from outcome
+        if isinstance(outcome, BaseException):
+            raise outcome
 
 
 _PIECE_BYTES = 64 * 1024
-"""Bytes of one write."""
 
 
 def export(
     name: Annotated[str, Parameter(help="Name of the store.")],
     /,
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
     prefix: Annotated[str, Parameter(help="Only keys that are text with this prefix.")] = "",
 ) -> None:
     """Write the entries of a store as JSON lines: key, value, version, expires.
@@ -484,27 +446,26 @@ def export(
 
 
 async def _export(name: str, prefix: str, hub: HubFlags) -> None:
-    output = Output(sys.stdout.fileno())
     on_terminal = sys.stdout.isatty()
     escape = escaped_lines if on_terminal else bytes
     piece = bytearray()
     written = 0
-    async with opened_store(name, hub, Notices("store export")) as store:
-        total = None if prefix else (await store.state()).entries
+    async with stdout_written() as output:
+        async with opened_store(name, hub, Notices("store export")) as store:
+            total = None if prefix else (await store.state()).entries
 
-        def progress() -> Progress:
-            return Progress(f"{written:,} written", written, total)
+            def progress() -> Progress:
+                return Progress(f"{written:,} written", written, total)
 
-        # A bar would stand among the lines.
-        async with nullcontext() if on_terminal else shown_progress(progress):
-            async for entry in store.entries(prefix):
-                piece += line_of(entry, now())
-                written += 1
-                if len(piece) >= _PIECE_BYTES:
-                    await output.write(escape(bytes(piece)))
-                    piece.clear()
-    await output.write(escape(bytes(piece)))
-    await output.flush()
+            # A bar would stand among the lines.
+            async with nullcontext() if on_terminal else shown_progress(progress):
+                async for entry in store.entries(prefix):
+                    piece += line_of(entry, now())
+                    written += 1
+                    if len(piece) >= _PIECE_BYTES:
+                        await output.write(escape(bytes(piece)))
+                        piece.clear()
+        await output.write(escape(bytes(piece)))
 
 
 app = App(

@@ -1,34 +1,204 @@
 """`hub sub`: show messages under some prefixes, until Ctrl-C.
 
-It asks for a queue as large as hubs usually grant, so that a burst is not lost while a terminal scrolls.
+It asks for a queue as large as hubs usually grant, so that a burst is not lost while a terminal scrolls. Values become
+JSON as on the hub's WebSocket; values without a JSON form are counted (`JsonFormat`) or shown as Python writes them
+(`PrettyFormat`). Messages that are not visible (the hub's own) do not count.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sys
+import zlib
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
+import msgspec
 from cyclopts import Parameter
 
 from hub.errors import NotAllowedError, UsageError
+from hub.journal.message import RecordedMessage
+from hub.labels.envelope import TaggedMessage
 from hub.limits import Overflow
 from hub.messages.batch import Message
 from hub.topics import RESERVED
-from peers.cli.display import Format, Look, Stop, show
-from peers.cli.flag_values import FlagError, check_count, check_positive, with_zone
+from peers.cli.contexts import DEFAULT_HUB, HubFlags
 from peers.cli.notices import Notices
-from peers.cli.output import Output
-from peers.cli.texts import escaped
-from peers.cli.url import HubFlags
-from peers.client import Client, MessageStream, connect
+from peers.cli.output import Output, stdout_written
+from peers.cli.texts import (
+    NO_FORM,
+    FlagError,
+    check_count,
+    check_from,
+    check_positive,
+    counted,
+    cut,
+    encoder,
+    escaped,
+    escaped_lines,
+    json_text,
+    moment,
+)
+from peers.client import Client, MessageStream
 from peers.wire.hello import QueueWish
 
 if TYPE_CHECKING:
     from peers.client.store import StoreEntry
+
+_DIM, _RESET = "\x1b[2m", "\x1b[0m"
+_TOPIC_COLOURS = tuple(f"\x1b[{number}m" for number in (36, 32, 33, 35, 34, 96, 92, 93, 95, 94))
+
+
+class _Line(msgspec.Struct, omit_defaults=True):
+    topic: str
+    value: Any
+    labels: tuple[str, ...] = ()
+    sender: str = ""
+    to: str = ""
+    offset: int | None = None
+    time: str = ""
+    epoch: int = 0
+
+
+def _line_of(message: Message, epoch: int) -> _Line:
+    if isinstance(message, TaggedMessage):
+        return _Line(message.topic, message.value, message.labels, message.sender, message.destination)
+    if isinstance(message, RecordedMessage):
+        return _Line(message.topic, message.value, offset=message.offset, time=moment(message.time_us), epoch=epoch)
+    return _Line(*message)
+
+
+class JsonFormat:
+    """Writes each message as one JSON object a line, escaped if it is `safe` for a terminal."""
+
+    __slots__ = ("_event_fields", "_safe", "formless_messages")
+
+    def __init__(self, *, safe: bool = False, zeek: bool = False) -> None:
+        self._safe = safe
+        self._event_fields: Callable[[Any], dict[str, Any] | None] | None = None
+        self.formless_messages = 0
+        if zeek:
+            from peers.cli.zeek_values import event_fields  # noqa: PLC0415 -- 20 ms that others need not wait
+
+            self._event_fields = event_fields
+
+    def render(self, messages: Sequence[Message], epoch: int = 0) -> bytes:
+        """Return the lines of `messages`, with the journal's epoch of their offsets, 0 if not known."""
+        try:
+            lines = encoder.encode_lines([self._object(message, epoch) for message in messages])
+        except NO_FORM:
+            lines = b"".join([self._line(message, epoch) for message in messages])
+        return escaped_lines(lines) if self._safe else lines
+
+    def _object(self, message: Message, epoch: int) -> _Line | dict[str, Any]:
+        line = _line_of(message, epoch)
+        fields = None if self._event_fields is None else self._event_fields(message.value)
+        if fields is None:
+            return line
+        line.value = None
+        members: dict[str, Any] = msgspec.to_builtins(line)
+        del members["topic"], members["value"]
+        return {"topic": message.topic} | fields | members
+
+    def _line(self, message: Message, epoch: int) -> bytes:
+        text = json_text(message.value)
+        if text is None:
+            self.formless_messages += 1
+            return b""
+        line = _line_of(message, epoch)
+        line.value = msgspec.Raw(text)
+        return encoder.encode(line) + b"\n"
+
+
+class PrettyFormat:
+    """Writes each message as one line for people; each topic always has the same colour."""
+
+    __slots__ = ("_colour", "_shown_event")
+
+    def __init__(self, *, colour: bool = False, zeek: bool = False) -> None:
+        self._colour = colour
+        self._shown_event: Callable[[Any], str | None] | None = None
+        if zeek:
+            from peers.cli.zeek_values import shown_event  # noqa: PLC0415 -- as above
+
+            self._shown_event = shown_event
+
+    def render(self, messages: Sequence[Message], at: datetime, width: int | None) -> bytes:
+        """Return the lines of `messages`, cut to `width` columns. Records of a journal have their own time."""
+        time = f"{at:%H:%M:%S}.{at.microsecond // 1000:03}"
+        return "".join([self._line(time, message, width) for message in messages]).encode()
+
+    def _line(self, time: str, message: Message, width: int | None) -> str:
+        if isinstance(message, RecordedMessage):
+            time = f"{message.offset} {moment(message.time_us)}"
+        value, topic = escaped(self._value(message.value)), escaped(message.topic)
+        if isinstance(message, TaggedMessage):
+            parts = [f"[{', '.join(message.labels)}]"] if message.labels else []
+            parts += [
+                f"{word} {name}" for word, name in (("from", message.sender), ("to", message.destination)) if name
+            ]
+            value = f"{escaped(' '.join(parts))} {value}"
+        line = f"{time} {topic} {value}"
+        if width is not None:
+            line = cut(line, width)
+        if not self._colour:
+            return line + "\n"
+        topic_end = len(time) + 1 + len(topic)
+        colour = _TOPIC_COLOURS[zlib.crc32(topic.encode()) % len(_TOPIC_COLOURS)]
+        return f"{_DIM}{line[: len(time)]}{_RESET}{colour}{line[len(time) : topic_end]}{_RESET}{line[topic_end:]}\n"
+
+    def _value(self, value: Any) -> str:
+        shown = None if self._shown_event is None else self._shown_event(value)
+        if shown is not None:
+            return shown
+        packed = json_text(value)
+        return packed.decode() if packed is not None else repr(value)
+
+
+EXIT_INCOMPLETE = 2
+"""`--timeout` has ended the command before `--limit` was reached."""
+
+
+class Stop(NamedTuple):
+    """When the command ends by itself."""
+
+    limit_messages: int | None
+    timeout_s: float | None
+
+    def exit_code(self, shown_messages: int) -> int:
+        return EXIT_INCOMPLETE if self.limit_messages is not None and shown_messages < self.limit_messages else 0
+
+
+async def _batches(
+    ahead: Iterable[list[Message]], stream: MessageStream, stop: Stop, *, hides_hub: bool
+) -> AsyncIterator[list[Message]]:
+    """Yield the visible messages of each batch, those ahead of the stream first, until it is time to stop."""
+    loop = asyncio.get_running_loop()
+    waiting = deque(ahead)
+    give_up_s = None if stop.timeout_s is None else loop.time() + stop.timeout_s
+    left = stop.limit_messages
+    while left is None or left > 0:
+        try:
+            async with asyncio.timeout_at(give_up_s):
+                batch = waiting.popleft() if waiting else await stream.batch()
+        except TimeoutError:
+            return
+        if not batch:
+            return
+        if hides_hub:
+            batch = [message for message in batch if not message.topic.startswith(RESERVED)]
+        if not batch:
+            continue  # the hub's own messages alone: they do not put the end off
+        if stop.timeout_s is not None:
+            give_up_s = loop.time() + stop.timeout_s
+        if left is not None:
+            batch = batch[:left]
+            left -= len(batch)
+        yield batch
 
 
 _STORES = RESERVED + "stores"
@@ -36,28 +206,21 @@ _STORES = RESERVED + "stores"
 _SHOWN_AT_ONCE = 1_000
 
 
-class Source(NamedTuple):
-    """The store of the last messages under a prefix."""
-
-    store: str
-    prefix: str
-
-
-async def sources_of(client: Client, prefixes: Sequence[str]) -> list[Source]:
-    """Return the stores that are fed by prefixes; raise `UsageError` if one of them is in none."""
+async def sources_of(client: Client, prefixes: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the store of the last messages for each prefix; raise `UsageError` if one of them is in none."""
     try:
         stores: list[dict[str, Any]] = await client.request(_STORES, None)
     except NotAllowedError as error:
         text = f"--last: this user may not ask which stores the hub has: that takes `request` of {_STORES}"
         raise UsageError(text) from error
     fed = [(store["name"], prefix) for store in stores for prefix in store["fed_from"]]
-    return [_source(client, prefix, fed) for prefix in prefixes]
+    return [(_source(client, prefix, fed), prefix) for prefix in prefixes]
 
 
-def _source(client: Client, prefix: str, fed: list[tuple[str, str]]) -> Source:
+def _source(client: Client, prefix: str, fed: list[tuple[str, str]]) -> str:
     names = [name for name, beginning in fed if prefix.startswith(beginning)]
     if names:
-        return Source(names[0], prefix)
+        return names[0]
     has = ", ".join(f"{name} by {beginning}" for name, beginning in fed) or "none at all"
     hub = client.hub.name if client.hub else ""
     raise UsageError(
@@ -66,26 +229,14 @@ def _source(client: Client, prefix: str, fed: list[tuple[str, str]]) -> Source:
     )
 
 
-class LastFirst:
-    """A stream with batches before it."""
-
-    epoch = 0
-
-    def __init__(self, ahead: Iterable[list[Message]], stream: MessageStream) -> None:
-        self._ahead = deque(ahead)
-        self._stream = stream
-
-    async def batch(self) -> list[Message]:
-        """As `MessageStream.batch`."""
-        return self._ahead.popleft() if self._ahead else await self._stream.batch()
-
-
-async def last_first(client: Client, sources: Sequence[Source], stream: MessageStream) -> LastFirst:
-    """Return an open stream with the last messages before it, the oldest first."""
+async def last_messages(
+    client: Client, sources: Sequence[tuple[str, str]], stream: MessageStream
+) -> list[list[Message]]:
+    """Return the last messages in stores, the oldest first, and the messages of an open stream until now."""
     entries: dict[str, StoreEntry] = {}
     for store, prefix in sources:
         async for entry in client.store(store).entries(prefix):
-            if isinstance(entry.key, str):  # others were put by somebody else
+            if isinstance(entry.key, str):  # other keys do not come from topics
                 entries[entry.key] = entry
     live: list[list[Message]] = []
     while batch := stream.batch_nowait():
@@ -96,27 +247,24 @@ async def last_first(client: Client, sources: Sequence[Source], stream: MessageS
         for entry in sorted(entries.values(), key=lambda entry: entry.version)
         if entry.key not in newer
     ]
-    return LastFirst([*(last[at : at + _SHOWN_AT_ONCE] for at in range(0, len(last), _SHOWN_AT_ONCE)), *live], stream)
+    return [*(last[at : at + _SHOWN_AT_ONCE] for at in range(0, len(last), _SHOWN_AT_ONCE)), *live]
 
 
 _QUEUE_MESSAGES = 1_000_000
 _QUEUE_BYTES = 256 * 1024 * 1024
 """The most that a hub grants by default (`queue_max`): bursts of millions of small messages pass without loss."""
 
+Format = Literal["pretty", "json"]
+
 
 def sub(  # noqa: PLR0913 -- one flag each
-    *prefixes: Annotated[
-        str,
-        Parameter(help="Prefixes of topics. Default: all except the hub's own, $hub/."),
-    ],
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    *prefixes: Annotated[str, Parameter(help="Prefixes of topics. Default: all except the hub's own, $hub/.")],
+    hub: HubFlags = DEFAULT_HUB,
     format: Annotated[  # noqa: A002 -- the flag's name
         Format | None, Parameter(help="pretty (default on a terminal) or json (default elsewhere).")
     ] = None,
-    zeek: Annotated[
-        bool, Parameter(help="Show Zeek events as Zeek writes them: name(arguments).", negative=())
-    ] = False,
-    full: Annotated[bool, Parameter(help="Do not cut pretty lines to the terminal's width.", negative=())] = False,
+    zeek: Annotated[bool, Parameter(help="Show Zeek events as Zeek writes them: name(arguments).")] = False,
+    full: Annotated[bool, Parameter(help="Do not cut pretty lines to the terminal's width.")] = False,
     limit: Annotated[int | None, Parameter(help="Stop after this number of messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after this time without a message, seconds.")] = None,
     queue_messages: Annotated[int, Parameter(help="Requested length of the send queue, messages.")] = _QUEUE_MESSAGES,
@@ -138,22 +286,17 @@ def sub(  # noqa: PLR0913 -- one flag each
         str, Parameter(help="With one of these: read the journal of this hub of the mesh, by its name or id.")
     ] = "",
     recorded: Annotated[
-        bool,
-        Parameter(help="Only recorded messages, each with its offset and time, once it is committed.", negative=()),
+        bool, Parameter(help="Only recorded messages, each with its offset and time, once it is committed.")
     ] = False,
     rule: Annotated[
         str | None, Parameter(help="Messages with all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
     sender: Annotated[str, Parameter(help="Messages whose sender has this name.")] = "",
     last: Annotated[
-        bool,
-        Parameter(
-            help="The last message of each topic first, from a store that is fed with them (--store-from).", negative=()
-        ),
+        bool, Parameter(help="The last message of each topic first, from a store that is fed with them (--store-from).")
     ] = False,
     narrow: Annotated[
-        bool,
-        Parameter(help="Subscribe to the permitted part of these topics, instead of being refused.", negative=()),
+        bool, Parameter(help="Subscribe to the permitted part of these topics, instead of being refused.")
     ] = False,
 ) -> int:
     """Subscribe and show messages, until Ctrl-C, --limit or --timeout.
@@ -164,129 +307,89 @@ def sub(  # noqa: PLR0913 -- one flag each
     check_count("--limit", limit)
     check_positive("--timeout", timeout, "seconds")
     check_count("--queue-messages", queue_messages)
-    wish = QueueWish(queue_messages, _QUEUE_BYTES, overflow)
-    if from_offset is not None and (from_offset < 0 or from_time is not None):
-        raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
+    since = check_from(from_offset, from_time)
     if epoch is not None and (from_offset is None or epoch < 0):
         raise FlagError("--epoch: give 0 or more, and --from-offset, to which it belongs")
-    since = None if from_time is None else with_zone(from_time)
-    if since is not None and since.timestamp() < 0:
-        raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
-    if of and from_offset is None and since is None and not recorded:
+    is_read = from_offset is not None or since is not None or recorded
+    if of and not is_read:
         raise FlagError("--of: give --from-offset, --from-time or --recorded; what is live comes from all hubs")
-    names_all = not prefixes  # everything, whatever that is for this user
-    wanted = _Wanted(
-        prefixes or ("",),
-        from_offset,
-        since,
-        of,
-        _labels(rule),
-        sender,
-        hides_hub=names_all,
-        narrows=narrow or names_all,
-        recorded=recorded,
-        last=last,
-        epoch=epoch or 0,
-    )
-    wanted.check()
-    if wildcard := _wildcard(prefixes):
-        print(f"hub sub: {wildcard}", file=sys.stderr, flush=True)
-    chosen: Format = format or ("pretty" if sys.stdout.isatty() else "json")
-    return asyncio.run(_subscribe(wanted, hub, wish, Stop(limit, timeout), Look(chosen, full, zeek)))
+    labels = _labels(rule)
+    is_rule = bool(labels or sender)
+    if is_rule and (len(prefixes) > 1 or is_read):
+        raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
+    if last and (is_rule or is_read):
+        raise FlagError("--last: not with --rule, --sender, or what begins in the journal; a store keeps no labels")
+    if wildcard := next(filter(_is_wildcard, prefixes), ""):
+        hint = escaped(f"{wildcard}: prefixes have no wildcards, each character stands for itself")
+        print(f"hub sub: {hint}", file=sys.stderr, flush=True)
+    shown = prefixes or ("",)
 
-
-class _Wanted(NamedTuple):
-    """The subscription."""
-
-    prefixes: tuple[str, ...]
-    from_offset: int | None
-    from_time: datetime | None
-    of: str
-    """The hub whose journal is read; empty for the one that is connected."""
-    labels: tuple[str, ...]
-    sender: str
-    hides_hub: bool
-    """Whether the hub's own messages are left out."""
-    narrows: bool
-    """Whether messages that this user may not see are left out."""
-    recorded: bool = False
-    last: bool = False
-    epoch: int = 0
-    """Of `from_offset`, or 0."""
-
-    @property
-    def is_rule(self) -> bool:
-        """Whether it is a rule, not prefixes alone."""
-        return bool(self.labels or self.sender)
-
-    @property
-    def is_read(self) -> bool:
-        """Whether it is read from a journal."""
-        return self.from_offset is not None or self.from_time is not None or self.recorded
-
-    def check(self) -> None:
-        """Raise `FlagError` where its parts do not go together."""
-        is_read = self.is_read
-        if self.is_rule and (len(self.prefixes) > 1 or is_read):
-            raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
-        if self.last and (self.is_rule or is_read):
-            raise FlagError("--last: not with --rule, --sender, or what begins in the journal; a store keeps no labels")
-
-    def open(self, client: Client) -> MessageStream:
-        """Return the subscription."""
-        if self.is_rule:
-            return client.subscribe_rule(self.labels, prefix=self.prefixes[0], sender=self.sender)
+    def subscribed(client: Client) -> MessageStream:
+        if is_rule:
+            return client.subscribe_rule(labels, prefix=shown[0], sender=sender)
         return client.subscribe(
-            *self.prefixes,
-            from_offset=self.from_offset,
-            from_time=self.from_time,
-            hub=self.of,
-            recorded=self.recorded,
-            epoch=self.epoch,
+            *shown, from_offset=from_offset, from_time=since, hub=of, recorded=recorded, epoch=epoch or 0
         )
 
-    def visible(self, batch: list[Message]) -> list[Message]:
-        """Return the messages of a batch to show."""
-        return [message for message in batch if not message.topic.startswith(RESERVED)] if self.hides_hub else batch
+    stop, wish = Stop(limit, timeout), QueueWish(queue_messages, _QUEUE_BYTES, overflow)
 
-    def __str__(self) -> str:
-        parts = [prefix or "everything" for prefix in self.prefixes]
-        parts += [f"label {label}" for label in self.labels]
-        return ", ".join(parts + [f"sender {self.sender}"] * bool(self.sender))
+    async def run() -> int:
+        notices = Notices("sub", reads_journal=is_read)
+        # Without prefixes: everything that this user may see.
+        narrows = narrow or not prefixes
+        async with stdout_written() as output, notices.connected(hub, wish, narrow=narrows) as client:
+            sources = await sources_of(client, shown) if last else []
+            async with subscribed(client) as stream:
+                ahead = await last_messages(client, sources, stream) if sources else []
+                if sys.stderr.isatty():
+                    names = [prefix or "everything" for prefix in shown] + [f"label {label}" for label in labels]
+                    names += [f"sender {sender}"] * bool(sender)
+                    hub_name = client.hub.name if client.hub else ""
+                    notices.say(f"subscribed to {', '.join(names)} at hub {hub_name}")
+                batches = _batches(ahead, stream, stop, hides_hub=not prefixes)
+                return stop.exit_code(await _write(batches, stream, output, notices, format, zeek=zeek, full=full))
+
+    return asyncio.run(run())
 
 
 def _labels(rule: str | None) -> tuple[str, ...]:
-    """Return the labels of `--rule`."""
     labels = tuple(label for label in (rule or "").split(",") if label)
     if rule is not None and not labels:
         raise FlagError(f"--rule {rule!r}: give one label or several, as a,b")
     return labels
 
 
-def _wildcard(prefixes: tuple[str, ...]) -> str:
-    """Return a hint for prefixes that look like wildcards of other brokers."""
-    for prefix in prefixes:
-        if "*" in prefix or prefix.endswith(("/#", "/+", ">")) or "/+/" in prefix:
-            return escaped(f"{prefix}: prefixes have no wildcards, each character stands for itself")
-    return ""
+def _is_wildcard(prefix: str) -> bool:
+    """Return whether a prefix looks like a wildcard of another broker."""
+    return "*" in prefix or prefix.endswith(("/#", "/+", ">")) or "/+/" in prefix
 
 
-async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop, look: Look) -> int:
-    notices = Notices("sub")
-    notices.reads_journal = wanted.is_read
-    task = asyncio.current_task()
-    output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
+async def _write(  # noqa: PLR0913 -- of the command's flags
+    batches: AsyncIterator[list[Message]],
+    stream: MessageStream,
+    output: Output,
+    notices: Notices,
+    chosen: Format | None,
+    *,
+    zeek: bool,
+    full: bool,
+) -> int:
+    """Write messages; return how many."""
+    on_terminal = sys.stdout.isatty()
+    as_json = chosen == "json" if chosen is not None else not on_terminal
+    json = JsonFormat(safe=on_terminal, zeek=zeek)
+    pretty = PrettyFormat(colour=on_terminal and not os.environ.get("NO_COLOR"), zeek=zeek)
+    shown = 0
     try:
-        async with connect(hub.url, **notices.options(hub, wish, narrow=wanted.narrows)) as client:
-            try:
-                sources = await sources_of(client, wanted.prefixes) if wanted.last else []
-                async with wanted.open(client) as stream:
-                    messages = await last_first(client, sources, stream) if sources else stream
-                    if sys.stderr.isatty():
-                        notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
-                    return await show(messages, wanted.visible, stop, look, output, notices)
-            finally:
-                notices.finish()
-    except asyncio.CancelledError:
-        output.check()  # it may be the output that has cancelled us: then its error says why
-        raise
+        async for batch in batches:
+            if as_json:
+                lines = json.render(batch, stream.epoch)
+            else:
+                width = shutil.get_terminal_size().columns if on_terminal and not full else None
+                lines = pretty.render(batch, datetime.now().astimezone(), width)
+            await output.write(lines)
+            shown += len(batch)
+    finally:
+        if json.formless_messages:
+            notices.say(f"{counted(json.formless_messages, 'message')} not shown: no JSON form")
+    return shown

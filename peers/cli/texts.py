@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
+from hub.errors import UsageError
+
 
 def _plain(value: Any) -> Any:
-    """Return a Zeek value in types that msgspec knows."""
     from peers.values.conversion import untyped  # noqa: PLC0415 -- rarely needed
 
     made = untyped(value)
@@ -58,7 +61,7 @@ def _readable(value: Any) -> Any:
 def escaped(text: str) -> str:
     r"""Return `text` with everything that does not print written as `\uXXXX`.
 
-    That is control characters, but also what turns the direction of writing, and Unicode's other line ends.
+    That is control characters, but also marks that turn the direction of writing, and Unicode's other line ends.
     """
     if text.isprintable():
         return text
@@ -126,21 +129,82 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: C
 
 
 def print_json(*objects: dict[str, Any]) -> None:
-    """Print one object a line."""
     for one in objects:
-        print(escaped(msgspec.json.encode(one).decode()))
+        print(escaped((json_text(one) or b"").decode()))
 
 
 def amount(count: int) -> str:
-    """Return a number with thousands separators."""
     return f"{count:,}"
 
 
 def kib(size_bytes: int) -> str:
-    """Return a size in KiB."""
     return f"{size_bytes / _KIB:,.1f}"
 
 
 def examples(*lines: str) -> str:
     """Return the end of a command's help: lines for a shell."""
     return "  \n".join(["Examples:", *(f"`{line}`" for line in lines)])
+
+
+class FlagError(UsageError):
+    """A flag or an argument that makes no sense, alone or beside others."""
+
+
+_WIRE_LIMIT = 2**63 - 1
+
+
+def check_count(flag: str, count: int | None) -> None:
+    """Raise `FlagError` unless a count, if given, is 1 or more."""
+    if count is None:
+        return
+    if count < 1:
+        raise FlagError(f"{flag} {count}: give 1 or more")
+    if count > _WIRE_LIMIT:
+        raise FlagError(f"{flag} {count}: give {_WIRE_LIMIT} or less")
+
+
+def check_positive(flag: str, number: float | None, unit: str = "", hint: str = "") -> None:
+    """Raise `FlagError`, with a hint, unless a number, if given, is above 0 (not `nan`)."""
+    if number is not None and not number > 0:
+        raise FlagError(f"{flag} {number:g}: give more than 0{' ' * bool(unit)}{unit}{'; ' * bool(hint)}{hint}")
+
+
+_SECOND_US = 1_000_000
+
+_BEGIN = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def moment(time_us: int) -> str:
+    """Return the text of a time in µs since 1970 UTC."""
+    seconds, rest_us = divmod(time_us, _SECOND_US)
+    return f"{_second(seconds)}.{rest_us:06}Z"
+
+
+@lru_cache(4096)
+def _second(seconds: int) -> str:
+    return (_BEGIN + timedelta(seconds=seconds)).replace(tzinfo=None).isoformat()
+
+
+def time_us_of(flag: str, text: str) -> int:
+    """Return a time in ISO 8601 as µs since 1970 UTC, or raise `FlagError`."""
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        problem = f"{flag} {text!r}: give an offset, or a time such as 2026-11-21T12:00:00Z"
+        raise FlagError(problem) from None
+    return (with_zone(given) - _BEGIN) // timedelta(microseconds=1)
+
+
+def check_from(offset: int | None, time: datetime | None) -> datetime | None:
+    """Check --from-offset and --from-time; return the time with a zone."""
+    if offset is not None and (offset < 0 or time is not None):
+        raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
+    since = None if time is None else with_zone(time)
+    if since is not None and since.timestamp() < 0:
+        raise FlagError(f"--from-time {time}: give a time of 1970 or later")
+    return since
+
+
+def with_zone(given: datetime) -> datetime:
+    """Return a time with a zone: UTC where none was given."""
+    return given if given.tzinfo else given.replace(tzinfo=UTC)

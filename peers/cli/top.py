@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -21,11 +21,10 @@ from rich.table import Table
 from rich.text import Text
 
 from hub.errors import CloseCode, ConnectionLostError, ProtocolError
-from peers.cli.flag_values import FlagError
+from peers.cli.contexts import DEFAULT_HUB, HubFlags
 from peers.cli.notices import Notices
-from peers.cli.texts import escaped, json_text
-from peers.cli.url import HubFlags
-from peers.client import Client, connect
+from peers.cli.texts import FlagError, amount, escaped, json_text
+from peers.client import Client
 
 
 class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +71,6 @@ class Snapshot:
     memory_bytes: int = 0
     memory_limit_bytes: int = 0
     state: str = ""
-    """The state of the hub in one sentence."""
 
 
 class Assembly:
@@ -106,24 +104,12 @@ class Assembly:
 
 
 class Activity(NamedTuple):
-    """One handler and its rates; None where there was only one look."""
+    """One handler and its rates; None where there was only one sample."""
 
     handler: HandlerCounters
     in_per_s: float | None
     out_per_s: float | None
     out_bytes_per_s: float | None
-    dropped_lately: int | None
-
-
-class Total(NamedTuple):
-    """Rates of all handlers together; None where one of them has no rate yet."""
-
-    in_per_s: float | None
-    out_per_s: float | None
-    out_bytes_per_s: float | None
-    queued_messages: int
-    queued_bytes: int
-    dropped_messages: int
     dropped_lately: int | None
 
 
@@ -136,26 +122,6 @@ class Sort(StrEnum):
     NAME = "name"
 
 
-def activities(before: Snapshot | None, now: Snapshot, sort: Sort = Sort.RATE) -> list[Activity]:
-    """Return the rates between two snapshots; None, or one of another life of the hub, gives no rates."""
-    if before is None or before.hub != now.hub or before.at_s >= now.at_s:
-        found = [Activity(handler, None, None, None, None) for handler in now.handlers]
-    else:
-        passed_s = now.at_s - before.at_s
-        earlier = {handler.id: handler for handler in before.handlers}
-        found = [_activity(earlier.get(handler.id), handler, passed_s) for handler in now.handlers]
-    return sorted(found, key=_KEYS[sort])
-
-
-def _activity(before: HandlerCounters | None, now: HandlerCounters, passed_s: float) -> Activity:
-    published = now.published_messages - (before.published_messages if before else 0)
-    delivered = now.delivered_messages - (before.delivered_messages if before else 0)
-    size = now.delivered_bytes - (before.delivered_bytes if before else 0)
-    dropped = now.dropped_messages - (before.dropped_messages if before else 0)
-    # What waited in a queue counted as delivered, and no longer does once it is dropped.
-    return Activity(now, published / passed_s, max(0, delivered) / passed_s, size / passed_s, dropped)
-
-
 _KEYS = {
     Sort.RATE: lambda one: (-(one.in_per_s or 0) - (one.out_per_s or 0), one.handler.id),
     Sort.QUEUE: lambda one: (-one.handler.queued_messages, -one.handler.queued_bytes, one.handler.id),
@@ -164,47 +130,58 @@ _KEYS = {
 }
 
 
-def total(rows: Sequence[Activity]) -> Total:
+def activities(before: Snapshot | None, now: Snapshot, sort: Sort = Sort.RATE) -> list[Activity]:
+    """Return the rates between two snapshots; None, or one of another life of the hub, gives no rates."""
+    if before is None or before.hub != now.hub or before.at_s >= now.at_s:
+        found = [Activity(handler, None, None, None, None) for handler in now.handlers]
+    else:
+        passed_s = now.at_s - before.at_s
+        earlier = {handler.id: handler for handler in before.handlers}
+        found = []
+        for handler in now.handlers:
+            published, delivered, size, dropped = (
+                getattr(handler, name) - (getattr(earlier[handler.id], name) if handler.id in earlier else 0)
+                for name in ("published_messages", "delivered_messages", "delivered_bytes", "dropped_messages")
+            )
+            # A message in a queue counts as delivered until it is dropped.
+            rates = published / passed_s, max(0, delivered) / passed_s, size / passed_s
+            found.append(Activity(handler, *rates, dropped))
+    return sorted(found, key=_KEYS[sort])
+
+
+def total(rows: Sequence[Activity]) -> dict[str, Any]:
     """Return the sums of all rows; the sum of a rate is None if a row has none."""
     known = all(row.in_per_s is not None for row in rows)
-    return Total(
-        in_per_s=sum(row.in_per_s or 0 for row in rows) if known else None,
-        out_per_s=sum(row.out_per_s or 0 for row in rows) if known else None,
-        out_bytes_per_s=sum(row.out_bytes_per_s or 0 for row in rows) if known else None,
-        queued_messages=sum(row.handler.queued_messages for row in rows),
-        queued_bytes=sum(row.handler.queued_bytes for row in rows),
-        dropped_messages=sum(row.handler.dropped_messages for row in rows),
-        dropped_lately=sum(row.dropped_lately or 0 for row in rows) if known else None,
-    )
+    rates = {
+        name: sum(getattr(row, name) or 0 for row in rows) if known else None
+        for name in ("in_per_s", "out_per_s", "out_bytes_per_s", "dropped_lately")
+    }
+    sums = {
+        name: sum(getattr(row.handler, name) for row in rows)
+        for name in ("queued_messages", "queued_bytes", "dropped_messages")
+    }
+    return rates | sums
 
 
-def look_line(now: Snapshot, rows: Sequence[Activity]) -> str:
-    """Return a line of JSON with the later snapshot, its rates and totals."""
-    return (json_text(_look(now, rows)) or b"").decode()
-
-
-def _look(now: Snapshot, rows: Sequence[Activity]) -> dict[str, Any]:
-    return {
+def _json_line(now: Snapshot, rows: Sequence[Activity]) -> str:
+    handlers = [msgspec.to_builtins(row.handler) | row._asdict() | {"handler": None} for row in rows]
+    for handler in handlers:
+        del handler["handler"]
+    members = {
         "hub": now.hub,
         "at_s": now.at_s,
         "state": now.state,
         "memory_bytes": now.memory_bytes,
         "memory_limit_bytes": now.memory_limit_bytes,
-        "handlers": [_handler(row) for row in rows],
-        "total": total(rows)._asdict(),
+        "handlers": handlers,
+        "total": total(rows),
     }
-
-
-def _handler(row: Activity) -> dict[str, Any]:
-    figures = row._asdict()
-    told: dict[str, Any] = msgspec.to_builtins(figures.pop("handler"))
-    return told | figures
+    return (json_text(members) or b"").decode()
 
 
 _TOPIC = "$hub/statistics"
 
 _ANNOUNCED_S = 1.0
-"""How often a hub announces its handlers."""
 
 _PATIENCE_S = 10.0
 """A hub that is connected and has announced nothing for so long will not."""
@@ -223,11 +200,11 @@ _MIB = 1024 * _KIB
 
 def top(
     *,
-    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    hub: HubFlags = DEFAULT_HUB,
     sort: Annotated[Sort, Parameter(help="Order of the rows.")] = Sort.RATE,
     interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
-    once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
-    json: Annotated[bool, Parameter(help="A JSON object a line, in place of each table.", negative=())] = False,
+    once: Annotated[bool, Parameter(help="Print one table and end.")] = False,
+    json: Annotated[bool, Parameter(help="A JSON object a line, in place of each table.")] = False,
 ) -> int:
     """Show rates, queues and losses of each client and peer of a hub, until Ctrl-C."""
     if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
@@ -242,31 +219,26 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool, jso
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
     async with (
-        connect(hub.url, **Notices("top").options(hub)) as client,
+        Notices("top").connected(hub) as client,
         aclosing(_pairs(client, interval_s)) as pairs,
     ):
         if not live:
             async for before, now in pairs:
-                looked = activities(before, now, sort)
+                found = activities(before, now, sort)
                 if json:
-                    print(look_line(now, looked), flush=True)
+                    print(_json_line(now, found), flush=True)
                 else:
                     if now.state:
                         console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
-                    console.print(handler_table(now, looked, width=console.width))
+                    console.print(handler_table(now, found, width=console.width))
                 if once:
                     return
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             async for before, now in pairs:
-                rows = console.height - _FRAME_LINES - len(_sentence(now))
-                found = activities(before, now, sort)
-                table = handler_table(now, found, limit_rows=max(1, rows), width=console.width)
-                screen.update(Group(*_sentence(now), table), refresh=True)
-
-
-def _sentence(now: Snapshot) -> list[Text]:
-    """Return the state of the hub in one line."""
-    return [Text(escaped(now.state), no_wrap=True, overflow="ellipsis")] if now.state else []
+                state = [Text(escaped(now.state), no_wrap=True, overflow="ellipsis")] if now.state else []
+                rows = max(1, console.height - _FRAME_LINES - len(state))
+                table = handler_table(now, activities(before, now, sort), limit_rows=rows, width=console.width)
+                screen.update(Group(*state, table), refresh=True)
 
 
 async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
@@ -295,30 +267,18 @@ async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snap
                     before = now
 
 
-def _memory(now: Snapshot) -> str:
-    """Return the hub's memory and its limit."""
-    if not now.memory_limit_bytes:
-        return ""
-    return f", memory: {now.memory_bytes / _MIB:,.0f} of {now.memory_limit_bytes / _MIB:,.0f} MiB"
-
-
 def handler_table(
     now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, width: int = _PIPE_COLUMNS
 ) -> Table:
-    """Return the table of handlers.
-
-    Args:
-        now: The later snapshot.
-        rows: In the order to show.
-        limit_rows: Most rows shown, None for all.
-        width: Columns of the terminal; a narrow table has fewer columns.
-    """
+    """Return the table of handlers; in a narrow terminal it has fewer columns."""
     shown = rows if limit_rows is None else rows[:limit_rows]
-    left_out = len(rows) - len(shown)
+    title = f"hub {escaped(now.hub)}, handlers: {len(rows):,}"
+    if len(rows) > len(shown):
+        title += f", not shown: {len(rows) - len(shown):,}"
+    if now.memory_limit_bytes:
+        title += f", memory: {now.memory_bytes / _MIB:,.0f} of {now.memory_limit_bytes / _MIB:,.0f} MiB"
     table = Table(
-        title=f"hub {escaped(now.hub)}, handlers: {len(rows):,}"
-        + (f", not shown: {left_out:,}" if left_out else "")
-        + _memory(now),
+        title=title,
         title_justify="left",
         title_style="bold",
         box=None,
@@ -330,29 +290,20 @@ def handler_table(
     sums = total(rows)
     columns = [column for column in _COLUMNS if column.from_width <= width]
     for column in columns:
-        table.add_column(
-            column.header,
-            column.total(sums),
-            justify="left" if column.is_text else "right",
-            no_wrap=not column.is_text,
-        )
+        justify: Literal["left", "right"] = "left" if column.is_text else "right"
+        table.add_column(column.header, column.total(sums), justify=justify, no_wrap=not column.is_text)
     for row in shown:
-        table.add_row(
-            *(Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns), style=_style(row)
-        )
+        cells = (Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns)
+        table.add_row(*cells, style="red" if row.dropped_lately else "yellow" if row.handler.paused else "")
     return table
 
 
 class _Column(NamedTuple):
-    """A column of the table of handlers."""
-
     header: str
     """`in` is what a handler has published, `out` what it was sent."""
     cell: Callable[[Activity], str]
     from_width: int = 0
-    """Least width of the terminal for this column."""
-    total: Callable[[Total], str] = lambda _: ""
-    """Returns the text below the rows."""
+    total: Callable[[dict[str, Any]], str] = lambda _: ""
     is_text: bool = False
 
 
@@ -362,22 +313,18 @@ _COLUMNS = (
     _Column("name", lambda row: escaped(row.handler.name), is_text=True),
     _Column("address", lambda row: escaped(row.handler.address), 160, is_text=True),
     _Column("prefixes", lambda row: _prefixes(row.handler), 100, is_text=True),
-    _Column("in/s", lambda row: _rate(row.in_per_s), 60, lambda sums: _rate(sums.in_per_s)),
-    _Column("out/s", lambda row: _rate(row.out_per_s), 50, lambda sums: _rate(sums.out_per_s)),
-    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), 130, lambda sums: _mega(sums.out_bytes_per_s)),
-    _Column("queued", lambda row: f"{row.handler.queued_messages:,}", 50, lambda sums: f"{sums.queued_messages:,}"),
-    _Column("bytes", lambda row: _size(row.handler.queued_bytes), 120, lambda sums: _size(sums.queued_bytes)),
-    _Column("dropped", lambda row: f"{row.handler.dropped_messages:,}", 0, lambda sums: f"{sums.dropped_messages:,}"),
-    _Column("lately", lambda row: _lately(row.dropped_lately), 70, lambda sums: _lately(sums.dropped_lately)),
+    _Column("in/s", lambda row: _rate(row.in_per_s), 60, lambda sums: _rate(sums["in_per_s"])),
+    _Column("out/s", lambda row: _rate(row.out_per_s), 50, lambda sums: _rate(sums["out_per_s"])),
+    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), 130, lambda sums: _mega(sums["out_bytes_per_s"])),
+    _Column("queued", lambda row: amount(row.handler.queued_messages), 50, lambda sums: f"{sums['queued_messages']:,}"),
+    _Column("bytes", lambda row: _size(row.handler.queued_bytes), 120, lambda sums: _size(sums["queued_bytes"])),
+    _Column(
+        "dropped", lambda row: amount(row.handler.dropped_messages), 0, lambda sums: f"{sums['dropped_messages']:,}"
+    ),
+    _Column("lately", lambda row: _lately(row.dropped_lately), 70, lambda sums: _lately(sums["dropped_lately"])),
     _Column("policy", lambda row: row.handler.overflow, 150, is_text=True),
     _Column("state", lambda row: "paused" if row.handler.paused else "", 80, is_text=True),
 )
-
-
-def _style(row: Activity) -> str:
-    if row.dropped_lately:
-        return "red"
-    return "yellow" if row.handler.paused else ""
 
 
 def _prefixes(handler: HandlerCounters) -> str:

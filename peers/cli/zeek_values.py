@@ -1,12 +1,7 @@
-"""Zeek events on the command line: `hub sub --zeek` and `hub pub --zeek-event`. Arguments are a JSON array.
+"""Zeek events on the command line: `hub sub --zeek` and `hub pub --zeek-event`.
 
-| JSON | Zeek |
-|---|---|
-| `{"@data-type": "port", "data": "53/udp"}` | any type, as in `/v1/messages/json` |
-| `3`, `-3`, `1.5`, `true`, `null` | count, int, double, bool, none |
-| `"text"` | string |
-| `[1, "a"]` | vector |
-| `{"a": 1}` | table |
+Arguments are a JSON array. A member `@data-type` gives any type, as in `/v1/messages/json`; else JSON becomes count (0
+or more), int, double, bool, none, string, vector or table.
 """
 
 from __future__ import annotations
@@ -15,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from peers.cli.flag_values import FlagError
+from peers.cli.texts import FlagError
 from peers.values import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
 from peers.values.conversion import untyped
 from peers.values.event import Event, NoEventError

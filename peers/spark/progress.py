@@ -23,11 +23,7 @@ _UPDATE_S = 0.2
 
 
 class JobProgress:
-    """How far a job is; a context, at whose end the bar is removed.
-
-    Args:
-        console: Standard error without it. Nothing is drawn, or asked of Spark, where it is no terminal.
-    """
+    """How far a job is; a context, at whose end the bar is removed. Without a terminal nothing is drawn or asked."""
 
     def __init__(self, console: Console | None = None) -> None:
         console = console or Console(file=sys.stderr)
@@ -62,7 +58,6 @@ class JobProgress:
         self._bar.stop()
 
     def step(self, name: str) -> None:
-        """Begin a step."""
         self._counts_itself = False
         self._bar.reset(self._task, description=name, total=None)
 

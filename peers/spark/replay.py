@@ -1,13 +1,8 @@
 """Replay: an archive back to a hub, in the order of the offsets, at a pace. It needs no Spark.
 
-```
-files ─▶ windows of offsets, each sorted ─▶ wait until messages are due ─▶ client ─▶ hub
-```
-
-Values are msgpack already and are not decoded; a value that is no msgpack is skipped and counted, for within a batch it
-would spoil its neighbours. Messages are delivered at most once, as publishing is. A replay that ends early reports the
-offset to continue from: nothing behind it was sent; messages before it have reached the hub, but for those that were on
-their way when the connection was lost. Cost: about 1 µs a message, 4 where each is of another topic.
+Values are not decoded; one that is no msgpack is skipped and counted, for within a batch it would spoil its neighbours.
+A replay that ends early reports the offset to continue from: nothing behind it was sent; messages before it are in the
+hub, but for those on their way when the connection was lost. Cost: about 1 µs a message.
 """
 
 from __future__ import annotations
@@ -31,7 +26,7 @@ import pyarrow.parquet as pq
 from hub.errors import InvalidTopicError, PeerError, RejectedError, UsageError
 from peers.client import Client, connect
 from peers.client.token_source import read_token
-from peers.spark.archiving.files import EVERYTHING, Selection, decoded_state, files_of, microseconds
+from peers.spark.archiving.folders import EVERYTHING, Selection, decoded_state, files_of, microseconds
 from peers.spark.connector.options import Access
 from peers.values.conversion import is_value
 
@@ -56,14 +51,9 @@ _COLUMNS = ["offset", "timestamp", "topic", "value"]
 
 
 class Pace:
-    """When messages are due, in seconds since the replay began.
+    """When messages are due, in seconds since the replay began; at once without `speed` and `rate`.
 
     A hub's clock may have been set back: messages that seem older than those before follow without a pause.
-
-    Args:
-        speed: How much faster than recorded; None, without `rate`: at once.
-        rate: Messages a second, evenly.
-        max_pause_s: Longest single pause with `speed`, in seconds as they pass here.
     """
 
     def __init__(self, *, speed: float | None = None, rate: float | None = None, max_pause_s: float = 60.0) -> None:
@@ -95,13 +85,10 @@ class Replay:
     """How far a replay is, or has come."""
 
     first: int = 0
-    """The lowest offset of the files."""
     last: int = -1
     next: int = 0
-    """Offset to continue from."""
     messages: int = 0
     bytes: int = 0
-    """Of values."""
     skipped: int = 0
     """No msgpack."""
     rejected: int = 0
@@ -115,7 +102,7 @@ class _StoppedError(Exception):
     pass
 
 
-def replay(  # noqa: PLR0913 -- what a replay depends on
+def replay(  # noqa: PLR0913 -- the parts of a replay
     access: Access,
     path: str,
     selection: Selection = EVERYTHING,
@@ -125,16 +112,7 @@ def replay(  # noqa: PLR0913 -- what a replay depends on
     every: Callable[[Replay], object] = lambda _: None,
     stop: threading.Event | None = None,
 ) -> Replay:
-    """Publish an archive.
-
-    Args:
-        access: To the hub.
-        path: Of the archive.
-        selection: Which messages.
-        from_offset: Not before this offset.
-        pace: At full speed without it.
-        every: Called now and then with how far it is.
-        stop: Ends the replay when it is set.
+    """Publish an archive from an offset on, until `stop` is set; `every` is called now and then.
 
     Raises:
         UsageError: There is no such archive, or it is a decoded one.
@@ -153,8 +131,6 @@ def replay(  # noqa: PLR0913 -- what a replay depends on
 
 
 class _Group(NamedTuple):
-    """A row group of a file."""
-
     first: int
     next: int
     rows: int

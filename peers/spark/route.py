@@ -1,28 +1,13 @@
 """Route: which subscriber would get which message of an archive, by the hub's own matching.
 
-```
-name,prefix                 {"name": "alerts", "prefix": "/zeek/notice"}      CSV with this header, or NDJSON
-alerts,/zeek/notice         {"name": "everything", "prefix": ""}
-
-prefixes, by length      parent      added: subscribers that the parent's chain does not have
-0  ""                    -           everything
-1  "/zeek/"              0           zeeks                /zeek/dns/7 ── longest ──▶ 2, and so 1 and 0:
-2  "/zeek/dns"           1           names                                  names, zeeks, everything
-```
-
-All prefixes of a topic are prefixes of each other: they make a chain, and the longest one says who gets the topic, each
-subscriber once. Tasks match each topic of a batch once, 2 to 5 µs. Deliveries go to a disk as
-
-```
-DELIVERIES/part-*.parquet                offset BIGINT, subscribers ARRAY<INT>
-DELIVERIES/_subscribers/part-*.csv       number, name; readers of the folder skip it
-```
+Tasks match each topic of a batch once, with the hub's prefix multimap: 2 to 5 µs, and 0.1 µs for each subscriber.
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -41,7 +26,6 @@ if TYPE_CHECKING:
 _SUBSCRIPTIONS_LIMIT = 1_000_000
 
 _HEADS = ("name", "prefix")
-_NO_PREFIX = -1
 
 Line = tuple[int, str, str]
 """Number in the file, from 1; name; prefix."""
@@ -57,7 +41,6 @@ class _Fields(msgspec.Struct):
 
 
 def read_subscriptions(path: Path) -> list[tuple[str, str]]:
-    """Return the names and prefixes in a file."""
     try:
         raw = path.read_bytes()
     except OSError as error:
@@ -117,111 +100,70 @@ def _csv(path: Path, text: str) -> Iterator[Line]:
 
 
 class Totals(NamedTuple):
-    """How many messages and bytes went where."""
+    """How many messages and bytes each subscriber gets; `wanted` messages have a subscriber."""
 
     all_messages: int
-    messages: list[int]
-    """Of each subscriber."""
-    bytes: list[int]
-    """Of each subscriber."""
-    delivered: int
-    """Deliveries: a message to three subscribers is three."""
     wanted: int
-    """Messages with a subscriber."""
+    messages: list[int]
+    bytes: list[int]
+
+    @property
+    def delivered(self) -> int:
+        """Deliveries: a message to three subscribers is three."""
+        return sum(self.messages)
 
 
 class Matcher:
-    """Finds the subscribers of topics; it is sent to the tasks.
-
-    Args:
-        pairs: Names and prefixes. Subscribers are numbered as their names appear.
-
-    Attributes:
-        names: Of the subscribers.
-        prefixes: Distinct ones, the shortest first.
-    """
+    """Finds the subscribers of topics; it is sent to the tasks. Subscribers are numbered as their names appear."""
 
     def __init__(self, pairs: Iterable[tuple[str, str]]) -> None:
         numbers: dict[str, int] = {}
-        wanted: dict[str, set[int]] = {}
-        for name, prefix in pairs:
-            wanted.setdefault(prefix, set()).add(numbers.setdefault(name, len(numbers)))
-        self.names = list(numbers)
-        self.prefixes = sorted(wanted, key=lambda prefix: (len(prefix), prefix))
+        self.prefixes: set[str] = set()
         self._multimap: PrefixMultimap[int] = PrefixMultimap()
-        for number, prefix in enumerate(self.prefixes):
-            self._multimap.add(prefix, number)
-        # The longest prefix that each prefix has; it has a lower number.
-        self._parents = [
-            max((found for found in self._multimap.find(prefix) if found != number), default=_NO_PREFIX)
-            for number, prefix in enumerate(self.prefixes)
-        ]
-        self._added = [
-            sorted(wanted[prefix].difference(*(wanted[self.prefixes[above]] for above in self._above(number))))
-            for number, prefix in enumerate(self.prefixes)
-        ]
+        for name, prefix in pairs:
+            self.prefixes.add(prefix)
+            self._multimap.add(prefix, numbers.setdefault(name, len(numbers)))
+        self.names = list(numbers)
 
-    def _above(self, number: int) -> Iterator[int]:
-        while (number := self._parents[number]) != _NO_PREFIX:
-            yield number
+    def subscribers(self, topic: str) -> list[int]:
+        """Return the subscribers of a topic, each once, ascending."""
+        return sorted(self._multimap.find(topic))
 
-    def longest(self, topic: str) -> int:
-        """Return the number of the longest prefix of a topic, -1 if it has none."""
-        return max(self._multimap.find(topic), default=_NO_PREFIX)
 
-    def subscribers(self, longest: int) -> list[int]:
-        """Return the subscribers of the topics with this longest prefix, ascending."""
-        chain = [longest, *self._above(longest)] if longest != _NO_PREFIX else []
-        return sorted(subscriber for number in chain for subscriber in self._added[number])
-
-    def totals(self, ends: Mapping[int, tuple[int, int]]) -> Totals:
-        """Return what each subscriber gets."""
-        found = [ends.get(number, (0, 0)) for number in range(len(self.prefixes))]
-        unwanted = ends.get(_NO_PREFIX, (0, 0))[0]
-        messages, sizes = [0] * len(self.names), [0] * len(self.names)
-        delivered = wanted = 0
-        for number in range(len(found) - 1, -1, -1):  # children first: their messages have the parent's prefix, too
-            count, size_bytes = found[number]
-            for subscriber in self._added[number]:
-                messages[subscriber] += count
-                sizes[subscriber] += size_bytes
-            delivered += count * len(self._added[number])
-            parent = self._parents[number]
-            if parent == _NO_PREFIX:
-                wanted += count
-            else:
-                found[parent] = (found[parent][0] + count, found[parent][1] + size_bytes)
-        return Totals(wanted + unwanted, messages, sizes, delivered, wanted)
+# Beside the numbers of subscribers: all messages, and those with a subscriber.
+_ALL, _WANTED = -1, -2
 
 
 def count(scan: Scan, matcher: Matcher) -> Totals:
-    """Return what each subscriber gets of an archive."""
-
     def sums(batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:
-        found: dict[int, list[int]] = {}
+        found: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0])
         for batch in batches:
             counts = np.bincount(batch.numbers, minlength=len(batch.topics)).tolist()
             sizes = np.bincount(batch.numbers, batch.sizes, len(batch.topics)).tolist()
             for topic, messages, size_bytes in zip(batch.topics, counts, sizes, strict=True):
                 if messages:
-                    sums = found.setdefault(matcher.longest(topic), [0, 0])
-                    sums[0] += messages
-                    sums[1] += int(size_bytes)
-        rows = [(longest, *sums) for longest, sums in found.items()]
+                    subscribers = matcher.subscribers(topic)
+                    for number in (*subscribers, _ALL, *([_WANTED] if subscribers else [])):
+                        found[number][0] += messages
+                        found[number][1] += int(size_bytes)
+        rows = [(number, *sums) for number, sums in found.items()]
         columns = [pa.array(column, pa.int64()) for column in zip(*rows, strict=True)] or [pa.array([], pa.int64())] * 3
-        yield pa.record_batch(columns, names=["longest", "messages", "bytes"])
+        yield pa.record_batch(columns, names=["number", "messages", "bytes"])
 
-    rows = scan.run(sums, "longest BIGINT, messages BIGINT, bytes BIGINT", "sizes").groupBy("longest").sum().collect()
-    return matcher.totals({row["longest"]: (row["sum(messages)"], row["sum(bytes)"]) for row in rows})
+    rows = scan.run(sums, "number BIGINT, messages BIGINT, bytes BIGINT", "sizes").groupBy("number").sum().collect()
+    found = {row["number"]: (row["sum(messages)"], row["sum(bytes)"]) for row in rows}
+    each = [found.get(number, (0, 0)) for number in range(len(matcher.names))]
+    every, wanted = (found.get(number, (0, 0))[0] for number in (_ALL, _WANTED))
+    return Totals(every, wanted, [messages for messages, _ in each], [size for _, size in each])
 
 
 def write_deliveries(scan: Scan, matcher: Matcher, path: str) -> None:
-    """Write who gets each message to a new folder, without the messages that have no receiver."""
+    """Write the subscribers of each message to a new folder, without messages that have none."""
     from pyspark.errors import AnalysisException  # noqa: PLC0415 -- heavy: subscriptions are read before Java starts
 
     def lists(batches: Iterator[Chosen]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            topics = [matcher.subscribers(matcher.longest(topic)) for topic in batch.topics]
+            topics = [matcher.subscribers(topic) for topic in batch.topics]
             found = pa.array(topics, pa.list_(pa.int32())).take(pa.array(batch.numbers))
             rows = pa.record_batch({"offset": pa.array(batch.offsets), "subscribers": found})
             yield rows.filter(pa.array(np.array(list(map(bool, topics)), bool)[batch.numbers]))

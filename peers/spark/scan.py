@@ -1,30 +1,23 @@
 """Reading an archive: `Reading` selects rows of its files; `Scan` has the tasks of a job do that.
 
-```
-files ──▶ task: Parquet ─▶ Arrow ─▶ selected ─▶ sums ──▶ Spark adds up the sums of all tasks
-```
-
-So only a row for each group passes through Java, not one for each message. The time of a message is the one whose date
-names its folder: that of the hub, or the event time of an archive that was decoded with one. Cost: 0.2 to 0.3 µs of CPU
-a message of 100 bytes.
+Only a row for each group passes through Java, not one for each message. The time of a message is the one whose date
+names its folder: that of the hub, or the event time. Cost: 0.2 to 0.3 µs of CPU a message of 100 bytes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
 
-from peers.spark.archiving.files import Selection, decoded_state, files_of, microseconds
+from peers.spark.archiving.folders import Selection, decoded_state, files_of, microseconds
 from peers.spark.archiving.state import EVENT_TIME, SIZE
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
 
 _BATCH_ROWS = 128 * 1024
 
@@ -32,26 +25,23 @@ Numbers = np.ndarray[Any, Any]
 
 
 class Chosen(NamedTuple):
-    """The selected messages of a batch. What a reading does not want is empty."""
+    """The selected messages of a batch. Columns that are not wanted are empty."""
 
     topics: list[str]
     """Distinct; some may have no messages."""
     numbers: Numbers
-    """The topic of each message."""
     times_us: Numbers
     sizes: Numbers
     offsets: Numbers
 
 
 class Reading(NamedTuple):
-    """What is read of each file."""
+    """Which columns and rows of each file are read."""
 
     selection: Selection
     size_column: str
     is_dated: bool
-    """Whether there are event times."""
     wants: frozenset[str] = frozenset({"sizes"})
-    """`sizes`, `offsets`."""
 
     def columns(self) -> list[str]:
         """Return the columns that are needed."""
@@ -60,7 +50,6 @@ class Reading(NamedTuple):
         return ["topic", "timestamp", *dated, *(wanted[one] for one in sorted(self.wants))]
 
     def batches(self, paths: Iterable[str]) -> Iterator[Chosen]:
-        """Yield the selected messages of files."""
         for path in paths:
             with pq.ParquetFile(path, read_dictionary=["topic"]) as file:
                 for batch in file.iter_batches(_BATCH_ROWS, columns=self.columns(), use_threads=False):

@@ -1,11 +1,5 @@
 """A Spark session with the settings that the jobs need, and the context that a command runs in.
 
-```
-with running_job(SessionSettings(master="local[*]")) as job:      a progress bar, errors of one line;
-    job.progress.step("counting")                                  the session is stopped at the end
-    job.spark.range(10).count()
-```
-
 Under `spark-submit`, and where a session exists already, its master, memory and logs stay as they are; only the
 settings of `_SQL` are set. A local session takes 3 to 6 s to start.
 """
@@ -13,25 +7,131 @@ settings of `_SQL` are set. A local session takes 3 to 6 s to start.
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import FrameType
 from typing import IO, TYPE_CHECKING, NamedTuple
 
 from hub.errors import HubError, UsageError
-from peers.spark.package import write_package
 from peers.spark.progress import JobProgress
-from peers.spark.signals import held_back, orderly_ends
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+@contextmanager
+def held_back() -> Iterator[None]:
+    """Delay signals until the end of the block; handlers that the block sets do not stay."""
+    if not _is_main_thread():
+        yield
+        return
+    received: list[int] = []
+    before = [(number, signal.signal(number, lambda number, _: received.append(number))) for number in _SIGNALS]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+        if received:  # also where the block failed, for it may have failed by the signal
+            signal.raise_signal(received[0])
+
+
+@contextmanager
+def orderly_ends() -> Iterator[None]:
+    """Let SIGTERM end the block as Ctrl-C does, with all cleaning up; py4j logs no stacks."""
+    if not _is_main_thread():
+        yield
+        return
+    silent = logging.NullHandler()  # py4j logs to the root, which without any handler writes to standard error
+    logging.getLogger().addHandler(silent)
+    terminated = False
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        nonlocal terminated
+        terminated = True
+        raise KeyboardInterrupt  # the only exception after which py4j leaves no call behind that waits for an answer
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    except KeyboardInterrupt:
+        if terminated:
+            sys.exit(128 + signal.SIGTERM)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        logging.getLogger().removeHandler(silent)
+
+
+@contextmanager
+def stop_event() -> Iterator[threading.Event]:
+    """Yield an event that the first signal sets, for jobs that end by themselves; the second one ends them at once."""
+    stop = threading.Event()
+    if not _is_main_thread():
+        yield stop
+        return
+
+    def on_signal(number: int, _: FrameType | None) -> None:
+        stop.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    for number in _SIGNALS:
+        signal.signal(number, on_signal)
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+_PACKAGES = ("hub", "peers", "pyspark_hub")
+
+# The oldest date that a zip can hold: the bytes do not depend on when it was made.
+_DATE = (1980, 1, 1, 0, 0, 0)
+
+
+def write_package(path: Path) -> int:
+    """Write the zip; return how many files it has."""
+    count = 0
+    try:
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as package:
+            for name, source in _sources():
+                package.writestr(zipfile.ZipInfo(name, _DATE), source.read_bytes(), zipfile.ZIP_DEFLATED)
+                count += 1
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+    return count
+
+
+def _sources() -> Iterator[tuple[str, Path]]:
+    """Yield the name in the zip and the path of each file."""
+    for package in _PACKAGES:
+        found = importlib.util.find_spec(package)
+        for folder in found.submodule_search_locations or () if found is not None else ():
+            root = Path(folder)
+            for source in sorted(root.rglob("*.py")):
+                yield str(Path(package) / source.relative_to(root)), source
+
 
 _LOOPBACK = "127.0.0.1"
 _SHUFFLE_PARTITIONS = "spark.sql.shuffle.partitions"
@@ -69,17 +169,16 @@ _LOOPBACK_ONLY = {
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """Where a job runs, and with what."""
+    """Where a job runs, and its settings."""
 
     name: str = "topichub"
-    """Shown on a cluster's pages."""
     master: str = "local[*]"
     conf: Mapping[str, str] = field(default_factory=dict)
     """Further settings of Spark; they win."""
 
 
 class Job(NamedTuple):
-    """What a job works with."""
+    """The session and the progress bar of a job."""
 
     spark: SparkSession
     progress: JobProgress
@@ -109,11 +208,7 @@ def _is_local(master: str) -> bool:
 
 
 def open_session(settings: SessionSettings | None = None, log: IO[bytes] | None = None) -> SparkSession:
-    """Start a session, or take the running one.
-
-    Args:
-        settings: Of a new session.
-        log: Receives the standard error of Java and of the Python workers; ours without it.
+    """Start a session, or take the running one; `log` receives the standard error of Java and of the workers.
 
     Raises:
         SparkUnavailableError: pyspark, pyarrow, pandas or Java are missing or too old.
@@ -126,7 +221,6 @@ def open_session(settings: SessionSettings | None = None, log: IO[bytes] | None 
 
 
 def check_packages(*names: str) -> None:
-    """Check that packages of the extra are installed."""
     for name in names:
         if importlib.util.find_spec(name) is None:
             raise SparkUnavailableError(f"hub spark needs {name}, which is not installed: pip install '.[spark]'")
@@ -153,7 +247,7 @@ def _started(settings: SessionSettings, log: IO[bytes] | None) -> SparkSession:
         return SparkSession.builder.config(map={"spark.app.name": settings.name, **settings.conf}).getOrCreate()
     check_java()
     if _is_local(settings.master):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers are whatever `python3` is
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else the workers run `python3`
         os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
     conf = SparkConf(loadDefaults=False).setAll(list(session_conf(settings, os.cpu_count() or 1).items()))
     try:
@@ -171,11 +265,7 @@ def running_job(settings: SessionSettings) -> Iterator[Job]:
     """Run the block with a session and a progress bar; stop the session at its end, unless it ran before.
 
     On a cluster, the executors receive this project's code. The standard error of Java and the workers goes to a file,
-    which is deleted unless the job fails.
-
-    Raises:
-        SparkUnavailableError: pyspark, pyarrow, pandas or Java are missing or too old.
-        JobFailedError: The session does not start, or Spark gave up on the work of the block.
+    which is deleted unless the job fails. Raises as `open_session`, or `JobFailedError` if Spark gave up.
     """
     before = _running()
     with (
@@ -248,7 +338,7 @@ class JobFailedError(HubError):
 
 
 def spark_errors() -> tuple[type[Exception], ...]:
-    """Return what Spark raises; pyspark must be installed."""
+    """Return the errors of Spark; pyspark must be installed."""
     from py4j.protocol import Py4JError  # noqa: PLC0415 -- part of the extra
     from pyspark.errors import PySparkException  # noqa: PLC0415 -- the same
 

@@ -14,10 +14,8 @@ from typing import Any
 import pytest
 
 from peers.bench.measurement import Measurement
-from peers.bench.running_hub import RunningHub, child_environment
+from peers.bench.processes import BenchError, RunningHub, child_environment
 from peers.bench.stage import Plan, Stage
-from peers.bench.worker import BenchError
-from peers.wire.hello import QueueWish
 from tests.cli import programs
 
 pytestmark = pytest.mark.slow
@@ -241,7 +239,7 @@ def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object], burst: 
 
 
 def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
-    plan = plan_for(hub, messages=4000, size=4000, window=False, wish=QueueWish(messages=5), warmup=0)
+    plan = plan_for(hub, messages=4000, size=4000, window=False, queue_messages=5, warmup=0)
     with Stage(plan) as stage:
         run = stage.measure()
     assert run.lost == run.told
@@ -251,7 +249,7 @@ def test_without_a_window_losses_are_told(hub: RunningHub) -> None:
 
 def test_the_window_keeps_within_the_queue_that_is_granted(hub: RunningHub) -> None:
     """Subscribers with a queue of 10 lose nothing at full speed, because nobody runs ahead of them."""
-    with Stage(plan_for(hub, messages=500, subscribers=2, wish=QueueWish(messages=10))) as stage:
+    with Stage(plan_for(hub, messages=500, subscribers=2, queue_messages=10)) as stage:
         run = stage.measure()
     check_flawless(run, 500, 2)
 

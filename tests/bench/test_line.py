@@ -11,10 +11,23 @@ from hypothesis import strategies as st
 
 from hub.messages.batch import decode_values
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from peers.bench.line import Control, Framing, Shape, Tally, cut_tcp, cut_websocket
+from peers.bench.line import (
+    BLOCK_BYTES,
+    STAMP,
+    Control,
+    Framing,
+    Grid,
+    Layout,
+    Shape,
+    Tally,
+    Template,
+    cut_tcp,
+    cut_websocket,
+    is_sequence,
+    write_sequence,
+)
 from peers.bench.measurement import Histogram
-from peers.bench.messages import BLOCK_BYTES, STAMP, Grid, Layout, Template, is_sequence, write_sequence
-from peers.bench.worker import BenchError
+from peers.bench.processes import BenchError
 from peers.wire.control import Notice, encode_close, encode_notice
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind

@@ -21,9 +21,9 @@ from rich.console import Console
 
 from peers.bench.line import Counted
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
+from peers.bench.processes import BenchError, Usage, forget_peak, read_usage
 from peers.bench.report import Environment, Report, medians, page, stream_report
 from peers.bench.stage import Plan, Published, Reported, Window, measured
-from peers.bench.worker import BenchError, Usage, forget_peak, read_usage
 
 values = st.integers(0, 1 << 50)
 
@@ -101,7 +101,7 @@ def run_of(cpu_ns: int = SECOND // 2, **counted: Any) -> Measurement:
     window = Window(5 * SECOND, 7 * SECOND, Usage(SECOND, 10, 20, 7), Usage(SECOND + cpu_ns, 30, 40, 407))
     published = [Published(3000, SECOND, SECOND // 10), Published(1000, 0, SECOND // 10)]
     reported = [Reported([Counted(**account)], latency, SECOND // 4)] * 2
-    return measured(window, published, reported, 1000, 100)
+    return measured(window, published, reported, 1000, 100, [])
 
 
 def test_the_figures() -> None:

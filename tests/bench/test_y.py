@@ -16,8 +16,8 @@ from hub.errors import ConnectionLostError, NoResponderError, RequestFailedError
 from hub.messages.request_frame import Status
 from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, requests_in, results_for, write_results
 from peers.bench.pairs import OPERATIONS, Ask, Asked, ask_pairs
+from peers.bench.processes import BenchError
 from peers.bench.report import Environment, Report
-from peers.bench.worker import BenchError
 from peers.bench.y import Mode, Run, YPlan, y_report
 from peers.shm.ring import Block
 

@@ -31,7 +31,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from peers.bench.worker import raise_descriptor_limit
+from peers.bench.processes import raise_descriptor_limit
 from tests.benchmarks.brokers import BEFORE, BROKERS, FLOOR, OURS, Broker, BrokerError, hub, running
 from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
 

@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from peers.bench.worker import BenchError, Usage, forget_peak, raise_descriptor_limit, read_usage
+from peers.bench.processes import BenchError, Usage, forget_peak, raise_descriptor_limit, read_usage
 from tests.benchmarks.dialects import (
     WRITE_BYTES,
     Dialect,

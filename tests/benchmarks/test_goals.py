@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hub.limits import Overflow
+from peers.bench.processes import child_environment
 from peers.bench.report import Environment, Report
-from peers.bench.running_hub import child_environment
 from peers.bench.stage import Plan
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, figures_report
 from tests.benchmarks.goals.memory import Account, Gap, account_faults

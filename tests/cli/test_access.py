@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from hub.policy.policy import DEEDS, Action, Policy, verdict
-from peers.cli.flag_values import FlagError
-from peers.cli.token import span_of
+from peers.cli.access import span_of
+from peers.cli.texts import FlagError
 from peers.users.curve_keys import read_public, read_secret, write_secret
 from peers.users.tokens import TokenFile
 from peers.users.users import read_policy_file

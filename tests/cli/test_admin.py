@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from peers.cli.mesh import _tables, _way_cells, known_ways
+from peers.cli.admin import WAYS, known_ways, mesh_lines, table
 from peers.cli.texts import columns
 from peers.client.blocking import connect
 from peers.wire.hello import Hello
@@ -195,7 +195,7 @@ def row(
 
 def test_zeeks() -> None:
     rows = [row("aa", "a") | {"zeeks": {"z1": False, "z2": True}}, row("bb", "b", aa=1) | {"zeeks": {"z1": True}}]
-    assert list(_tables(rows))[-5:] == [
+    assert list(mesh_lines(rows))[-5:] == [
         "",
         "zeek  of hub  name  gateway",
         "z1    bb      b     yes",
@@ -210,7 +210,7 @@ def test_a_hub_that_cannot_be_reached() -> None:
         row("bb", "", aa=3, ab=1),
         row("cc", "c", lost=1_795_000_000.0, incomplete=True),
     ]
-    assert list(_tables(rows)) == [
+    assert list(mesh_lines(rows)) == [
         "hub  name         prefixes  links  reachable",
         'aa   n"\\\\u000a       1,200      1  this hub',
         "bb   -               1,200      2  yes",
@@ -227,7 +227,7 @@ def test_links_of_the_hub_that_is_asked() -> None:
     figures |= {"path_changes": 2, "queued_messages": 3, "waiting_s": 0.5, "dropped_messages": 4}
     near, far = row("bb", "b") | {"link": {**figures, "lag_s": 0.0123, "cost": 5}}, row("cc", "c")
     far["link"] = {**figures, "lag_s": None, "cost": None}
-    assert list(_tables([row("aa", "a", own=True), near, far]))[5:] == [
+    assert list(mesh_lines([row("aa", "a", own=True), near, far]))[5:] == [
         "own link to  name  cost  lag ms     in  out  queued  dropped  paths",
         "bb           b        5      12  1,500    7       3        4      2",
         "cc           c        -       -  1,500    7       3        4      2",
@@ -250,12 +250,13 @@ def test_ways() -> None:
         way_row("g", "f", 2),
         way_row("own", None, 0, own=True),
     ]
-    assert [_way_cells(one) for one in known_ways(rows)] == [
-        ("c", "C", 1, 2, "OWN > C"),
-        ("a", "A", 2, 3, "OWN > B > A (not sent: this link may not take it)"),
-        ("d", "D", "-", "-", "none: it cannot be reached"),
-        ("e", "E", "-", "-", "none: it cannot be reached"),
-        ("f", "F", "-", "-", "none: it cannot be reached"),
+    assert table(known_ways(rows), WAYS) == [
+        "hub  name  hops  cost  way",
+        "c    C        1     2  OWN > C",
+        "a    A        2     3  OWN > B > A (not sent: this link may not take it)",
+        "d    D        -     -  none: it cannot be reached",
+        "e    E        -     -  none: it cannot be reached",
+        "f    F        -     -  none: it cannot be reached",
     ]
 
 

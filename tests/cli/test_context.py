@@ -14,11 +14,11 @@ from typing import Protocol
 
 import pytest
 
-from peers.cli import url as module
+from peers.cli import contexts as module
 from peers.cli.commands import app
-from peers.cli.flag_values import FlagError
-from peers.cli.notices import Notices
-from peers.cli.url import HubFlags, first_token, shown_token, text_or_path
+from peers.cli.contexts import HubFlags, first_token, text_or_path
+from peers.cli.notices import Notices, shown_token
+from peers.cli.texts import FlagError
 from tests.cli.programs import PROJECT, RunningHub, hub, run_hub
 
 NOWHERE = "unix:///nonexistent/hub.sock"

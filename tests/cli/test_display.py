@@ -21,11 +21,11 @@ from hub.journal.message import RecordedMessage
 from hub.labels.envelope import TaggedMessage, tagged
 from hub.limits import Overflow
 from hub.messages.batch import Message
-from peers.cli.display import JsonFormat, PrettyFormat
+from peers.cli.contexts import HubFlags
 from peers.cli.notices import Notices
+from peers.cli.sub import JsonFormat, PrettyFormat
 from peers.cli.texts import cut, escaped
-from peers.cli.url import HubFlags
-from peers.cli.zeek_values import event_fields, event_of, shown_event
+from peers.cli.zeek_values import event_of
 from peers.client import BadMessage
 from peers.values import Count, Enum, Port, Table, Timestamp
 from peers.values.event import Event
@@ -72,7 +72,7 @@ def test_strings_that_are_no_utf8() -> None:
 
 def test_events_of_zeek_have_their_labels() -> None:
     message = TaggedMessage(tagged("/a", ["zeek-node=worker-1"]), Event("Demo::hello", "a").value)
-    (line,) = JsonFormat(fields=event_fields).render([message]).splitlines()
+    (line,) = JsonFormat(zeek=True).render([message]).splitlines()
     assert json.loads(line) == {"topic": "/a", "event": "Demo::hello", "args": ["a"], "labels": ["zeek-node=worker-1"]}
 
 
@@ -198,13 +198,13 @@ def test_shown() -> None:
         Message("/c", {"k": 1}),
         Message("/d", "\x1b[2J"),
     ]
-    assert PrettyFormat(show=shown_event).render(messages, EVENT_AT, None).decode() == (
+    assert PrettyFormat(zeek=True).render(messages, EVENT_AT, None).decode() == (
         "03:04:05.678 /zeek/a Notice::new(text, 192.0.2.7)\n"
         "03:04:05.678 /zeek/b (1, 53/udp)\n"
         '03:04:05.678 /c {"k":1}\n'
         '03:04:05.678 /d "\\u001b[2J"\n'
     )
-    lines = JsonFormat(fields=event_fields).render(messages[:3]).splitlines()
+    lines = JsonFormat(zeek=True).render(messages[:3]).splitlines()
     assert [json.loads(line) for line in lines] == [
         {
             "topic": "/zeek/a",
@@ -219,7 +219,7 @@ def test_shown() -> None:
 
 def test_an_event_cannot_steer_the_terminal() -> None:
     event = Event("a\x1b[2J", "\u202e")
-    line = PrettyFormat(show=shown_event).render([Message("/a", event.value)], EVENT_AT, None).decode()
+    line = PrettyFormat(zeek=True).render([Message("/a", event.value)], EVENT_AT, None).decode()
     assert line == "03:04:05.678 /a a\\u001b[2J(\\u202e)\n"
 
 

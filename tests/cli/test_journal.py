@@ -9,8 +9,8 @@ from zlib import crc32
 import pytest
 
 from hub.journal.segment import Write
-from peers.cli.flag_values import moment, time_us_of
 from peers.cli.journal_reading import Damages
+from peers.cli.texts import moment, time_us_of
 from peers.journal.folder import segment_path
 from peers.journal.store import Retention
 from peers.journal.view import Damage, View

@@ -17,16 +17,16 @@ from peers.cli.replay import (
     Recorded,
     Replay,
     Schedule,
-    Template,
     TemplateError,
     decode_record,
     decode_value,
+    template,
     time_s,
 )
 
 
 @pytest.mark.parametrize(
-    ("template", "record", "topic"),
+    ("text", "record", "topic"),
     [
         ("/zeek/{_path}", {"_path": "dns"}, "/zeek/dns"),
         ("{a}", {"a": "x"}, "x"),
@@ -41,18 +41,18 @@ from peers.cli.replay import (
         ("/{a} b/", {"a": "x"}, "/x b/"),
     ],
 )
-def test_fields_are_filled(template: str, record: dict[str, object], topic: str) -> None:
-    assert Template(template).fill(record) == topic
+def test_fields_are_filled(text: str, record: dict[str, object], topic: str) -> None:
+    assert template(text)(record) == topic
 
 
 def test_a_flat_name_with_dots_comes_first() -> None:
-    fill = Template("/{id.orig_h}").fill
+    fill = template("/{id.orig_h}")
     assert fill({"id.orig_h": "flat", "id": {"orig_h": "nested"}}) == "/flat"
     assert fill({"id": {"orig_h": "nested"}}) == "/nested"
 
 
 @pytest.mark.parametrize(
-    ("template", "record", "reason"),
+    ("text", "record", "reason"),
     [
         ("/{a}", {}, "field 'a' is missing"),
         ("/{a.b}", {"a": 5}, "field 'a.b' is missing"),
@@ -63,22 +63,22 @@ def test_a_flat_name_with_dots_comes_first() -> None:
         ("/{a}/{b}", {"a": "x"}, "field 'b' is missing"),
     ],
 )
-def test_a_record_that_does_not_fit_names_the_field(template: str, record: dict[str, object], reason: str) -> None:
+def test_a_record_that_does_not_fit_names_the_field(text: str, record: dict[str, object], reason: str) -> None:
     with pytest.raises(FieldError) as caught:
-        Template(template).fill(record)
+        template(text)(record)
     assert str(caught.value) == reason
 
 
-@pytest.mark.parametrize("template", ["/{", "/}", "/{a", "/a}", "/{}", "/{a{b}}", "/{{a}"])
-def test_a_template_with_loose_braces_is_refused(template: str) -> None:
+@pytest.mark.parametrize("text", ["/{", "/}", "/{a", "/a}", "/{}", "/{a{b}}", "/{{a}"])
+def test_a_template_with_loose_braces_is_refused(text: str) -> None:
     with pytest.raises(TemplateError):
-        Template(template)
+        template(text)
 
 
 @given(before=st.text("/ab{}"), value=st.text(), after=st.text("/ab{}"))
 def test_filling_is_concatenation(before: str, value: str, after: str) -> None:
-    template = before.replace("{", "{{").replace("}", "}}") + "{f}" + after.replace("{", "{{").replace("}", "}}")
-    assert Template(template).fill({"f": value}) == before + value + after
+    text = before.replace("{", "{{").replace("}", "}}") + "{f}" + after.replace("{", "{{").replace("}", "}}")
+    assert template(text)({"f": value}) == before + value + after
 
 
 T0 = 1521911720.0
@@ -158,7 +158,7 @@ def test_no_pause_is_negative_or_over_the_cap(times: list[float], speed: float) 
 
 
 def recording(*, skip_bad: bool = False, pace: Recorded | None = None) -> Replay:
-    replay = Replay(decode_record, Template("/t/{p}").fill, pace, skip_bad=skip_bad)
+    replay = Replay(decode_record, template("/t/{p}"), pace, skip_bad=skip_bad)
     replay.begin("file.gz")
     return replay
 
@@ -194,7 +194,7 @@ def test_pauses_come_with_the_messages() -> None:
     assert [pause_s for _, _, pause_s in replay.messages(lines)] == [0, 2]
     replay.begin("file.gz")
     assert [pause_s for _, _, pause_s in replay.messages(lines)] == [0, 2]
-    assert replay.paced
+    assert replay.pace is not None
 
 
 @pytest.mark.parametrize(

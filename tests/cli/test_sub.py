@@ -17,8 +17,8 @@ import pytest
 
 from hub.errors import UsageError
 from hub.settings.settings import Settings, StoresSettings
-from peers.cli.flag_values import moment
-from peers.cli.sub import Source, last_first, sources_of
+from peers.cli.sub import last_messages, sources_of
+from peers.cli.texts import moment
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
@@ -401,11 +401,11 @@ async def test_what_has_come_meanwhile_is_shown_once(storing: Client) -> None:
             storing.publish_nowait("/status/a", value)
         storing.publish_nowait("/status/c", "first")
         await _fed(storing, "last", "/status/c")
-        messages = await last_first(storing, [Source("last", "/status/")], stream)
+        ahead = await last_messages(storing, [("last", "/status/")], stream)
         storing.publish_nowait("/status/b", "after")
-        shown: list[tuple[str, object]] = []
+        shown: list[tuple[str, object]] = [tuple(message) for batch in ahead for message in batch]  # type: ignore[misc]
         while ("/status/b", "after") not in shown:
-            shown += [tuple(message) for message in await messages.batch()]  # type: ignore[misc]
+            shown += [tuple(message) for message in await stream.batch()]  # type: ignore[misc]
     assert shown == [
         ("/status/b", "before"),
         *(("/status/a", value) for value in range(3)),
@@ -421,8 +421,9 @@ async def test_many_topics_come_in_the_order_of_their_last_messages(storing: Cli
     storing.publish_nowait("/status/end", None)
     await _fed(storing, "last", "/status/end")
     async with storing.subscribe("/status/") as stream:
-        messages = await last_first(storing, await sources_of(storing, ["/status/"]), stream)
-        shown = [message for _ in range(3) for message in await messages.batch()]
+        ahead = await last_messages(storing, await sources_of(storing, ["/status/"]), stream)
+        assert [len(batch) for batch in ahead] == [1_000, 1_000, 501]
+        shown = [message for batch in ahead for message in batch]
     assert [message.topic for message in shown] == [
         *(f"/status/{number}" for number in range(1, 2_500)),
         "/status/0",

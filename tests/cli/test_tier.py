@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import UsageError
-from peers.cli.journal_tier import journals
+from peers.cli.journal import journals
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at

@@ -94,7 +94,7 @@ def test_queued_messages_that_are_dropped_give_no_negative_rate() -> None:
 def test_without_a_fitting_earlier_look_there_are_no_rates(before: Snapshot | None) -> None:
     (row,) = activities(before, snapshot(10.0, counters(1, published_messages=50)))
     assert row[1:] == (None, None, None, None)
-    assert total([row]).in_per_s is None
+    assert total([row])["in_per_s"] is None
 
 
 def test_rows_are_sorted() -> None:

@@ -42,7 +42,7 @@ def _flags(command: App, name: str) -> Iterator[str]:
     for each in inner:
         yield from _flags(command[each], f"{name} {each}")
     if not inner and name not in {"hub run", "hub check-config"}:
-        for argument in command.assemble_argument_collection():
+        for argument in command.assemble_argument_collection(default_parameter=app.default_parameter):
             yield from (f"{name} {flag}" for flag in argument.names if flag.startswith("--"))
 
 

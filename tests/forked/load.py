@@ -13,7 +13,7 @@ from multiprocessing.context import ForkServerContext
 
 import pytest
 
-from peers.bench import worker
+from peers.bench import processes
 
 __all__ = ["forked_load", "load_server"]
 
@@ -28,4 +28,4 @@ def load_server() -> Iterator[ForkServerContext]:
 
 @pytest.fixture(autouse=True)
 def forked_load(monkeypatch: pytest.MonkeyPatch, load_server: ForkServerContext) -> None:
-    monkeypatch.setattr(worker, "_spawning", load_server)
+    monkeypatch.setattr(processes, "_spawning", load_server)

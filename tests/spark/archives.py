@@ -12,7 +12,7 @@ import msgpack
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from peers.spark.archiving.files import EVERYTHING, Selection, files_of
+from peers.spark.archiving.folders import EVERYTHING, Selection, files_of
 from peers.spark.archiving.state import EVENT_TIME
 from peers.spark.scan import Reading
 

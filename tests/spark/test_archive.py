@@ -12,13 +12,11 @@ import pytest
 
 from hub.errors import BusyError, InvalidTopicError, UsageError
 from hub.messages.batch import encode_value
-from peers.cli.spark import app
+from peers.cli.spark import app, replay
 from peers.cli.spark import archive as archive_command
-from peers.cli.spark_jobs import How, replay
-from peers.spark.archiving import writing
+from peers.spark.archiving import archive as writing
 from peers.spark.archiving.archive import AWAY_S, Archived, Tally
-from peers.spark.archiving.files import Selection
-from peers.spark.archiving.folders import STAGED
+from peers.spark.archiving.folders import STAGED, Selection
 from peers.spark.archiving.state import CHECKPOINT, HUB, locked
 from tests.spark.archives import offsets_of, rows_of
 from tests.spark.hubs import HubWithJournal, lose_commit
@@ -181,13 +179,10 @@ class TestCommands:
         """What a hub has recorded goes into an archive, and from there to another hub, the same and in order."""
         hub.fill_numbers(1000)
         path = str(tmp_path / "archive")
-        flags = ("--topics", "/n/0,/n/1", "--compact", "--consumer", "files")
+        flags = ("--topics", "/n/0,/n/1", "--compact")
         assert self.run("archive", "--url", hub.url, "--to", path, *flags) == 0
         told = self.figures(capsys.readouterr().out)
         assert (told["messages messages"], told["to offset"], told["left in the hub offsets"]) == ("500", "1,000", "0")
-        with hub.client() as client:
-            (row,) = client.request("$hub/consumers", None)
-            assert (row["name"], row["prefixes"], row["position"], row["lag"]) == ("files", ["/n/0", "/n/1"], 1_000, 0)
         with HubWithJournal(tmp_path / "other") as other:
             assert self.run("replay", path, "--url", other.url, "--full-speed", "--topics", "/n/1") == 0
             told = self.figures(capsys.readouterr().out)
@@ -205,14 +200,13 @@ class TestCommands:
         path = str(tmp_path / "archive")
         archive_command(url=hub.url, to=path)
         monkeypatch.setattr("peers.spark.replay._REPORTED_MESSAGES", 1)
-        monkeypatch.setattr("peers.cli.spark_jobs._advance", lambda *_: hub.stop())
-        assert replay(path, url=hub.url, how=How(full_speed=True)) == 2
+        monkeypatch.setattr("peers.cli.spark._advance", lambda *_: hub.stop())
+        assert replay(path, url=hub.url, full_speed=True) == 2
         assert "go on with --from-offset" in capsys.readouterr().err
 
     def test_flags_that_make_no_sense(self) -> None:
         for words, said in (
             (["archive", "--to", "x", "--every", "0s"], "--every: 0.1 s or more expected"),
-            (["archive", "--to", "x", "--consumer", "a/b"], "--consumer a/b: 1 to 128 letters"),
             (["replay", "x", "--speed", "2", "--rate", "3"], "exclude each other"),
             (["replay", "x", "--speed", "0"], "--speed 0: give more than 0; 1 is as recorded"),
             (["replay", "x", "--start", "2026-11-21", "--end", "2026-11-20"], "is not before"),

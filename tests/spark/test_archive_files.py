@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.spark.archiving.files import Selection, files_of, microseconds, root_of, table_of
-from peers.spark.archiving.folders import root_folder, root_in
+from peers.spark.archiving.folders import Selection, files_of, microseconds, root_folder, root_in, root_of, table_of
 from tests.spark.archives import NOON_US, Archived, archived, offsets_of, write_archive
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

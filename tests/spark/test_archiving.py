@@ -20,15 +20,14 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.types import DoubleType, FloatType, IntegerType, LongType, StringType, StructType
 
 from hub.errors import BusyError, UsageError
-from peers.spark.archiving import archive, compaction, folders, typed_columns
+from peers.spark.archiving import archive as archive_module
+from peers.spark.archiving import folders, typed
 from peers.spark.archiving import staging as module
-from peers.spark.archiving.archive import STARTS, Tally, run_query
-from peers.spark.archiving.compaction import Compacted, compact, groups
+from peers.spark.archiving.archive import STARTS, Compacted, Tally, Writing, compact, groups, run_query
 from peers.spark.archiving.folders import batches, exchange, hidden_name, repair, roots
 from peers.spark.archiving.staging import Staged, Staging
 from peers.spark.archiving.state import HUB, ArchiveOrder, ArchiveState, load, locked, store
-from peers.spark.archiving.typed_columns import Growth, TypedColumns
-from peers.spark.archiving.writing import Writing
+from peers.spark.archiving.typed import Growth, TypedColumns
 from peers.spark.connector.options import Access, read_source_options
 from peers.spark.connector.shares import OffsetRange
 from peers.spark.session import Job
@@ -118,7 +117,7 @@ class TestCrashes:
     def test_while_the_folder_is_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
         archive = make(tmp_path / "archive", 3)
         with monkeypatch.context() as patched:
-            patched.setattr(compaction, step, crash)
+            patched.setattr(archive_module, step, crash)
             with pytest.raises(CrashError):
                 compact(archive, 1)
         self.check(archive)
@@ -208,12 +207,12 @@ Run = Callable[..., list[str]]
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run queries that fail so, one after the other; return the steps that were told until one ends well."""
-    monkeypatch.setattr(archive, "AWAY_S", 0.001)
+    monkeypatch.setattr(archive_module, "AWAY_S", 0.001)
 
     def run(errors: list[str], every_s: float | None = None, told: list[str] | None = None) -> list[str]:
         left = iter(errors)
         told = [] if told is None else told
-        monkeypatch.setattr(archive, "_start", lambda *_: Query(next(left)))
+        monkeypatch.setattr(archive_module, "_start", lambda *_: Query(next(left)))
         job = Job(cast("Any", None), cast("Any", SimpleNamespace(step=told.append)))
         order = ArchiveOrder(access=Access("tcp://h"), path="/x", every_s=every_s)
         writing = cast("Writing", SimpleNamespace(rows={}))
@@ -352,7 +351,7 @@ def test_columns_that_were_written_down_widen() -> None:
 
 
 def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(typed_columns, "COLUMNS_LIMIT", 2)
+    monkeypatch.setattr(typed, "COLUMNS_LIMIT", 2)
     columns, growth = TypedColumns().grown(dict.fromkeys("abc", "BIGINT"), widens=True)
     assert growth.added == ("a", "b")
     assert columns.grown({"c": "BIGINT", "a": "BIGINT"}, widens=True) == (columns, Growth())

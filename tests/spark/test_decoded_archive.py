@@ -21,16 +21,16 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
-from peers.spark.archiving import writing
+from peers.spark.archiving import archive as writing
 from peers.spark.archiving.archive import Archived
-from peers.spark.archiving.files import Selection
+from peers.spark.archiving.folders import Selection
 from peers.spark.archiving.iceberg import IcebergBatches
 from peers.spark.archiving.state import CHECKPOINT, HUB, Format
 from peers.spark.connector.options import Access
+from peers.spark.findings import remarks
 from peers.spark.progress import JobProgress
 from peers.spark.replay import replay
-from peers.spark.report.findings import remarks
-from peers.spark.report.survey import Questions, survey
+from peers.spark.survey import Questions, survey
 from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal, lose_commit, packed_message
 

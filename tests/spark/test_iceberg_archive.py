@@ -15,7 +15,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from hub.errors import UsageError
 from peers.spark.archiving import iceberg
 from peers.spark.archiving.archive import Archived
-from peers.spark.archiving.files import Selection
+from peers.spark.archiving.folders import Selection
 from peers.spark.archiving.state import CHECKPOINT, HUB
 from tests.spark.archives import offsets_of
 from tests.spark.hubs import HubWithJournal, lose_commit

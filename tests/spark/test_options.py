@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import HubError
-from peers.spark.connector.columns import default_schema
+from peers.spark.connector.fields import default_schema
 from peers.spark.connector.options import (
     EARLIEST,
     LATEST,
@@ -106,16 +106,8 @@ def test_refusals(options: dict[str, str], said: str) -> None:
 
 
 def test_streams() -> None:
-    """Have no end, and may tell the hub how far they are; another hub's journal is not that of the hub that is told."""
     assert "a stream has no end" in refusal(URL | {"endingTimestamp": "1"}, streaming=True)
     read_source_options(URL | {"checkpointLocation": "/x", "queryName": "q"}, streaming=True)
-    given = URL | {"consumer": "counts"}
-    assert read_source_options(given, streaming=True).consumer == "counts"
-    assert read_source_options(URL, streaming=True).consumer == ""
-    assert "is for streams (readStream)" in refusal(given)
-    assert "exclude each other" in refusal(given | {"hub": "far"}, streaming=True)
-    for name in ("", "a/b", "x" * 129):
-        assert "1 to 128 letters" in refusal(URL | {"consumer": name}, streaming=True)
 
 
 def test_the_token_is_nowhere() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from pyspark.sql.types import LongType, StructField, StructType
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, PeerError, RejectedError, UsageError
 from peers.cli.spark import app
 from peers.client.blocking.faces import BlockingHistory
-from peers.spark.connector.columns import RECORD_COLUMNS, default_schema
 from peers.spark.connector.connection import (
     AGAIN_S,
     Connection,
@@ -28,6 +26,7 @@ from peers.spark.connector.connection import (
     close_all,
     wait_journal,
 )
+from peers.spark.connector.fields import RECORD_COLUMNS, default_schema
 from peers.spark.connector.options import (
     Access,
     DataLostError,
@@ -36,7 +35,6 @@ from peers.spark.connector.options import (
     OptionError,
     read_source_options,
 )
-from peers.spark.connector.reports import Reports
 from peers.spark.connector.shares import OffsetRange
 from peers.spark.connector.source import BatchReader, RefusedStream, StreamReader
 from peers.wire.records import Records
@@ -416,67 +414,3 @@ class TestStream:
         for ask in asked:
             with pytest.raises(OptionError, match="a stream has no end"):
                 ask()
-
-
-class TestReports:
-    """A hub is told how far a query is, and a query is never held up or ended by that."""
-
-    @pytest.fixture(autouse=True)
-    def filled(self, hub: HubWithJournal, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("peers.spark.connector.reports.STOP_S", 60.0)
-        hub.fill_numbers(10)
-
-    def rows(self, hub: HubWithJournal) -> list[tuple[str, int, int]]:
-        with hub.client() as client:
-            return [(row["name"], row["position"], row["lag"]) for row in client.request("$hub/consumers", None)]
-
-    def test_the_newest_position_is_told(self, hub: HubWithJournal) -> None:
-        reports = Reports(Access(hub.url), "q", ("/n/",), every_s=3_600.0)
-        reports.tell(1)
-        reports.flush()
-        assert self.rows(hub) == [("q", 1, 9)]
-        for position in range(2, 8):
-            reports.tell(position)
-        reports.stop()
-        assert self.rows(hub) == [("q", 7, 3)]
-
-    def test_a_hub_that_refuses_or_is_away_is_one_warning(
-        self, hub: HubWithJournal, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        caplog.set_level(logging.WARNING, "peers.spark")
-
-        def warnings() -> list[str]:
-            return [record.getMessage() for record in caplog.records if record.name == "peers.spark"]
-
-        reports = Reports(Access(hub.url), "q", ("/n/",), every_s=0.0)
-        for position in (11, 12):
-            reports.tell(position)
-            reports.flush()
-        assert self.rows(hub) == []
-        (warning,) = warnings()
-        assert "is not told how far consumer q is: position 11 is behind the end" in warning
-        reports.tell(1)
-        reports.flush()
-        assert self.rows(hub) == [("q", 1, 9)]
-        hub.stop()
-        reports.tell(2)
-        reports.flush()
-        assert len(warnings()) == 2
-        hub.start()
-        reports.tell(3)
-        reports.stop()
-        assert self.rows(hub) == [("q", 3, 7)]
-
-    def test_a_stream_tells_what_spark_asks_on_from(self, hub: HubWithJournal) -> None:
-        options = read_source_options({"url": hub.url, "startingOffsets": "earliest", "consumer": "q"}, streaming=True)
-        reader = StreamReader(default_schema("raw"), options)
-        start = reader.initialOffset()
-        end = reader.latestOffset(start, EVERYTHING)
-        copy: StreamReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
-        copy.stop()
-        reader.stop()
-        assert self.rows(hub) == [("q", 0, 10)]
-        again = StreamReader(default_schema("raw"), options)
-        again.commit(end)
-        again.stop()
-        assert self.rows(hub) == [("q", 10, 0)]

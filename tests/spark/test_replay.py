@@ -15,7 +15,7 @@ import pytest
 from hub.errors import ConnectionLostError, UsageError
 from hub.messages.batch import encode_value
 from peers.spark import replay as module
-from peers.spark.archiving.files import EVERYTHING, Selection
+from peers.spark.archiving.folders import EVERYTHING, Selection
 from peers.spark.connector.options import Access
 from peers.spark.replay import Pace, Replay, replay
 from tests.spark.archives import NOON_US, Archived, write_archive

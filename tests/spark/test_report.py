@@ -14,13 +14,25 @@ from hypothesis import strategies as st
 
 from hub.errors import UsageError
 from peers.cli.spark import app
-from peers.spark.archiving.files import EVERYTHING, Selection
+from peers.spark import survey
+from peers.spark.archiving.folders import EVERYTHING, Selection
+from peers.spark.findings import (
+    OTHERS,
+    Findings,
+    Gap,
+    Missing,
+    Offsets,
+    Rate,
+    Traffic,
+    drawn_names,
+    page,
+    round_width_s,
+    step_line,
+    time_ticks,
+)
 from peers.spark.progress import JobProgress
-from peers.spark.report import survey
-from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic
-from peers.spark.report.page import drawn_names, page, round_width_s, step_line, time_ticks
-from peers.spark.report.survey import BUCKETS, Questions, find_offsets
 from peers.spark.scan import Scan
+from peers.spark.survey import BUCKETS, Questions, find_offsets
 from tests.spark.archives import NOON_US, Archived, archived, root_of, write_archive
 
 if TYPE_CHECKING:

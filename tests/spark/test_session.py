@@ -23,7 +23,7 @@ from pyspark.core.status import SparkStageInfo
 from rich.console import Console
 
 from hub.errors import UsageError
-from peers.spark.package import write_package
+from peers.spark.findings import amount, plain, rate, second, span
 from peers.spark.progress import JobProgress
 from peers.spark.session import (
     JobFailedError,
@@ -31,16 +31,18 @@ from peers.spark.session import (
     SparkUnavailableError,
     cause_of,
     check_java,
+    held_back,
     java_version,
     last_words,
     open_session,
+    orderly_ends,
     resolved_master,
     running_job,
     session_conf,
     spark_errors,
+    stop_event,
+    write_package,
 )
-from peers.spark.signals import held_back, orderly_ends, stop_event
-from peers.spark.summary import amount, plain, rate, second, span
 from tests.spark.share_classes import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -193,7 +195,7 @@ def test_a_session_that_does_not_start(tmp_path: Path) -> None:
 def test_without_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
     done = python(
         "import sys, peers.cli;"
-        "from peers.cli import spark, spark_jobs;"
+        "from peers.cli import spark;"
         "print([name for name in sys.modules if name.split('.')[0] in {'pyspark', 'pyarrow', 'pandas', 'py4j'}])"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -23,9 +23,9 @@ from peers.journal.tier.files import data_name
 from peers.journal.tier.parquet import FileMaker, Opened
 from peers.journal.tier.place import TierUnavailableError, place_at
 from peers.spark.connector import shares as shares_module
-from peers.spark.connector.columns import default_schema
+from peers.spark.connector.fields import default_schema
 from peers.spark.connector.options import DataLostError, read_source_options
-from peers.spark.connector.shares import FileShare, OffsetRange, Sought, file_tables, plan
+from peers.spark.connector.shares import FileShare, OffsetRange, file_tables, plan
 from peers.spark.connector.source import BatchReader, StreamReader
 from tests.journal.files import ALL, AT_US, segments
 from tests.journal.tier.made import JOURNAL, blocks, files_of
@@ -117,13 +117,15 @@ def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
 
 
 def planned(folder: Path, start: int, end: int, partitions: int = 1, **more: Any) -> list[tuple[str, int, int]]:
-    sought = Sought(start, end, JOURNAL.hex(), more.pop("topics", ANY), **more)
+    topics = more.pop("topics", ANY)
     kinds = {FileShare: "file", OffsetRange: "hub"}
-    return [(kinds[type(share)], share.start, share.end) for share in shares(folder, sought, partitions)]
+    found = shares(folder, OffsetRange(start, end, JOURNAL.hex(), **more), topics, partitions)
+    return [(kinds[type(share)], share.start, share.end) for share in found]
 
 
-def shares(folder: Path, sought: Sought, partitions: int = 1) -> list[Any]:
-    found: list[Any] = pickle.loads(pickle.dumps(plan(sought, str(folder), partitions)))  # noqa: S301 -- our own
+def shares(folder: Path, whole: OffsetRange, topics: tuple[str, ...], partitions: int = 1) -> list[Any]:
+    planned = plan(whole, topics, str(folder), partitions)
+    found: list[Any] = pickle.loads(pickle.dumps(planned))  # noqa: S301 -- our own
     return found
 
 
@@ -156,7 +158,7 @@ class TestPlan:
         assert planned(tmp_path, 210, 220) == [("file", 210, 220)]
         assert planned(tmp_path, 0, 100) == [("hub", 0, 100)]
         assert planned(tmp_path, 400, 400) == []
-        assert plan(Sought(0, 10, "ab", ANY), "", 1) == [OffsetRange(0, 10, "ab")]
+        assert plan(OffsetRange(0, 10, "ab"), ANY, "", 1) == [OffsetRange(0, 10, "ab")]
 
     def test_files_that_cannot_hold_what_is_wanted_are_left_out(self, tmp_path: Path) -> None:
         put(tmp_path, 0, 50)
@@ -187,25 +189,25 @@ class TestReading:
             put(tmp_path, 128, 160)
         start, end = sorted(bounds)
         prefixes = tuple(topics)
-        found = shares(tmp_path, Sought(start, end, JOURNAL.hex(), prefixes))
+        found = shares(tmp_path, OffsetRange(start, end, JOURNAL.hex()), prefixes)
         read = [offset for share in found if isinstance(share, FileShare) for offset in offsets(share, prefixes)]
         expected = [at for at in range(start, min(end, 160)) if f"/t/{at % 3}".startswith(prefixes)]
         assert read == expected
 
     def test_holes_are_told(self, tmp_path: Path) -> None:
         put(tmp_path, 0, 40, hole=10)
-        (share,) = shares(tmp_path, Sought(0, 50, JOURNAL.hex(), ("/other",)))
+        (share,) = shares(tmp_path, OffsetRange(0, 50, JOURNAL.hex()), ("/other",))
         with pytest.raises(
             DataLostError, match="the records 40 to 49 could not be read when they were copied: damaged"
         ):
             offsets(share)
         assert offsets(share, lossy=True) == list(range(40))
-        (before,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ANY))
+        (before,) = shares(tmp_path, OffsetRange(0, 40, JOURNAL.hex()), ANY)
         assert offsets(before) == list(range(40))
 
     def test_a_file_that_was_deleted(self, tmp_path: Path) -> None:
         entry = put(tmp_path, 0, 40)
-        (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ANY))
+        (share,) = shares(tmp_path, OffsetRange(0, 40, JOURNAL.hex()), ANY)
         (tmp_path / data_name(JOURNAL, entry)).unlink()
         with pytest.raises(DataLostError, match="the records 0 to 39 were deleted from the tier"):
             offsets(share)
@@ -213,7 +215,7 @@ class TestReading:
 
     def test_a_damaged_file(self, tmp_path: Path) -> None:
         entry = put(tmp_path, 0, 40)
-        (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ANY))
+        (share,) = shares(tmp_path, OffsetRange(0, 40, JOURNAL.hex()), ANY)
         path = tmp_path / data_name(JOURNAL, entry)
         whole = path.read_bytes()
         told = []

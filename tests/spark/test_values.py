@@ -15,8 +15,16 @@ from hub.journal.block import Block, pack, select
 from hub.messages.batch import Batch, encode_value
 from peers.client.values import decode_batch
 from peers.journal.tier.parquet import Stripe
-from peers.spark.connector.columns import checked_schema, default_schema, fields_schema
-from peers.spark.connector.fields import Inference, MisfitError, Moment, fit_of, kind_of
+from peers.spark.connector.fields import (
+    Inference,
+    MisfitError,
+    Moment,
+    checked_schema,
+    default_schema,
+    fields_schema,
+    fit_of,
+    kind_of,
+)
 from peers.spark.connector.options import ColumnError, Decode
 from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, BATCH_MOST_ROWS, RecordBatches
 from peers.spark.connector.sink import BadRowError, frames_of

@@ -1,15 +1,13 @@
-"""The folders of an archive: which batches there are, and how a folder is replaced by another.
+"""The folders and files of an archive: which batches there are, and how a folder is replaced by another.
 
 ```
-date=2026-11-21/root=zeek/batch=7/part-*.parquet         visible to readers
-date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: hidden from readers
-table=zeek_conn/date=...                                 the same, where there is a table for each topic
-_hub/staged/                                             files of a batch that is being written
+ARCHIVE/[table=zeek_conn/]date=2026-11-21/root=zeek/batch=7/part-*.parquet
+                                         /.compacting.root=zeek/batch=...    being made, or just replaced
 ```
 
 A folder is replaced by one exchange of two names (`renameat2`), so that a reader lists the old one or the new one.
 Where a file system cannot do that, it takes two renames, and for a moment there is neither. Hidden folders may be
-deleted at any time, unless the folder that they replace is absent; `repair` finishes or undoes what a crash has left.
+deleted unless the folder that they replace is absent. This module is light: the command line imports it.
 """
 
 from __future__ import annotations
@@ -17,11 +15,17 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import unquote
 
-from peers.spark.archiving.state import HUB
+from hub.errors import UsageError
+from hub.topics import check_prefix, printable
+from peers.spark.archiving.iceberg import data_files, is_iceberg
+from peers.spark.archiving.state import HUB, DecodedState, load
 
 BATCH = "batch="
 _TABLES = "table=*"
@@ -49,8 +53,8 @@ def tables(archive: Path) -> list[Path]:
 def roots(archive: Path) -> Iterator[Path]:
     """Yield the folders of a date and a root, in order."""
     for table in tables(archive):
-        for date in sorted(table.glob(_DATES)):
-            yield from sorted(date.glob(_ROOTS))
+        for day in sorted(table.glob(_DATES)):
+            yield from sorted(day.glob(_ROOTS))
 
 
 def batches(root: Path) -> dict[int, Path]:
@@ -100,13 +104,7 @@ def replace(root: Path) -> None:
 
 
 def place(batch: Path, files: Iterable[Path], made: Path) -> None:
-    """Replace the files of a batch by others.
-
-    Args:
-        batch: Its folder; a reader sees the old files or the new ones.
-        files: They are moved.
-        made: Where the new folder is made.
-    """
+    """Replace the files of a batch by others, which are moved; a reader sees the old files or the new ones."""
     made.mkdir()
     for file in files:
         file.rename(made / file.name)
@@ -142,7 +140,6 @@ def exchange(one: Path, other: Path) -> bool:
 
 
 def sync(folder: Path) -> None:
-    """Sync the names in a folder to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -151,7 +148,7 @@ def sync(folder: Path) -> None:
 
 
 def repair(archive: Path) -> int:
-    """Finish or undo what a killed job has left; return how many folders that were."""
+    """Finish or undo the work of a killed job; return how many folders that were."""
     staged = archive / STAGED
     was_staging = staged.exists()
     if was_staging:
@@ -171,3 +168,89 @@ def _repair(table: Path) -> int:
         shutil.rmtree(left)
         found += 1
     return found
+
+
+# Roots and tables are cut to this. A file's name may have 255 bytes, a character up to 4.
+_NAME_CHARACTERS = 60
+
+_DAY_US = 86_400_000_000
+
+
+class Selection(NamedTuple):
+    """Which messages of an archive are read; all by default."""
+
+    prefixes: Sequence[str] = ()
+    """Topics that start with one of these; none: all topics."""
+    start: datetime | None = None
+    """Not before it; UTC without a zone."""
+    end: datetime | None = None
+    """Before it; UTC without a zone."""
+
+    def check(self) -> Selection:
+        for prefix in self.prefixes:
+            check_prefix(prefix)
+        if self.start is not None and self.end is not None and microseconds(self.start) >= microseconds(self.end):
+            raise UsageError(f"--start, --end: {self.start} is not before {self.end}")
+        return self
+
+    def words(self) -> str:
+        said = [f"topics that begin with {' or '.join(map(printable, self.prefixes))}"] if self.prefixes else []
+        if self.start is not None:
+            said.append(f"from {self.start.isoformat()} on")
+        if self.end is not None:
+            said.append(f"before {self.end.isoformat()}")
+        return ", ".join(said) or "everything"
+
+
+EVERYTHING = Selection()
+
+
+def microseconds(time: datetime) -> int:
+    """Return µs since 1970 UTC; a time without a zone is UTC."""
+    time = time if time.tzinfo is not None else time.replace(tzinfo=UTC)
+    return int(time.timestamp()) * 1_000_000 + time.microsecond
+
+
+def root_of(topic: str) -> str:
+    """Return the root of a topic, which names its folder."""
+    return topic.removeprefix("/").partition("/")[0][:_NAME_CHARACTERS]
+
+
+def table_of(topic: str, levels: int) -> str:
+    """Return the name of the table of a topic: so many of its components (0: all), joined by underscores."""
+    text = topic.removeprefix("/")
+    if levels:
+        text = "/".join(text.split("/", levels)[:levels])
+    text = text[:_NAME_CHARACTERS]
+    return "".join(one if unicodedata.category(one)[0] in "LN" else "_" for one in text) or "_"
+
+
+def decoded_state(path: str) -> DecodedState | None:
+    """Return the columns of a decoded archive, None of an archive of values."""
+    state = load(Path(path))
+    return None if state is None else state.decoded
+
+
+def files_of(path: str, selection: Selection = EVERYTHING) -> list[str]:
+    """Return the Parquet files that may hold messages of a selection."""
+    if not Path(path).is_dir():
+        raise UsageError(f"{path}: there is no such archive")
+    if is_iceberg(path):
+        return [file.removeprefix("file://") for file in data_files(path)]
+    folders = [root for root in roots(Path(path)) if _may_hold(root, selection)]
+    return [str(part) for root in folders for batch in batches(root).values() for part in parts(batch)]
+
+
+def _may_hold(folder: Path, selection: Selection) -> bool:
+    """Return whether the folder of a date and a root may hold a message of a selection."""
+    day = (date.fromisoformat(folder.parent.name.removeprefix("date=")) - date(1970, 1, 1)).days * _DAY_US
+    if selection.start is not None and day + _DAY_US <= microseconds(selection.start):
+        return False
+    if selection.end is not None and day >= microseconds(selection.end):
+        return False
+    root = root_in(folder)
+    components = [prefix.removeprefix("/").partition("/") for prefix in selection.prefixes or ("",)]
+    return any(
+        root == component[:_NAME_CHARACTERS] if component and slash else root.startswith(component[:_NAME_CHARACTERS])
+        for component, slash, _ in components
+    )

@@ -1,14 +1,7 @@
 """The Iceberg table of an archive, and micro-batches as its commits (extra `iceberg`, which brings PyIceberg).
 
-```
-ARCHIVE/data/date=…/root=…/*.parquet       records
-ARCHIVE/metadata/                          Iceberg's own: snapshots, manifests
-ARCHIVE/_hub/iceberg.db                    the catalogue, SQLite: which metadata file is the newest
-```
-
-The commit that appends a batch sets its number among the properties of the table, which so recognises a repeated batch.
-The newest `SNAPSHOTS_KEPT` snapshots can be read; no record is removed. Cost: 60 ms a batch, which the driver holds as
-one Arrow table (`--max-offsets` bounds it).
+The catalogue is a SQLite file, ARCHIVE/_hub/iceberg.db. The commit that appends a batch sets its number among the
+properties of the table, which so recognises a repeated batch. Cost: 60 ms a batch, which the driver holds as one table.
 """
 
 from __future__ import annotations
@@ -31,7 +24,6 @@ NAMESPACE = "hub"
 TABLE = f"{NAMESPACE}.records"
 
 METADATA = "metadata"
-"""Folder of Iceberg's metadata of a table."""
 
 _DATABASE = "iceberg.db"
 
@@ -59,7 +51,6 @@ def is_iceberg(path: str) -> bool:
 
 
 def data_files(path: str) -> list[str]:
-    """Return the Parquet files of the newest snapshots."""
     with opened_catalog(path) as catalog:
         if (NAMESPACE,) not in catalog.list_namespaces():
             return []

@@ -1,15 +1,8 @@
 """`Staging`: the tasks of a batch. Each reads its share of the journal and writes it as Parquet itself.
 
-```
-driver                      task                                                     driver
-shares of the offsets ────▶ FETCH ─▶ Arrow ─▶ [typed columns] ─▶ by table, date, root ─▶ files are moved
-(`ShareSource`, one a row)                     _hub/staged/RUN/*.parquet ─▶ `Staged`
-```
-
 No record passes through Java, which would take five times as long. A task that meets a field without a column, or more
-tables than there is room for, writes nothing more and only reports what it has seen; the batch is staged once more.
-Names are never used twice, for an abandoned task may still write. Cost: 0.6 µs a record of 100 bytes; a task holds
-`FLUSHED_BYTES` and what compressing them takes.
+tables than there is room for, writes nothing more and only reports the kinds of fields; the batch is staged once more.
+Names are never used twice, for an abandoned task may still write. Cost: 0.6 µs a record of 100 bytes.
 """
 
 from __future__ import annotations
@@ -22,30 +15,25 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.types import BinaryType, StructField, StructType
 
 from hub.errors import UsageError
-from peers.spark.archiving.files import root_of, table_of
-from peers.spark.archiving.folders import sync
+from peers.spark.archiving.folders import root_of, sync, table_of
 from peers.spark.archiving.state import EVENT_TIME
-from peers.spark.archiving.typed_columns import TypedColumns
-from peers.spark.archiving.typed_rows import TypedRows
-from peers.spark.connector.columns import default_schema
-from peers.spark.connector.fields import Inference
+from peers.spark.archiving.typed import TypedColumns, TypedRows
+from peers.spark.connector.fields import Inference, default_schema
 from peers.spark.connector.options import SourceOptions, read_source_options
 from peers.spark.connector.record_batches import joined, message_of
 from peers.spark.connector.source import RefusedStream, StreamReader, read_share
 from pyspark_hub import DefaultSource
-
-if TYPE_CHECKING:
-    from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 OTHER_TABLE = "_other"
 """Of the topics for which an archive has no room."""
@@ -65,15 +53,12 @@ class ShareSource(DefaultSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return its name in `format`."""
         return "hub-shares"
 
     def schema(self) -> StructType:
-        """Return the one column."""
         return StructType([StructField("share", BinaryType())])
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's
-        """Return the planner of micro-batches."""
         try:
             return _Shares(default_schema("raw"), read_source_options(self.options, streaming=True))
         except UsageError as error:
@@ -82,7 +67,6 @@ class ShareSource(DefaultSource):
 
 class _Shares(StreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the share itself."""
         yield pa.record_batch({"share": pa.array([pickle.dumps(partition)], pa.binary())})
 
 
@@ -102,19 +86,15 @@ class Staged(msgspec.Struct):
     files: list[StagedFile] = []
     rows: int = 0
     is_whole: bool = True
-    """Whether everything was written."""
     tables: list[str] = []
     """New ones, the first by their names: one more than there is room for, at most."""
     seen: dict[str, dict[str, dict[str, int]]] = {}
     """Values of each kind, of each field, of each table (`Inference`)."""
     rest: int = 0
-    """Messages with something in `_rest`."""
     undated: int = 0
-    """Messages without an event time."""
 
     @classmethod
     def together(cls, parts: Iterable[Staged]) -> Staged:
-        """Return the work of several tasks."""
         whole, seen, tables = cls(), defaultdict[str, Inference](Inference), set[str]()
         for part in parts:
             whole.files += part.files
@@ -199,7 +179,6 @@ class _Task:
         return _parted(chunk, _coded(chunk["topic"], self._table))
 
     def _table(self, topic: str) -> str:
-        """Return the name of the table of a topic."""
         name = self._names.get(topic)
         if name is None:
             staging = self._staging
@@ -259,7 +238,6 @@ class _Task:
 
 
 def _parted(rows: pa.Table, coded: tuple[np.ndarray[Any, Any], list[str]]) -> Iterator[tuple[str, pa.Table]]:
-    """Yield the rows of each name, in their order."""
     codes, names = coded
     if len(names) == 1:
         yield names[0], rows

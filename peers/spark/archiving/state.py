@@ -1,11 +1,4 @@
-"""`ArchiveOrder`, `ArchiveState`: what a job archives, and what it must remember; the lock of an archive.
-
-```
-ARCHIVE/_hub/archive.json    format, topics, how far batches were compacted: always a whole file
-ARCHIVE/_hub/checkpoint/     Spark's
-ARCHIVE/_hub/lock            held while a job writes
-```
-"""
+"""`ArchiveOrder`, `ArchiveState` (in ARCHIVE/_hub/archive.json): the order of a job, its stored state, and the lock."""
 
 from __future__ import annotations
 
@@ -39,7 +32,7 @@ Format = Literal["parquet", "iceberg"]
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveOrder:
-    """What a job archives, and how."""
+    """Which records a job archives, and how."""
 
     access: Access
     path: str
@@ -55,32 +48,35 @@ class ArchiveOrder:
     """So many levels of a topic name its table, 0: all; None: as the archive has it, or one table."""
     max_offsets: int | None = None
     decode: bool = False
-    """Whether fields of messages become typed columns."""
     schema: str = ""
     """Types of single columns, in Spark's DDL or JSON."""
     event_time: str = ""
     """Field whose date names the folders; empty for the time of the hub."""
     lossy: bool = False
-    """Whether the job continues where records were deleted before they were archived."""
-    consumer: str = ""
-    """The name under which the progress of the archive is reported to the hub."""
+
+    def check(self) -> None:
+        """Raise `UsageError` where the order contradicts itself."""
+        if "://" in self.path:
+            raise UsageError(f"{self.path}: an archive is a folder; to other places, Spark writes by itself")
+        if self.compact and self.format == "iceberg":
+            raise UsageError("--compact: PyIceberg cannot merge the files of a table")
+        if (self.schema or self.event_time) and not self.decode:
+            raise UsageError("--schema, --event-time: --decode is needed, too")
 
 
 class DecodedState(msgspec.Struct, frozen=True):
-    """The columns of a decoded archive; see `peers.spark.archiving.typed_columns`."""
+    """The columns of a decoded archive; see `peers.spark.archiving.typed`."""
 
     schema: dict[str, Any]
     """Of the fields, as Spark writes a schema in JSON."""
     fields: dict[str, str]
-    """The field of each column."""
     event_time: str = ""
     """Field of the event time, whose date names the folders; empty for the time of the hub."""
     declared: tuple[str, ...] = ()
-    """Columns whose types `--schema` gives."""
 
 
 class ArchiveState(msgspec.Struct, frozen=True):
-    """What an archive is."""
+    """The stored state of an archive."""
 
     format: Format
     topics: tuple[str, ...]
@@ -106,7 +102,6 @@ def load(archive: Path) -> ArchiveState | None:
 
 
 def store(archive: Path, state: ArchiveState) -> None:
-    """Write the state, and sync it."""
     path = archive / HUB / _STATE
     new = path.with_suffix(".new")
     try:

@@ -1,8 +1,7 @@
 """`Connection`: a hub as a task of Spark sees it: calls that are repeated where that may help.
 
-Spark ends a query with the first error of its source, so a lost connection, a hub that starts again or is busy must not
-become one. Other errors are raised at once. The process keeps clients between calls, for Spark uses its Python
-processes again and a new connection would cost each task 5 ms.
+Spark ends a query with the first error of its source, so a lost connection or a busy hub must not become one. The
+process keeps clients between calls, as a new connection would cost each task 5 ms.
 """
 
 from __future__ import annotations
@@ -51,7 +50,6 @@ _clients: dict[tuple[int, Access], BlockingClient] = {}
 
 
 def connected(access: Access) -> BlockingClient:
-    """Return a new client of a hub."""
     return connect(
         access.url,
         name=_NAME,
@@ -77,7 +75,6 @@ class Retries:
         self._used = 0
 
     def pause(self, error: Exception) -> None:
-        """Wait before the next attempt."""
         if not may_pass(error):
             raise error
         if self._used >= self._access.num_retries:
@@ -106,7 +103,6 @@ class Connection:
         self._sleep = sleep
 
     def client(self) -> BlockingClient:
-        """Return this process's client of the hub."""
         key = (os.getpid(), self.access)
         client = _clients.get(key)
         if client is not None and client.ended:
@@ -117,7 +113,6 @@ class Connection:
         return client
 
     def retries(self) -> Retries:
-        """Begin to count attempts."""
         return Retries(self.access, self._sleep)
 
     def ask(self, work: Callable[[BlockingClient], T]) -> T:
@@ -131,14 +126,12 @@ class Connection:
                 retries.pause(error)
 
     def failed(self, error: Exception) -> None:
-        """Close a client that does not answer."""
         if isinstance(error, TimeoutError):
             client = _clients.pop((os.getpid(), self.access), None)
             if client is not None:
                 client.close()
 
     def state(self, expected: bytes = b"") -> JournalState:
-        """Ask for the state of the journal."""
         hub, timeout_s = self.access.hub, self.access.timeout_s
         state = self.ask(lambda client: client.journal(hub=hub, timeout_s=timeout_s))
         check_journal(state.id, expected)
@@ -161,11 +154,9 @@ class Connection:
         return self.ask(work)
 
     def held(self, offset: int, epoch: int) -> int:
-        """Return how far the records before an offset are still there: less, where the hub has lost power since.
+        """Return up to which offset records are still there that were read in this earlier epoch.
 
-        Args:
-            offset: The end of what was read.
-            epoch: Of the journal, in which it was read; an earlier one than now.
+        That is less than `offset` where the hub has lost power since.
         """
         hub, timeout_s = self.access.hub, self.access.timeout_s
 
@@ -195,7 +186,7 @@ class Connection:
             _log.warning("the records %d to %d were lost when the hub lost power", held, end - 1)
         return held
 
-    def blocks(  # noqa: PLR0913 -- what one read depends on
+    def blocks(  # noqa: PLR0913 -- the parts of a read
         self,
         prefixes: tuple[str, ...],
         start: int,
@@ -206,20 +197,11 @@ class Connection:
         lossy: bool = False,
         columns: Collection[Column] | None = None,
     ) -> Iterator[Block]:
-        """Read a range; after a lost connection, reading continues.
-
-        Args:
-            prefixes: Of the topics wanted.
-            start: First offset.
-            end: The one behind the last.
-            journal: Id of the journal.
-            epoch: In which the range was planned; 0 if unknown.
-            lossy: Whether to continue behind deleted records.
-            columns: The parts of records wanted; None for all.
+        """Read a range, planned in `epoch` (0 if unknown); after a lost connection, reading continues.
 
         Raises:
             JournalReplacedError: The hub has another journal by now.
-            DataLostError: The start was deleted, or planned records are lost.
+            DataLostError: The start was deleted, or planned records are lost; unless `lossy`.
             PeerError: The hub refuses, or cannot be reached.
         """
         told = epoch
@@ -259,7 +241,6 @@ def _check_reach(head: int, end: int) -> None:
 
 
 def check_journal(found: bytes, expected: bytes) -> None:
-    """Check that offsets are those of this journal."""
     if expected and found != expected:
         there = f"journal {found.hex()}" if found else "no journal"
         raise JournalReplacedError(
@@ -285,7 +266,6 @@ def beyond_loss(start: int, first: int, *, lossy: bool) -> int:
 
 
 def close_all() -> None:
-    """Close the clients of this process."""
     for key in [key for key in _clients if key[0] == os.getpid()]:
         _clients.pop(key).close()
 

@@ -1,7 +1,7 @@
 """The options of `format("hub")`, from texts to values, and the errors of the connector.
 
 An unknown option is an error, for a slip of the keyboard would otherwise read everything. The token is in no
-representation and in no error. Spark shows the text of an error, so it says what to do.
+representation and in no error. Spark shows the text of an error, so it has a remedy.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import difflib
 import json
 import os
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Literal, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Literal, NamedTuple, ParamSpec, TypeVar
 
-from hub.consumers.consumer import NAME_PATTERN
 from hub.errors import HubError, InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
 from peers.journal.tier.place import check_address
@@ -74,11 +72,6 @@ _PARTITIONS = (2, 4)
 Decode = Literal["raw", "json", "schema"]
 Encode = Literal["raw", "json", "text"]
 
-_DECODE: tuple[Decode, ...] = ("raw", "json", "schema")
-_ENCODE: tuple[Encode, ...] = ("raw", "json", "text")
-
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class Access:
@@ -90,11 +83,8 @@ class Access:
     retry_interval_s: float = RETRY_INTERVAL_MS / 1000
     timeout_s: float = TIMEOUT_MS / 1000
     ca: str = ""
-    """PEM file of authorities on each machine that runs a task; the system's if it is empty."""
     certificate: str = ""
-    """PEM file, for a hub that asks for one."""
     key: str = ""
-    """PEM file of the key of that certificate."""
     token_file: str = ""
     """File with the token on each machine that runs a task, in place of the token; read for each connection."""
     hub: str = ""
@@ -119,7 +109,6 @@ class SourceOptions:
 
     access: Access
     topics: tuple[str, ...]
-    """Prefixes."""
     starting: Position | None
     """None for the default: earliest of a batch, latest of a stream."""
     ending: Position
@@ -128,9 +117,6 @@ class SourceOptions:
     fail_on_data_loss: bool
     decode: Decode
     tier: str = ""
-    """Where sealed records are read; empty for the hub alone."""
-    consumer: str = ""
-    """Name under which the progress of a stream is reported to the hub."""
 
 
 @dataclass(frozen=True)
@@ -147,156 +133,45 @@ class SinkOptions:
     version: int
 
 
-_ACCESS = ("url", "token", "tokenFile", "ca", "certificate", "key", "numRetries", "retryIntervalMs", "timeoutMs")
-_SOURCE = (
-    *_ACCESS,
-    "hub",
-    "topics",
-    "startingOffsets",
-    "endingOffsets",
-    "startingTimestamp",
-    "endingTimestamp",
-    "maxOffsetsPerTrigger",
-    "minPartitions",
-    "failOnDataLoss",
-    "decode",
-    "tier",
-    "consumer",
-)
-_SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
-# Spark hands these on although they are its own.
-_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
+class _Option(NamedTuple):
+    convert: Callable[[str], Any] = str
+    """Returns the value of a text; raises `ValueError` or an error whose text says more."""
+    expected: str = ""
 
 
-class _Given:
-    def __init__(self, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-        self._values = {key.lower(): value for key, value in options.items()}
-        names = {name.lower(): name for name in known}
-        for key in self._values:
-            if key not in names and key not in _OF_SPARK:
-                raise OptionError(_unknown(key, known))
+def _at_least(least: int) -> _Option:
+    def convert(text: str) -> int:
+        number = int(text)
+        if not least <= number < 2**63:
+            raise ValueError
+        return number
 
-    def __contains__(self, name: str) -> bool:
-        return name.lower() in self._values
-
-    def value(self, name: str, convert: Callable[[str], T], default: T, expected: str) -> T:
-        """Return the value of an option, or its default."""
-        text = self._values.get(name.lower())
-        if text is None:
-            return default
-        try:
-            return convert(text.strip())
-        except (ValueError, InvalidTopicError, InvalidEndpointError) as error:
-            said = "" if type(error) is ValueError else f" ({error})"
-            raise OptionError(f"option {name}: {text!r} is not {expected}{said}") from None
-
-    def number(self, name: str, default: int, least: int) -> int:
-        return self.value(name, _at_least(least), default, f"a whole number from {least} on")
-
-    def truth(self, name: str, default: bool) -> bool:  # noqa: FBT001 -- it is the value
-        return self.value(name, _truth, default, "true or false")
-
-    def choice(self, name: str, choices: tuple[T, ...]) -> T | None:
-        """Return one of some words in any case, None without the option."""
-        if name not in self:
-            return None
-        text = self._values[name.lower()].strip().lower()
-        for choice in choices:
-            if choice == text:
-                return choice
-        raise OptionError(f"option {name}: {text!r} is none of {', '.join(map(str, choices))}")
-
-    def access(self) -> Access:
-        if "url" not in self:
-            raise OptionError('option url is missing, such as .option("url", "tcp://127.0.0.1:7400")')
-        if "token" in self and "tokenFile" in self:
-            raise OptionError("token and tokenFile exclude each other")
-        return Access(
-            self.value("url", _checked_url, "", "the URL of a hub"),
-            self._values.get("token", ""),
-            self.number("numRetries", NUM_RETRIES, 0),
-            self.number("retryIntervalMs", RETRY_INTERVAL_MS, 0) / 1000,
-            self.number("timeoutMs", TIMEOUT_MS, 1) / 1000,
-            self._values.get("ca", ""),
-            self._values.get("certificate", ""),
-            self._values.get("key", ""),
-            self._values.get("tokenfile", ""),
-            self._values.get("hub", ""),
-        )
+    return _Option(convert, f"not a whole number from {least} on")
 
 
-def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
-    """Read the options of a source."""
-    given = _Given(options, _SOURCE)
-    if streaming and ("endingOffsets" in given or "endingTimestamp" in given):
-        raise OptionError("a stream has no end: endingOffsets and endingTimestamp are for batch queries")
-    if "consumer" in given and streaming is False:
-        raise OptionError("option consumer is for streams (readStream): a batch query keeps no place")
-    if "consumer" in given and "hub" in given:
-        raise OptionError("consumer and hub exclude each other: url must be that of the hub whose journal is read")
-    return SourceOptions(
-        access=given.access(),
-        topics=given.value("topics", _prefixes, ("",), "a comma list of topic prefixes such as /zeek/,/app/"),
-        starting=_position(given, "starting", ("earliest", "latest")),
-        ending=_position(given, "ending", ("latest",)) or LATEST,
-        max_offsets=given.number("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER, 1),
-        partitions=given.number("minPartitions", _default_partitions(), 1),
-        fail_on_data_loss=given.truth("failOnDataLoss", default=True),
-        decode=given.choice("decode", _DECODE) or "raw",
-        tier=given.value("tier", _tier, "", "a folder or s3://bucket/prefix"),
-        consumer=given.value("consumer", _consumer, "", "1 to 128 letters, digits, and of _ . : - all but the first"),
-    )
+def _choice(*choices: str) -> _Option:
+    values = {choice: choice for choice in choices}
+    return _Option(lambda text: _one_of(values, text), f"none of {', '.join(choices)}")
 
 
-def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
-    """Read the options of a sink."""
-    given = _Given(options, _SINK)
-    if ("txnAppId" in given) != ("txnVersion" in given):
-        raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")
-    return SinkOptions(
-        access=given.access(),
-        topic=given.value("topic", check_topic, None, "a topic"),
-        encode=given.choice("encode", _ENCODE),
-        application=given.value("txnAppId", _name, "", "a name of 1 to 255 bytes"),
-        version=given.number("txnVersion", 0, 0),
-    )
+def _one_of(values: Mapping[str, Any], text: str) -> Any:
+    if text.lower() not in values:
+        raise ValueError
+    return values[text.lower()]
 
 
-def _unknown(key: str, known: tuple[str, ...]) -> str:
-    if key == "path":
-        return "option path: the hub is named by option url, and load(), save() and start() take no path"
-    for names, place in ((_SOURCE, "reading"), (_SINK, "writing")):
-        for name in names:
-            if key == name.lower():
-                return f"option {name} is for {place}, it has no meaning here"
-    names_of = {name.lower(): name for name in known}
-    near = difflib.get_close_matches(key, names_of, n=1)
-    hint = f"did you mean {names_of[near[0]]}?" if near else f"there are {', '.join(known)}"
-    return f"there is no option {key}: {hint}"
-
-
-def _position(given: _Given, which: str, words: tuple[str, ...]) -> Position | None:
-    """Return where to start or to end, None without an option."""
-    offsets, timestamp = f"{which}Offsets", f"{which}Timestamp"
-    if offsets in given and timestamp in given:
-        raise OptionError(f"{offsets} and {timestamp} exclude each other")
-    if timestamp in given:
-        return Position("time", given.number(timestamp, 0, 0))
-
+def _position(*words: str) -> _Option:
     def convert(text: str) -> Position:
         if text.lower() in words:
             return LATEST if text.lower() == "latest" else EARLIEST
-        return Position("offset", _at_least(0)(_offset_of(text) if text.startswith("{") else text))
+        if text.startswith("{"):  # as checkpoints and progress have it: {"offset": 3}
+            offset = json.loads(text).get("offset")
+            if type(offset) is not int:
+                raise ValueError
+            text = str(offset)
+        return Position("offset", _at_least(0).convert(text))
 
-    return given.value(offsets, convert, None, f"{', '.join(words)} or an offset")
-
-
-def _offset_of(text: str) -> str:
-    """Return the offset in JSON as checkpoints and progress have it: `{"offset": 3}`."""
-    told = json.loads(text)
-    if type(told.get("offset")) is not int:
-        raise ValueError
-    return str(told["offset"])
+    return _Option(convert, f"not {', '.join(words)} or an offset")
 
 
 def _checked_url(text: str) -> str:
@@ -312,38 +187,133 @@ def _tier(text: str) -> str:
     return text
 
 
-def _consumer(text: str) -> str:
-    if not re.fullmatch(NAME_PATTERN, text):
-        raise ValueError
-    return text
-
-
-def _prefixes(text: str) -> tuple[str, ...]:
-    return tuple(check_prefix(prefix.strip()) for prefix in text.split(","))
-
-
 def _name(text: str) -> str:
     if not 0 < len(text.encode()) <= 255:
         raise ValueError
     return text
 
 
-def _at_least(least: int) -> Callable[[str], int]:
-    def convert(text: str) -> int:
-        number = int(text)
-        if not least <= number < 2**63:
-            raise ValueError
-        return number
+_ACCESS = {
+    "url": _Option(_checked_url, "not the URL of a hub"),
+    "token": _Option(),
+    "tokenFile": _Option(),
+    "ca": _Option(),
+    "certificate": _Option(),
+    "key": _Option(),
+    "numRetries": _at_least(0),
+    "retryIntervalMs": _at_least(0),
+    "timeoutMs": _at_least(1),
+}
+_SOURCE = _ACCESS | {
+    "hub": _Option(),
+    "topics": _Option(
+        lambda text: tuple(check_prefix(prefix.strip()) for prefix in text.split(",")),
+        "not a comma list of topic prefixes such as /zeek/,/app/",
+    ),
+    "startingOffsets": _position("earliest", "latest"),
+    "endingOffsets": _position("latest"),
+    "startingTimestamp": _at_least(0),
+    "endingTimestamp": _at_least(0),
+    "maxOffsetsPerTrigger": _at_least(1),
+    "minPartitions": _at_least(1),
+    "failOnDataLoss": _Option(lambda text: _one_of({"true": True, "false": False}, text), "not true or false"),
+    "decode": _choice("raw", "json", "schema"),
+    "tier": _Option(_tier),
+}
+_SINK = _ACCESS | {
+    "topic": _Option(check_topic, "not a topic"),
+    "encode": _choice("raw", "json", "text"),
+    "txnAppId": _Option(_name, "not a name of 1 to 255 bytes"),
+    "txnVersion": _at_least(0),
+}
+# Spark hands these on although they are its own.
+_OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 
-    return convert
+
+def _read(options: Mapping[str, str], known: Mapping[str, _Option]) -> dict[str, Any]:
+    """Return the values of the options that were given."""
+    names = {name.lower(): name for name in known}
+    given: dict[str, Any] = {}
+    for key, text in options.items():
+        if key.lower() in _OF_SPARK:
+            continue
+        if key.lower() not in names:
+            raise OptionError(_unknown(key.lower(), known))
+        name = names[key.lower()]
+        convert, expected = known[name]
+        try:
+            given[name] = text if convert is str else convert(text.strip())
+        except (ValueError, InvalidTopicError, InvalidEndpointError) as error:
+            reason = "" if type(error) is ValueError else f" ({error})"
+            raise OptionError(f"option {name}: {text!r} is {expected}{reason}") from None
+    if "url" not in given:
+        raise OptionError('option url is missing, such as .option("url", "tcp://127.0.0.1:7400")')
+    pairs = ("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp"), ("token", "tokenFile")
+    for one, other in pairs:
+        if one in given and other in given:
+            raise OptionError(f"{one} and {other} exclude each other")
+    return given
 
 
-def _truth(text: str) -> bool:
-    if text.lower() not in {"true", "false"}:
-        raise ValueError
-    return text.lower() == "true"
+def _access(given: Mapping[str, Any]) -> Access:
+    return Access(
+        given["url"],
+        given.get("token", ""),
+        given.get("numRetries", NUM_RETRIES),
+        given.get("retryIntervalMs", RETRY_INTERVAL_MS) / 1000,
+        given.get("timeoutMs", TIMEOUT_MS) / 1000,
+        given.get("ca", ""),
+        given.get("certificate", ""),
+        given.get("key", ""),
+        given.get("tokenFile", ""),
+        given.get("hub", ""),
+    )
 
 
-def _default_partitions() -> int:
+def _place(given: Mapping[str, Any], way: str) -> Position | None:
+    timestamp = given.get(f"{way}Timestamp")
+    return given.get(f"{way}Offsets") if timestamp is None else Position("time", timestamp)
+
+
+def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -> SourceOptions:
+    given = _read(options, _SOURCE)
+    if streaming and ("endingOffsets" in given or "endingTimestamp" in given):
+        raise OptionError("a stream has no end: endingOffsets and endingTimestamp are for batch queries")
     least, most = _PARTITIONS
-    return max(least, min(most, os.cpu_count() or 1))
+    return SourceOptions(
+        access=_access(given),
+        topics=given.get("topics", ("",)),
+        starting=_place(given, "starting"),
+        ending=_place(given, "ending") or LATEST,
+        max_offsets=given.get("maxOffsetsPerTrigger", MAX_OFFSETS_PER_TRIGGER),
+        partitions=given.get("minPartitions", max(least, min(most, os.cpu_count() or 1))),
+        fail_on_data_loss=given.get("failOnDataLoss", True),
+        decode=given.get("decode", "raw"),
+        tier=given.get("tier", ""),
+    )
+
+
+def read_sink_options(options: Mapping[str, str]) -> SinkOptions:
+    given = _read(options, _SINK)
+    if ("txnAppId" in given) != ("txnVersion" in given):
+        raise OptionError("txnAppId and txnVersion go together: who writes, and which of its batches this is")
+    return SinkOptions(
+        access=_access(given),
+        topic=given.get("topic"),
+        encode=given.get("encode"),
+        application=given.get("txnAppId", ""),
+        version=given.get("txnVersion", 0),
+    )
+
+
+def _unknown(key: str, known: Iterable[str]) -> str:
+    if key == "path":
+        return "option path: the hub is named by option url, and load(), save() and start() take no path"
+    for names, place in ((_SOURCE, "reading"), (_SINK, "writing")):
+        for name in names:
+            if key == name.lower():
+                return f"option {name} is for {place}, it has no meaning here"
+    names_of = {name.lower(): name for name in known}
+    near = difflib.get_close_matches(key, names_of, n=1)
+    hint = f"did you mean {names_of[near[0]]}?" if near else f"there are {', '.join(known)}"
+    return f"there is no option {key}: {hint}"

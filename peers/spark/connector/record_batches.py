@@ -1,14 +1,7 @@
 """`RecordBatches`: blocks of the journal as batches of Arrow, with the columns of a query.
 
-```
-Block  times, value_ends, values ─── the same memory ──▶ timestamp, value
-       topic_nos, topics ─ dictionary, decoded by Arrow ▶ topic
-       first or offsets ───────────────────────────────▶ offset
-```
-
-There is no loop over records in Python, unless values are decoded: JSON text takes about 1 µs a message, fields 1 µs
-and 0.1 µs for each column. A value that cannot be decoded is NULL, and counted. Small blocks are joined, for a batch
-costs Spark about 0.1 ms, however small.
+Arrow gets the memory of a block. There is no loop over records in Python, unless values are decoded: JSON text takes
+about 1 µs a message, fields 1 µs and 0.1 µs for each column. A value that cannot be decoded is NULL, and counted.
 """
 
 from __future__ import annotations
@@ -31,8 +24,7 @@ from hub.journal.block import Block
 from hub.journal.layout import COLUMNS, Column
 from hub.messages.frame import Encoding
 from peers.journal.tier.parquet import SCHEMA, blocks_of
-from peers.spark.connector.columns import is_field
-from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of
+from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of, is_field
 from peers.spark.connector.options import Decode
 from peers.values import to_msgpack
 from peers.values.conversion import json_of, json_of_broker, untyped_extension
@@ -100,7 +92,6 @@ class RecordBatches:
                 yield from self.batches(map(Block.parse, blocks_of(table)))
 
     def batch(self, block: Block) -> pa.RecordBatch:
-        """Return the batch of one block."""
         columns = {name: self._column(name, block) for name in self._names if name not in self._field_names}
         if self._fields is not None:
             decoded = self._fields.columns(block, self._field_types)
@@ -108,32 +99,24 @@ class RecordBatches:
         return pa.RecordBatch.from_arrays([columns[name] for name in self._names], schema=self._schema)
 
     def _column(self, name: str, block: Block) -> pa.Array:
-        if name == "value":
-            values = json_values if self._decode == "json" else binary_values
-            return values(block, self.troubles if self._fields is None else Troubles())
-        return _RECORD[name](block)
+        count = block.count
+        match name:
+            case "offset" if block.offsets is None:
+                return pa.array(np.arange(block.first, block.next, dtype=np.int64))
+            case "offset":
+                return pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(block.offsets)])
+            case "timestamp":
+                return pa.Array.from_buffers(pa.timestamp("us", "UTC"), count, [None, pa.py_buffer(block.times)])
+            case "topic":
+                numbers = pa.Array.from_buffers(pa.int32(), count, [None, pa.py_buffer(block.topic_nos)])
+                topics = pa.array(block.topics, pa.string())
+                return pa.DictionaryArray.from_arrays(numbers, topics, safe=False).dictionary_decode()
+        values = json_values if self._decode == "json" else binary_values
+        return values(block, self.troubles if self._fields is None else Troubles())
 
 
-def _offsets(block: Block) -> pa.Array:
-    if block.offsets is None:
-        return pa.array(np.arange(block.first, block.next, dtype=np.int64))
-    return pa.Array.from_buffers(pa.int64(), block.count, [None, pa.py_buffer(block.offsets)])
-
-
-def _times(block: Block) -> pa.Array:
-    return pa.Array.from_buffers(pa.timestamp("us", "UTC"), block.count, [None, pa.py_buffer(block.times)])
-
-
-def _topics(block: Block) -> pa.Array:
-    numbers = pa.Array.from_buffers(pa.int32(), block.count, [None, pa.py_buffer(block.topic_nos)])
-    topics = pa.array(block.topics, pa.string())
-    return pa.DictionaryArray.from_arrays(numbers, topics, safe=False).dictionary_decode()
-
-
-# Columns of Spark, and what a FETCH calls them.
+# Columns of Spark, and their names in FETCH.
 _COLUMNS: dict[str, Column] = {"offset": "offset", "timestamp": "time", "topic": "topic"}
-
-_RECORD: dict[str, Callable[[Block], pa.Array]] = {"offset": _offsets, "timestamp": _times, "topic": _topics}
 
 
 def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
@@ -168,12 +151,7 @@ def joined(
 
 
 class Troubles:
-    """What could not be decoded.
-
-    Attributes:
-        unreadable: Messages that have no such form at all.
-        misfits: Values that do not fit the type of their column, by column.
-    """
+    """Counts undecodable messages, and by column values that do not fit its type."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -194,25 +172,22 @@ def binary_values(block: Block, troubles: Troubles) -> pa.Array:
     if block.encodings is None:
         buffers = [None, pa.py_buffer(block.value_ends), pa.py_buffer(block.values)]
         return pa.Array.from_buffers(pa.binary(), block.count, buffers)
-    return pa.array(_packed_values(block, troubles), pa.binary())
+    return pa.array(bodies_of(block, troubles), pa.binary())
 
 
 def json_values(block: Block, troubles: Troubles) -> pa.Array:
-    """Return the values as JSON text."""
     troubles.messages += block.count
     convert: dict[int, Callable[[bytes], bytes | None]] = {
         Encoding.MSGPACK: json_of,
         Encoding.BROKER: json_of_broker,
     }
+    encodings = bytes(block.count) if block.encodings is None else block.encodings
     texts = [
-        convert.get(encoding, _no_form)(body) for encoding, body in zip(_encodings(block), _bodies(block), strict=True)
+        None if (to_json := convert.get(encoding)) is None else to_json(body)
+        for encoding, body in zip(encodings, _bodies(block), strict=True)
     ]
     troubles.unreadable += texts.count(None)
     return pa.array(texts, pa.string())
-
-
-def _no_form(_: bytes) -> None:
-    pass
 
 
 def _bodies(block: Block) -> list[bytes]:
@@ -220,23 +195,17 @@ def _bodies(block: Block) -> list[bytes]:
     return [values[start:end] for start, end in pairwise(block.value_ends)]
 
 
-def _encodings(block: Block) -> Sequence[int]:
-    return bytes(block.count) if block.encodings is None else block.encodings
-
-
-def _packed_values(block: Block, troubles: Troubles) -> list[bytes | None]:
+def bodies_of(block: Block, troubles: Troubles | None = None) -> Sequence[bytes | None]:
     """Return the values as msgpack, None where that is not possible."""
-    bodies: list[bytes | None] = []
-    for encoding, body in zip(_encodings(block), _bodies(block), strict=True):
-        packed = body if encoding == Encoding.MSGPACK else _of_broker(encoding, body)
-        troubles.unreadable += packed is None
-        bodies.append(packed)
+    if block.encodings is None:
+        return _bodies(block)
+    bodies = [
+        body if encoding == Encoding.MSGPACK else _of_broker(encoding, body)
+        for encoding, body in zip(block.encodings, _bodies(block), strict=True)
+    ]
+    if troubles is not None:
+        troubles.unreadable += bodies.count(None)
     return bodies
-
-
-def bodies_of(block: Block) -> Sequence[bytes | None]:
-    """Return the values as msgpack, None where that is not possible."""
-    return _bodies(block) if block.encodings is None else _packed_values(block, Troubles())
 
 
 def _of_broker(encoding: int, body: bytes) -> bytes | None:
@@ -264,13 +233,12 @@ _NOT_MSGPACK = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionEr
 
 
 UNREADABLE: Any = _Unknown
-"""What `message_of` returns for bytes that are no msgpack."""
+"""Returned by `message_of` for bytes that are no msgpack."""
 
 _decode_any = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 
 
 def message_of(body: bytes | None) -> Any:
-    """Return a message as plain Python values, or `UNREADABLE`."""
     if body is None:
         return UNREADABLE
     try:
@@ -333,7 +301,7 @@ def _array(values: list[Any], fit: Fit, kind: pa.DataType, name: str, misfits: C
     for value in values:
         if value is not None:
             try:
-                value = fit(value)  # noqa: PLW2901 -- what stands for it
+                value = fit(value)  # noqa: PLW2901 -- the fitted value
             except MisfitError:
                 misfits[name] += 1
                 value = None  # noqa: PLW2901

@@ -1,16 +1,8 @@
 """Shares of a query: which task reads which offsets, from the hub or from a file of the journal's tier.
 
-```
-start ─── file ─── file ───┬─── gap ───┬─── file ───┬── behind the last file ─── end
-        FileShare ...        OffsetRange  FileShare       OffsetRange ...
-                             from the hub                 from the hub
-```
-
-The manifest says which files a range of offsets needs, and which of them cannot hold a topic that is wanted. Of each
-file, only row groups and columns that are wanted are read.
-
-The driver's process keeps manifests between plans: a stream makes one for each micro-batch. A manifest is read again
-where a range ends behind it, every `LOOK_EVERY_S` at most: newer records come from the hub.
+The manifest says which files a range of offsets needs, and which of them cannot hold a topic that is wanted; gaps
+between files, and records behind the last one, come from the hub. The driver keeps manifests between the plans of a
+stream, and reads one again where a range ends behind it, every `LOOK_EVERY_S` at most.
 """
 
 from __future__ import annotations
@@ -20,7 +12,6 @@ import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -46,20 +37,6 @@ LOOK_EVERY_S = 10.0
 _log = logging.getLogger("peers.spark")
 
 
-class Sought(NamedTuple):
-    """What a query reads of a journal."""
-
-    start: int
-    end: int
-    """The offset behind the last."""
-    journal: str
-    """Its id, as hexadecimal digits."""
-    topics: tuple[str, ...]
-    """Prefixes."""
-    epoch: int = 0
-    """Of the journal, in which this is planned."""
-
-
 @dataclass(frozen=True)
 class OffsetRange(InputPartition):
     """A share that the hub is asked for."""
@@ -68,7 +45,6 @@ class OffsetRange(InputPartition):
     end: int
     """The offset behind the last."""
     journal: str
-    """Its id, as hexadecimal digits."""
     epoch: int = 0
     """In which it was planned; 0 if unknown."""
 
@@ -82,7 +58,6 @@ class FileShare(InputPartition):
     """The offset behind the last."""
     journal: str
     tier: str
-    """Its address."""
     entry: Entry
     """Of the manifest, without topics."""
 
@@ -97,34 +72,28 @@ def split(start: int, end: int, partitions: int, journal: str, epoch: int = 0) -
     return [OffsetRange(low, high, journal, epoch) for low, high in pairwise(cuts)]
 
 
-def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
-    """Return the shares of the tasks.
-
-    Args:
-        sought: What is read.
-        tier: Address of the tier; empty if there is none.
-        partitions: How many shares are wanted.
-    """
-    if not tier or sought.start >= sought.end:
-        return list(split(sought.start, sought.end, partitions, sought.journal, sought.epoch))
-    held = _manifest(tier, sought)
-    wanted = Selection(sought.topics)
+def plan(whole: OffsetRange, topics: tuple[str, ...], tier: str, partitions: int) -> list[InputPartition]:
+    """Return the shares of the tasks, about as many as `partitions`; from the tier, too, if there is one."""
+    start, end, journal, epoch = whole.start, whole.end, whole.journal, whole.epoch
+    if not tier or start >= end:
+        return list(split(start, end, partitions, journal, epoch))
+    held = _manifest(tier, whole)
+    wanted = Selection(topics)
     files: list[FileShare] = []
     gaps: list[tuple[int, int]] = []
-    at = sought.start
-    for entry in held.entries(at):
-        if entry.first >= sought.end:
+    for entry in held.entries(start):
+        if entry.first >= end:
             break
-        if entry.first > at:
-            gaps.append((at, entry.first))
-        begin, at = max(at, entry.first), min(entry.next, sought.end)
+        if entry.first > start:
+            gaps.append((start, entry.first))
+        begin, start = max(start, entry.first), min(entry.next, end)
         if entry.may_hold(wanted):
-            files.append(FileShare(begin, at, sought.journal, tier, msgspec.structs.replace(entry, topics=())))
-    if at < sought.end:
-        gaps.append((at, sought.end))
+            files.append(FileShare(begin, start, journal, tier, msgspec.structs.replace(entry, topics=())))
+    if start < end:
+        gaps.append((start, end))
     found: list[InputPartition] = list(files)
-    for begin, end in gaps:
-        found += split(begin, end, max(1, partitions - len(files)), sought.journal, sought.epoch)
+    for gap in gaps:
+        found += split(*gap, max(1, partitions - len(files)), journal, epoch)
     return found
 
 
@@ -132,7 +101,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
 _manifests: dict[tuple[str, str], tuple[TierFiles, float]] = {}
 
 
-def _manifest(tier: str, sought: Sought) -> TierFiles:
+def _manifest(tier: str, sought: OffsetRange) -> TierFiles:
     """Return the manifest of a journal, as new as it need be."""
     key = (tier, sought.journal)
     now_s = time.monotonic()
@@ -149,11 +118,7 @@ def file_tables(
 ) -> Iterator[pa.Table]:
     """Yield the records of a file, in the order of their offsets. Cost: 0.3 µs a record of 100 bytes.
 
-    Args:
-        share: Which file and offsets.
-        topics: Prefixes of the topics wanted.
-        lossy: Whether to continue without lost records.
-        columns: The columns wanted. No others are read but those by which rows are found.
+    No other columns are read but those by which rows are found.
     """
     for hole in share.entry.holes:
         if hole.next > share.start and hole.first < share.end:

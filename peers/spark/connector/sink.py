@@ -1,21 +1,12 @@
 """`BatchWriter`, `StreamWriter`: a DataFrame or a stream as messages of the hub.
 
-```
-tasks: frames ─▶ pieces of 1 MiB ─ STAGE ─▶ hub       driver: COMMIT(query, batch, numbers) ─▶ all or nothing
-                              lost ─▶ the same piece again, under another number
-```
-
-A stream is written exactly once: its micro-batches carry the query's id and their number, and the hub remembers the
-last number of each query, so that a batch that Spark repeats adds nothing. A batch write is all or nothing; with the
-options `txnAppId` and `txnVersion` it is remembered in the same way. Messages of one task stay in order, and those of a
-lower partition come first.
-
+Tasks stage pieces of 1 MiB; the driver commits the numbers of all, or nothing. The hub remembers the last batch of each
+streaming query (or `txnAppId`), so that a batch that Spark repeats adds nothing. Messages of one task stay in order.
 A piece whose answer is lost may be staged or not: it is sent again under a new number, and only confirmed numbers are
 committed. Numbers belong to the attempt of a task, which Spark never gives twice within an application.
 
 An error that no repetition cures (a topic that is not recorded, a row that makes no message) does not fail its task,
-for Spark would try that four times: the task reports it (`Refused`), and the driver raises it before anything is
-committed. The hub drops what is never committed after `journal.staged_s`. Writers are pickled into tasks.
+for Spark would try that four times: the task returns it (`Refused`), and the driver raises it.
 """
 
 from __future__ import annotations
@@ -26,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 import pyarrow as pa
@@ -36,6 +27,7 @@ from pyspark.sql.types import BinaryType, DataType, StringType, StructType
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, PeerError, RejectedError
 from hub.journal.block import frames_of_columns
+from peers.client.blocking import BlockingClient
 from peers.spark.connector.connection import Connection, Retries, may_pass
 from peers.spark.connector.options import (
     ColumnError,
@@ -46,17 +38,12 @@ from peers.spark.connector.options import (
     read_sink_options,
 )
 
-if TYPE_CHECKING:
-    from peers.client.blocking import BlockingClient
-
 _QUERY_ID = "sql.streaming.queryId"
 _TRANSACTION_BYTES = 12
 
 PIECE_BYTES = 1024 * 1024
-"""Staged at once."""
 
 IN_FLIGHT = 4
-"""Pieces on their way at a time."""
 
 # Most pieces of one attempt: 16 TiB.
 _PIECES_OF_ATTEMPT = 1 << 24
@@ -101,7 +88,6 @@ class _Writer:
 
     @classmethod
     def of(cls, schema: StructType, given: Mapping[str, str], *, overwrite: bool) -> Self:
-        """Make a writer."""
         options = read_sink_options(given)
         encode = checked_columns(schema, options.topic, options.encode)
         if options.application and issubclass(cls, DataSourceStreamArrowWriter):
@@ -111,7 +97,6 @@ class _Writer:
         return cls(options, encode, secrets.token_hex(_TRANSACTION_BYTES))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged | Refused:
-        """Stage the rows of one task."""
         try:
             return self._staged(iterator)
         except HubError as error:
@@ -164,7 +149,6 @@ def _present(messages: Sequence[WriterCommitMessage | None]) -> list[Staged | Re
 
 
 def _all_staged(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    """Return the staged rows of all tasks."""
     staged = []
     for message in _present(messages):
         if isinstance(message, Refused):
@@ -186,11 +170,9 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Make messages of all staged rows."""
         self._commit(_all_staged(messages), self._options.application, self._options.version)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop the staged rows."""
         self._abort(messages)
 
 
@@ -205,7 +187,6 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self._commit(staged, staged[0].query if staged else "", batchId)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803 -- Spark's
-        """Drop the staged rows."""
         self._abort(messages)
 
 

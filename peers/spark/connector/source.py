@@ -1,6 +1,6 @@
 """`BatchReader`, `StreamReader`: a range of the journal for `spark.read`, and all of it for `spark.readStream`.
 
-What a batch reads is fixed when it is planned. An offset of a stream is `{"offset": n, "journal": "<id>", "epoch": e}`:
+The range of a batch is fixed when it is planned. An offset of a stream is `{"offset", "journal", "epoch"}`:
 the next record, and the journal that it belongs to, so that a query whose hub has another journal by now fails instead
 of skipping or repeating. If the hub has lost power since the epoch, and with it records before the offset, the query
 continues where others have their offsets. Offsets are in the checkpoint; the hub keeps nothing.
@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
 
 from hub.errors import HubError, UsageError
 from hub.journal.layout import Column
 from peers.client.journal import JournalState
-from peers.spark.connector.columns import fields_schema
 from peers.spark.connector.connection import PLANNED_LOST, Connection, beyond_loss
-from peers.spark.connector.fields import Inference
+from peers.spark.connector.fields import Inference, fields_schema
 from peers.spark.connector.options import (
     EARLIEST,
     LATEST,
@@ -32,13 +33,7 @@ from peers.spark.connector.options import (
     shortened,
 )
 from peers.spark.connector.record_batches import RecordBatches, bodies_of, message_of
-from peers.spark.connector.reports import Reports
-from peers.spark.connector.shares import FileShare, OffsetRange, Sought, file_tables, plan
-
-if TYPE_CHECKING:
-    import pyarrow as pa
-    from pyspark.sql.types import StructType
-
+from peers.spark.connector.shares import FileShare, OffsetRange, file_tables, plan
 
 SAMPLE_OFFSETS = 10_000
 """The newest records, in which fields are looked up."""
@@ -66,13 +61,11 @@ def sampled_schema(options: SourceOptions) -> StructType:
 
 
 def resolve_start(position: Position, state: JournalState, connection: Connection, *, lossy: bool) -> int:
-    """Return the first offset to read."""
     offset = _offset("startingOffsets", position, state, connection)
     return beyond_loss(offset, state.first, lossy=lossy) if offset < state.first else offset
 
 
 def resolve_end(position: Position, state: JournalState, connection: Connection) -> int:
-    """Return the offset behind the last one to read."""
     return _offset("endingOffsets", position, state, connection)
 
 
@@ -89,12 +82,6 @@ def read_share(
     share: InputPartition, schema: StructType, options: SourceOptions, topics: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of a share, in the order of their offsets.
-
-    Args:
-        share: Of one task; Spark makes one of another kind where there are none.
-        schema: The columns wanted.
-        options: Of the query.
-        topics: Prefixes of the topics wanted.
 
     Raises:
         JournalReplacedError: The hub has another journal by now.
@@ -142,7 +129,6 @@ class BatchReader(DataSourceReader):
 
     @shortened
     def partitions(self) -> list[InputPartition]:
-        """Return the shares of the tasks."""
         options = self._options
         connection = Connection(options.access)
         state = connection.state()
@@ -151,8 +137,8 @@ class BatchReader(DataSourceReader):
         end = resolve_end(options.ending, state, connection)
         if start > end and "time" not in {position.kind, options.ending.kind}:
             raise OptionError(f"startingOffsets {start} are behind endingOffsets {end}")
-        sought = Sought(start, end, state.id.hex(), options.topics, state.epoch)
-        return plan(sought, options.tier, options.partitions)
+        whole = OffsetRange(start, end, state.id.hex(), state.epoch)
+        return plan(whole, options.topics, options.tier, options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one share. Raises as `read_share`."""
@@ -173,7 +159,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._seen: JournalState | None = None
         # The last offset of another epoch that was asked for, and how far it holds.
         self._known: dict[tuple[int, int, int], int] = {}
-        self._reports = Reports(options.access, options.consumer, options.topics) if options.consumer else None
 
     @shortened
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -183,21 +168,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return _spark_offset(resolve_start(position, state, self._connection, lossy=self._lossy), state)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name
-        """Return how many offsets a micro-batch has at most."""
         return ReadMaxRows(self._options.max_offsets)
 
     @shortened
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-        """Fix the end of the query."""
         self._target = self._state().head
 
     @shortened
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where the next micro-batch ends."""
         state, offset = self._at(start)
-        self._report(offset)
-        if self._reports is not None and self._target is not None and offset >= self._target:
-            self._reports.flush()  # the query ends now, and Spark may end this process before `stop`
         begin = max(offset, state.first if self._lossy else 0)
         end = state.head if self._target is None else min(state.head, self._target)
         if isinstance(limit, ReadMaxRows):
@@ -212,7 +192,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @shortened
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the shares of the tasks of a micro-batch."""
         state, first = self._at(start)
         last = self._held(end, state)
         if last < end["offset"] and not self._lossy:
@@ -221,25 +200,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise DataLostError(_shrunk(last, state))
         if first < state.first:
             first = beyond_loss(first, state.first, lossy=self._lossy)
-        sought = Sought(first, last, state.id.hex(), self._options.topics, state.epoch)
-        return plan(sought, self._options.tier, self._options.partitions)
+        whole = OffsetRange(first, last, state.id.hex(), state.epoch)
+        return plan(whole, self._options.topics, self._options.tier, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one share. Raises as `read_share`."""
         return read_share(partition, self._schema, self._options, self._options.topics)
-
-    def commit(self, end: dict[str, Any]) -> None:
-        """Report that Spark is done with everything before an offset."""
-        self._report(end["offset"])
-
-    def stop(self) -> None:
-        """Report the last position; Spark calls this only where it does not end the process before."""
-        if self._reports is not None:
-            self._reports.stop()
-
-    def _report(self, offset: int) -> None:
-        if self._reports is not None:
-            self._reports.tell(offset)
 
     @property
     def _lossy(self) -> bool:

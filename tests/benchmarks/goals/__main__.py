@@ -16,9 +16,9 @@ from pathlib import Path
 
 from hub.errors import HubError
 from hub.limits import Overflow
+from peers.bench.processes import BenchError, raise_descriptor_limit
 from peers.bench.report import Environment
 from peers.bench.stage import Plan
-from peers.bench.worker import BenchError, raise_descriptor_limit
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.goals.figure import Figure, Scope, figures_report
 from tests.benchmarks.goals.journal import beside_history, confirmed, confirmed_frames, history, live, written
@@ -94,7 +94,7 @@ def main() -> int:
     environment = Environment.here()
     try:
         base.check()
-        with shown_progress(shown=True) as tell:
+        with shown_progress() as tell:
             figures = run_goals(Scope(base, given.repeat, given.scale, tell), given.only)
     except HubError as error:
         print(f"make bench: {error}", file=sys.stderr)  # noqa: T201 -- a program

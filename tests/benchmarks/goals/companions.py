@@ -21,10 +21,8 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
 
-from peers.bench.line import Line, dial
-from peers.bench.messages import Layout
-from peers.bench.running_hub import child_environment
-from peers.bench.worker import BenchError
+from peers.bench.line import Layout, Line, dial
+from peers.bench.processes import BenchError, child_environment
 from peers.client import connect
 from peers.embedding import Hub
 from peers.wire.control import encode_subscription

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import statistics
 from typing import Any, NamedTuple
@@ -26,7 +27,7 @@ class Scope(NamedTuple):
     tell: Told
 
     def plan(self, **fields: Any) -> Plan:
-        return msgspec.structs.replace(self.base, **fields)
+        return dataclasses.replace(self.base, **fields)
 
     def scaled(self, count: float, least: int = 1) -> int:
         return max(least, round(count * self.scale))

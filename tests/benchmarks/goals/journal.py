@@ -6,6 +6,7 @@ The hub and the load are bound to no CPU here: the journal's writer and its read
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import statistics
 import time
 from collections import deque
@@ -13,13 +14,11 @@ from collections import deque
 import msgspec
 
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
-from peers.bench.line import dial
+from peers.bench.line import Layout, dial
 from peers.bench.measurement import Measurement
-from peers.bench.messages import Layout
-from peers.bench.running_hub import RunningHub
+from peers.bench.processes import RunningHub
 from peers.bench.stage import Plan, Stage
 from peers.client import Client, connect
-from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.companions import companion
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
@@ -29,7 +28,6 @@ _WRITTEN_MESSAGES = 6_000_000
 _READ_MESSAGES = 2_000_000
 _VALUES = 500
 _FLAGS = ("--journal=journal",)
-_WIDE = QueueWish(messages=65_536)
 _TOPIC = "/bench/journal"
 _RATE_PER_S = 10_000
 _FRAMES_PER_S, _FRAME_VALUES = 1_000, 100
@@ -43,7 +41,7 @@ _QUANTILES = 100
 
 def live(scope: Scope, goal_percent: float) -> list[Figure]:
     name = "1 → 1 while all is recorded"
-    plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, wish=_WIDE, pin=False)
+    plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, pin=False)
     ratios, rates, flaws = [], [], []
     for number in range(scope.repeat):
         pair: dict[bool, Measurement] = {}
@@ -147,7 +145,7 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
         filled.measure(watch=scope.tell(f"{name}: writing"))
         hub = filled.hub
         asyncio.run(_settle(hub.url("tcp")))
-        stream = msgspec.structs.replace(stream, urls=(hub.url("tcp"),), hub_pid=hub.pid, hub_flags=())
+        stream = dataclasses.replace(stream, urls=(hub.url("tcp"),), hub_pid=hub.pid, hub_flags=())
         with Stage(stream) as stage:
             for number in range(scope.repeat):
                 for reading in (False, True) if number % 2 == 0 else (True, False):
@@ -164,11 +162,11 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
 
 
 def _recording(plan: Plan) -> Plan:
-    return msgspec.structs.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS))
+    return dataclasses.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS))
 
 
 def _filling(scope: Scope, messages: int) -> Plan:
-    plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, wish=_WIDE, pin=False)
+    plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, pin=False)
     return _recording(plan)
 
 

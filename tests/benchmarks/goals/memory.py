@@ -17,10 +17,9 @@ import msgspec
 
 from hub.limits import Overflow
 from hub.messages.frame import encode_frame
-from peers.bench.line import Line, Shape, dial
+from peers.bench.line import SEQUENCE_OFFSET, Layout, Line, Shape, dial
 from peers.bench.measurement import Measurement
-from peers.bench.messages import SEQUENCE_OFFSET, Layout
-from peers.bench.running_hub import RunningHub
+from peers.bench.processes import RunningHub
 from peers.bench.stage import Stage, Transport, Watch
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import QueueWish
@@ -218,7 +217,6 @@ def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Mea
         messages=scope.scaled(_RATE_MESSAGES),
         size=_STALLED_SIZE_BYTES,
         subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck,
-        wish=QueueWish(messages=65_536),
     )
     with Stage(plan) as stage, stalled_readers(stage, stuck, _wish(overflow)) as readers:
         stage.measure(plan.warmup_messages)  # so that their queues are full from the beginning
@@ -314,7 +312,7 @@ class _Crowd:
 @contextmanager
 def _crowd(scope: Scope, transport: Transport, *flags: str) -> Iterator[_Crowd]:
     schemes = ("tcp", "ws") if transport == "ws" else ("tcp",)
-    hub = RunningHub.start(schemes, (*scope.base.hub_flags, *flags), scope.base.placement.hub)
+    hub = RunningHub.start(schemes, (*scope.base.hub_flags, *flags), scope.base.placement[0])
     crowd = _Crowd(hub, hub.url(transport))
     try:
         crowd.populate(_WARM_CONNECTIONS)
@@ -362,7 +360,6 @@ def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
         messages=count * fitting * _OVERFULL,
         size=_SIZE_BYTES,
         topics=count,
-        wish=QueueWish(messages=65_536),
         warmup=count,
     )
     wish = QueueWish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES)

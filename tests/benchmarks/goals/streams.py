@@ -8,7 +8,6 @@ import statistics
 from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage, Watch
-from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.companions import companion
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
@@ -55,12 +54,9 @@ _JOINED_PERCENT = 10
 """So much more than one burst may leave with a write, on average, before the figure flatters the hub: when it, or the
 publisher, gets no CPU in time, it puts together what should have been writes of their own."""
 
-_WIDE = QueueWish(messages=65_536)
-"""The queue is so wide that the hub is measured and not the window, see docs/benchmarks.md."""
-
 
 def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
-    plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, topics=topics, wish=_WIDE)
+    plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, topics=topics)
     turns = "one topic" if topics == 1 else f"{topics:,} topics in turn"
     name = f"1 → 1, {_SIZE_BYTES} bytes, each its own frame, {turns}"
     with Stage(plan) as stage:
@@ -69,7 +65,7 @@ def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
 
 
 def batches(scope: Scope, values: int, goal_us: float) -> list[Figure]:
-    plan = scope.plan(messages=scope.scaled(_BATCHED_MESSAGES), size=_SIZE_BYTES, batch=values, wish=_WIDE)
+    plan = scope.plan(messages=scope.scaled(_BATCHED_MESSAGES), size=_SIZE_BYTES, batch=values)
     name = f"1 → 1, {_SIZE_BYTES} bytes, {values} values in a frame"
     with Stage(plan) as stage:
         runs = [stage.measure(watch=scope.tell(name)) for _ in range(scope.repeat)]
@@ -142,7 +138,7 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
 
 def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]:
     """Measure the stream at full speed, without and with a client that subscribes and unsubscribes."""
-    plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, wish=_WIDE)
+    plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES)
     name = f"churn of {pairs_per_s:,.0f} subscriptions and as many ends of them a second"
     quiet: list[Measurement] = []
     busy: list[Measurement] = []

@@ -1,16 +1,7 @@
-"""`survey`: ask an archive for everything that a report shows, in three scans.
+"""`survey`: ask an archive for everything that a report shows, in three scans: topics, cells of time, offsets.
 
-```
-topics    messages, bytes and times of each topic
-cells     bucket   │               │               │         as wide as rates are wanted
-          cell     │   │   │   │   │   │   │   │   │         no wider than a gap
-          root a     ••  •  •• •     •           •           a gap is not within a cell: it begins at the last message
-                                      ╰── gap ──╯            of one and ends at the first message of the next
-offsets   blocks of 65,536: each task has a bit for each offset, or a list where they are few
-```
-
-So gaps and absent offsets are found exactly, without sorting messages. Cost: the scans, then what the number of topics,
-and of roots times cells, costs.
+A cell is no wider than a gap, so a gap is not within a cell: it begins at the last message of one and ends at the first
+of another. Offsets are marked in blocks of 65,536. So gaps and absent offsets are found exactly, without sorting.
 """
 
 from __future__ import annotations
@@ -29,10 +20,9 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from peers.spark.archiving.files import EVERYTHING, Selection, root_of
+from peers.spark.archiving.folders import EVERYTHING, Selection, root_of
+from peers.spark.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic, round_width_s
 from peers.spark.progress import JobProgress
-from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Traffic
-from peers.spark.report.page import round_width_s
 from peers.spark.scan import Chosen, Numbers, Scan
 
 # Most that is listed.
@@ -57,21 +47,16 @@ _SUMS = "messages BIGINT, bytes BIGINT, first_us BIGINT, last_us BIGINT"
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """What is to be found out."""
+    """The questions of a report."""
 
     selection: Selection = EVERYTHING
     gap_us: int = 60_000_000
     """Longer stretches are gaps; 1 or more."""
     top: int = 10
-    """Topics that are listed as those with the most messages, and with the most bytes."""
 
 
 def survey(spark: SparkSession, archive: str, questions: Questions, progress: JobProgress) -> Findings:
-    """Ask an archive.
-
-    Raises:
-        UsageError: There is no archive, or it has no messages.
-    """
+    """Ask an archive; raise `UsageError` if there is none, or it has no messages."""
     selection, top = questions.selection, questions.top
     scan = Scan(spark, archive, selection)
     with ExitStack() as kept:
@@ -216,7 +201,6 @@ def _rates(cells: DataFrame) -> tuple[Rate, ...]:
 
 
 def _gaps(cells: DataFrame, gap_us: int) -> tuple[tuple[Gap, ...], int]:
-    """Return the longest gaps, and how many there are."""
     ends = cells.groupBy("root", "start_us", "cell").agg(
         F.min("first_us").alias("next_us"), F.max("last_us").alias("cell_last_us")
     )
@@ -285,7 +269,6 @@ def _added(held: bytes, places: Numbers, size: int) -> bytes:
 
 
 def _present(places: bytes, size: int) -> Numbers:
-    """Return whether each offset of a block is there."""
     if len(places) == size // 8:
         return np.unpackbits(np.frombuffer(places, np.uint8)).astype(bool)
     present = np.zeros(size, bool)
@@ -294,7 +277,7 @@ def _present(places: bytes, size: int) -> Numbers:
 
 
 def _merged(size: int, limit: int, parts: pa.Table) -> pa.Table:
-    """Return a row for a block: what is absent between its first and last offset; and one for each hole in there."""
+    """Return a row for a block: the absent offsets between its first and last one; and one for each hole in there."""
     block: int = parts["block"][0].as_py()
     present = np.zeros(size, bool)
     for places in parts["places"].to_pylist():

@@ -1,27 +1,196 @@
-"""One HTML page with the findings of a survey: figures, drawings of rates, tables.
-
-It has no scripts and loads nothing. Every text of the archive is escaped.
-"""
+"""Numbers and times as the jobs show them, on the terminal and in the page of a report."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from typing import NamedTuple
 
 from peers.console.line_plot import COLOURS, html_page, line_plot
-from peers.spark.report.findings import (
-    OTHERS,
-    TRAFFIC_HEADS,
-    Findings,
-    Rate,
-    Traffic,
-    figures_of,
-    named,
-    remarks,
-    traffic_row,
-)
-from peers.spark.summary import amount, plain, second, span
+
+Figure = tuple[str, str, str]
+
+_UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
+
+
+def plain(text: str) -> str:
+    """Return a text with escapes for characters that do not print, as an archive must not steer a terminal."""
+    return text if text.isprintable() else ascii(text)[1:-1]
+
+
+def amount(value: float) -> str:
+    return f"{value:,.0f}"
+
+
+def rate(count: float, elapsed_s: float) -> str:
+    """Write how many a second that is; small rates with decimals."""
+    value = count / elapsed_s if elapsed_s > 0 else 0
+    return amount(value) if value >= 100 else f"{value:.3g}"
+
+
+def second(time_us: int) -> str:
+    """Write the second of µs since 1970 UTC: "2026-11-21 12:00:00"."""
+    return f"{datetime.fromtimestamp(time_us // 1_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def span(length_us: int) -> str:
+    """Write a length of time in its two largest units: "3 d 4 h", "12 min 5 s", "0.25 s"."""
+    seconds = length_us / 1_000_000
+    for size_s, unit, part_s, part in _UNITS:
+        if seconds >= size_s:
+            whole, rest = divmod(int(seconds), size_s)
+            return f"{whole} {unit} {rest // part_s} {part}" if rest >= part_s else f"{whole} {unit}"
+    return f"{seconds:.3g} s"
+
+
+OTHERS = "(others)"
+"""Stands for the roots that have no rates of their own."""
+
+
+class Traffic(NamedTuple):
+    """The messages of a topic, of a root, or of all."""
+
+    name: str
+    messages: int
+    bytes: int
+    first_us: int
+    last_us: int
+
+
+class Rate(NamedTuple):
+    """The messages of a root or a topic within a bucket of time; empty buckets are left out."""
+
+    name: str
+    start_us: int
+    messages: int
+    bytes: int
+
+
+class Gap(NamedTuple):
+    """A stretch of time without any message of a root."""
+
+    root: str
+    last_us: int
+    next_us: int
+
+    @property
+    def length_us(self) -> int:
+        return self.next_us - self.last_us
+
+
+class Missing(NamedTuple):
+    """A range of absent offsets; `next` is behind the last one."""
+
+    first: int
+    next: int
+
+
+@dataclass(frozen=True)
+class Offsets:
+    """Which offsets are there."""
+
+    first: int
+    last: int
+    absent: int
+    """Offsets between the first and the last that are not there."""
+    ranges: int
+    repeated: int
+    """Messages with the offset of another one: 0 in an archive that was written once."""
+    longest: tuple[Missing, ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All of it."""
+
+    archive: str
+    selected: str
+    total: Traffic
+    topics: int
+    roots: tuple[Traffic, ...]
+    by_messages: tuple[Traffic, ...]
+    by_bytes: tuple[Traffic, ...]
+    bucket_us: int
+    root_rates: tuple[Rate, ...]
+    """Of the first roots, and of all `OTHERS` together; by name and time."""
+    topic_rates: tuple[Rate, ...]
+    """Of the topics in `by_messages` and `by_bytes`."""
+    gap_us: int
+    """Longer stretches are gaps."""
+    gaps: tuple[Gap, ...]
+    gaps_count: int
+    """With those that are not listed."""
+    offsets: Offsets
+    """Of all topics in that time, not only those of the selected prefixes."""
+    event_time: str = ""
+    """Field of the messages whose time counts; empty for the time of the hub."""
+
+
+TRAFFIC_HEADS = ("messages", "bytes", "messages/s", "first, UTC", "last, UTC")
+"""The heads of a `traffic_row`, behind the name."""
+
+
+def named(name: str) -> str:
+    """Write a root or a topic; the root of `/` has no name."""
+    return plain(name) or "(none)"
+
+
+def traffic_row(traffic: Traffic) -> Sequence[str]:
+    """Write name, messages, bytes, mean rate and times."""
+    return (
+        named(traffic.name),
+        amount(traffic.messages),
+        amount(traffic.bytes),
+        rate(traffic.messages, _length_s(traffic)),
+        second(traffic.first_us),
+        second(traffic.last_us),
+    )
+
+
+def _length_s(traffic: Traffic) -> float:
+    return (traffic.last_us - traffic.first_us) / 1_000_000
+
+
+def figures_of(findings: Findings) -> list[Figure]:
+    total, offsets = findings.total, findings.offsets
+    return [
+        ("messages", "messages", amount(total.messages)),
+        ("values", "bytes", amount(total.bytes)),
+        ("mean value", "bytes", f"{total.bytes / total.messages:,.1f}"),
+        ("topics", "topics", amount(findings.topics)),
+        ("first message", "UTC", second(total.first_us)),
+        ("last message", "UTC", second(total.last_us)),
+        ("time between them", "", span(total.last_us - total.first_us)),
+        ("mean rate", "messages/s", rate(total.messages, _length_s(total))),
+        (f"gaps longer than {span(findings.gap_us)}", "gaps", amount(findings.gaps_count)),
+        ("first offset", "", amount(offsets.first)),
+        ("last offset", "", amount(offsets.last)),
+        ("absent offsets", "offsets", amount(offsets.absent)),
+        ("absent offsets", "ranges", amount(offsets.ranges)),
+        ("repeated offsets", "messages", amount(offsets.repeated)),
+    ]
+
+
+def remarks(findings: Findings) -> list[str]:
+    """Return remarks for readers of the figures."""
+    said = []
+    if findings.event_time:
+        said.append(f"times are those of the field {plain(findings.event_time)}, of the hub where a message has none")
+    if findings.offsets.absent:
+        said.append(
+            f"{findings.offsets.absent:,} offsets between the first and the last are absent, in "
+            f"{findings.offsets.ranges:,} ranges: messages of prefixes that were not archived look the same as "
+            "messages that were lost"
+        )
+    if findings.offsets.repeated:
+        said.append(
+            f"{findings.offsets.repeated:,} messages have the offset of another one: the archive was written twice "
+            "over, or holds messages of several journals"
+        )
+    return said
+
 
 # Most rows of a table.
 _ROWS = 50
@@ -41,7 +210,6 @@ section { overflow-x: auto; }
 
 
 def page(findings: Findings) -> str:
-    """Return the page."""
     title = f"hub spark report: {plain(findings.archive)}"
     said = "".join(f"<li>{escape(remark)}</li>" for remark in remarks(findings))
     sections = {
@@ -106,7 +274,6 @@ def drawn_names(rates: Iterable[Rate], order: Sequence[str]) -> list[str]:
 
 
 def _drawing(findings: Findings, rates: Iterable[Rate], names: Sequence[str]) -> str:
-    """Return an SVG of messages a second."""
     bucket_us = findings.bucket_us
     start_us = findings.total.first_us // bucket_us * bucket_us
     steps = (findings.total.last_us - start_us) // bucket_us + 1

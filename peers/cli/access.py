@@ -8,21 +8,26 @@ from __future__ import annotations
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import msgspec
 from cyclopts import App, Parameter
 
+from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
 from hub.settings.settings import AccessSettings
 from hub.topics import printable
-from peers.cli.flag_values import FlagError
-from peers.cli.texts import escaped, examples, print_json, show
+from peers.cli.admin import ask
+from peers.cli.contexts import DEFAULT_HUB, HubFlags, Json
+from peers.cli.texts import FlagError, counted, encoder, escaped, examples, print_json, show
 from peers.daemon.sources import flag, load, variable
+from peers.users.question import Question, decide, own_roles, told
 from peers.users.tokens import LABEL_CHARACTERS, Token, TokenFile
-from peers.users.users import policy_of
+from peers.users.users import policy_of, read_policy_file
 
 _KEY = "access.tokens"
 
@@ -74,9 +79,7 @@ def new(
     user: Annotated[str, Parameter(help="User of the token.")],
     /,
     *,
-    role: Annotated[
-        list[str] | None, Parameter(help="A role, in addition to those of the policy; repeatable.", negative=())
-    ] = None,
+    role: Annotated[list[str] | None, Parameter(help="A role, in addition to those of the policy; repeatable.")] = None,
     expires: Annotated[
         str | None, Parameter(help="Lifetime of the token, such as 12h or 30d. Default: unlimited.")
     ] = None,
@@ -102,7 +105,6 @@ def new(
 
 
 def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> None:
-    """Check that a hub would take the token."""
     policy, source = policy_of(access)
     for role in roles:
         if role not in policy.roles:
@@ -125,7 +127,7 @@ _HEADS = ("id", "user", "roles", "created (UTC)", "ends (UTC)", "label")
 
 def listing(
     *,
-    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+    json: Json = False,
     place: Place = Place(),
 ) -> None:
     """List the tokens of the hub's file, the oldest first: user, creation and end of each."""
@@ -164,11 +166,134 @@ def revoke(
     print(escaped(f"revoked: token {token.id} of {token.user}{label}; a running hub knows after `hub reload`"))
 
 
-app = App(
+token_app = App(
     name="token",
     help="Tokens that authenticate users: make, list, revoke.",
     help_epilogue=examples("hub token new ann --expires 30d --role sensor", "hub token list"),
 )
-app.command(new, name="new", help="Make a token, and print it once.")
-app.command(listing, name="list", help="List the tokens with user, creation and end.")
-app.command(revoke, name="revoke", help="Revoke a token.")
+token_app.command(new, name="new", help="Make a token, and print it once.")
+token_app.command(listing, name="list", help="List the tokens with user, creation and end.")
+token_app.command(revoke, name="revoke", help="Revoke a token.")
+
+
+def check(file: Annotated[str, Parameter(name="FILE", help="The TOML file of the policy.")], /) -> None:
+    """Read a policy as the hub does: exit code 0 if it is valid; if not, one line names the place and the cause."""
+    policy = read_policy_file(file)
+    roles, users = counted(len(policy.roles), "role"), counted(len(policy.users), "user")
+    print(escaped(f"{file} is right: {roles} with those that are built in, {users}"))
+
+
+_REFUSED = 1
+
+Action = Literal[
+    "publish",
+    "subscribe",
+    "request",
+    "serve",
+    "claim",
+    "journal",
+    "bring",
+    "take",
+    "consume",
+    "label",
+    "read-store",
+    "write-store",
+    "watch-store",
+]
+"""The keys of `hub.policy.policy.DEEDS`."""
+
+
+def trial(  # noqa: PLR0913 -- flags
+    user: Annotated[str, Parameter(help='Name of the user; "" for any user with the roles of --role.')],
+    action: Annotated[Action, Parameter(help="Action to test.")],
+    topic: Annotated[
+        str,
+        Parameter(
+            help="Object of the action: a topic; a prefix for subscribe, serve, journal, take, consume and label; a "
+            "name for claim and for stores."
+        ),
+    ],
+    /,
+    *,
+    policy: Annotated[
+        str | None, Parameter(help="TOML file of the policy. Default: the one in the hub's settings.")
+    ] = None,
+    role: Annotated[list[str] | None, Parameter(help="A role that the user's token grants; repeatable.")] = None,
+    config: Annotated[
+        str | None, Parameter(help="TOML file with the hub's settings. Default: HUB_CONFIG or ./hub.toml.")
+    ] = None,
+    running: Annotated[bool, Parameter(help="Ask the hub at --url, for admins, instead of reading files.")] = False,
+    hub: HubFlags = DEFAULT_HUB,
+    json: Annotated[bool, Parameter(help="A JSON object.")] = False,
+) -> int:
+    """Test whether a user may do something; show which rule of which role decides, and the limits of the user.
+
+    Exit code 0 if it is allowed, 1 if it is refused.
+    """
+    question = Question(user, tuple(role or ()), action, topic)
+    if running:
+        if policy is not None or config is not None:
+            raise FlagError("--running asks a hub: leave out --policy and --config")
+        asked = question._asdict()
+        found: dict[str, Any] = ask("policy test", hub, asked, topic="policy/test")["verdict"]
+    else:
+        found = _by_files(question, policy, config)
+    print(escaped(encoder.encode(found).decode()) if json else "\n".join(map(escaped, _lines(found))))
+    return 0 if found["allowed"] else _REFUSED
+
+
+def _by_files(question: Question, policy: str | None, config: str | None) -> dict[str, Any]:
+    settings = load({"access": {"policy": policy}}, os.environ, config).settings
+    compiled, _ = policy_of(settings.access)
+    try:
+        found = decide(compiled, question, own_roles(settings))
+    except UsageError as error:
+        raise FlagError(str(error)) from error
+    return told(question, found)
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{'allowed' if found['allowed'] else 'refused'}: {found['text']}"
+    for limit in found["limits"]:
+        if limit["most"] is not None:
+            yield f"  limit: {limit['key']} {limit['most']:,}"
+
+
+policy_app = App(
+    name="policy",
+    help="Check a policy, and test what it allows.",
+    help_epilogue=examples("hub policy check policy.toml", "hub policy test alice publish /zeek/dns"),
+)
+policy_app.command(check, name="check", help="Check a policy file for errors.")
+policy_app.command(trial, name="test", help="Test whether a user may do something, and which rule decides.")
+
+
+def new_pair(
+    name: Annotated[str, Parameter(help="Name of the files, without .key and .pub.")],
+    /,
+) -> None:
+    """Make a pair of keys: NAME.key has the secret key, NAME.pub the public one, which is also written to stdout."""
+    from peers.connections.zeek_cluster.remote_end import need_curve  # noqa: PLC0415 -- needs packages of the server
+
+    need_curve()
+    from peers.users.curve_keys import write_public, write_secret  # noqa: PLC0415 -- as above
+    from peers.zeek.zmtp.curve import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
+    from peers.zeek.zmtp.z85 import encode_key  # noqa: PLC0415 -- as above
+
+    pair = KeyPair.new()
+    secret, public = Path(f"{name}.key"), Path(f"{name}.pub")
+    write_public(public, pair.public)
+    try:
+        write_secret(secret, pair.secret)
+    except BaseException:
+        public.unlink()
+        raise
+    print(encode_key(pair.public))
+
+
+curve_app = App(
+    name="curve",
+    help="CURVE keys for Zeek clusters over ZeroMQ: make a pair.",
+    help_epilogue=examples("hub curve new broker", "hub curve new node"),
+)
+curve_app.command(new_pair, name="new", help="Make a pair of keys, in two files.")
