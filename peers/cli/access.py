@@ -26,7 +26,7 @@ from peers.cli.contexts import DEFAULT_HUB, HubFlags, Json
 from peers.cli.texts import FlagError, counted, encoder, escaped, examples, print_json, show
 from peers.daemon.sources import flag, load, variable
 from peers.users.question import Question, decide, own_roles, told
-from peers.users.tokens import LABEL_CHARACTERS, Token, TokenFile
+from peers.users.tokens import LABEL_CHARACTERS, TokenFile
 from peers.users.users import policy_of, read_policy_file
 
 _KEY = "access.tokens"
@@ -101,7 +101,9 @@ def new(
     secret, token = TokenFile(access.tokens).add(user, now, ends=ends, roles=roles, label=label)
     print(secret)
     if sys.stderr.isatty():
-        _tell(token, access.tokens)
+        until = "for ever" if token.ends is None else f"until {token.ends:%Y-%m-%d %H:%M} UTC"
+        text = f"token {token.id} of {token.user}, {until}; its hash is in {access.tokens}, which a running hub reads"
+        print(escaped(f"hub token new: {text} at `hub reload`"), file=sys.stderr)
 
 
 def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> None:
@@ -111,18 +113,7 @@ def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> N
             known = ", ".join(sorted(policy.roles)[:8])
             raise FlagError(f"--role {role}: there is no such role in {source}; there are {known}")
     if not roles and user not in policy:
-        raise FlagError(f"{source} has no user {user!r}, who would not be let in: put him there, or give him a --role")
-
-
-def _tell(token: Token, path: str) -> None:
-    until = "for ever" if token.ends is None else f"until {token.ends:%Y-%m-%d %H:%M} UTC"
-    text = (
-        f"token {token.id} of {token.user}, {until}; its hash is in {path}, which a running hub reads at `hub reload`"
-    )
-    print(escaped(f"hub token new: {text}"), file=sys.stderr)
-
-
-_HEADS = ("id", "user", "roles", "created (UTC)", "ends (UTC)", "label")
+        raise FlagError(f"{source} has no user {user!r}, who would not be let in: add the user there, or give a --role")
 
 
 def listing(
@@ -133,21 +124,17 @@ def listing(
     """List the tokens of the hub's file, the oldest first: user, creation and end of each."""
     found = sorted(place.file().read(), key=lambda token: token.created)
     if json:
-        print_json(*map(_object, found))
+        for token in found:
+            members = msgspec.to_builtins(token)
+            del members["sha256"]
+            print_json({"id": token.id} | members)
         return
     now = datetime.now(UTC)
-    show(_HEADS, (_cells(token, now) for token in found), text_columns=range(len(_HEADS)))
-
-
-def _object(token: Token) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(token)
-    del plain["sha256"]
-    return {"id": token.id} | plain
-
-
-def _cells(token: Token, now: datetime) -> tuple[str, ...]:
-    ends = "" if token.ends is None else _minute(token.ends) + (" (over)" if token.ends <= now else "")
-    return token.id, token.user, ", ".join(token.roles), _minute(token.created), ends, token.label
+    rows = []
+    for token in found:
+        ends = "" if token.ends is None else _minute(token.ends) + (" (over)" if token.ends <= now else "")
+        rows.append((token.id, token.user, ", ".join(token.roles), _minute(token.created), ends, token.label))
+    show(("id", "user", "roles", "created (UTC)", "ends (UTC)", "label"), rows, text_columns=range(6))
 
 
 def _minute(moment: datetime) -> str:

@@ -11,11 +11,11 @@ import ssl
 import time
 from collections.abc import Callable
 from enum import IntEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 from cyclopts import Parameter
 
-from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
+from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError
 from hub.topics import printable
 from peers.cli.contexts import DEFAULT_URL, URL_VARIABLE, ContextName, TlsFiles, TokenFile, first_token
 from peers.cli.texts import FlagError, check_positive, encoder, escaped
@@ -37,14 +37,6 @@ class Health(IntEnum):
     OK = 0
     WARNING = 1
     CRITICAL = 2
-
-
-class Finding(NamedTuple):
-    """The outcome of a check, with the time of the answer in ms, None if there was none."""
-
-    health: Health
-    text: str
-    passed_ms: float | None = None
 
 
 def check(  # noqa: PLR0913 -- one flag each
@@ -72,55 +64,49 @@ def check(  # noqa: PLR0913 -- one flag each
         raise FlagError("--json and --quiet exclude each other")
     files = tls or TlsFiles()
     token = first_token(token_file)
-    finding = _find(url, timeout, warn_ms, token, lambda: client_context(files.ca, files.certificate, files.key))
-    health = finding.health.name.lower()
-    if json:
-        told = {"url": url, "health": health, "text": finding.text, "ms": finding.passed_ms}
-        print(escaped(encoder.encode(told).decode()), flush=True)
-    elif not quiet:
-        print(f"{health}: {escaped(finding.text)}", flush=True)
-    return int(finding.health)
-
-
-def _find(
-    url: str, timeout_s: float, warn_ms: float | None, token: str, make_tls: Callable[[], ssl.SSLContext]
-) -> Finding:
-    is_http = url.startswith(("http://", "https://"))
-    try:
-        endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if is_http else url)
-        tls = make_tls() if endpoint.scheme.is_secure else None
-    except UsageError as error:
-        return Finding(Health.CRITICAL, str(error))
-    place = endpoint.location
+    health, text, passed_ms = Health.OK, "", None
     started_s = time.monotonic()
     try:
-        answer = _ask(endpoint, tls, token, started_s + timeout_s)
-    except TimeoutError:
-        return Finding(Health.CRITICAL, f"{place}: no answer within {timeout_s:g} s")
+        is_http = url.startswith(("http://", "https://"))
+        endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if is_http else url)
+        context_of_tls = client_context(files.ca, files.certificate, files.key) if endpoint.scheme.is_secure else None
+        answer = _ask(endpoint, context_of_tls, token, started_s + timeout, timeout)
+    except HubError as error:
+        health, text = Health.CRITICAL, str(error)
+    else:
+        passed_ms = (time.monotonic() - started_s) * 1000
+        text = f"{endpoint.location}: {answer} in {passed_ms:.1f} ms"
+        if warn_ms is not None and passed_ms > warn_ms:
+            health, text = Health.WARNING, f"{text}, more than {warn_ms:g} ms"
+    name = health.name.lower()
+    if json:
+        print(escaped(encoder.encode({"url": url, "health": name, "text": text, "ms": passed_ms}).decode()), flush=True)
+    elif not quiet:
+        print(f"{name}: {escaped(text)}", flush=True)
+    return int(health)
+
+
+def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float, timeout_s: float) -> str:
+    """Ask the hub for its health; return its description, or raise `HubError` with its place."""
+    place = endpoint.location
+    try:
+        with _connected(endpoint, tls, deadline_s) as connection:
+
+            def read() -> bytes:
+                connection.settimeout(_left_s(deadline_s))
+                return connection.recv(_READ_BYTES)
+
+            if endpoint.scheme.is_websocket:
+                return _ask_http(connection, endpoint, read)
+            return _ask_hub(connection, token, read)
+    except TimeoutError as error:
+        raise HubError(f"{place}: no answer within {timeout_s:g} s") from error
     except OSError as error:
         hint = "; is a hub running there?" if isinstance(error, ConnectionRefusedError | FileNotFoundError) else ""
         reason = explained(error, endpoint.host) or f"{error.strerror or error}{hint}"
-        return Finding(Health.CRITICAL, f"{place}: {reason}")
+        raise HubError(f"{place}: {reason}") from error
     except HubError as error:
-        return Finding(Health.CRITICAL, f"{place}: {error}")
-    passed_ms = (time.monotonic() - started_s) * 1000
-    text = f"{place}: {answer} in {passed_ms:.1f} ms"
-    if warn_ms is not None and passed_ms > warn_ms:
-        return Finding(Health.WARNING, f"{text}, more than {warn_ms:g} ms", passed_ms)
-    return Finding(Health.OK, text, passed_ms)
-
-
-def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float) -> str:
-    """Ask the hub for its health; return its description."""
-    with _connected(endpoint, tls, deadline_s) as connection:
-
-        def read() -> bytes:
-            connection.settimeout(_left_s(deadline_s))
-            return connection.recv(_READ_BYTES)
-
-        if endpoint.scheme.is_websocket:
-            return _ask_http(connection, endpoint, read)
-        return _ask_hub(connection, token, read)
+        raise HubError(f"{place}: {error}") from error
 
 
 def _connected(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float) -> socket.socket:

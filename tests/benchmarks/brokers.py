@@ -1,7 +1,7 @@
 """The brokers: how each is found, configured and started. `BROKERS` lists them, ours first.
 
 A broker is started anew for each run, in a directory of its own, and ended with it; no service of the system is
-touched. The last one, the relay, is no broker: it shows what the kernel alone costs.
+touched.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from pathlib import Path
 OURS = "hub"
 BEFORE = "hub-before"
 """The hub of another checkout, beside which this one is measured."""
-FLOOR = "relay"
 
 START_LIMIT_S = 15.0
 STOP_LIMIT_S = 5.0
@@ -43,7 +42,6 @@ class Broker:
     command: Callable[[Ports, Path], list[str]]
     """How it is started, after writing what it reads into the directory."""
     install: str = ""
-    websocket: bool = False
     ports: int = 1
     """How many of its ports listen."""
 
@@ -135,15 +133,14 @@ def hub(name: str = OURS, root: Path = _ROOT) -> Broker:
 
     def command(ports: Ports, _: Path) -> list[str]:
         start = f"import sys; sys.path.insert(0, {str(root)!r}); from peers.cli import main; main()"
-        listen = [f"--listen={scheme}://127.0.0.1:{port}" for scheme, port in zip(("tcp", "ws"), ports, strict=True)]
-        return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]
+        return [sys.executable, "-c", start, "run", f"--listen=tcp://127.0.0.1:{ports[0]}", "--log-level=warning"]
 
-    return Broker(name, version, command, websocket=True, ports=2)
+    return Broker(name, version, command)
 
 
 def _configured(directory: Path, text: str, ports: Ports) -> str:
     file = directory / "broker.conf"
-    file.write_text(text % ports)
+    file.write_text(text % ports[0])
     return str(file)
 
 
@@ -157,30 +154,11 @@ sys_interval 0
 max_queued_messages 0
 set_tcp_nodelay true
 listener %d 127.0.0.1
-listener %d 127.0.0.1
-protocol websockets
 """
 _NATS = """
 listen: "127.0.0.1:%d"
-websocket { listen: "127.0.0.1:%d", no_tls: true, compression: false }
 """
 _REDIS = ["redis-server", "--bind", "127.0.0.1", "--client-output-buffer-limit"]
-_RELAY = """
-import socket, sys
-listener = socket.create_server(("127.0.0.1", int(sys.argv[1])), backlog=16)
-ends = {}
-while len(ends) < 2:
-    connection = listener.accept()[0]
-    role = connection.recv(1)
-    if role:  # else somebody only looked whether the port is open
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.send(role)
-        ends[role] = connection
-buffer = memoryview(bytearray(256 * 1024))
-source, target = ends[b"P"], ends[b"S"]
-while size := source.recv_into(buffer):
-    target.sendall(buffer[:size])
-"""
 _PROXY = """
 import sys, zmq
 context = zmq.Context(io_threads=1)
@@ -204,8 +182,6 @@ BROKERS = (
         lambda: _first_line("nats-server", "--version").removeprefix("nats-server: "),
         lambda ports, directory: ["nats-server", "-c", _configured(directory, _NATS, ports)],
         _APT + "nats-server",
-        websocket=True,
-        ports=2,
     ),
     Broker(
         "zeromq",
@@ -234,12 +210,5 @@ BROKERS = (
         lambda: _first_line("mosquitto", "-h").partition("mosquitto version ")[2],
         lambda ports, directory: ["mosquitto", "-c", _configured(directory, _MOSQUITTO, ports)],
         _APT + "mosquitto",
-        websocket=True,
-        ports=2,
-    ),
-    Broker(
-        FLOOR,
-        lambda: f"Python {sys.version.partition(' ')[0]}, recv and send",
-        lambda ports, _: [sys.executable, "-c", _RELAY, str(ports[0])],
     ),
 )

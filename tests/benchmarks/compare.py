@@ -32,17 +32,14 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from peers.bench.processes import raise_descriptor_limit
-from tests.benchmarks.brokers import BEFORE, BROKERS, FLOOR, OURS, Broker, BrokerError, hub, running
+from tests.benchmarks.brokers import BEFORE, BROKERS, OURS, Broker, BrokerError, hub, running
 from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
 
 
 def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[tuple[str, Broker]]:
     """Return who takes part, by name; the hub twice where batches are compared, too."""
-    crowd = max(workload.publishers, workload.subscribers, workload.topics) > 1 or workload.bystanders
     taking_part = []
     for broker in brokers:
-        if (workload.websocket and not broker.websocket) or (broker.name == FLOOR and crowd):
-            continue
         taking_part.append((broker.name, broker))
         if broker.name == OURS and workload.batches:
             taking_part.append(("hub-batch", broker))
@@ -154,8 +151,6 @@ _TABLES = {
     "cpu_us": "µs of server CPU a delivered message",
     "p50_us": "latency p50, µs",
     "p99_us": "latency p99, µs",
-    "connection_bytes": "memory of a connection, bytes",
-    "subscription_bytes": "memory of a subscription, bytes",
 }
 
 
@@ -174,7 +169,7 @@ class Summary:
 
     def best_peer(self, workload: str, figure: str) -> str:
         """Return the name of the best broker that is not ours; empty if there is none."""
-        names = {run.contestant for run in self.runs} - {FLOOR, OURS, BEFORE, "hub-batch"}
+        names = {run.contestant for run in self.runs} - {OURS, BEFORE, "hub-batch"}
         peers = {name: median(values) for name in names if (values := self.values(workload, name, figure))}
         return min(peers, key=peers.__getitem__, default="")
 
@@ -239,7 +234,7 @@ def _rows(rows: Sequence[Sequence[str]]) -> str:
 
 EXIT_FAULT = 1
 
-_DURATION_S = {"flood": 1.5, "paced": 2.0, "memory": 0.0}
+_FLOOD_S, _PACED_S = 1.5, 2.0
 _DURATION_LIMIT_S = 15.0
 """Above this, connections that only listen would be pinged, and the generators do not answer pings."""
 
@@ -254,7 +249,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/performance.md")
     given = parser.parse_args()
-    if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / max(_DURATION_S.values()):
+    if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / _PACED_S:
         parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
     if given.before and not (given.before / "peers").is_dir():
         parser.error(f"--before: there is no checkout of the hub in {given.before}")
@@ -313,7 +308,9 @@ def main() -> int:
         task = progress.add_task("", total=len(plan))
         for workload, name, broker, repeat in plan:
             progress.update(task, description=f"{workload.name}  {name}".ljust(28))
-            runs.append(measure(workload, name, broker, repeat, _DURATION_S[workload.kind] * given.scale))
+            runs.append(
+                measure(workload, name, broker, repeat, (_PACED_S if workload.rate else _FLOOD_S) * given.scale)
+            )
             progress.advance(task)
     summary = Summary(runs)
     about = surroundings(brokers, network)
@@ -321,7 +318,7 @@ def main() -> int:
     print(tables)  # noqa: T201 -- a program
     _tell_faults(summary, console)
     if given.json:
-        settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": _DURATION_S}
+        settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": {"flood": _FLOOD_S, "paced": _PACED_S}}
         every = {"others_load": summary.disturbance(), "goals": list(summary.goals()), "runs": list(map(asdict, runs))}
         given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
     if given.markdown:

@@ -6,7 +6,6 @@ use that broker would write. It talks only while connections are set up (blockin
 
 from __future__ import annotations
 
-import base64
 import os
 import socket
 from collections.abc import Sequence
@@ -29,84 +28,22 @@ class WrongBytesError(Exception):
     """A message was lost, came twice, in the wrong order, or damaged."""
 
 
-def websocket_frame(data: bytes | bytearray | memoryview, start: int = 0) -> tuple[memoryview, int] | None:
-    """Return the content of the frame at `start` (empty: of no message) and where the next begins, if it is whole."""
-    left = len(data) - start
-    if left < 2:
-        return None
-    opcode, length = data[start] & 0x0F, data[start + 1]
-    head = {126: 4, 127: 10}.get(length, 2)
-    if left < head:
-        return None
-    if head > 2:
-        length = int.from_bytes(data[start + 2 : start + head], "big")
-    end = start + head + length
-    if end > len(data):
-        return None
-    content = memoryview(data)[start + head : end]
-    if opcode == 8:
-        raise ConnectionError(f"the broker closed: {bytes(content)!r}")
-    return content if opcode < 8 else content[:0], end
-
-
-def _masked(payload: bytes) -> bytes:
-    size = len(payload)
-    length = (
-        bytes((0x80 | size,))
-        if size < 126
-        else b"\xfe" + _U16.pack(size)
-        if size < 65536
-        else b"\xff" + _U64.pack(size)
-    )
-    return b"\x82" + length + bytes(4) + payload
-
-
 class Channel:
-    """A connection while it is set up; through a WebSocket, what is sent and received is the content of frames."""
+    """A connection while it is set up."""
 
-    def __init__(self, port: int, path: str = "", subprotocol: str = "") -> None:
+    def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=SETUP_LIMIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._raw = bytearray()
-        self._unread = self._raw
-        if path:
-            key = base64.b64encode(os.urandom(16)).decode()
-            head = (
-                f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
-            )
-            self.socket.sendall(
-                f"{head}Sec-WebSocket-Protocol: {subprotocol}\r\n\r\n".replace(
-                    "Sec-WebSocket-Protocol: \r\n", ""
-                ).encode()
-            )
-            if not self.receive_to(b"\r\n\r\n").startswith(b"HTTP/1.1 101"):
-                raise ConnectionError("no WebSocket")
-            self._unread = bytearray()
+        self._unread = bytearray()
 
     def send(self, data: bytes) -> None:
-        self.socket.sendall(data if self._unread is self._raw else _masked(data))
-
-    def _read(self) -> None:
-        data = self.socket.recv(_STEP_BYTES)
-        if not data:
-            raise ConnectionError(f"the broker closed the connection; unread: {bytes(self._raw[:200])!r}")
-        self._raw += data
-
-    def receive_message(self) -> bytes:
-        """Receive one WebSocket message."""
-        while True:
-            while (found := websocket_frame(bytes(self._raw))) is None:
-                self._read()
-            del self._raw[: found[1]]
-            if found[0]:
-                return bytes(found[0])
+        self.socket.sendall(data)
 
     def _fill(self) -> None:
-        if self._unread is self._raw:
-            self._read()
-        else:
-            self._unread += self.receive_message()
+        data = self.socket.recv(_STEP_BYTES)
+        if not data:
+            raise ConnectionError(f"the broker closed the connection; unread: {bytes(self._unread[:200])!r}")
+        self._unread += data
 
     def receive(self, size_bytes: int) -> bytes:
         while len(self._unread) < size_bytes:
@@ -121,8 +58,8 @@ class Channel:
         return self.receive(place + len(end))
 
     def release(self, *, listening: bool) -> socket.socket:
-        if listening and (self._unread or self._raw):
-            raise ConnectionError(f"not expected before the first message: {bytes(self._raw[:200])!r}")
+        if listening and self._unread:
+            raise ConnectionError(f"not expected before the first message: {bytes(self._unread[:200])!r}")
         self.socket.setblocking(False)
         return self.socket
 
@@ -139,24 +76,13 @@ class Interest(NamedTuple):
 
 
 class Dialect:
-    """What one broker's clients say.
-
-    Args:
-        port: Where publishers connect to, and subscribers for whom there is no other.
-        websocket_port: Where subscribers connect to by WebSocket, if they do.
-    """
+    """What one broker's clients say."""
 
     unit_messages = 1
     """How many messages one frame has; more than 1 only for a protocol that has batches."""
 
-    def __init__(self, port: int, websocket_port: int = 0) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self.websocket_port = websocket_port
-
-    def _dial(self, role: Role, path: str = "/", subprotocol: str = "") -> Channel:
-        if role == "subscriber" and self.websocket_port:
-            return Channel(self.websocket_port, path, subprotocol)
-        return Channel(self._port)
 
     def connect(self, role: Role) -> Channel:
         """Open a connection and shake hands."""
@@ -171,7 +97,7 @@ class Dialect:
         raise NotImplementedError
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return what a subscriber then gets (through a WebSocket: of message content, see `content`)."""
+        """Return what a subscriber then gets."""
         return self.publication(topic, payloads)
 
     def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
@@ -180,10 +106,6 @@ class Dialect:
         0: more must come to know; -1: it may not stand there.
         """
         return -1
-
-    def content(self, message: memoryview) -> memoryview:
-        """Return of one WebSocket message what `delivery` wrote for the messages in it."""
-        return message
 
 
 _HEADER = Struct(">IBBH")
@@ -207,12 +129,12 @@ def _frame(kind: int, body: bytes, key: bytes = b"", flags: int = 0) -> bytes:
 
 
 class HubDialect(Dialect):
-    def __init__(self, port: int, websocket_port: int = 0, batched_bytes: int = 0) -> None:
-        super().__init__(port, websocket_port)
+    def __init__(self, port: int, batched_bytes: int = 0) -> None:
+        super().__init__(port)
         self.unit_messages = WRITE_BYTES // len(_pack(bytes(batched_bytes))) if batched_bytes else 1
 
     def connect(self, role: Role) -> Channel:
-        channel = self._dial(role)
+        channel = Channel(self._port)
         hello = {"protocol": 1, "role": "client", "name": f"bench {role}", "software": "bench", "queue": QUEUE_WISH}
         channel.send(_frame(_HELLO, _pack(hello)))
         self._expect(channel, _HELLO)
@@ -243,53 +165,11 @@ class HubDialect(Dialect):
         return _HEADER.size + length + key_length if kind == _PING else -1
 
 
-class HubWebSocketDialect(HubDialect):
-    """Publishers over TCP, subscribers over WebSocket with msgpack."""
-
-    _head = b""
-    _value_bytes = 0
-
-    def connect(self, role: Role) -> Channel:
-        if role == "publisher":
-            return super().connect(role)
-        channel = self._dial(role, "/v1/hub", "hub.v1.msgpack")
-        self._expect_word(channel, "welcome")
-        channel.send(_pack({"type": "hello", "name": f"bench {role}", "queue": QUEUE_WISH}))
-        self._expect_word(channel, "welcome")
-        return channel
-
-    def _expect_word(self, channel: Channel, word: str) -> None:
-        if (message := msgpack.unpackb(channel.receive_message())).get("type") != word:
-            raise ConnectionError(f"{word} expected: {message}")
-
-    def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        prefixes = [_hub_name(one.topic, below=one.below) for one in interests]
-        channel.send(_pack({"type": "subscribe", "prefixes": prefixes, "request": 1}))
-        self._expect_word(channel, "confirmed")
-
-    def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        value = _pack(payloads[0])
-        self._head = b"\x83\xa4type\xa8messages\xa5topic" + _pack(_hub_name(topic)) + b"\xa6values"
-        self._value_bytes = len(value)
-        return value
-
-    def content(self, message: memoryview) -> memoryview:
-        size = len(self._head)
-        count_bytes = {0xDC: 2, 0xDD: 4}.get(message[size], 0)
-        values = message[size + 1 + count_bytes :]
-        count = (
-            int.from_bytes(message[size + 1 : size + 1 + count_bytes], "big") if count_bytes else message[size] - 0x90
-        )
-        if bytes(message[:size]) != self._head or len(values) != count * self._value_bytes:
-            raise WrongBytesError(f"{bytes(message[:80])!r} is no message of this topic")
-        return values
-
-
 class MqttDialect(Dialect):
     _filters_at_once = 100
 
-    def connect(self, role: Role) -> Channel:
-        channel = self._dial(role, "/mqtt", "mqtt")
+    def connect(self, role: Role) -> Channel:  # noqa: ARG002
+        channel = Channel(self._port)
         channel.send(_packet(0x10, _text("MQTT") + bytes((4, 2, 0, 0)) + _text(f"bench-{os.urandom(6).hex()}")))
         self._expect(channel, 0x20)
         return channel
@@ -338,8 +218,8 @@ class NatsDialect(Dialect):
     _first_id = 1000
     """Ids begin here, so that all of a connection are equally long."""
 
-    def connect(self, role: Role) -> Channel:
-        channel = self._dial(role)
+    def connect(self, role: Role) -> Channel:  # noqa: ARG002
+        channel = Channel(self._port)
         channel.receive_to(b"\r\n")
         channel.send(b'CONNECT {"verbose":false,"pedantic":false,"lang":"bench","version":"1","protocol":1}\r\n')
         self._wait(channel)
@@ -380,7 +260,7 @@ def _subject(topic: Topic) -> bytes:
 
 class RedisDialect(Dialect):
     def connect(self, role: Role) -> Channel:
-        channel = self._dial(role)
+        channel = Channel(self._port)
         channel.send(_array(b"PING"))
         if channel.receive_to(b"\r\n") != b"+PONG\r\n":
             raise ConnectionError("PONG expected")
@@ -411,17 +291,6 @@ def _redis_name(interest: Interest) -> bytes:
 
 def _array(*parts: bytes) -> bytes:
     return b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%b\r\n" % (len(part), part) for part in parts)
-
-
-class RelayDialect(HubDialect):
-    def connect(self, role: Role) -> Channel:
-        channel = self._dial(role)
-        channel.send(b"P" if role == "publisher" else b"S")
-        channel.receive(1)
-        return channel
-
-    def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """There is nothing to choose from."""
 
 
 class ZeromqDialect(Dialect):
@@ -468,18 +337,11 @@ def _zmtp(body: bytes, flags: int = 0) -> bytes:
     return bytes((flags | 2,)) + _U64.pack(len(body)) + body
 
 
-def dialect_of(name: str, ports: Sequence[int], size_bytes: int, *, websocket: bool) -> Dialect:
+def dialect_of(name: str, ports: Sequence[int], size_bytes: int) -> Dialect:
     port, second = ports
-    if name == "hub" and websocket:
-        return HubWebSocketDialect(port, second)
-    if name == "hub-batch":
-        return HubDialect(port, batched_bytes=size_bytes)
     if name == "zeromq":
         return ZeromqDialect(port, second)
-    made: dict[str, type[Dialect]] = {
-        "hub": HubDialect,
-        "nats": NatsDialect,
-        "mosquitto": MqttDialect,
-        "redis": RedisDialect,
-    }
-    return made.get(name, RelayDialect)(port, second if websocket else 0)
+    if name == "hub-batch":
+        return HubDialect(port, batched_bytes=size_bytes)
+    kinds: dict[str, type[Dialect]] = {"nats": NatsDialect, "mosquitto": MqttDialect, "redis": RedisDialect}
+    return kinds.get(name, HubDialect)(port)

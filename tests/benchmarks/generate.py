@@ -39,7 +39,6 @@ from tests.benchmarks.dialects import (
     Topic,
     WrongBytesError,
     dialect_of,
-    websocket_frame,
 )
 from tests.benchmarks.workloads import WORKLOADS, Workload
 
@@ -69,10 +68,9 @@ class Stream:
         behind_bytes = 2 * READ_BYTES  # a read, and what was kept of the one before
         self._repeated = (period * (1 - -behind_bytes // self.period_bytes))[: self.period_bytes + behind_bytes]
 
-    def chunks(self, multiple_units: int, most_bytes: int = WRITE_BYTES) -> list[memoryview]:
+    def chunks(self, most_bytes: int = WRITE_BYTES) -> list[memoryview]:
         """Cut the period into what is written at once: whole units, up to `most_bytes`."""
-        multiple_bytes = multiple_units * self.unit_bytes
-        step = max(most_bytes // multiple_bytes, 1) * multiple_bytes
+        step = max(most_bytes // self.unit_bytes, 1) * self.unit_bytes
         whole = memoryview(self._repeated)[: self.period_bytes]
         return [whole[start : start + step] for start in range(0, self.period_bytes, step)]
 
@@ -100,7 +98,6 @@ class Receiver:
         self._publishers = {b"%04x" % number: number for number in range(len(streams))}
         self._positions = [0] * len(streams)
         self._buffer = memoryview(bytearray(READ_BYTES))
-        self._part = b""  # of a WebSocket frame
         self._held = b""  # what is not the beginning of the next unit, or of which publisher's next is not known yet
 
     def messages(self, publisher: int) -> int:
@@ -111,18 +108,7 @@ class Receiver:
         size = self.socket.recv_into(self._buffer)
         if not size:
             raise ConnectionError("the broker closed a subscriber's connection")
-        data = self._buffer[:size]
-        if not self._dialect.websocket_port:
-            self.feed(data)
-            return
-        if self._part:
-            data = memoryview(self._part + data)
-        at = 0
-        while (found := websocket_frame(data, at)) is not None:
-            content, at = found
-            if content:
-                self.feed(self._dialect.content(content))
-        self._part = bytes(data[at:])
+        self.feed(self._buffer[:size])
 
     def feed(self, data: memoryview | bytes) -> None:
         only = self._streams[0]
@@ -186,39 +172,34 @@ class Traffic:
         units = [self._publication(publisher, number) for number in range(self._period_units())]
         return Stream(units, self.dialect.unit_messages)
 
-    def receiver(self, number: int) -> Receiver:
+    def receiver(self) -> Receiver:
         """Connect and subscribe one subscriber."""
-        workload, dialect = self.workload, self.dialect
-        share = number % workload.shares
+        dialect = self.dialect
         channel = dialect.connect("subscriber")
-        dialect.subscribe(channel, self._interests(share))
+        dialect.subscribe(channel, self._interests())
         connection = channel.release(listening=True)
-        units = [self._delivered(publisher, share) for publisher in range(workload.publishers)]
+        units = [self._delivered(publisher) for publisher in range(self.workload.publishers)]
         streams = [Stream(one, dialect.unit_messages) for one in units]
-        return Receiver(connection, streams, dialect, units[0][0].index(self._payloads(0, share)[0]))
+        return Receiver(connection, streams, dialect, units[0][0].index(self._payloads(0, 0)[0]))
 
     def publisher(self, number: int) -> Publisher:
         stream = self.published(number)
-        most = 1 if self.workload.rate else self.workload.chunk_messages
-        chunks = stream.chunks(self.workload.shares, stream.unit_bytes * most if most else WRITE_BYTES)
+        chunks = stream.chunks(stream.unit_bytes if self.workload.rate else WRITE_BYTES)
         window = max(self.workload.window_messages or stream.messages(_WINDOW_BYTES), stream.messages(len(chunks[0])))
         return Publisher(self.dialect.connect("publisher").release(listening=False), stream, chunks, window)
 
-    def _delivered(self, publisher: int, share: int) -> list[bytes]:
+    def _delivered(self, publisher: int) -> list[bytes]:
         workload, units = self.workload, []
-        for number in range(share, self._period_units(), workload.shares):
+        for number in range(self._period_units()):
             topic = self._topic(number)
-            place = number % workload.prefixes // workload.shares if workload.prefixes else 0
+            place = number % workload.prefixes if workload.prefixes else 0
             interest = Interest(topic[:2], below=bool(workload.prefixes))
             units.append(self.dialect.delivery(topic, self._payloads(publisher, number), interest, place))
         return units
 
-    def _interests(self, share: int) -> list[Interest]:
-        workload = self.workload
-        if not workload.prefixes:
-            return [Interest(self._topic(0))]
-        numbers = range(share, workload.prefixes, workload.shares)
-        return [Interest(self._topic(number)[:2], below=True) for number in numbers]
+    def _interests(self) -> list[Interest]:
+        numbers = range(self.workload.prefixes)
+        return [Interest(self._topic(number)[:2], below=True) for number in numbers] or [Interest(self._topic(0))]
 
     def _topic(self, number: int) -> Topic:
         prefixes = self.workload.prefixes
@@ -234,12 +215,11 @@ class Traffic:
         return self.dialect.publication(self._topic(unit), self._payloads(publisher, unit))
 
     def _period_units(self) -> int:
-        """Return two windows, or more: a whole number of rounds through topics and shares."""
+        """Return two windows, or more: a whole number of rounds through topics."""
         workload = self.workload
         windows = workload.window_messages // self.dialect.unit_messages
         windows = max(windows, _WINDOW_BYTES // len(self._publication(0, 0)))
-        multiple = max(workload.topics, workload.shares)
-        return -(-max(2 * windows, _PERIOD_LEAST_UNITS) // multiple) * multiple
+        return -(-max(2 * windows, _PERIOD_LEAST_UNITS) // workload.topics) * workload.topics
 
 
 @dataclass(slots=True)
@@ -287,19 +267,12 @@ _STRAY_S = 0.02
 
 
 class Flood:
-    """Publishers and receivers at full speed.
+    """Publishers and receivers at full speed; each receiver gets the messages of all publishers."""
 
-    Args:
-        publishers: Each has its window.
-        receivers: Each gets the messages of all publishers, or an equal share of them.
-        shares: 1, or so many receivers that each gets every so manieth message, in turn.
-    """
-
-    def __init__(self, publishers: Sequence[Publisher], receivers: Sequence[Receiver], shares: int) -> None:
+    def __init__(self, publishers: Sequence[Publisher], receivers: Sequence[Receiver]) -> None:
         self._publishers = publishers
         self._receivers = {receiver.socket.fileno(): receiver for receiver in receivers}
         self._by_descriptor = {publisher.connection.fileno(): publisher for publisher in publishers}
-        self._shares = shares
         self._poll = select.epoll()
         for descriptor in (*self._receivers, *self._by_descriptor):
             self._poll.register(descriptor, select.EPOLLIN)
@@ -326,7 +299,7 @@ class Flood:
         if self._totals() != received:
             raise WrongBytesError("more messages came than were published")
         published = sum(publisher.begun_messages for publisher in self._publishers) - begun
-        return published * len(self._receivers) // self._shares, wall_s
+        return published * len(self._receivers), wall_s
 
     def _publish(self, *, publishing: bool) -> bool:
         """Let every publisher write once, if it may; return whether one could write on at once."""
@@ -357,7 +330,7 @@ class Flood:
                 _discard(publisher.connection)
 
     def _received(self, publisher: int) -> int:
-        return min(receiver.messages(publisher) for receiver in self._receivers.values()) * self._shares
+        return min(receiver.messages(publisher) for receiver in self._receivers.values())
 
     def _complete(self) -> bool:
         return all(
@@ -424,11 +397,6 @@ all other processes of the machine: a run beside others is no good measurement."
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 _WARM_UP_S = 0.3
-_SUBSCRIBERS_OF_PREFIXES = 100
-"""Over so many connections subscriptions are spread whose memory is measured."""
-
-_SETTLE_S = 0.3
-"""A garbage collector may finish for so long before memory is read."""
 
 
 class _Account:
@@ -465,9 +433,9 @@ def _machine_ns() -> int:
 
 def _flood(traffic: Traffic, pid: int, duration_s: float) -> Figures:
     workload = traffic.workload
-    receivers = [traffic.receiver(number) for number in range(workload.subscribers)]
+    receivers = [traffic.receiver() for _ in range(workload.subscribers)]
     publishers = [traffic.publisher(number) for number in range(workload.publishers)]
-    flood = Flood(publishers, receivers, workload.shares)
+    flood = Flood(publishers, receivers)
     flood.run(_WARM_UP_S)
     account = _Account(pid)
     return account.figures(*flood.run(duration_s))
@@ -475,7 +443,7 @@ def _flood(traffic: Traffic, pid: int, duration_s: float) -> Figures:
 
 def _pace(traffic: Traffic, pid: int, duration_s: float) -> Figures:
     workload, dialect = traffic.workload, traffic.dialect
-    receiver = traffic.receiver(0)
+    receiver = traffic.receiver()
     bystanders: dict[int, socket.socket] = {}
     for number in range(workload.bystanders):
         channel = dialect.connect("subscriber")
@@ -495,29 +463,6 @@ def _pace(traffic: Traffic, pid: int, duration_s: float) -> Figures:
     }
 
 
-def _memory(traffic: Traffic, pid: int, duration_s: float) -> Figures:  # noqa: ARG001
-    workload, dialect = traffic.workload, traffic.dialect
-    first = dialect.connect("subscriber")  # what the first one costs is not what each costs
-    dialect.subscribe(first, [Interest(("idle", "first"))])
-    before_bytes = _settled_bytes(pid)
-    channels = [dialect.connect("subscriber") for _ in range(workload.subscribers)]
-    connected_bytes = _settled_bytes(pid)
-    figures: Figures = {"connection_bytes": (connected_bytes - before_bytes) / workload.subscribers}
-    if workload.prefixes:
-        each = workload.prefixes // _SUBSCRIBERS_OF_PREFIXES
-        for place, channel in enumerate(channels[:_SUBSCRIBERS_OF_PREFIXES]):
-            numbers = range(place * each, (place + 1) * each)
-            dialect.subscribe(channel, [Interest(("sensor", f"{number:06}"), below=True) for number in numbers])
-        figures["subscription_bytes"] = (_settled_bytes(pid) - connected_bytes) / workload.prefixes
-    figures["peak_bytes"] = read_usage(pid).peak_bytes
-    return figures
-
-
-def _settled_bytes(pid: int) -> int:
-    time.sleep(_SETTLE_S)
-    return read_usage(pid).memory_bytes
-
-
 def main() -> None:
     order: dict[str, Any] = json.load(sys.stdin)
     if order["cpu"] is not None:
@@ -527,8 +472,8 @@ def main() -> None:
     gc.disable()  # nothing here makes cycles; a collection would be in the latencies
     result: dict[str, Any]
     try:
-        spoken = dialect_of(order["dialect"], order["ports"], workload.size_bytes, websocket=workload.websocket)
-        measure = {"flood": _flood, "paced": _pace, "memory": _memory}[workload.kind]
+        spoken = dialect_of(order["dialect"], order["ports"], workload.size_bytes)
+        measure = _pace if workload.rate else _flood
         result = {"figures": measure(Traffic(workload, spoken), order["pid"], order["duration_s"])}
     except WrongBytesError as error:
         result = {"wrong": str(error)}

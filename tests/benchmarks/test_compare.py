@@ -10,7 +10,6 @@ import pytest
 from tests.benchmarks.dialects import (
     Dialect,
     HubDialect,
-    HubWebSocketDialect,
     Interest,
     MqttDialect,
     NatsDialect,
@@ -125,34 +124,3 @@ def test_interleaved_publishers_are_each_checked(
     else:
         with pytest.raises(WrongBytesError):
             feed(receiver, data, 3000)
-
-
-@pytest.mark.parametrize("fault", [None, *FAULTS])
-def test_values_merged_by_the_hub_are_each_checked(
-    ends: tuple[socket.socket, socket.socket], fault: str | None
-) -> None:
-    made = HubWebSocketDialect(0, 1)
-    values = units_of(made)
-    receiver = receiver_of(made, ends[1])
-    frames = []
-    for place, count in ((0, 1), (1, 15), (16, 16), (32, 30), (62, 2)):
-        chosen = (FAULTS[fault](values) if fault else values)[place : place + count]
-        head = bytes((0x90 | count,)) if count < 16 else b"\xdc" + count.to_bytes(2, "big")
-        content = b"\x83\xa4type\xa8messages\xa5topic\xad/bench/stream\xa6values" + head + b"".join(chosen)
-        frames.append(b"\x82\x7e" + len(content).to_bytes(2, "big") + content)
-
-    def receive() -> None:
-        for frame in frames:
-            for part in (frame[:5], frame[5:]):
-                ends[0].sendall(part)
-                receiver.receive()
-
-    if fault is None:
-        receive()
-        assert receiver.messages(0) == PERIOD
-        ends[0].close()
-        with pytest.raises(ConnectionError):
-            receiver.receive()
-    else:
-        with pytest.raises(WrongBytesError):
-            receive()

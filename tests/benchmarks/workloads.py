@@ -3,7 +3,6 @@
 ```
 flood    as fast as windows allow           → server CPU a delivered message, messages/s, peak memory
 paced    one message at a time, on time     → the same, and latency p50, p99
-memory   connections and subscriptions      → resident bytes of each
 ```
 
 A goal is a ratio, ours to a peer's (or to the best peer's) in the same run, of one figure. Missing it is reported
@@ -13,9 +12,7 @@ and is no error; loss and reordering are.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
-Kind = Literal["flood", "paced", "memory"]
 BEST = "best"
 
 
@@ -34,7 +31,6 @@ class Goal:
 class Workload:
     name: str
     title: str
-    kind: Kind = "flood"
     size_bytes: int = 100
     """The size of a payload."""
     publishers: int = 1
@@ -43,18 +39,12 @@ class Workload:
     """How many topics there are; they are published to in turn."""
     prefixes: int = 0
     """How many subscriptions are by prefix, each with an equal part of the topics below it; 0 is one topic."""
-    shares: int = 1
-    """Over so many subscribers the prefixes are spread; with 1 each subscriber has all."""
     window_messages: int = 0
     """The most that a publisher is ahead of the slowest subscriber; 0 is 512 KiB of what it writes."""
-    chunk_messages: int = 0
-    """The most that is written at once; 0 is 64 KiB."""
     rate: int = 0
     """Messages a second, each a write of its own; 0 is full speed."""
     bystanders: int = 0
     """How many further subscribers there are, to topics that nobody publishes to."""
-    websocket: bool = False
-    """Whether subscribers come through WebSockets."""
     batches: bool = False
     """Whether the hub takes part a second time, with batches."""
     goals: tuple[Goal, ...] = ()
@@ -68,7 +58,6 @@ def _wakeups(bystanders: int, *goals: Goal) -> Workload:
     return Workload(
         f"wakeups-{bystanders}",
         f"{_WAKEUP_RATE:,} messages/s, one by one, beside {bystanders:,} idle subscribers",
-        "paced",
         rate=_WAKEUP_RATE,
         bystanders=bystanders,
         goals=(Goal("cpu_us", 0.9), *goals),
@@ -95,55 +84,17 @@ WORKLOADS: tuple[Workload, ...] = (
     Workload("fan-out", "1 → 50, 100 bytes", subscribers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
     Workload("fan-in", "50 → 1, 100 bytes", publishers=50, window_messages=1_500, goals=(Goal("cpu_us", 0.7),)),
     Workload(
-        "fan-in-singly",
-        "50 → 1, 100 bytes, each message its own write",
-        publishers=50,
-        window_messages=1_500,
-        chunk_messages=1,
-        goals=(Goal("cpu_us", 0.7),),
-    ),
-    Workload(
         "topics",
         "10,000 topics in turn, 1,000 prefixes of 1 subscriber",
         topics=_TOPICS,
         prefixes=_PREFIXES,
         goals=(Goal("cpu_us", 0.5),),
     ),
-    Workload(
-        "topics-spread",
-        "10,000 topics in turn, 1,000 prefixes of 50 subscribers",
-        topics=_TOPICS,
-        prefixes=_PREFIXES,
-        subscribers=50,
-        shares=50,
-        goals=(Goal("cpu_us", 0.5),),
-    ),
     _wakeups(0, *_latency(0.9)),
     _wakeups(20, _flat()),
     _wakeups(200, _flat()),
     _wakeups(1_000, _flat()),
-    Workload(
-        "latency-1k", "1,000 messages/s, one by one", "paced", rate=1_000, goals=(Goal("cpu_us", 1.0), *_latency(1.0))
-    ),
-    Workload(
-        "ws-100",
-        "1 → 100 WebSocket clients, 100 bytes",
-        subscribers=100,
-        websocket=True,
-        window_messages=1_000,
-        goals=(Goal("cpu_us", 0.7),),
-    ),
-    Workload(
-        "ws-1000",
-        "1 → 1,000 WebSocket clients, 100 bytes",
-        subscribers=1_000,
-        websocket=True,
-        window_messages=100,
-        chunk_messages=50,
-        goals=(Goal("cpu_us", 0.7),),
-    ),
-    Workload("memory", "1,000 connections; 100,000 subscriptions", "memory", subscribers=1_000, prefixes=100_000),
-    Workload("memory-ws", "1,000 WebSocket connections", "memory", subscribers=1_000, websocket=True),
+    Workload("latency-1k", "1,000 messages/s, one by one", rate=1_000, goals=(Goal("cpu_us", 1.0), *_latency(1.0))),
 )
 """They run in this order. `wakeups-0` is also the latency at 20,000 messages/s."""
 
