@@ -45,32 +45,24 @@ STEPS_OF_CLIENT = 1_200
 """Most steps that one event of a client does at once: enough for as many prefixes as a client may have by default, and
 their checks. So the confirmation, with the journal's position, stands before the first message of the subscription."""
 
-_CHECKED_PER_STEP = 2
-"""Rules that are checked in one step."""
+_CHECKED_PER_STEP = 2  # rules that are checked in one step
 
 _ITEMS_PER_EVENT = 64
 """Requests or replies of one frame that cost as much as another frame: each may be routed differently."""
 
-FETCHES_LIMIT = 256
-"""Most waiting FETCHes of one connection: one for each of its streams, and some readers."""
-
-FETCH_LIMIT_BYTES = 4 * 1024 * 1024
-"""Most bytes of records for one FETCH; larger answers are no quicker."""
+FETCHES_LIMIT = 256  # most waiting FETCHes of one connection: one for each of its streams, and some readers
+FETCH_LIMIT_BYTES = 4 * 1024 * 1024  # most bytes of records for one FETCH; larger answers are no quicker
 
 _ANSWERS_BYTES = 16 * 1024 * 1024
 """Bytes of records that the FETCHes of a connection share; an answer of whole blocks may be `LARGE_FACTOR` times it."""
 
-_HEAD_BYTES = 1024
-"""Room for the head of RECORDS; `LARGE_FACTOR` leaves room for the lengths of blocks."""
-
-_LENGTH_BYTES = 4
-"""The length field in front of the routing key; see `hub.messages.frame`."""
+_HEAD_BYTES = 1024  # room for the head of RECORDS; `LARGE_FACTOR` leaves room for the lengths of blocks
+_LENGTH_BYTES = 4  # the length field in front of the routing key; see `hub.messages.frame`
 
 INVALID = (RejectedError, InvalidTopicError, InvalidNameError)
 
 
 def rejection(error: Exception) -> RejectedError:
-    """Translate an error of the core into one for the far side."""
     return error if isinstance(error, RejectedError) else RejectedError(CloseCode.BAD_DATA, str(error))
 
 
@@ -78,8 +70,7 @@ class Replies(Protocol):
     """Answers requests in one protocol, in the output of its session, so that answers precede later messages."""
 
     @property
-    def frame_limit_bytes(self) -> int:
-        """Largest answer that the far side takes."""
+    def frame_limit_bytes(self) -> int: ...
 
     def confirm(
         self, request: int, offset: int | None = None, *, text: str = "", messages: int = 0, again: bool = False
@@ -93,8 +84,7 @@ class Replies(Protocol):
             again: Whether this COMMIT was carried out before.
         """
 
-    def reject(self, error: RejectedError, request: int = 0) -> None:
-        """A request was rejected."""
+    def reject(self, error: RejectedError, request: int = 0) -> None: ...
 
     def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:
         """`count` messages, requests or replies were rejected; those of one read may be summed up."""
@@ -126,10 +116,8 @@ class Publication(NamedTuple):
 
     frame: bytes
     messages: int
-    request: int = 0
-    """The publisher's number for the frame, or 0."""
-    confirm: bool = False
-    """Whether the publisher asks for the offset in the journal."""
+    request: int = 0  # the publisher's number for the frame, or 0
+    confirm: bool = False  # whether the publisher asks for the offset in the journal
 
     @property
     def routing_key(self) -> bytes:
@@ -141,7 +129,6 @@ class Publication(NamedTuple):
 
 
 def publish(server: Server, handler: Handler, publication: Publication) -> None:
-    """Publish for a client; raises as `route_of`."""
     server.core.publish(handler, route_of(server, handler, publication), publication.batch)
 
 
@@ -165,10 +152,8 @@ _InSteps = SubscriptionChange | ServiceChange | RuleChange
 class Rest(NamedTuple):
     """A change that was begun and is to be finished before any other request of the far side."""
 
-    steps: Iterator[None]
-    """The rest of the work: each step is done by advancing it."""
-    change: _InSteps
-    """The change, to be confirmed when the last step is done."""
+    steps: Iterator[None]  # the rest of the work: each step is done by advancing it
+    change: _InSteps  # the change, to be confirmed when the last step is done
 
     @property
     def request(self) -> int:
@@ -213,8 +198,7 @@ class _Fetch(NamedTuple):
     """A waiting FETCH."""
 
     cancel: Cancel
-    is_here: bool
-    """Whether it is for the journal of this hub, and ends at once when cancelled."""
+    is_here: bool  # whether it is for the journal of this hub, and ends at once when cancelled
 
 
 class Commands:
@@ -229,8 +213,7 @@ class Commands:
         # The next three are made when they are first needed, as most far sides never need them.
         self._changes: dict[str, Change] | None = None
         """Name → its last change, which the client does not know yet, because it did not read."""
-        self._fetches: dict[int, _Fetch] | None = None
-        """Waiting FETCHes by request number."""
+        self._fetches: dict[int, _Fetch] | None = None  # waiting FETCHes by request number
         self._confirmations: deque[_Confirmation] | None = None
         """Confirmations in the order of the messages; the first one has no outcome yet."""
         server.core.authority.on_revoked[handler] = self._revoke
@@ -252,7 +235,6 @@ class Commands:
                 return self._change(verb)
 
     def write_more(self) -> None:
-        """The client reads again: send the changes of names that were kept for it."""
         changes, self._changes = self._changes, None
         if changes:
             for change in changes.values():
@@ -266,7 +248,6 @@ class Commands:
         self._fetches = self._confirmations = None
 
     def _pass_on(self, item: Item) -> int:
-        """Pass a request or a reply to the core."""
         server, handler, far = self._server, self._handler, self._far
         if isinstance(item, Request):
             refused = server.core.requests.ask(handler, item, server.now_ms())
@@ -280,7 +261,6 @@ class Commands:
         return item.requests // _ITEMS_PER_EVENT if item.flags & FLAG_BATCH else 0
 
     def _change(self, change: _Change) -> int:
-        """Carry out a request that is answered with its number: by a confirmation, or by an error."""
         try:
             return self._do(change)
         except INVALID as error:
@@ -350,7 +330,6 @@ class Commands:
             yield
 
     def _revoke(self, error: RejectedError) -> None:
-        """A right was revoked, outside of any request."""
         self._server.audit.refused(self._handler, "hold", error)
         self._reject_later(error, 0)
 
@@ -423,7 +402,6 @@ class Commands:
         far.write_later()
 
     def _answer(self, request: int, outcome: Committed | RejectedError | None) -> None:
-        """Answer a STAGE or a COMMIT."""
         if isinstance(outcome, RejectedError):
             self._reject_later(outcome, request)
             return

@@ -2,7 +2,7 @@
 
 ```
 BridgeSession ─▶ Opened   ─▶ core.attach, subscribe to the hub's filter
-             └─▶ Incoming ─▶ core.publish
+             └─▶ Publication ─▶ core.publish
 handler ── render ──▶ JSON texts
 core ─ on_filter ─▶ Wanted ── not covered ──▶ close, to be connected again; at most once in RENEW_S
 ```
@@ -20,24 +20,18 @@ from hub.handlers.delivery import Role
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.prefixes.filter import Change
+from peers.commands.commands import Publication
 from peers.connections.connection import Connection
 from peers.connections.conversation import ZeekConversation
 from peers.transport.endpoints import Endpoint
-from peers.websocket.zeek_bridge import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
+from peers.websocket.zeek_bridge import Acknowledged, BridgeSession, Event, Failure, Opened, Phase
 from peers.websocket.zeek_codec import Wanted, texts
 from peers.wire.events import Closing
 
-RENEW_S = 5.0
-"""A connection is not replaced by one with other prefixes before this age, seconds: each costs a gap."""
-
-_MESSAGE_EVENTS = 2
-"""What a message of the Zeek costs of a turn's share: its JSON is converted, about 20 µs."""
-
-_REFUSED_EVENTS = 6
-"""What a rejected message costs: it is logged, about 60 µs."""
-
-_BYTES_PER_EVENT = 512
-"""Bytes of a message that cost as much as one event more."""
+RENEW_S = 5.0  # a connection is not replaced by one with other prefixes before this age, seconds: each costs a gap
+_MESSAGE_EVENTS = 2  # what a message of the Zeek costs of a turn's share: its JSON is converted, about 20 µs
+_REFUSED_EVENTS = 6  # what a rejected message costs: it is logged, about 60 µs
+_BYTES_PER_EVENT = 512  # bytes of a message that cost as much as one event more
 
 
 class BridgeConversation(ZeekConversation):
@@ -62,10 +56,8 @@ class BridgeConversation(ZeekConversation):
         self._wanted = Wanted()
         self._renewed_s = self._server.loop.time()
         self._renewal: asyncio.TimerHandle | None = None
-        self.is_acknowledged = False
-        """Whether the Zeek has acknowledged the subscriptions."""
-        self.is_renewed = False
-        """Whether this connection was ended so that another one asks for other topics."""
+        self.is_acknowledged = False  # whether the Zeek has acknowledged the subscriptions
+        self.is_renewed = False  # whether this connection was ended so that another one asks for other topics
 
     @property
     def scheme(self) -> str:
@@ -73,7 +65,6 @@ class BridgeConversation(ZeekConversation):
 
     @property
     def is_open(self) -> bool:
-        """Whether the subscriptions are acknowledged."""
         return self.session.phase is Phase.OPEN
 
     def begin(self, refusal: str) -> None:
@@ -82,7 +73,7 @@ class BridgeConversation(ZeekConversation):
 
     def act(self, event: Event) -> int:
         match event:
-            case Incoming():
+            case Publication():
                 return self._publish_incoming(event)
             case Opened():
                 self._become_leaf()
@@ -96,7 +87,7 @@ class BridgeConversation(ZeekConversation):
                 self._connection.linger()
         return 1
 
-    def _publish_incoming(self, incoming: Incoming) -> int:
+    def _publish_incoming(self, incoming: Publication) -> int:
         handler = self._connection.handler
         if handler is None or handler.closed:
             return 1
@@ -105,7 +96,7 @@ class BridgeConversation(ZeekConversation):
             route = core.routes.of(incoming.routing_key)
         except RejectedError as error:
             return self._log(Failure(error.text, outward=False))
-        core.publish(handler, route, Batch(incoming.frame, 1))
+        core.publish(handler, route, incoming.batch)
         return _MESSAGE_EVENTS + len(incoming.frame) // _BYTES_PER_EVENT
 
     def _become_leaf(self) -> None:
@@ -130,7 +121,6 @@ class BridgeConversation(ZeekConversation):
         self._reconnect_if_needed()
 
     def _log(self, failure: Failure) -> int:
-        """A message was rejected, by the Zeek or by this hub."""
         if not failure.outward:
             self._server.rejected_messages += 1
         event = "zeek refused a message" if failure.outward else "message of zeek refused"

@@ -40,14 +40,9 @@ from peers.zeek.broker.messages import BrokerCode, Envelope, encode_ping
 from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
 from peers.zeek.broker.stores.command import is_store_topic, store_of
 
-STEP_PREFIXES = 500
-"""Prefixes that are subscribed or unsubscribed in one turn: about 8 ms."""
-
-_COMPARED_PER_STEP = 50
-"""Comparing a prefix takes so much less time."""
-
-_AT_ONCE_PREFIXES = 10_000
-"""A larger filter has taken long enough to read: it is compared in a turn of its own."""
+STEP_PREFIXES = 500  # prefixes that are subscribed or unsubscribed in one turn: about 8 ms
+_COMPARED_PER_STEP = 50  # comparing a prefix takes so much less time
+_AT_ONCE_PREFIXES = 10_000  # a larger filter has taken long enough to read: it is compared in a turn of its own
 
 
 class RemoteSubscriptions:
@@ -112,30 +107,18 @@ class RemoteSubscriptions:
         return compared
 
 
-GOODBYE_S = 3.0
-"""How long to wait for the answer to a goodbye, seconds; as Broker does."""
+GOODBYE_S = 3.0  # how long to wait for the answer to a goodbye, seconds; as Broker does
 
 GATEWAY_S = 0.25
 """How long to wait for claims of other hubs to the same endpoint, seconds: an announcement crosses a mesh in far less.
 """
 
-_ANNOUNCE_S = 0.02
-"""How long changes of the hub's filter are collected before a peer gets them, seconds."""
-
-_ANNOUNCE_PREFIX_S = 1e-5
-"""And so much longer for each prefix: a filter is always sent whole."""
-
-QUEUE_COMMANDS: Final = 1024
-"""Most commands of stores that wait for one slow peer."""
-
-QUEUE_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of these; a single one may be as long as a frame."""
-
-_LOGGED_REFUSALS = 100
-"""Most stores of which a rejection is logged."""
-
-_LOGGED_STORES = 20
-"""Most stores that one line of the log names."""
+_ANNOUNCE_S = 0.02  # how long changes of the hub's filter are collected before a peer gets them, seconds
+_ANNOUNCE_PREFIX_S = 1e-5  # and so much longer for each prefix: a filter is always sent whole
+QUEUE_COMMANDS: Final = 1024  # most commands of stores that wait for one slow peer
+QUEUE_BYTES: Final = 16 * 1024 * 1024  # most bytes of these; a single one may be as long as a frame
+_LOGGED_REFUSALS = 100  # most stores of which a rejection is logged
+_LOGGED_STORES = 20  # most stores that one line of the log names
 
 _PING = b"hub"
 
@@ -180,25 +163,18 @@ class BrokerConversation(ZeekConversation):
         self._peerings = peerings
         self._dialled = dialled
         self._subscriptions: RemoteSubscriptions | None = None
-        self._asked: set[str] = set()
-        """The prefixes that this hub subscribes to at the far side."""
-        self._announcing: asyncio.TimerHandle | None = None
-        """Set while they are to be announced to the far side."""
+        self._asked: set[str] = set()  # the prefixes that this hub subscribes to at the far side
+        self._announcing: asyncio.TimerHandle | None = None  # set while they are to be announced to the far side
         self._far_filter: tuple[str, ...] = ()
         """The last filter of the far side, which counts while this hub is its gateway."""
-        self._closing_code = 0
-        """The hub's code, once this side has ended the peering, or has said goodbye."""
-        self._gateway = b""
-        """The id of the hub that is the gateway; empty before it is claimed."""
-        self._claimed = b""
-        """The endpoint, from its claim on."""
+        self._closing_code = 0  # the hub's code, once this side has ended the peering, or has said goodbye
+        self._gateway = b""  # the id of the hub that is the gateway; empty before it is claimed
+        self._claimed = b""  # the endpoint, from its claim on
         self._waiting_for_claims: asyncio.TimerHandle | None = None
-        self._has_stores = False
-        """Whether it takes part in data stores."""
+        self._has_stores = False  # whether it takes part in data stores
         self._store_topics: tuple[str, ...] = ()
         self._logged: set[tuple[str, bool]] = set()
-        self._commands: list[bytes] = []
-        """Commands of stores that wait for the far side."""
+        self._commands: list[bytes] = []  # commands of stores that wait for the far side
         self._commands_bytes = 0
 
     @property
@@ -207,7 +183,6 @@ class BrokerConversation(ZeekConversation):
 
     @property
     def far_name(self) -> str:
-        """The id of the far side."""
         return endpoint_text(self.session.peer_id)
 
     def end_of_stream(self) -> None:
@@ -313,7 +288,6 @@ class BrokerConversation(ZeekConversation):
         return self._gateway == self._server.id
 
     def _turn(self, hub: bytes) -> None:
-        """Another hub is the gateway now."""
         was_here = self._is_gateway
         self._gateway = hub
         if self._is_gateway is not was_here and self._connection.handler is not None:
@@ -345,13 +319,11 @@ class BrokerConversation(ZeekConversation):
     # The hub's subscriptions at the far side.
 
     def _ask(self, change: Change) -> None:
-        """The hub's filter has changed; the far side gets it a little later, together with later changes."""
         self._asked.update(change.added)
         self._asked.difference_update(change.removed)
         self._announce_in(_ANNOUNCE_S + _ANNOUNCE_PREFIX_S * len(self._asked))
 
     def announce_soon(self) -> None:
-        """The topics of data stores for the far side have changed."""
         self._announce_in(_ANNOUNCE_S)
 
     def _announce_in(self, seconds: float) -> None:
@@ -426,7 +398,6 @@ class BrokerConversation(ZeekConversation):
         return False
 
     def may_hear(self, name: str) -> bool:
-        """See `End`."""
         return self.may_say(name, writes=False)
 
     @property
@@ -454,7 +425,6 @@ class BrokerConversation(ZeekConversation):
         return True
 
     def _take_commands(self) -> list[bytes]:
-        """Return and forget the commands that wait for the far side."""
         if self._commands_bytes:
             self._server.held.charge(-self._commands_bytes)
             self._commands_bytes = 0

@@ -44,8 +44,7 @@ from peers.zeek.broker.stores.master import Master, MasterLimits
 if TYPE_CHECKING:
     from peers.connections.broker import BrokerConversation
 
-_LOGGED_REFUSALS = 100
-"""Most stores, and users, whose rejections are logged; all are counted."""
+_LOGGED_REFUSALS = 100  # most stores, and users, whose rejections are logged; all are counted
 
 _ENDPOINT = "zeek endpoint"
 
@@ -60,11 +59,9 @@ class Registry:
         """Endpoint → connections that wait for the outcome of the holder's handshake; no entry once it is peered."""
 
     def __len__(self) -> int:
-        """Return how many endpoints are peered."""
         return len(self._holders) - len(self._waiting)
 
     def __contains__(self, endpoint_id: bytes) -> bool:
-        """Whether a connection to that endpoint is peered."""
         return endpoint_id in self._holders and endpoint_id not in self._waiting
 
     def claim(self, endpoint_id: bytes, claimant: BrokerConversation) -> None:
@@ -160,8 +157,7 @@ class Stores:
         self._clones = _OwnEnd(server, "copies of data stores")
         self._objects = count(server.wall_us() * 1_000)
         """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
-        self._held_bytes = 0
-        """Bytes that masters hold for their clones, as they were charged last."""
+        self._held_bytes = 0  # bytes that masters hold for their clones, as they were charged last
         self._logged_stores: set[str] = set()
         self._logged_refusals: set[tuple[str, str | None]] = set()
         server.zeek.forwarder.on_topics = self._topics_changed
@@ -263,7 +259,6 @@ class Stores:
             log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
-        """Log if a Zeek has a master of a store that is served here; once for each store."""
         for known in self.server.zeek.masters:
             if known not in self._logged_stores and announces_master(prefixes, known):
                 self._logged_stores.add(known)
@@ -300,12 +295,10 @@ class Stores:
         self._plan()
 
 
-_PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
-"""Broker's status codes."""
+_PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3  # broker's status codes
 
 
 def endpoint_text(endpoint_id: bytes) -> str:
-    """Write an endpoint's id as Broker does: `11111111-1111-4111-8111-111111111111`; empty for nil."""
     return str(uuid.UUID(bytes=endpoint_id)) if any(endpoint_id) else ""
 
 
@@ -319,11 +312,9 @@ class Peerings:
 
     @property
     def own_id(self) -> bytes:
-        """The hub's endpoint id; the same from when its stores are open."""
         return self.server.zeek.forwarder.own_id
 
     def form(self, _: Batch) -> Form:
-        """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""
         return Form(self._make)
 
     def _make(self, batch: Batch) -> Made:
@@ -337,16 +328,13 @@ class Peerings:
         self._announce("added", endpoint_id, address, "handshake successful", PeerCodes(0, "peer_added", _PEER_ADDED))
 
     def removed(self, endpoint_id: bytes, address: str, reason: str, code: int) -> None:
-        """This hub has ended a peering."""
         self._announce("removed", endpoint_id, address, reason, PeerCodes(code, "peer_removed", _PEER_REMOVED))
 
     def lost(self, endpoint_id: bytes, address: str, reason: str) -> None:
-        """The far side has ended a peering."""
         codes = PeerCodes(CloseCode.GOING_AWAY, "peer_lost", _PEER_LOST)
         self._announce("lost", endpoint_id, address, reason, codes)
 
     def unavailable(self, endpoint_id: bytes, address: str, reason: str) -> None:
-        """An attempt to peer has failed."""
         codes = PeerCodes(CloseCode.TRY_AGAIN_LATER, "peer_unavailable", BrokerCode.PEER_UNAVAILABLE)
         self._announce("unavailable", endpoint_id, address, reason, codes)
 

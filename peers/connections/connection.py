@@ -47,35 +47,24 @@ from peers.wire.scanner import NEED_DATA
 # Why a connection is not read: bits of `unread_for`. Each reason comes and goes by itself.
 
 NOTHING: Final = 0
-PUT_OFF: Final = 1
-"""Its share of a turn is used up, or the share of all connections (`take_turn`)."""
-ENTERING: Final = 2
-"""Its user has too many connections, or is over their publish rate already."""
-BARRED: Final = 4
-"""It has sent an unknown token, and waits as long as for the answer to a wrong token."""
-PACED: Final = 8
-"""Its user is over their publish rate."""
-JOURNAL: Final = 16
-"""It publishes to a journal that is behind."""
-UNANSWERED: Final = 32
-"""It does not read the answers to its own requests."""
-ELSEWHERE: Final = 64
-"""Its conversation waits for another part of the hub (`hold`, `go_on`)."""
-
-KEPT_OUT: Final = ENTERING | BARRED
-"""The next event waits for the next turn in any case."""
+PUT_OFF: Final = 1  # its share of a turn is used up, or the share of all connections (`take_turn`)
+ENTERING: Final = 2  # its user has too many connections, or is over their publish rate already
+BARRED: Final = 4  # it has sent an unknown token, and waits as long as for the answer to a wrong token
+PACED: Final = 8  # its user is over their publish rate
+JOURNAL: Final = 16  # it publishes to a journal that is behind
+UNANSWERED: Final = 32  # it does not read the answers to its own requests
+ELSEWHERE: Final = 64  # its conversation waits for another part of the hub (`hold`, `go_on`)
+KEPT_OUT: Final = ENTERING | BARRED  # the next event waits for the next turn in any case
 UNACTED: Final = PUT_OFF | KEPT_OUT
 """Bytes that were read already wait, too: uvloop delivers what it has read when reading is paused."""
-UNHEARD: Final = KEPT_OUT | PACED | JOURNAL
-"""This side makes the far side wait, so its silence says nothing."""
+UNHEARD: Final = KEPT_OUT | PACED | JOURNAL  # this side makes the far side wait, so its silence says nothing
 
 TURN_EVENTS = 500
 """What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
 prefix or a new topic costs about 15 µs, so one client blocks a turn for about 10 ms at most. All connections together
 have a share, too (`peers.server.read_budget`)."""
 
-_RUNS_PER_EVENT = 4
-"""Runs in a row cost less than a frame each: about 0.5 µs."""
+_RUNS_PER_EVENT = 4  # runs in a row cost less than a frame each: about 0.5 µs
 
 _BYTES_PER_EVENT = 4096
 """Bytes that count as one event, so that a turn brings at most 2 MB of one connection: libuv reads a ready socket up to
@@ -149,9 +138,7 @@ class Connection(asyncio.Protocol):
         "unread_for",
     )
 
-    def __init__(  # noqa: PLR0915 -- its state, all of it
-        self, server: Server, make: Callable[[Connection], Conversation], *, address: str = ""
-    ) -> None:
+    def __init__(self, server: Server, make: Callable[[Connection], Conversation], *, address: str = "") -> None:
         limits = server.settings.limits
         self.server = server
         self.transport: asyncio.Transport = NO_TRANSPORT
@@ -161,25 +148,19 @@ class Connection(asyncio.Protocol):
         """Set when the far side is authenticated; None for a hub that this hub dialled."""
         self._is_dialled = bool(address)
         self.reason, self.address = "", address
-        self.software = ""
-        """What the far side runs, from HELLO or `User-Agent`."""
+        self.software = ""  # what the far side runs, from HELLO or `User-Agent`
         self.handler: Handler | None = None
         self.has_joined = False
         self.since_s = 0.0
-        self.is_lost = False
-        """Whether the socket is closed. Its resources are released in this turn or a later one."""
-        self._is_over = False
-        """Whether they were released, and all that was read is done."""
+        self.is_lost = False  # whether the socket is closed. Its resources are released in this turn or a later one.
+        self._is_over = False  # whether they were released, and all that was read is done
         self.lost: asyncio.Future[None] | None = None
         """Done when the far side has left the hub; set by a dialler that waits for it."""
         # Reading.
         self.unread_for = NOTHING
-        self.has_acted = False
-        """Whether a whole frame or message has come since the last check."""
-        self.after_read: Callable[[], None] | None = None
-        """Called after every read, if set."""
-        self.read_bytes = 0
-        """Bytes read so far, without TLS."""
+        self.has_acted = False  # whether a whole frame or message has come since the last check
+        self.after_read: Callable[[], None] | None = None  # called after every read, if set
+        self.read_bytes = 0  # bytes read so far, without TLS
         self._left = TURN_EVENTS
         self._is_refilling = False
         self._event: Any = None
@@ -192,19 +173,14 @@ class Connection(asyncio.Protocol):
         # What its user is charged.
         self.holding = Holding(server.held)
         self.pacing: Pacing | None = None
-        self._place: Share | None = None
-        """What the connection is charged to until its handler is."""
+        self._place: Share | None = None  # what the connection is charged to until its handler is
         # Time limits, and the end.
-        self.due_s = -1
-        """See `peers.server.keepalive.Watched`."""
+        self.due_s = -1  # see `peers.server.keepalive.Watched`
         self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._progress = Progress()
-        self._drain_text = ""
-        """The reason for the far side once its queue is written, as the hub stops."""
-        self._lingering: Lingering | None = None
-        """Set after the last word of this side."""
-        self._is_ending = False
-        """Whether the next check closes the socket."""
+        self._drain_text = ""  # the reason for the far side once its queue is written, as the hub stops
+        self._lingering: Lingering | None = None  # set after the last word of this side
+        self._is_ending = False  # whether the next check closes the socket
         self._refusal: NotRecognisedError | None = None
         """Why the far side was not authenticated, until its answer is due."""
         self.far_side_closes = False
@@ -216,7 +192,6 @@ class Connection(asyncio.Protocol):
     # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Admit the connection, and begin the conversation."""
         self.transport = cast("asyncio.Transport", transport)
         self.address = self.address or far_address(self.transport)
         self.hear()
@@ -230,7 +205,6 @@ class Connection(asyncio.Protocol):
             self.fail(error)
 
     def data_received(self, data: bytes) -> None:
-        """Route messages, and act on the rest."""
         now_s = self._now_s  # calling it right out of the slot takes the slow way
         self.liveness.heard_s = heard_s = now_s()
         times = self._times
@@ -258,7 +232,6 @@ class Connection(asyncio.Protocol):
             self.fail(error, data)
 
     def eof_received(self) -> bool:
-        """Act on what came before the end of the stream, then let the transport close."""
         try:
             self.conversation.end_of_stream()
             if not self.unread_for & UNACTED:
@@ -277,7 +250,6 @@ class Connection(asyncio.Protocol):
                 self._waiting = WaitingTime(self._now_s())
 
     def resume_writing(self) -> None:
-        """The transport takes bytes again."""
         self.is_choked = False
         self.holding.leave_unwritten(0)
         self.hear()  # a slow reader may be minutes away from a ping that stands behind all of that
@@ -323,19 +295,16 @@ class Connection(asyncio.Protocol):
 
     @property
     def protocol(self) -> str:
-        """The protocol, as the scheme of a URL."""
         scheme = self.conversation.scheme
         is_secure = self.transport.get_extra_info("sslcontext") is not None
         return _SECURE.get(scheme, scheme) if is_secure else scheme
 
     @property
     def tls(self) -> Any:
-        """The `ssl.SSLObject` of the hub's own TLS; None without it, and for Zeeks."""
         return self.transport.get_extra_info("ssl_object") if self.conversation.scheme in _SECURE else None
 
     @property
     def far_name(self) -> str:
-        """The name of the far side."""
         return self.conversation.far_name if self.handler is None else self.handler.name
 
     @property
@@ -344,7 +313,6 @@ class Connection(asyncio.Protocol):
         return "" if self.identity is None else self.identity.how
 
     def join(self, handler: Handler) -> None:
-        """The far side has joined the hub."""
         self.handler = handler
         handler.share, self._place = self._place, None
         self.has_joined = True
@@ -382,7 +350,6 @@ class Connection(asyncio.Protocol):
     # Reading.
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
-        """Act on bytes that were read until the share of this turn is used up."""
         session, server = self.session, self.server
         core, journal, events = self._core, server.journal, server.events
         taken = journal.taken
@@ -513,7 +480,6 @@ class Connection(asyncio.Protocol):
         self.read_on()
 
     def _do_kept(self) -> None:
-        """Act on the event that was kept, unless it would change the hub for a far side that is gone."""
         event, self._event = self._event, None
         if self.session.closed or (self.is_lost and type(event) in self.conversation.changes):
             return
@@ -527,7 +493,6 @@ class Connection(asyncio.Protocol):
             core.end_read()
 
     def catch_up(self) -> None:
-        """Write messages of earlier turns before the answers of this one."""
         if self.handler is not None:
             self.handler.write_pending()
 
@@ -539,7 +504,6 @@ class Connection(asyncio.Protocol):
         self.transport.pause_reading()
 
     def read_on(self, reason: int = NOTHING) -> None:
-        """Read on without this reason, unless there is another one."""
         self.unread_for &= ~reason
         if not (self.unread_for or self.is_lost or self.transport.is_closing() or self.transport.is_reading()):
             self.transport.resume_reading()
@@ -574,7 +538,6 @@ class Connection(asyncio.Protocol):
         self.look_in(seconds)
 
     def go_on(self) -> None:
-        """The conversation waits no more."""
         self.unread_for &= ~ELSEWHERE
         if not self.unread_for & KEPT_OUT:
             self.guard(self.work)
@@ -584,7 +547,6 @@ class Connection(asyncio.Protocol):
     # Writing.
 
     def write(self, pieces: list[bytes]) -> None:
-        """Write ready frames, behind the session's own, with one write."""
         transport = self.transport
         if self.session.has_outgoing:
             pieces = [self._take_outgoing(), *pieces]
@@ -598,7 +560,6 @@ class Connection(asyncio.Protocol):
             write_pieces(transport, pieces)
 
     def write_outgoing(self) -> None:
-        """Write the session's answers."""
         outgoing = self._take_outgoing()
         if outgoing and not self.transport.is_closing():
             self.transport.write(outgoing)
@@ -608,7 +569,6 @@ class Connection(asyncio.Protocol):
         return self.session.take_outgoing()
 
     def write_answers(self) -> None:
-        """Write the session's answers, with what is pending for the handler."""
         if self.handler is not None:
             self.handler.write_pending()  # with its own answers, so that all of it is one write
         self.write_outgoing()
@@ -662,7 +622,6 @@ class Connection(asyncio.Protocol):
     # The outlet of the handler.
 
     def send(self, batches: list[Batch]) -> None:
-        """Write batches with one write."""
         transport = self.transport
         if transport.is_closing():
             return
@@ -678,7 +637,6 @@ class Connection(asyncio.Protocol):
             self.fail(error)
 
     def post(self, items: list[Item]) -> None:
-        """Write requests and replies, behind the session's answers."""
         try:
             self.write(self.conversation.render_items(items))
         except Exception as error:  # noqa: BLE001 -- as above
@@ -692,20 +650,17 @@ class Connection(asyncio.Protocol):
                 self.transport.write(notice)
 
     def lose(self, messages: int) -> None:
-        """Count messages that this protocol cannot carry."""
         self._is_sending_gap = True
         cast("Handler", self.handler).lose(messages)
         self._is_sending_gap = False
 
     def close(self, code: int, text: str) -> None:
-        """The handler's overflow policy is to disconnect."""
         self.end(code, text)
 
     # What its user is charged.
 
     @property
     def has_place(self) -> bool:
-        """Whether the connection is charged to a user, and its handler is not yet."""
         return self._place is not None
 
     def take_place(self, user: User) -> None:
@@ -777,7 +732,6 @@ class Connection(asyncio.Protocol):
     # Time limits.
 
     def hear(self) -> None:
-        """Take note of a sign of life, or of this side not reading it."""
         self.liveness.heard_s = self._now_s()
 
     def look_in(self, seconds: float) -> None:
@@ -786,7 +740,6 @@ class Connection(asyncio.Protocol):
             self.server.keepalive.watch(self, self._now_s() + seconds)
 
     def proof_left_s(self) -> float:
-        """Return how many seconds are left before the far side's token or certificate expires; inf for never."""
         identity = self.identity
         if identity is None or identity.until_s == math.inf:
             return math.inf
@@ -851,7 +804,6 @@ class Connection(asyncio.Protocol):
     # The end.
 
     def drain(self, text: str = HUB_STOPS) -> None:
-        """The hub stops: write the queue while the daemon waits, then say so to the far side."""
         self._drain_text = text
         self.guard(self._drain)
 
@@ -863,7 +815,6 @@ class Connection(asyncio.Protocol):
             self.conversation.drain(self._drain_text)
 
     def end(self, code: int, text: str) -> None:
-        """Close from this side, and let the far side read the reason."""
         if not self.session.closed:
             self.reason = self.conversation.close(code, text)
             self.linger()
@@ -910,7 +861,6 @@ class Connection(asyncio.Protocol):
         self.look_in(seconds)
 
     def abort(self) -> None:
-        """Close the socket now."""
         self.transport.abort()
 
     def abandon(self) -> None:
@@ -929,7 +879,6 @@ class Connection(asyncio.Protocol):
             self._core.depart(partial(self.guard, self.leave))
 
     def leave(self) -> None:
-        """The far side has left the hub."""
         try:
             self.conversation.leave(self.reason)
         except Exception as error:  # noqa: BLE001 -- the last line of defence
@@ -979,11 +928,8 @@ class Connection(asyncio.Protocol):
 SHOWN_BYTES = 8
 """How many bytes of a read are logged: the head of a frame, its kind and lengths. The rest may be a token."""
 
-SHOWN_CHARACTERS = 200
-"""How much of the exception's text is logged, which may hold what was read."""
-
-_SHOWN_PLACES = 3
-"""How many places of the stack are logged, the innermost last."""
+SHOWN_CHARACTERS = 200  # how much of the exception's text is logged, which may hold what was read
+_SHOWN_PLACES = 3  # how many places of the stack are logged, the innermost last
 
 
 def describe(error: Exception, read: bytes) -> dict[str, object]:

@@ -26,7 +26,9 @@ from hub.handlers.handler import ANY_FRAME_BYTES, Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.request_frame import Item
+from hub.names.claim import Change
 from hub.policy.policy import ZEEK, Rights
+from peers.commands.commands import Commands
 from peers.transport.transport import NO_TRANSPORT
 from peers.users.access import Proof
 from peers.users.identity import Identity
@@ -37,20 +39,20 @@ from peers.zeek.zmtp.z85 import encode_key
 if TYPE_CHECKING:
     from peers.connections.connection import Connection
 
-_CREDENTIALS = Struct("3i")
-"""SO_PEERCRED: process, user, group."""
+_CREDENTIALS = Struct("3i")  # SO_PEERCRED: process, user, group
+
+
+_ENVELOPE_BYTES = 64 * 1024  # room for the rest of an answer around its largest value
 
 
 class Session(Protocol):
     """The state of a protocol: bytes in, events out. All of these but `feed` and `next_event` may be attributes."""
 
     @property
-    def closed(self) -> bool:
-        """Whether one side has ended the conversation."""
+    def closed(self) -> bool: ...
 
     @property
-    def has_outgoing(self) -> bool:
-        """Whether there are bytes to write."""
+    def has_outgoing(self) -> bool: ...
 
     @property
     def has_more(self) -> bool:
@@ -73,8 +75,7 @@ class Session(Protocol):
     def next_event(self) -> Any:
         """Return the next event; `NEED_DATA` if there is none, None if the session has handled it itself."""
 
-    def take_outgoing(self) -> bytes:
-        """Return and forget the bytes to write."""
+    def take_outgoing(self) -> bytes: ...
 
 
 class Conversation:
@@ -85,8 +86,7 @@ class Conversation:
     session: Session
     changes: ClassVar[frozenset[type]] = frozenset()
     """The events that change what the hub knows, see `peers.server.read_budget`."""
-    unsaid = "the far side closed"
-    """The reason of an end for which the far side gave none."""
+    unsaid = "the far side closed"  # the reason of an end for which the far side gave none
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
         self._server, self._connection, self._queue, self.session = connection.server, connection, queue, session
@@ -98,7 +98,6 @@ class Conversation:
 
     @property
     def far_name(self) -> str:
-        """The name that the far side gives itself before it has a handler."""
         return ""
 
     @property
@@ -127,18 +126,15 @@ class Conversation:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
 
     def act(self, event: Any) -> int:
-        """Act on an event; return its share of a turn."""
         raise NotImplementedError
 
     def end_of_stream(self) -> None:
         """The far side has ended its stream in order."""
 
     def render(self, batches: list[Batch], /) -> list[bytes]:
-        """Return batches in this protocol."""
         raise NotImplementedError
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- most take part in no requests
-        """Return requests and replies in this protocol."""
         return []
 
     def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- the log and `$hub/overflow` report it anyway
@@ -148,8 +144,7 @@ class Conversation:
     def write_more(self) -> None:
         """The transport takes bytes again, and the handler's queue is written: write what else was put off."""
 
-    def ping(self) -> None:
-        """Ask for a sign of life."""
+    def ping(self) -> None: ...
 
     def time_out(self) -> None:
         """The handshake has taken too long: end it."""
@@ -252,12 +247,69 @@ class Conversation:
         connection.join(handler)
         return handler
 
+
+class ClientConversation(Conversation):
+    """A far side with commands, whose `Replies` it is."""
+
+    __slots__ = ("_commands",)
+
+    def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
+        super().__init__(connection, queue, session)
+        self._commands: Commands | None = None  # set when the far side has joined
+
     def _join_client(self, name: str, limits: QueueLimits, *, posts: bool) -> Handler:
         frame_limit_bytes = self._server.settings.limits.frame_bytes
         handler = self._join(Role.CLIENT, name=name, limits=limits, posts=posts, frame_limit_bytes=frame_limit_bytes)
         self._server.core.attach(handler)
         self._connection.charge_user()
         return handler
+
+    @property
+    def frame_limit_bytes(self) -> int:
+        return self._server.settings.limits.frame_bytes + _ENVELOPE_BYTES
+
+    def confirm(
+        self, request: int, offset: int | None = None, *, text: str = "", messages: int = 0, again: bool = False
+    ) -> None:
+        raise NotImplementedError
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        raise NotImplementedError
+
+    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
+        self.reject(error, request)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        raise NotImplementedError
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- it has a number
+        self.reject(error, request)
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        raise NotImplementedError
+
+    def tell_name(self, change: Change) -> None: ...
+
+    def expect_answers(self) -> None:
+        self._connection.wait_for_reader()
+
+    def put_off(self, rest: Any) -> None:
+        if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
+            self._commands.act(rest)
+
+    def write_later(self) -> None:
+        self._connection.write_later()
+
+    def write_more(self) -> None:
+        if self._commands is not None:
+            self._commands.write_more()
+
+    def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
+        if self._commands is not None:
+            self._commands.close()
+
+    def conclude(self) -> None:
+        self._commands = None
 
 
 class ZeekConversation(Conversation):
@@ -314,7 +366,6 @@ def _account(sock: socket.socket | None) -> int | None:
 
 
 def _is_loopback(sock: socket.socket | None) -> bool:
-    """Return whether a socket was accepted on a loopback address."""
     if sock is None:
         return False
     with suppress(OSError, ValueError, IndexError):

@@ -57,16 +57,12 @@ class Dialler:
         self._endpoint = endpoint
         self._backoff = backoff or Backoff.for_link()
         self._address = address
-        self.is_leaving = False
-        """Whether to dial no more: a connection that there is stays until it is lost."""
-        self.is_connected = False
-        """Whether there is a connection now, perhaps one that waits for its place."""
-        self.last_reason = ""
-        """The reason that was logged last; empty once there was a link again."""
+        self.is_leaving = False  # whether to dial no more: a connection that there is stays until it is lost
+        self.is_connected = False  # whether there is a connection now, perhaps one that waits for its place
+        self.last_reason = ""  # the reason that was logged last; empty once there was a link again
         self.attempts = 0
 
     def make(self) -> Connection:
-        """Make the connection of one attempt."""
         raise NotImplementedError
 
     def tls(self) -> ssl.SSLContext | None:
@@ -97,7 +93,6 @@ class Dialler:
         """An attempt has not led to a link."""
 
     async def run(self) -> None:
-        """Dial until cancelled, until the hub stops, or until there is no connection while it `is_leaving`."""
         while not (self._server.draining or self.is_leaving):
             self.attempts += 1
             connection = self.make()
@@ -123,7 +118,6 @@ class Dialler:
 
     @property
     def _shown(self) -> str:
-        """Where the peer is, for people."""
         location = self._endpoint.location
         return f"{location} ({self._address})" if self._address else location
 
@@ -212,14 +206,12 @@ class HubDialler(Dialler):
 # Several hubs behind one name.
 
 
-RESOLVE_EVERY_S: Final = 15.0
-"""How often a name is resolved, seconds, drawn from the upper half."""
+RESOLVE_EVERY_S: Final = 15.0  # how often a name is resolved, seconds, drawn from the upper half
 
 ADDRESSES_LIMIT: Final = 64
 """Most addresses of one name that are dialled; the others are logged once. Far fewer links connect a mesh."""
 
-_ANY_ADDRESS: Final = ""
-"""Stands for the name itself: any of its addresses."""
+_ANY_ADDRESS: Final = ""  # stands for the name itself: any of its addresses
 
 
 def is_name(endpoint: Endpoint) -> bool:
@@ -276,7 +268,6 @@ class NameDialler:
         self._has_logged = False  # that there are too many addresses
 
     async def run(self) -> None:
-        """Dial until cancelled, or until the hub stops."""
         try:
             while not self._server.draining:
                 await self.look()
@@ -287,7 +278,6 @@ class NameDialler:
             await end_all(tasks)
 
     async def look(self) -> None:
-        """Resolve the name, and dial new addresses."""
         try:
             found = await self._find(self._endpoint.host, self._endpoint.port)
         except (OSError, UnicodeError):
@@ -304,7 +294,6 @@ class NameDialler:
 
     @property
     def addresses(self) -> list[str]:
-        """The addresses that are dialled, and former ones that are still linked."""
         return [address for address, (_, task) in self._diallers.items() if not task.done()]
 
     def _wanted(self, found: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 from email.utils import formatdate
 from http import HTTPStatus
-from typing import Any, cast
+from typing import cast
 
 from websockets.http11 import Request
 
@@ -24,10 +24,9 @@ from hub.handlers.handler import Handler
 from hub.limits import QueueLimits
 from hub.messages.batch import Batch
 from hub.messages.frame import HEADER, HEADER_BYTES
-from hub.names.claim import Change
 from peers.commands.commands import CHANGES, Commands
 from peers.connections.connection import ELSEWHERE, Connection
-from peers.connections.conversation import Conversation
+from peers.connections.conversation import ClientConversation
 from peers.connections.http_pages import CHALLENGE, bearer, refused
 from peers.connections.http_stream import LIVE_HEADERS, Stream
 from peers.values.event_stream import closed_event
@@ -50,22 +49,15 @@ from peers.wire.control import decode_notice
 from peers.wire.hello import grant
 from peers.wire.kinds import Kind
 
-_REQUEST_EVENTS = 10
-"""What a request costs of a turn's share: 100 to 200 µs."""
-
-_PIECE_ENVELOPE_BYTES = 64 * 1024
-"""How much a piece of the journal may have around its largest value."""
-
-_METHODS = {EVENTS: "GET"}
-"""The method of each path; all others are for publishing."""
+_REQUEST_EVENTS = 10  # what a request costs of a turn's share: 100 to 200 µs
+_METHODS = {EVENTS: "GET"}  # the method of each path; all others are for publishing
 
 _HOUR_S = "3600"
 
-_LAST_LOOK = 0.9
-"""The part of the time for an answer to a ping after which a stream's progress is checked once more."""
+_LAST_LOOK = 0.9  # the part of the time for an answer to a ping after which a stream's progress is checked once more
 
 
-class HttpConversation(Conversation):
+class HttpConversation(ClientConversation):
     """One client; also the `Replies` of its commands.
 
     Args:
@@ -78,7 +70,6 @@ class HttpConversation(Conversation):
 
     __slots__ = (
         "_any_host",
-        "_commands",
         "_loopback",
         "_publishing",
         "_refusal",
@@ -97,15 +88,11 @@ class HttpConversation(Conversation):
         settings = connection.server.settings
         super().__init__(connection, queue, HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes))
         self._refusal, self._loopback, self._any_host = refusal, loopback, any_host
-        self._commands: Commands | None = None
-        """Made with the handler, by the first request of an authenticated client."""
-        self._publishing: Publishing | None = None
-        """The POST that is being read, or waits for the journal."""
+        self._publishing: Publishing | None = None  # the POST that is being read, or waits for the journal
         self._stream: Stream | None = None
         self._token_hash: bytes | None = None
         """Of the token in the first request: later requests must have the same one."""
-        self._shared_headers: dict[str, str] = {}
-        """They let a browser give the answer to the page that asks."""
+        self._shared_headers: dict[str, str] = {}  # they let a browser give the answer to the page that asks
 
     @property
     def scheme(self) -> str:
@@ -113,12 +100,10 @@ class HttpConversation(Conversation):
 
     @property
     def is_open(self) -> bool:
-        """Whether the client is authenticated."""
         return self._commands is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no client joined."""
         return self._connection.handler is None
 
     @property
@@ -268,21 +253,15 @@ class HttpConversation(Conversation):
         self._stream.begin()
 
     def accept_stream(self) -> None:
-        """The stream begins: say so."""
         self.session.stream({"Date": formatdate(usegmt=True)} | LIVE_HEADERS | self._shared_headers)
         self._connection.write_later()
 
     def refuse_stream(self, error: RejectedError) -> None:
-        """The stream does not begin."""
         self._stream = None
         self._refuse(status_of(error.code), error.code, error.text)
         self._connection.write_outgoing()
 
     # Replies to commands.
-
-    @property
-    def frame_limit_bytes(self) -> int:
-        return self._server.settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
 
     def confirm(
         self,
@@ -304,15 +283,9 @@ class HttpConversation(Conversation):
         elif self._stream is not None:
             self._stream.refused(error, request)
 
-    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
-        self.reject(error, request)
-
     def recorded(self, request: int, offset: int, messages: int) -> None:
         if self._publishing is not None:
             self._publishing.recorded(request, offset, messages)
-
-    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- see `Publishing`
-        self.reject(error, request)
 
     def send_records(self, answer: bytes | bytearray, request: int) -> None:
         stream = self._stream
@@ -329,13 +302,7 @@ class HttpConversation(Conversation):
         else:
             stream.refused(RejectedError(notice.code, notice.text), request)
 
-    def tell_name(self, change: Change) -> None: ...
-
-    def expect_answers(self) -> None: ...
-
-    def put_off(self, rest: Any) -> None:
-        if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
-            self._commands.act(rest)
+    def expect_answers(self) -> None: ...  # a client waits for its answer
 
     def write_later(self) -> None:
         """The journal has said something about a POST."""
@@ -401,10 +368,10 @@ class HttpConversation(Conversation):
             self._stream.look_for_life()
             self._stream.later(self._server.settings.limits.ping_timeout_s * _LAST_LOOK, self._stream.look_for_life)
 
-    def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        if self._commands is not None:
-            self._commands.close()
+    def leave(self, reason: str) -> None:
+        super().leave(reason)
         self._publishing = self._stream = None
 
     def conclude(self) -> None:
-        self._commands = self._publishing = self._stream = None
+        super().conclude()
+        self._publishing = self._stream = None

@@ -50,8 +50,7 @@ _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 
 _METHODS = frozenset({"GET", "HEAD"})
 
-_GATHERED = {"/metrics": "metrics", "/readyz": "ready", "/healthz": "alive"}
-"""The question for all processes, by path."""
+_GATHERED = {"/metrics": "metrics", "/readyz": "ready", "/healthz": "alive"}  # the question for all processes, by path
 
 _FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
 """Paths for everybody, under any host: load balancers use names of their own."""
@@ -78,7 +77,6 @@ def ask_all(server: Server, request: Request) -> Later | None:
 
 
 def gathered(request: Request, later: Later) -> Response:
-    """Answer a request that all processes were asked for."""
     if later.error is not None:
         return _for_method(request, plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error)))
     made: dict[str, Callable[[Any], Response]] = {"/healthz": _health, "/readyz": _readiness, "/metrics": _metrics}
@@ -86,7 +84,6 @@ def gathered(request: Request, later: Later) -> Response:
 
 
 def answer(server: Server, request: Request) -> Response:
-    """Answer a request that is for no WebSocket."""
     if request.method not in _METHODS:
         return plain(
             HTTPStatus.METHOD_NOT_ALLOWED,
@@ -103,12 +100,10 @@ def _for_method(request: Request, response: Response) -> Response:
 
 
 def plain(status: HTTPStatus, text: str, **headers: str) -> Response:
-    """Answer with one line of text."""
     return _response(status, _TEXT, f"{text}\n".encode(), {"Cache-Control": "no-store"} | headers)
 
 
 def _takes_gzip(request: Request) -> bool:
-    """Return whether the client names gzip, and does not refuse it by a quality of 0."""
     for one in ",".join(request.headers.get_all("Accept-Encoding")).split(","):
         name, _, quality = one.replace(" ", "").lower().partition(";q=")
         if name == "gzip":
@@ -238,8 +233,7 @@ def bearer(headers: Sequence[str]) -> str:
 # Which names a browser may have reached this hub by: the check of the `Host` header (DNS rebinding).
 
 
-ANY_HOST = "*"
-"""If this stands in `websocket.hosts`, the check is off."""
+ANY_HOST = "*"  # if this stands in `websocket.hosts`, the check is off
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\s/?#@\[\]:\\]{1,253})(?::([0-9]{1,5})?)?")
 
@@ -252,8 +246,7 @@ class Host(NamedTuple):
 
     name: str
     """In lower case, without a dot at its end; an IPv6 address in brackets. Empty if HTTP/1.0 has no such header."""
-    port: int | None
-    """None for the default of the scheme."""
+    port: int | None  # none for the default of the scheme
 
 
 def read_host(hosts: Sequence[str], protocol: str) -> Host | None:

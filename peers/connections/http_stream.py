@@ -37,11 +37,8 @@ from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
 if TYPE_CHECKING:
     from peers.connections.http import HttpConversation
 
-PIECE_BYTES: Final = 64 * 1024
-"""Bodies in one piece of the journal: 2 ms of work for the reader."""
-
-AGAIN_S: Final = 0.5
-"""After how long a piece is asked for again, if too many are, seconds."""
+PIECE_BYTES: Final = 64 * 1024  # bodies in one piece of the journal: 2 ms of work for the reader
+AGAIN_S: Final = 0.5  # after how long a piece is asked for again, if too many are, seconds
 
 LIVE_HEADERS: Final = {
     "Content-Type": "text/event-stream",
@@ -54,13 +51,11 @@ LEAST_PAUSE_S: Final = 0.05
 """How long a stream pauses at the end of another hub's journal before it looks for more, seconds: so a hub that records
 much else is asked twenty times a second at most."""
 
-MOST_PAUSE_S: Final = 10.0
-"""The longest such pause, after which records without a bell here are found, seconds."""
+MOST_PAUSE_S: Final = 10.0  # the longest such pause, after which records without a bell here are found, seconds
 
 _NO_JOURNAL: Final = "there is no journal here to begin in; ask the hub that records"
 
-_REQUEST: Final = 1
-"""The number of a stream's requests: there is one at a time."""
+_REQUEST: Final = 1  # the number of a stream's requests: there is one at a time
 
 
 class Stream:
@@ -109,30 +104,22 @@ class Stream:
         self._wanted = wanted
         self._is_elsewhere = bool(server.settings.journal.of) and not server.journal.id
         """Whether the journal is another hub's."""
-        self._journal: bytes | None = None
-        """The id of that journal, once it is known."""
+        self._journal: bytes | None = None  # the id of that journal, once it is known
         self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
         """Whether events come from the journal."""
         self._is_accepted = False
         self._position: int | None = None
         """All records before this offset were written; None until the stream was accepted."""
-        self._target = 0
-        """There are records up to this offset."""
-        self._is_reading = False
-        """Whether a piece was asked for."""
-        self._time_us = wanted.time_us
-        """The time at which it begins; None once its offset is known."""
-        self._epoch = wanted.epoch
-        """The epoch of the journal in which the position was read; 0 if that is unknown."""
-        self._is_rung = False
-        """Whether the journal will be looked at after this turn."""
-        self._unread_bytes = 0
-        """Bytes that the client had not taken at the last look."""
+        self._target = 0  # there are records up to this offset
+        self._is_reading = False  # whether a piece was asked for
+        self._time_us = wanted.time_us  # the time at which it begins; None once its offset is known
+        self._epoch = wanted.epoch  # the epoch of the journal in which the position was read; 0 if that is unknown
+        self._is_rung = False  # whether the journal will be looked at after this turn
+        self._unread_bytes = 0  # bytes that the client had not taken at the last look
         # The end of another hub's journal is unknown here, and messages may come here before they are recorded there,
         # or never. So a stream looks soon once a bell has rung, and then less and less often while nothing is found.
         self._pause_s = LEAST_PAUSE_S
-        self._look_number = 0
-        """Of the look that is planned: earlier ones are void."""
+        self._look_number = 0  # of the look that is planned: earlier ones are void
         self._is_look_soon = False
 
     def _is_all_recorded(self) -> bool:
@@ -170,7 +157,6 @@ class Stream:
     # Answers of the hub.
 
     def confirmed(self, offset: int | None) -> None:
-        """The subscription has begun."""
         if self.is_recorded and self._is_elsewhere:
             time_us = END_OF_TIME_US if not self._epoch else None
             order = Order(_REQUEST, self._wanted.start or 0, time_us, prefixes=self._prefixes, bytes=0, journal=b"")
@@ -284,7 +270,6 @@ class Stream:
             self.go_on()
 
     def go_on(self) -> None:
-        """Ask for a piece, if there is one and the client reads."""
         position = self._position
         if position is None or self._is_reading or position >= self._target:
             return
@@ -339,7 +324,6 @@ class Stream:
         return self._conversation.forms(batches, events_form)
 
     def render_gap(self, lost_messages: int) -> bytes:
-        """Tell that messages are missing, unless they are in the journal."""
         return b"" if self.is_recorded else dropped_event(lost_messages)
 
     def look_for_life(self) -> None:

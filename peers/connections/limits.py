@@ -15,11 +15,8 @@ from hub.quotas import FREE_BYTES, Rate, Usage
 from hub.scheduling.memory import Account, Memory
 from hub.settings.settings import Limits
 
-LINGER_S = 2.0
-"""Between two checks, seconds; and how long a far side that has everything may take to close."""
-
-_LEAST_S = 0.001
-"""Waiting for less is not worth a timer."""
+LINGER_S = 2.0  # between two checks, seconds; and how long a far side that has everything may take to close
+_LEAST_S = 0.001  # waiting for less is not worth a timer
 
 
 class Holding:
@@ -30,16 +27,11 @@ class Holding:
     def __init__(self, account: Account) -> None:
         self._account = account
         self._usage: Usage | None = None
-        self.free_bytes = FREE_BYTES
-        """Free in each direction; less where the user has very many connections."""
-        self.refusal = ""
-        """Why the user may not hold `begun_bytes`; empty if they may."""
-        self.begun_bytes = 0
-        """Charged for bytes that were read and not acted on."""
-        self._acted_bytes = 0
-        """`begun_bytes` when all that was read had last been acted on."""
-        self.unwritten_bytes = 0
-        """Charged for bytes in the transport."""
+        self.free_bytes = FREE_BYTES  # free in each direction; less where the user has very many connections
+        self.refusal = ""  # why the user may not hold `begun_bytes`; empty if they may
+        self.begun_bytes = 0  # charged for bytes that were read and not acted on
+        self._acted_bytes = 0  # `begun_bytes` when all that was read had last been acted on
+        self.unwritten_bytes = 0  # charged for bytes in the transport
 
     def grow(self, size_bytes: int, memory: Memory, *, waits: bool = False) -> str:
         """Charge bytes that were read and not acted on; return why they should not have grown, or nothing.
@@ -78,7 +70,6 @@ class Holding:
         return more > 0
 
     def leave_unwritten(self, size_bytes: int) -> None:
-        """Charge bytes that wait in the transport."""
         charged = size_bytes if size_bytes > self.free_bytes else 0
         more = charged - self.unwritten_bytes
         if more:
@@ -97,7 +88,6 @@ class Holding:
         usage.add(self.begun_bytes + self.unwritten_bytes)
 
     def give_back(self) -> None:
-        """The connection is over."""
         self.begin(0)
         self.leave_unwritten(0)
         self._usage = None
@@ -223,7 +213,6 @@ class Progress:
         self._unfinished = 0
 
     def forget(self) -> None:
-        """This side did not read: the next check starts again."""
         self._since_s = math.inf
 
     def go_on(self, unfinished: int) -> None:

@@ -23,11 +23,8 @@ from typing import Any
 from hub.errors import UsageError
 from peers.transport.endpoints import Endpoint, Scheme
 
-BACKLOG = 1024
-"""Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
-
-UNIX_MODE = 0o600
-"""Default permissions of a Unix socket: only its owner may connect."""
+BACKLOG = 1024  # connections that may wait to be accepted; a thousand clients that reconnect at once are no error
+UNIX_MODE = 0o600  # default permissions of a Unix socket: only its owner may connect
 
 
 class ListenError(UsageError):
@@ -111,7 +108,6 @@ async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[
 
 
 async def _addresses(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> list[tuple[int, Any]]:
-    """Return family and address of each address of a name."""
     found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]
 
@@ -184,11 +180,8 @@ def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
     return text
 
 
-ACCEPTS_PER_TURN = 16
-"""Most connections of one listener in one turn: less than a millisecond."""
-
-_PAUSE_S = 0.1
-"""Pause after a connection could neither be accepted nor closed, seconds."""
+ACCEPTS_PER_TURN = 16  # most connections of one listener in one turn: less than a millisecond
+_PAUSE_S = 0.1  # pause after a connection could neither be accepted nor closed, seconds
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
@@ -270,7 +263,6 @@ class Acceptor:
             connection.close()
 
     def _shed(self) -> bool:
-        """Accept and close one connection that waits; return whether that was possible."""
         if self._spare < 0:
             return False
         os.close(self._spare)

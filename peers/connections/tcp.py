@@ -39,7 +39,7 @@ from hub.settings.keys import ConfigError
 from hub.topics import printable
 from peers.commands.commands import CHANGES, Commands, Verb
 from peers.connections.connection import Connection
-from peers.connections.conversation import Conversation
+from peers.connections.conversation import ClientConversation
 from peers.links.link import Link, LinkProof
 from peers.server.server import Server
 from peers.transport.transport import keep_little_unsent
@@ -52,11 +52,8 @@ from peers.wire.oversize import fitting
 from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Session
 
-_COPIED_BYTES = 16 * 1024
-"""Values up to this size are joined with their head; larger ones are written beside it."""
-
-_GREETING_EVENTS = 10
-"""The share of a turn that a greeting takes: about 100 µs."""
+_COPIED_BYTES = 16 * 1024  # values up to this size are joined with their head; larger ones are written beside it
+_GREETING_EVENTS = 10  # the share of a turn that a greeting takes: about 100 µs
 
 
 def tcp_connection(  # noqa: PLR0913 -- as a conversation
@@ -76,7 +73,7 @@ def tcp_connection(  # noqa: PLR0913 -- as a conversation
     return Connection(server, make, address=address)
 
 
-class TcpConversation(Conversation):
+class TcpConversation(ClientConversation):
     """One far side; also a `peers.server.links.Link`, and the `Replies` of its commands.
 
     Args:
@@ -88,7 +85,6 @@ class TcpConversation(Conversation):
     """
 
     __slots__ = (
-        "_commands",
         "_cost",
         "_far_frame_limit",
         "_link_id",
@@ -128,12 +124,8 @@ class TcpConversation(Conversation):
         self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came
         """As `render`, without shared memory; it cuts frames where the far side's HELLO asks for smaller ones."""
         self.render = self.render_plainly
-        self._origins: Origins | None = None
-        """Origins for a client that has asked for them."""
-        self._commands: Commands | None = None
-        """Set behind HELLO."""
-        self.link: Link | None = None
-        """Set once a link to a peer hub stands."""
+        self._origins: Origins | None = None  # origins for a client that has asked for them
+        self.link: Link | None = None  # set once a link to a peer hub stands
 
     @property
     def scheme(self) -> str:
@@ -145,7 +137,6 @@ class TcpConversation(Conversation):
 
     @property
     def far_id(self) -> bytes:
-        """The id in the far side's HELLO."""
         return self.session.far.id if self.session.far is not None else b""
 
     @property
@@ -196,7 +187,6 @@ class TcpConversation(Conversation):
         return 1
 
     def _take_notice(self, notice: Notice) -> None:
-        """A peer hub has dropped or rejected messages, or has taken a fresh token."""
         if notice.kind == "dropped":
             cast("Link", self.link).miss(notice.count)
         elif notice.kind == "confirmed":
@@ -401,8 +391,7 @@ class TcpConversation(Conversation):
         return encode_notice(Notice("dropped", count=lost_messages))
 
     def write_more(self) -> None:
-        if self._commands is not None:
-            self._commands.write_more()
+        super().write_more()
         if self.link is not None:
             self.link.news.write_more()
 
@@ -441,14 +430,8 @@ class TcpConversation(Conversation):
         code = 0 if change.standing is Standing.OWNED else CloseCode.NOT_ALLOWED
         self.session.tell(Notice(change.standing.value, name=change.name, code=code, text=change.text))
 
-    def expect_answers(self) -> None:
-        self._connection.wait_for_reader()
-
     def put_off(self, rest: Any) -> None:
         self.session.put_back(rest)
-
-    def write_later(self) -> None:
-        self._connection.write_later()
 
     # Ends.
 
@@ -469,8 +452,7 @@ class TcpConversation(Conversation):
         server, handler = self._server, self._connection.handler
         if self.link is not None:
             self.link.leave()
-        if self._commands is not None:
-            self._commands.close()
+        super().leave(reason)
         if handler is not None:
             server.core.detach(handler, reason)
         far = self.session.far
@@ -480,7 +462,8 @@ class TcpConversation(Conversation):
     def conclude(self) -> None:
         if self.link is not None:
             self.link.conclude()
-        self._commands = self.link = self._origins = None  # they, and the bound methods, refer to this conversation
+        super().conclude()
+        self.link = self._origins = None  # they, and the bound methods, refer to this conversation
         self.render = self.render_plainly = as_they_came
 
 
@@ -524,7 +507,6 @@ class Origins:
         return frames
 
     def before(self, batch: Batch) -> bytes:
-        """Return the ORIGIN in front of a batch that comes next, or nothing."""
         origin = batch.origin
         hub = self._hub if origin is None else origin.hub
         if hub == self._said:

@@ -41,7 +41,6 @@ _RESERVED = RESERVED.encode()
 
 
 def unix_connection(server: Server, queue: QueueLimits, *, cost: int | None = None) -> Connection:
-    """Make a connection that was accepted on a Unix socket."""
     connection = Connection(server, lambda connection: UnixConversation(connection, queue, cost=cost))
     connection.session = cast("Session", _FirstByte(connection, queue))
     return connection
@@ -126,7 +125,6 @@ class UnixConversation(TcpConversation):
         return 1
 
     def _publish(self, event: SharedMessages) -> None:
-        """Route a message whose values are in shared memory."""
         frame, handle = event
         confirm = bool(frame.flags & FLAG_CONFIRM)
         frame = frame._replace(flags=frame.flags & ~FLAG_CONFIRM)

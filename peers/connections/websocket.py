@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET
 from websockets.frames import Opcode
@@ -31,7 +31,7 @@ from hub.messages.request_frame import Item, Reply, Status, failure
 from hub.names.claim import Change
 from peers.commands.commands import CHANGES, INVALID, Commands, Publication, publish, rejection
 from peers.connections.connection import Connection
-from peers.connections.conversation import Conversation
+from peers.connections.conversation import ClientConversation
 from peers.connections.http import HttpConversation
 from peers.connections.http_pages import (
     CHALLENGE,
@@ -73,30 +73,21 @@ PATH = "/v1/hub"
 
 _PATHS = frozenset({PATH, zeek.PATH})
 
-_MESSAGE_EVENTS = 2
-"""The share of a turn that a message takes: it is decoded and answered by itself, 10 to 30 µs."""
-
-_HANDSHAKE_EVENTS = 10
-"""The share of a handshake, or a page: 100 to 200 µs."""
-
-_TOKEN_EVENTS = 10
-"""The share of a fresh token, beyond reading it: a signature may have to be checked, 100 µs."""
+_MESSAGE_EVENTS = 2  # the share of a turn that a message takes: it is decoded and answered by itself, 10 to 30 µs
+_HANDSHAKE_EVENTS = 10  # the share of a handshake, or a page: 100 to 200 µs
+_TOKEN_EVENTS = 10  # the share of a fresh token, beyond reading it: a signature may have to be checked, 100 µs
 
 _BYTES_PER_EVENT = 512
 """Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
 
 _FORMLESS = "a value has no JSON form, or is too large for one"
 
-_ENVELOPE_BYTES: Final = 64 * 1024
-"""Room for the rest of an answer around its largest value."""
-
 
 def websocket_connection(server: Server, queue: QueueLimits, *, loopback: bool) -> Connection:
-    """Make a connection that was accepted on the WebSocket port."""
     return Connection(server, lambda connection: Handshake(connection, queue, loopback=loopback))
 
 
-class WebSocketConversation(Conversation):
+class WebSocketConversation(ClientConversation):
     """One client, whatever its protocol."""
 
     __slots__ = ()
@@ -111,12 +102,10 @@ class WebSocketConversation(Conversation):
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is over, and the client authenticated."""
         return self.session.phase is Phase.OPEN and self._connection.identity is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it was plain HTTP, or no client joined."""
         return self._connection.handler is None
 
     def act(self, event: Event) -> int:
@@ -169,10 +158,8 @@ class Handshake(WebSocketConversation):
         limits = connection.server.settings.limits
         super().__init__(connection, queue, Session(limits.frame_bytes, limits.handshake_bytes))
         self._loopback = loopback
-        self._any_host = any_host
-        """Whether no name can have been made to point here, as at a Unix socket."""
-        self._refusal = ""
-        """Why the hub takes no further connection, until the client has made its request."""
+        self._any_host = any_host  # whether no name can have been made to point here, as at a Unix socket
+        self._refusal = ""  # why the hub takes no further connection, until the client has made its request
 
     def begin(self, refusal: str) -> None:
         self._refusal = refusal
@@ -304,11 +291,7 @@ class Handshake(WebSocketConversation):
 class HubClient(WebSocketConversation):
     """A client of the hub's own protocol; also the `Replies` of its commands."""
 
-    __slots__ = ("_commands",)
-
-    def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
-        super().__init__(connection, queue, session)
-        self._commands: Commands | None = None
+    __slots__ = ()
 
     def _do(self, message: ClientMessage) -> int:
         match message:
@@ -349,7 +332,6 @@ class HubClient(WebSocketConversation):
         return True
 
     def _begin(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> None:
-        """Make the client a handler."""
         server = self._server
         handler = self._join_client(name, limits, posts=True)
         _log_connected(self._connection, name, limits)
@@ -409,20 +391,7 @@ class HubClient(WebSocketConversation):
         elif handler is not None:
             self._server.core.requests.answer(handler, failed)
 
-    def write_more(self) -> None:
-        if self._commands is not None:
-            self._commands.write_more()
-
-    def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        if self._commands is not None:
-            self._commands.close()
-            self._commands = None
-
     # Replies to commands.
-
-    @property
-    def frame_limit_bytes(self) -> int:
-        return self._server.settings.limits.frame_bytes + _ENVELOPE_BYTES
 
     def confirm(
         self,
@@ -439,14 +408,8 @@ class HubClient(WebSocketConversation):
     def reject(self, error: RejectedError, request: int = 0) -> None:
         self.session.send(Error(error.code, error.text, request))
 
-    def reject_messages(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
-        self.reject(error, request)
-
     def recorded(self, request: int, offset: int, messages: int) -> None:
         self.session.send(Recorded(request, offset, messages))
-
-    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- it has a number
-        self.reject(error, request)
 
     def send_records(self, answer: bytes | bytearray, request: int) -> None:
         _, kind, _, _ = HEADER.unpack_from(answer)
@@ -459,16 +422,6 @@ class HubClient(WebSocketConversation):
 
     def tell_name(self, change: Change) -> None:
         self.session.send(NameStanding(change.name, change.standing.value, change.text))
-
-    def expect_answers(self) -> None:
-        self._connection.wait_for_reader()
-
-    def put_off(self, rest: Any) -> None:
-        if self._commands is not None:  # at once: as much as a client may have is about its share of a turn
-            self._commands.act(rest)
-
-    def write_later(self) -> None:
-        self._connection.write_later()
 
 
 class ZeekClient(WebSocketConversation):

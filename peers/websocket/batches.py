@@ -47,11 +47,8 @@ from peers.values.forms import Form, Made
 from peers.values.msgpack import array_header
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber
 
-MERGED_LIMIT_BYTES = 64 * 1024
-"""Values merged into one message stop here."""
-
-_MERGED_VALUE_BYTES = 4096
-"""Larger msgpack values travel alone, unread: merging saves them nothing."""
+MERGED_LIMIT_BYTES = 64 * 1024  # values merged into one message stop here
+_MERGED_VALUE_BYTES = 4096  # larger msgpack values travel alone, unread: merging saves them nothing
 
 _SINGLY_LIMIT = 4096
 """Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
@@ -83,12 +80,10 @@ def encode_message(opcode: int, *parts: bytes | memoryview) -> bytes:
 
 
 def json_form(_: Batch) -> Form:
-    """Give a batch its form for `hub.v1.json`. For `Batch.form`."""
     return Form(_make_json)
 
 
 def msgpack_form(_: Batch) -> Form:
-    """Give a batch its form for `hub.v1.msgpack`. For `Batch.form`."""
     return Form(_make_msgpack)
 
 
@@ -115,8 +110,7 @@ class _Assembly:
         self._values: list[bytes] = []
         self._count = 0
         self._size_bytes = 0
-        self._gap = 0
-        """Messages lost since the last frame; 0 while values are being collected."""
+        self._gap = 0  # messages lost since the last frame; 0 while values are being collected
         self.lost_messages = 0
 
     def add(self, topic: bytes, count: int, values: bytes) -> None:
@@ -129,20 +123,17 @@ class _Assembly:
         self._size_bytes += len(values)
 
     def add_alone(self, topic: bytes, count: int, values: bytes) -> None:
-        """Take values that are to be a message of their own."""
         self.seal()
         self.add(topic, count, values)
         self.seal()
 
     def lose(self, messages: int) -> None:
-        """Messages are lost in this place."""
         if self._values:
             self.seal()
         self._gap += messages
         self.lost_messages += messages
 
     def seal(self) -> None:
-        """Make a message of the values, or a notice of the gap."""
         if self._values:
             self._frames.append(self._message(self._topic, self._count, self._values))
             self._values = []
@@ -152,7 +143,6 @@ class _Assembly:
             self._gap = 0
 
     def finish(self) -> Made:
-        """Return the frames and the number of lost messages."""
         self.seal()
         return self._frames[0] if len(self._frames) == 1 else b"".join(self._frames), self.lost_messages
 
@@ -212,7 +202,6 @@ def _messages(flags: int, body: bytes) -> int:
 
 
 def _beside(key: _EnvelopeKey) -> dict[str, object]:
-    """Return the fields of a message with labels or names beside its values."""
     topic, labels, sender, destination = Envelope.decode(key)
     fields = {"topic": topic, "labels": labels, "sender": sender, "to": destination}
     return {name: value for name, value in fields.items() if value}
@@ -285,8 +274,7 @@ def _msgpack_notice(lost_messages: int) -> bytes:
 # Turning the message `publish` of WebSocket clients into the hub's own `Publication`.
 
 
-ITEMS_LIMIT = BATCH_LIMIT_MESSAGES
-"""Most values or prefixes of one message."""
+ITEMS_LIMIT = BATCH_LIMIT_MESSAGES  # most values or prefixes of one message
 
 _pack = msgspec.msgpack.Encoder().encode
 
@@ -294,8 +282,7 @@ _ONE_OF_TWO = "expected `value` (one) or `values` (a list), one of the two"
 
 
 One = TypeVar("One")
-Several = TypeVar("Several")
-"""Objects from JSON, or msgpack that is not looked into."""
+Several = TypeVar("Several")  # objects from JSON, or msgpack that is not looked into
 
 
 class Publish(msgspec.Struct, Generic[One, Several], frozen=True, tag="publish"):

@@ -129,7 +129,6 @@ def request_of(message: _Request[Any, Any]) -> Request:
 
 
 def reply_of(message: _Reply[Any, Any]) -> Reply:
-    """Return the hub's own reply for a `reply`; raises as `request_of`."""
     first = message.request
     if message.status == Status.OK:
         flags, values = _body_of(message, "reply")
@@ -141,7 +140,6 @@ def reply_of(message: _Reply[Any, Any]) -> Reply:
 
 
 def _body_of(message: _Request[Any, Any] | _Reply[Any, Any], kind: str) -> tuple[int, bytes]:
-    """Return the flags and the values as in the body of a frame."""
     single, packed, count = values_of(message, kind)
     return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
 
@@ -204,7 +202,6 @@ def _head(item: Item) -> dict[str, Any]:
 def _converted(
     item: Item, convert: Callable[[bytes], bytes | None], convert_broker: Callable[[bytes], bytes | None]
 ) -> bytes | None:
-    """Return a value, or the list of several, in another form."""
     flags = item.flags & ~FLAG_NAMED if isinstance(item, Request) else item.flags
     if flags == FLAG_BATCH:
         return convert(array_header(item.requests) + item.values[BATCH_COUNT.size :])
@@ -236,8 +233,7 @@ class EnvelopeReader(NamedTuple):
 
     encoding: str
     decode: Callable[[bytes], _Envelope]
-    check: Callable[[bytes], object]
-    """Passes over any one value."""
+    check: Callable[[bytes], object]  # passes over any one value
 
 
 _TYPES = (
@@ -252,12 +248,10 @@ MSGPACK_ENVELOPE = EnvelopeReader(
 
 
 def too_many(what: str, found: int, limit: int) -> str:
-    """Return the text of an error: too much of something in a message, and what to do."""
     return f"{found} {what} in one message, the limit is {limit}: send several smaller ones"
 
 
 def malformed(encoding: str, error: Exception) -> ProtocolError:
-    """Return the error that ends a connection whose client sends no JSON, or no msgpack."""
     reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
     return ProtocolError(CloseCode.BAD_DATA, f"not {encoding}: {reason}")
 
@@ -284,14 +278,9 @@ def refused(reader: EnvelopeReader, payload: bytes, code: int, text: str) -> Ref
 # The codecs.
 
 
-FETCH_LIMIT_BYTES = 4 * 1024 * 1024
-"""Most of one `fetch` under `hub.v1.msgpack`; more is taken for this."""
-
-JSON_BYTES = 64 * 1024
-"""Default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader."""
-
-JSON_LIMIT_BYTES = 1024 * 1024
-"""Most bytes of values in such an answer."""
+FETCH_LIMIT_BYTES = 4 * 1024 * 1024  # most of one `fetch` under `hub.v1.msgpack`; more is taken for this
+JSON_BYTES = 64 * 1024  # default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader
+JSON_LIMIT_BYTES = 1024 * 1024  # most bytes of values in such an answer
 
 _CONTAINERS_LIMIT = 4 * 1024 * 1024
 """Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
@@ -372,7 +361,6 @@ _CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChan
 def _read(
     decode: Callable[[bytes], _JsonMessage | _RawMessage], reader: EnvelopeReader, payload: bytes, form: Form
 ) -> ClientMessage:
-    """Return a message as the commands take it."""
     try:
         message = decode(payload)
     except msgspec.ValidationError as error:
@@ -422,7 +410,6 @@ def _checked_token(token: str, request: int = 0) -> str:
 
 
 def _order(fetch: Fetch, form: Form) -> Order:
-    """Return the verb of a `fetch`, with the form of its answer."""
     usual_bytes, most_bytes = (JSON_BYTES, JSON_LIMIT_BYTES) if form == "json" else (FETCH_BYTES, FETCH_LIMIT_BYTES)
     size_bytes = min(usual_bytes if fetch.bytes is None else fetch.bytes, most_bytes)
     time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), END_OF_TIME_US)

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qs, unquote
 
 import msgspec
@@ -45,8 +45,7 @@ from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import QueueWish
 from peers.wire.reasons import MALFORMED
 
-FRAME_BYTES: Final = 64 * 1024
-"""Values that go into one frame."""
+FRAME_BYTES: Final = 64 * 1024  # values that go into one frame
 
 _CONTAINERS_LIMIT: Final = 4 * 1024 * 1024
 """Most bytes of a msgpack value that may begin an array or map; checking one costs 7 ns."""
@@ -81,7 +80,6 @@ class Target(NamedTuple):
     confirm: bool = False
 
     def publication(self, packed: list[bytes], request: int) -> Publication:
-        """Return values as a publication."""
         return Publication(encode_values(self.key, packed, self.flags), len(packed), request, self.confirm)
 
 
@@ -89,22 +87,7 @@ class Values(NamedTuple):
     """Values that are published together."""
 
     packed: list[bytes]
-    line: int
-    """Of the first of them, from 1; 0 where there are no lines."""
-
-
-class Content(Protocol):
-    """The content of a body; `take` and `finish` raise `ContentError`."""
-
-    @property
-    def held_bytes(self) -> int:
-        """Bytes of an incomplete value."""
-
-    def take(self, data: bytes) -> Iterator[Values]:
-        """Take content; return its complete values."""
-
-    def finish(self) -> Iterator[Values]:
-        """Return the rest."""
+    line: int  # of the first of them, from 1; 0 where there are no lines
 
 
 def content_of(content_type: str, limit_bytes: int) -> Content | None:
@@ -121,6 +104,8 @@ def content_of(content_type: str, limit_bytes: int) -> Content | None:
 
 
 class _One:
+    """One value. `take` returns complete values, `finish` the rest; both raise `ContentError`."""
+
     __slots__ = ("_held", "_limit_bytes", "_read")
 
     def __init__(self, read: Any, limit_bytes: int) -> None:
@@ -150,8 +135,7 @@ class _Lines:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
-        self._held = bytearray()
-        """The beginning of a line."""
+        self._held = bytearray()  # the beginning of a line
         self._line = 1
 
     @property
@@ -200,6 +184,9 @@ class _Lines:
         return packed if len(packed) == lines else None
 
 
+Content = _One | _Lines
+
+
 def _framed(packed: list[bytes], line: int, limit_bytes: int) -> Iterator[Values]:
     start = size = 0
     for place, value in enumerate(packed):
@@ -212,7 +199,6 @@ def _framed(packed: list[bytes], line: int, limit_bytes: int) -> Iterator[Values
 
 
 def _json_value(text: bytes, line: int = 0) -> bytes:
-    """Return a JSON text as msgpack."""
     if len(text) > PARTS_LIMIT and (parts := possible_parts(text)) > PARTS_LIMIT:
         raise ContentError(CloseCode.TOO_BIG, f"{parts} arrays, maps and items, the limit is {PARTS_LIMIT}", line)
     if is_nested_too_deep(text):
@@ -228,7 +214,6 @@ def _json_value(text: bytes, line: int = 0) -> bytes:
 
 
 def _msgpack_value(packed: bytes) -> bytes:
-    """Check a msgpack value."""
     if len(packed) > _CONTAINERS_LIMIT and possible_containers(packed) > _CONTAINERS_LIMIT:
         text = f"more than {_CONTAINERS_LIMIT} bytes that may begin an array or map"
         raise ContentError(CloseCode.TOO_BIG, text)
@@ -264,20 +249,17 @@ def status_of(code: int) -> HTTPStatus:
 
 
 def json_body(value: Any) -> bytes:
-    """Return a value as the body of an answer: one line."""
     return msgspec.json.encode(value) + b"\n"
 
 
 def error_body(code: int, text: str, line: int = 0, **beside: Any) -> bytes:
-    """Return the body of an answer with an error."""
     error: dict[str, Any] = {"code": int(code), "text": text}
     if line:
         error["line"] = line
     return json_body({"error": error} | beside)
 
 
-_MESSAGES_PER_EVENT: Final = 64
-"""Messages of one frame that cost as much of a turn's share as another event."""
+_MESSAGES_PER_EVENT: Final = 64  # messages of one frame that cost as much of a turn's share as another event
 
 RANGES_LIMIT: Final = 1_000
 """Most ranges of offsets in an answer: messages of one POST stand together unless others publish, too."""
@@ -297,24 +279,18 @@ class Publishing:
         self._last = 0
         self._pending: dict[int, tuple[int, int]] = {}
         """The number of each frame that is not answered: its first line, and its number of messages."""
-        self._offsets: list[list[int]] = []
-        """First offset and number of messages of each range that is recorded."""
-        self._untold = 0
-        """Messages that are recorded in further ranges."""
-        self._refusal: tuple[int, str, int] | None = None
-        """Code, text and line of the first rejection."""
+        self._offsets: list[list[int]] = []  # first offset and number of messages of each range that is recorded
+        self._untold = 0  # messages that are recorded in further ranges
+        self._refusal: tuple[int, str, int] | None = None  # code, text and line of the first rejection
         self.is_done = False
-        self.messages = 0
-        """Messages that were published, and recorded where that was asked for."""
+        self.messages = 0  # messages that were published, and recorded where that was asked for
 
     @property
     def is_refused(self) -> bool:
-        """Whether a value was rejected: nothing more is published."""
         return self._refusal is not None
 
     @property
     def is_settled(self) -> bool:
-        """Whether it can be answered."""
         return (self.is_done or self.is_refused) and not self._pending
 
     def publish(self, values: Values) -> int:
@@ -327,24 +303,20 @@ class Publishing:
         return 1 + publication.messages // _MESSAGES_PER_EVENT + self._act(publication)
 
     def refuse(self, code: int, text: str, line: int = 0) -> None:
-        """Reject this value and all behind it."""
         if self._refusal is None:
             self._refusal = (code, text, line)
 
     # What the hub says of it.
 
     def confirmed(self, request: int) -> None:
-        """A frame was published."""
         _, messages = self._pending.pop(request, (0, 0))
         self.messages += messages
 
     def refused(self, error: RejectedError, request: int) -> None:
-        """A frame was not published, or not recorded."""
         line, _ = self._pending.pop(request, (0, 0))
         self.refuse(error.code, error.text, line)
 
     def recorded(self, request: int, offset: int, messages: int) -> None:
-        """A frame is in the journal."""
         self.confirmed(request)
         ranges = self._offsets
         if ranges and sum(ranges[-1]) == offset:
@@ -357,7 +329,6 @@ class Publishing:
     # The answer.
 
     def answer(self) -> tuple[HTTPStatus, bytes]:
-        """Return status and body."""
         told: dict[str, Any] = {"messages": self.messages}
         if self._target.confirm:
             told["offsets"] = self._offsets
@@ -387,24 +358,18 @@ class Wanted(NamedTuple):
     """The contents of a stream of events."""
 
     prefixes: list[str]
-    start: int | None
-    """The first offset; None for live messages, or for `time_us`."""
-    epoch: int
-    """The epoch of the journal of that offset; 0 if it is unknown."""
-    time_us: int | None
-    """The time of the first record, µs since 1970."""
-    queue: QueueWish | None
-    """The wish for a queue; None for none: then it need not be live."""
+    start: int | None  # the first offset; None for live messages, or for `time_us`
+    epoch: int  # the epoch of the journal of that offset; 0 if it is unknown
+    time_us: int | None  # the time of the first record, µs since 1970
+    queue: QueueWish | None  # the wish for a queue; None for none: then it need not be live
     name: str
 
     @property
     def has_start(self) -> bool:
-        """Whether it begins in the journal."""
         return self.start is not None or self.time_us is not None
 
 
 def is_served(path: str) -> bool:
-    """Return whether a path is for publishing, or for events."""
     return path in {EVENTS, PUBLISH} or path.startswith(f"{PUBLISH}/")
 
 
@@ -462,7 +427,6 @@ def wanted_of(query: str, last_ids: list[str]) -> Wanted:
 
 
 def _start(text: str, last_ids: list[str]) -> tuple[int | None, int, int | None]:
-    """Return an offset, its epoch, and a time."""
     last = [one for one in last_ids if one]
     if last:
         found = _PLACE.fullmatch(last[0])

@@ -17,7 +17,7 @@ import re
 from collections.abc import Generator, Iterator, Mapping
 from enum import Enum
 from http import HTTPStatus
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 from websockets.http11 import Request
@@ -29,8 +29,7 @@ from peers.wire.scanner import NEED_DATA, NeedData
 
 HEAD_END = b"\r\n\r\n"
 
-_SHOWN_CHARACTERS = 200
-"""Characters of the library's reason that are repeated, as it may quote a whole line."""
+_SHOWN_CHARACTERS = 200  # characters of the library's reason that are repeated, as it may quote a whole line
 
 _FRAMING = re.compile(rb"(content-length|transfer-encoding):(.*)\r\n", re.IGNORECASE)
 
@@ -53,12 +52,9 @@ def _bad(text: str) -> BadRequestError:
 class Head(NamedTuple):
     """The head of a request."""
 
-    request: Request
-    """Without the fields with the length of the body."""
-    length: int | None
-    """Bytes of the body; None if it comes in chunks."""
-    has_length: bool
-    """Whether the request gives the length of its body."""
+    request: Request  # without the fields with the length of the body
+    length: int | None  # bytes of the body; None if it comes in chunks
+    has_length: bool  # whether the request gives the length of its body
 
     @property
     def has_body(self) -> bool:
@@ -118,7 +114,6 @@ def _lines(head: bytes) -> list[bytes]:
 
 
 def _length(request: Request, lengths: list[bytes], codings: list[bytes]) -> int | None:
-    """Return the length of the body; None for chunks."""
     if codings:
         if lengths:
             raise _bad("Transfer-Encoding and Content-Length exclude each other")
@@ -142,16 +137,12 @@ def path_of(request: Request) -> str:
 
 
 def keeps_open(request: Request) -> bool:
-    """Return whether the client may ask again on the same connection."""
     options = ",".join(request.headers.get_all("Connection")).lower().split(",")
     return request.protocol == "HTTP/1.1" and "close" not in {option.strip() for option in options}
 
 
-LINE_LIMIT_BYTES: Final = 256
-"""Longest line in front of a chunk: its size takes 8 digits, the rest is for an extension."""
-
-TRAILERS_LIMIT_BYTES: Final = 8 * 1024
-"""Most bytes behind the last chunk."""
+LINE_LIMIT_BYTES: Final = 256  # longest line in front of a chunk: its size takes 8 digits, the rest is for an extension
+TRAILERS_LIMIT_BYTES: Final = 8 * 1024  # most bytes behind the last chunk
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 
@@ -177,17 +168,14 @@ class Body:
         self._part = _Part.SIZE if length is None else _Part.CONTENT if length else _Part.DONE
         self._line = bytearray()
         self._trailers_bytes = 0
-        self.size_bytes = 0
-        """Bytes of content so far."""
+        self.size_bytes = 0  # bytes of content so far
 
     @property
     def is_done(self) -> bool:
-        """Whether all of it has come."""
         return self._part is _Part.DONE
 
     @property
     def held_bytes(self) -> int:
-        """Bytes of an incomplete line."""
         return len(self._line)
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
@@ -252,11 +240,8 @@ class Body:
 
 # The session.
 
-_BYTES_PER_EVENT = 512
-"""Bytes of a body that are read at the cost of an event: 5 lines, about 5 µs."""
-
-_HEAD_COST = 8
-"""Events that a request costs: about 100 µs."""
+_BYTES_PER_EVENT = 512  # bytes of a body that are read at the cost of an event: 5 lines, about 5 µs
+_HEAD_COST = 8  # events that a request costs: about 100 µs
 
 
 class Piece(NamedTuple):
@@ -281,8 +266,7 @@ class Refused(NamedTuple):
     status: HTTPStatus
     code: CloseCode
     text: str
-    line: int = 0
-    """The wrong line of the body, from 1; 0 for none."""
+    line: int = 0  # the wrong line of the body, from 1; 0 for none
 
 
 Event = Piece | Asked | Values | Done | Refused
@@ -298,69 +282,85 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-class HttpSession:
+class PieceSession:
+    """The part of a session that reads and writes: bytes are read in pieces, and a request up to its empty line."""
+
+    __slots__ = ("_events", "_head", "_head_limit_bytes", "_outgoing", "_unread")
+
+    has_more = True  # `next_event` has to be asked
+    rejected_messages = 0
+
+    def __init__(self, head_limit_bytes: int) -> None:
+        self._head_limit_bytes = head_limit_bytes
+        self._head = bytearray()  # the beginning of a request
+        self._unread: list[bytes | memoryview] = []
+        """Pieces that were fed. A list, as they are few, and a deque takes 600 bytes in thousands of idle clients."""
+        self._events: Iterator[Any] = iter(())  # the events in the piece that is being read
+        self._outgoing: list[bytes] = []
+
+    @property
+    def has_outgoing(self) -> bool:
+        return bool(self._outgoing)
+
+    def take_outgoing(self) -> bytes:
+        outgoing, self._outgoing = self._outgoing, []
+        return b"".join(outgoing)
+
+    @property
+    def unfinished(self) -> int:
+        """The number of the message whose last fragment has not come; 0 if there is none."""
+        return 0
+
+    @property
+    def _unread_bytes(self) -> int:
+        return len(self._head) + sum(map(len, self._unread))
+
+    def _forget(self) -> None:
+        """Drop all bytes. The iterator may be the caller, and then ends with its next event."""
+        self._head = bytearray()
+        self._unread.clear()
+        self._events = iter(())
+
+    def _cut_head(self, data: bytes) -> tuple[bytes, bytes] | None:
+        """Return a request and the bytes behind it, or None if it is not complete; a request over the limit as well."""
+        head = self._head
+        searched = max(0, len(head) - len(HEAD_END) + 1)
+        head += data
+        end = head.find(HEAD_END, searched)
+        if end < 0 and len(head) <= self._head_limit_bytes:
+            return None
+        size = len(head) if end < 0 else end + len(HEAD_END)
+        self._head = bytearray()
+        return bytes(head[:size]), bytes(head[size:])
+
+
+class HttpSession(PieceSession):
     """The hub's side of a connection."""
 
-    __slots__ = (
-        "_body",
-        "_body_limit_bytes",
-        "_content",
-        "_events",
-        "_head",
-        "_head_limit_bytes",
-        "_is_head",
-        "_is_last",
-        "_outgoing",
-        "_unread",
-        "phase",
-    )
+    __slots__ = ("_body", "_body_limit_bytes", "_content", "_is_head", "_is_last", "phase")
 
-    has_more = True
-    """`next_event` has to be asked."""
-    rejected_messages = 0
-    unfinished = 0
+    _events: Iterator[Event]
 
     def __init__(self, head_limit_bytes: int, body_limit_bytes: int) -> None:
-        self._head_limit_bytes = head_limit_bytes
+        super().__init__(head_limit_bytes)
         self._body_limit_bytes = body_limit_bytes
         self.phase = Phase.HEAD
-        self._head = bytearray()
-        self._is_head = False
-        """Whether the request is HEAD, whose answer has no body."""
-        self._is_last = True
-        """Whether the connection ends with this request."""
+        self._is_head = False  # whether the request is HEAD, whose answer has no body
+        self._is_last = True  # whether the connection ends with this request
         self._body: Body | None = None
-        self._content: Content | None = None
-        """What is read, and how; None outside of BODY."""
-        self._unread: list[bytes | memoryview] = []
-        """Pieces that were fed."""
-        self._events: Iterator[Event] = iter(())
-        """The events in the piece that is being read."""
-        self._outgoing: list[bytes] = []
+        self._content: Content | None = None  # what is read, and how; None outside of BODY
 
     # As a connection sees it.
 
     @property
     def closed(self) -> bool:
-        """Whether the conversation is over."""
         return self.phase is Phase.CLOSED
 
     @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
-        return bool(self._outgoing)
-
-    def take_outgoing(self) -> bytes:
-        """Return and forget the bytes to be written."""
-        outgoing, self._outgoing = self._outgoing, []
-        return b"".join(outgoing)
-
-    @property
     def held_bytes(self) -> int:
-        """Bytes that were read and not acted on."""
         body = 0 if self._body is None else self._body.held_bytes
         content = 0 if self._content is None else self._content.held_bytes
-        return len(self._head) + body + content + sum(map(len, self._unread))
+        return self._unread_bytes + body + content
 
     def feed(self, data: bytes) -> None:
         """Take a read, unless input is thrown away."""
@@ -376,7 +376,6 @@ class HttpSession:
         return Piece(_HEAD_COST if self.phase is Phase.HEAD else 1 + len(self._unread[0]) // _BYTES_PER_EVENT)
 
     def read(self) -> None:
-        """Read the next piece; `next_event` returns its events."""
         if self._unread:
             data = bytes(self._unread.pop(0))
             self._events = self._read_head(data) if self.phase is Phase.HEAD else self._read_body(data)
@@ -396,21 +395,14 @@ class HttpSession:
         return Asked(head)
 
     def _read_head(self, data: bytes) -> Iterator[Event]:
-        head = self._head
-        if not head:
-            data = data.lstrip(b"\r\n")  # as RFC 9112 asks for, section 2.2
-        searched = max(0, len(head) - len(HEAD_END) + 1)
-        head += data
-        end = head.find(HEAD_END, searched)
-        size = end + len(HEAD_END) if end >= 0 else len(head)
-        if size > self._head_limit_bytes:
+        cut = self._cut_head(data if self._head else data.lstrip(b"\r\n"))  # as RFC 9112 asks for, section 2.2
+        if cut is None:
+            return
+        whole, rest = cut
+        if len(whole) > self._head_limit_bytes:
             text = f"the request is over {self._head_limit_bytes} bytes"
             yield self._refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, CloseCode.TOO_BIG, text)
             return
-        if end < 0:
-            return
-        whole, rest = bytes(head[:size]), bytes(head[size:])
-        self._head = bytearray()
         if rest:
             self._unread.insert(0, rest)
         try:
@@ -470,10 +462,7 @@ class HttpSession:
         return Refused(status, code, text, line)
 
     def _forget(self) -> None:
-        """Drop all that was read. The iterator may be the caller, and then ends with its next event."""
-        self._head = bytearray()
-        self._unread.clear()
-        self._events = iter(())
+        super()._forget()
         self._body = self._content = None
 
     # Answers.
@@ -495,18 +484,15 @@ class HttpSession:
         return not is_last
 
     def stream(self, headers: Mapping[str, str]) -> None:
-        """Answer with a stream, which ends with the connection."""
         self._outgoing.append(_encode_head(HTTPStatus.OK, headers, is_last=True))
         self._forget()
         self.phase = Phase.STREAM
 
     def say(self, text: bytes) -> None:
-        """Write into the stream, unless it is over."""
         if self.phase is Phase.STREAM:
             self._outgoing.append(text)
 
     def close(self) -> None:
-        """End the conversation."""
         self._forget()
         self.phase = Phase.CLOSED
 

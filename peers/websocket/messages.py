@@ -15,22 +15,19 @@ from peers.wire.control import PREFIXES_LIMIT, RULES_PER_FRAME, Renewal
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, HUB_LIMIT_BYTES
 
-RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
-"""A number that the client chooses; 0 for no confirmation."""
+RequestNumber = Annotated[int, msgspec.Meta(ge=0)]  # a number that the client chooses; 0 for no confirmation
 
 Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 """Labels, of which only the number has been checked."""
 
-Prefixes = TypeVar("Prefixes")
-"""A list from JSON, or msgpack that is not looked into yet."""
+Prefixes = TypeVar("Prefixes")  # a list from JSON, or msgpack that is not looked into yet
 
 _FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
 """The request number of a `fetch`; 32 bits, as it goes on to a reader process in a frame."""
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
-_LATEST_MS = 1e16
-"""The latest time that may be asked for; later than any record."""
+_LATEST_MS = 1e16  # the latest time that may be asked for; later than any record
 
 
 # Client to hub.
@@ -42,8 +39,7 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     name: str = ""
     queue: QueueWish | None = None
     token: str = ""
-    narrow: bool = False
-    """Whether a subscription to more than the client may see is taken for the part that it may see."""
+    narrow: bool = False  # whether a subscription to more than the client may see is taken for the part that it may see
 
     def __repr__(self) -> str:
         return f"Hello(name={self.name!r}, queue={self.queue!r})"
@@ -114,8 +110,7 @@ class Claim(msgspec.Struct, frozen=True, tag="claim"):
 
     name: str
     labels: Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)] = ()
-    queue: bool = False
-    """Whether to wait if another client owns the name."""
+    queue: bool = False  # whether to wait if another client owns the name
     request: RequestNumber = 0
 
 
@@ -141,8 +136,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     """A time in ms since 1970 UTC, with fractions down to µs, in place of `start`."""
     end: _Offset | None = None
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
-    bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Size of one answer; None for the default of the encoding."""
+    bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None  # size of one answer; None for the default of the encoding
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
     hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
     journal: Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9a-f]{32})?\Z")] | None = None
@@ -150,8 +144,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     epoch: _Offset = 0
 
 
-ClientMessage = Hello | Renewal | Ping | Verb
-"""Everything that a client may say, as the hub takes it."""
+ClientMessage = Hello | Renewal | Ping | Verb  # everything that a client may say, as the hub takes it
 
 
 # Hub to client.
@@ -165,8 +158,7 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     queue: QueueLimits
     frame: int
     software: str = SOFTWARE
-    journal: str | msgspec.UnsetType = msgspec.UNSET
-    """The id of the hub's journal, if it has one."""
+    journal: str | msgspec.UnsetType = msgspec.UNSET  # the id of the hub's journal, if it has one
     until: float | msgspec.UnsetType = msgspec.UNSET
     """Seconds before the client's proof of identity ends; left out for never."""
     user: str | msgspec.UnsetType = msgspec.UNSET
@@ -181,18 +173,15 @@ class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True
     request: int
     offset: int | None = None
     """For a subscription to a hub with a journal: everything recorded from here on is delivered."""
-    text: str = ""
-    """For a claim: "queued" if another client owns the name for now."""
-    until: float | None = None
-    """For a fresh token: seconds before it ends; left out for never."""
+    text: str = ""  # for a claim: "queued" if another client owns the name for now
+    until: float | None = None  # for a fresh token: seconds before it ends; left out for never
 
 
 class Recorded(msgspec.Struct, frozen=True, tag="recorded"):
     """Published values are in the journal."""
 
     request: int
-    offset: int
-    """Of the first value."""
+    offset: int  # of the first value
     count: int
 
 
@@ -208,10 +197,8 @@ class Error(msgspec.Struct, frozen=True, tag="error", omit_defaults=True):
     code: int
     text: str
     request: int = 0
-    offset: int | None = None
-    """With code 4011: the oldest offset that is retained."""
-    about: str = ""
-    """"request" if that message was rejected, whose numbers have nothing to do with those of others."""
+    offset: int | None = None  # with code 4011: the oldest offset that is retained
+    about: str = ""  # "request" if that message was rejected, whose numbers have nothing to do with those of others
 
 
 class NameStanding(msgspec.Struct, frozen=True, tag="name", omit_defaults=True):

@@ -31,7 +31,7 @@ from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.websocket.batches import encode_message
 from peers.websocket.codec import JSON, MSGPACK, Codec
 from peers.websocket.http_content import is_served
-from peers.websocket.http_session import HEAD_END, BadRequestError, Piece, path_of, read_head
+from peers.websocket.http_session import BadRequestError, Piece, PieceSession, path_of, read_head
 from peers.websocket.http_session import Head as HttpHead
 from peers.websocket.messages import (
     ClientMessage,
@@ -46,11 +46,8 @@ from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData
 
-_HEAD_COST = 10
-"""What it costs to read a request, events: about 150 µs."""
-
-_BYTES_PER_EVENT = 64
-"""Bytes of frames that are read at the cost of an event: the smallest have 6, and take 4 µs each."""
+_HEAD_COST = 10  # what it costs to read a request, events: about 150 µs
+_BYTES_PER_EVENT = 64  # bytes of frames that are read at the cost of an event: the smallest have 6, and take 4 µs each
 
 
 class Head(NamedTuple):
@@ -63,8 +60,7 @@ Event = Head | Piece | Request | HttpHead | ClientMessage | Closing
 
 _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGPACK}
 
-_TLS_HEAD = b"\x16\x03"
-"""The first bytes of a TLS handshake (RFC 8446, section 5.1)."""
+_TLS_HEAD = b"\x16\x03"  # the first bytes of a TLS handshake (RFC 8446, section 5.1)
 
 
 class AnsweredError(ProtocolError):
@@ -79,7 +75,7 @@ class Phase(Enum):
     CLOSED = "closed"
 
 
-class Session:
+class Session(PieceSession):
     """The hub's side of a conversation.
 
     Args:
@@ -88,76 +84,54 @@ class Session:
     """
 
     __slots__ = (
-        "_events",
         "_fragments",
         "_frame_limit_bytes",
-        "_handshake_limit_bytes",
-        "_head",
         "_is_first",
         "_is_held",
         "_is_known",
-        "_outgoing",
         "_protocol",
         "_replies",
         "_rest",
         "_spoken",
-        "_unread",
         "codec",
         "phase",
         "rejected_messages",
     )
 
-    phase: Phase
-    """`accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED."""
-    codec: Codec
-    """Without a meaning before `accept`."""
-    rejected_messages: int
-    """Messages to publish that were rejected."""
+    _events: Iterator[Event | None]
+    phase: Phase  # `accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED
+    codec: Codec  # without a meaning before `accept`
+    rejected_messages: int  # messages to publish that were rejected
 
     def __init__(self, frame_limit_bytes: int, handshake_limit_bytes: int) -> None:
+        super().__init__(handshake_limit_bytes)
         self.phase = Phase.OPENING
         self.codec = JSON
         self.rejected_messages = 0
         self._frame_limit_bytes = frame_limit_bytes
-        self._handshake_limit_bytes = handshake_limit_bytes
-        self._head = bytearray()
-        """The beginning of the HTTP request."""
-        self._rest = b""
-        """Bytes behind a request that is being answered, of the same piece."""
-        self._is_held = False
-        """Whether no more events are returned, except the end."""
-        self._unread: list[memoryview] = []
-        """Pieces that were fed. A list, as they are few, and a deque takes 600 bytes in thousands of idle clients."""
-        self._events: Iterator[Event | None] = iter(())
-        """The events in the piece that is being read."""
-        self._spoken = ""
-        """The subprotocol or the path, for error messages."""
-        self._is_first = True
-        """Whether `hello` is taken: no message was, except rejected ones."""
+        self._rest = b""  # bytes behind a request that is being answered, of the same piece
+        self._is_held = False  # whether no more events are returned, except the end
+        self._spoken = ""  # the subprotocol or the path, for error messages
+        self._is_first = True  # whether `hello` is taken: no message was, except rejected ones
         self._is_known = True
         """False from `accept` to `let_in` if the client is not authenticated: its messages must be small."""
-        self._protocol: Protocol | None = None
-        """The library's reader of frames."""
+        self._protocol: Protocol | None = None  # the library's reader of frames
         self._fragments = Fragments()
         self._replies: list[bytes] = []
         """The library's answers to the last piece, the last one first: a Pong for each Ping, and perhaps a Close. Each
         leaves when its frame is acted on."""
-        self._outgoing: list[bytes] = []
 
     @property
     def closed(self) -> bool:
-        """Whether the conversation is over."""
         return self.phase is Phase.CLOSED
 
     # What the hub says.
 
     def send(self, message: HubMessage) -> None:
-        """Send a message."""
         if self.phase is Phase.OPEN and (frame := self.encode(message)):
             self._outgoing.append(frame)
 
     def send_ready(self, payload: memoryview) -> None:
-        """Send a message that is encoded already."""
         if self.phase is Phase.OPEN:
             self._outgoing.append(encode_message(self.codec.opcode, payload))
 
@@ -167,18 +141,15 @@ class Session:
         return encode_message(self.codec.opcode, payload) if payload else b""
 
     def reject(self, error: RefusedError) -> None:
-        """Report a rejected message."""
         self.rejected_messages += error.messages
         self.send(Error(error.code, error.text, error.request, about=error.about))
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
         if self._protocol is not None and self.phase is Phase.OPEN:
             self._protocol.send_ping(b"")
             self._take_from_library()
 
     def close(self, code: int, text: str) -> None:
-        """End an open conversation from this side."""
         if self._protocol is not None and self.phase is Phase.OPEN:
             if self._protocol.state is not OPEN:  # the library has closed already, for a frame behind this one
                 self._outgoing.extend(reversed(self._replies))
@@ -193,11 +164,8 @@ class Session:
         self._protocol = None
 
     def _forget(self) -> None:
-        """Drop all that was read. The iterator may be the caller, and then ends with its next event."""
-        self._head = bytearray()
+        super()._forget()
         self._rest = b""
-        self._unread.clear()
-        self._events = iter(())
         self._replies.clear()
         self._fragments = Fragments()
         if self._protocol is not None:
@@ -232,7 +200,6 @@ class Session:
         self._is_known = True
 
     def respond(self, response: Response) -> None:
-        """Answer with plain HTTP, which ends the conversation."""
         self._outgoing.append(response.serialize())
         self._end()
 
@@ -242,43 +209,26 @@ class Session:
         self._end()
         return rest
 
-    def take_outgoing(self) -> bytes:
-        """Return and forget the bytes to be written."""
-        outgoing, self._outgoing = self._outgoing, []
-        return b"".join(outgoing)
-
-    @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
-        return bool(self._outgoing)
-
     def _take_from_library(self) -> None:
         if self._protocol is not None:
             self._outgoing.extend(data for data in self._protocol.data_to_send() if data)  # empty: half-close
 
     # What the client says.
 
-    has_more = True
-    """`next_event` has to be asked."""
-
     @property
     def held_bytes(self) -> int:
-        """Bytes that were read and not acted on."""
-        return self._incomplete_bytes + len(self._rest) + sum(map(len, self._unread))
+        return self._message_bytes + len(self._rest) + self._unread_bytes
 
     @property
-    def _incomplete_bytes(self) -> int:
-        """Bytes of an incomplete request, or of an incomplete message."""
-        held = len(self._head) + self._fragments.held_bytes
-        return held + (len(self._protocol.reader.buffer) if self._protocol is not None else 0)
+    def _message_bytes(self) -> int:
+        """Bytes of an incomplete message."""
+        return self._fragments.held_bytes + (0 if self._protocol is None else len(self._protocol.reader.buffer))
 
     @property
     def unfinished(self) -> int:
-        """The number of the message whose last fragment has not come; 0 if there is none."""
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take a read."""
         if not (self._is_held or self.phase is Phase.CLOSED):
             self._unread.extend(pieces_of(data))
 
@@ -303,13 +253,14 @@ class Session:
         return Piece(1 + len(self._unread[0]) // _BYTES_PER_EVENT)
 
     def read(self) -> None:
-        """Read the next piece; `next_event` returns its events."""
         if self._unread:
             self._events = self._read(bytes(self._unread.pop(0)))
 
     def _read(self, data: bytes) -> Iterator[Event | None]:
         if self.phase is Phase.OPENING:
             cut = self._cut_head(data)
+            if cut is None and self._head.startswith(_TLS_HEAD):
+                cut = bytes(self._head), b""
             if cut is None:
                 return
             head, data = cut
@@ -319,24 +270,11 @@ class Session:
         if self.phase is Phase.OPEN and data:
             yield from self._receive_frames(data)
 
-    def _cut_head(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return the HTTP request and the bytes behind it, or None if the request is not complete."""
-        head = self._head
-        searched = max(0, len(head) - len(HEAD_END) + 1)
-        head += data
-        end = head.find(HEAD_END, searched)
-        is_over = len(head) > self._handshake_limit_bytes or head.startswith(_TLS_HEAD)
-        if end < 0 and not is_over:
-            return None
-        size = len(head) if end < 0 else end + len(HEAD_END)
-        self._head = bytearray()
-        return bytes(head[:size]), bytes(head[size:])
-
     def _read_head(self, head: bytes) -> Event:
         if head.startswith(_TLS_HEAD):
             return self._bad_request(HTTPStatus.BAD_REQUEST, "the far side speaks TLS; this port has none, wss:// has")
-        if len(head) > self._handshake_limit_bytes:
-            text = f"the request is over {self._handshake_limit_bytes} bytes"
+        if len(head) > self._head_limit_bytes:
+            text = f"the request is over {self._head_limit_bytes} bytes"
             return self._bad_request(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
         try:
             found = read_head(head)
@@ -366,7 +304,7 @@ class Session:
         ended = self._ended()  # the library may have closed for what it could not read
         if ended is not None:
             yield ended
-        elif self._is_too_much(self._incomplete_bytes):
+        elif self._is_too_much(self._message_bytes):
             yield self._refuse_size()
 
     def _is_too_much(self, size_bytes: int) -> bool:
@@ -374,10 +312,10 @@ class Session:
 
         The library does not know this limit: it may read `hello` and a large message behind it in one go.
         """
-        return not self._is_known and size_bytes > self._handshake_limit_bytes
+        return not self._is_known and size_bytes > self._head_limit_bytes
 
     def _refuse_size(self) -> Closing:
-        text = f"a message of more than {self._handshake_limit_bytes} bytes before it is known who you are: say `hello`"
+        text = f"a message of more than {self._head_limit_bytes} bytes before it is known who you are: say `hello`"
         return self._give_up(CloseCode.TOO_BIG, text)
 
     def _send_replies(self) -> None:

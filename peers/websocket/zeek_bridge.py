@@ -10,7 +10,6 @@ does not keep to RFC 6455 loses the connection. At most one message and one read
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
 from typing import NamedTuple
@@ -23,10 +22,12 @@ from websockets.protocol import OPEN
 from websockets.uri import WebSocketURI
 
 from hub.errors import CloseCode, ProtocolError
-from hub.messages.frame import BROKER_FLAGS, HEADER_BYTES, KIND_MESSAGES, encode_frame
+from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES
+from peers.commands.commands import Publication
 from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message
+from peers.websocket.http_session import PieceSession
 from peers.websocket.zeek_codec import PATH
 from peers.wire.control import cut_text
 from peers.wire.events import Closing
@@ -52,13 +53,6 @@ class Acknowledged(NamedTuple):
     version: str
 
 
-class Incoming(NamedTuple):
-    """A message of the Zeek, as a MESSAGES frame."""
-
-    frame: bytes
-    routing_key: bytes
-
-
 class Failure(NamedTuple):
     """The Zeek has rejected a message of this hub (`outward`), or a message of the Zeek is lost."""
 
@@ -66,7 +60,7 @@ class Failure(NamedTuple):
     outward: bool
 
 
-Event = Opened | Acknowledged | Incoming | Failure | Closing
+Event = Opened | Acknowledged | Publication | Failure | Closing
 
 
 class Phase(Enum):
@@ -90,19 +84,15 @@ _read_envelope = msgspec.json.Decoder(_Envelope).decode
 _encode = msgspec.json.Encoder().encode
 
 
-class BridgeSession:
+class BridgeSession(PieceSession):
     """The hub's side of a conversation with the Zeek at a host and port."""
 
-    rejected_messages = 0  # the conversation counts them
-    has_more = True  # it is not known before `next_event` was called
+    _events: Iterator[Event | None]
 
     def __init__(self, host: str, port: int, frame_limit_bytes: int) -> None:
+        super().__init__(0)  # the library reads the answer to the handshake
         self.phase = Phase.OPENING
         self._fragments = Fragments()
-        self._unread: deque[memoryview] = deque()
-        self._events: Iterator[Event | None] = iter(())
-        """Of the piece that is being looked at."""
-        self._outgoing: list[bytes] = []
         uri = WebSocketURI(secure=False, host=host, port=port, path=PATH, query="")
         self._protocol = ClientProtocol(uri, max_size=frame_limit_bytes)
         request = self._protocol.connect()
@@ -113,11 +103,9 @@ class BridgeSession:
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is to be said, by either side."""
         return self.phase is Phase.CLOSED
 
     def ask(self, prefixes: list[str]) -> None:
-        """Subscribe, once and for all."""
         self.send([_encode(prefixes)])
 
     def send(self, texts: Iterable[bytes]) -> None:
@@ -128,7 +116,6 @@ class BridgeSession:
             self._take_from_library()
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
         if self._may_speak:
             self._protocol.send_ping(b"")
             self._take_from_library()
@@ -139,7 +126,6 @@ class BridgeSession:
         return self.phase in {Phase.ASKING, Phase.OPEN} and self._protocol.state is OPEN
 
     def close(self, code: int, text: str) -> None:
-        """End the conversation from this side."""
         if self.phase in {Phase.ASKING, Phase.OPEN}:
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
@@ -149,36 +135,22 @@ class BridgeSession:
 
     def _end(self) -> None:
         self.phase = Phase.CLOSED
-        self._unread.clear()
-        self._events = iter(())
+        self._forget()
         self._fragments = Fragments()
         self._protocol.reader.discard()
-
-    @property
-    def has_outgoing(self) -> bool:
-        """Whether there is something to be written."""
-        return bool(self._outgoing)
-
-    def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
-        outgoing, self._outgoing = self._outgoing, []
-        return b"".join(outgoing)
 
     def _take_from_library(self) -> None:
         self._outgoing.extend(data for data in self._protocol.data_to_send() if data)  # empty: half-close
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were read and not acted on."""
-        return self._fragments.held_bytes + len(self._protocol.reader.buffer) + sum(map(len, self._unread))
+        return self._fragments.held_bytes + len(self._protocol.reader.buffer) + self._unread_bytes
 
     @property
     def unfinished(self) -> int:
-        """Number of the message whose last fragment has not come; 0 if there is none."""
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
         if self.phase is not Phase.CLOSED:
             self._unread.extend(pieces_of(data))
 
@@ -189,7 +161,7 @@ class BridgeSession:
                 return event
             if not self._unread:
                 return NEED_DATA
-            self._events = self._read(bytes(self._unread.popleft()))
+            self._events = self._read(bytes(self._unread.pop(0)))
 
     def _read(self, data: bytes) -> Iterator[Event | None]:
         protocol = self._protocol
@@ -272,8 +244,7 @@ def _incoming(payload: bytes) -> Event:
         return Failure(_shown(str(error)), outward=False)
     if len(topic) > TOPIC_LIMIT_BYTES:
         return Failure(f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES} bytes", outward=False)
-    frame = encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS)
-    return Incoming(frame, frame[4 : HEADER_BYTES + len(topic)])
+    return Publication(encode_frame(KIND_MESSAGES, body, key=topic, flags=BROKER_FLAGS), 1)
 
 
 def _shown(text: str) -> str:

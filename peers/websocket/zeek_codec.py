@@ -73,7 +73,6 @@ class Wanted:
         self._uncovered: set[str] = set()
 
     def change(self, change: Change) -> None:
-        """Apply a change of the filter."""
         self._prefixes.difference_update(change.removed)
         self._uncovered.difference_update(change.removed)
         for prefix in change.added:
@@ -89,7 +88,6 @@ class Wanted:
 
     @property
     def is_covered(self) -> bool:
-        """Whether all prefixes were asked for, or are below one that was."""
         return not self._uncovered
 
     def _covers(self, prefix: str) -> bool:
@@ -103,7 +101,6 @@ SPLIT_LIMIT_MESSAGES = 16_384
 
 
 def zeek_form(_: Batch) -> Form:
-    """Return a batch's form for `/v1/messages/json`."""
     return Form(_make)
 
 
@@ -146,9 +143,7 @@ def _text(frame: Frame, body: bytes) -> bytes | None:
 
 PATH = "/v1/messages/json"
 
-VERSION = "2.8.0-dev"
-"""Version of Broker whose API this is; clients may look at it."""
-
+VERSION = "2.8.0-dev"  # version of Broker whose API this is; clients may look at it
 _BROKERS_OWN = b"<$>"  # Broker's own topics begin so
 _CODE = "deserialization_failed"  # of all errors; clients may rely on it and on `type`, not on the context
 
@@ -205,7 +200,6 @@ class _Messages:
         return Publication(frame, 1, self._inputs)
 
     def encode(self, message: HubMessage) -> bytes:
-        """Write a message of the hub; empty if this API has none for it."""
         match message:
             case Welcome():
                 return _encode(_Ack(str(uuid.UUID(hex=message.hub))))
@@ -229,7 +223,6 @@ class _Messages:
 
 
 def zeek_codec() -> Codec:
-    """Make the codec of one client."""
     messages = _Messages()
     return Codec(Opcode.TEXT, zeek_form, messages.decode, messages.encode)
 
@@ -258,8 +251,7 @@ def _what_is_wrong(payload: bytes) -> str:
     return _NOT_A_STRING
 
 
-INTERNAL_ERROR = 1011
-"""Broker closes so when a buffer is full, and Zeek's server when a ping is not answered."""
+INTERNAL_ERROR = 1011  # broker closes so when a buffer is full, and Zeek's server when a ping is not answered
 
 _APPLICATION_NAME = re.compile(rf"[A-Za-z0-9\-/_.=:*@]{{1,{NAME_LIMIT_BYTES}}}")
 

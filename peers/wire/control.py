@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Annotated, Literal, NamedTuple
 
@@ -16,13 +16,10 @@ from hub.messages.origin import Origin
 from hub.names.claim import Wish
 from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED, decoded
+from peers.wire.reasons import decoded, reader, writer
 
-PING_LIMIT_BYTES = 128
-"""Longest body of a PING, which PONG repeats."""
-
-CLOSE_TEXT_LIMIT_BYTES = 123
-"""Longest text in CLOSE. It is that of a WebSocket's Close, so that one text fits both."""
+PING_LIMIT_BYTES = 128  # longest body of a PING, which PONG repeats
+CLOSE_TEXT_LIMIT_BYTES = 123  # longest text in CLOSE. It is that of a WebSocket's Close, so that one text fits both.
 
 PREFIXES_LIMIT = 10_000
 """Most prefixes in one frame: ten times what a client may have, by default. A frame of the largest size could hold
@@ -37,67 +34,39 @@ _decode_subscription = msgspec.msgpack.Decoder(_Subscription).decode
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a hub tells a client or a peer hub, apart from messages."""
+    """News of a hub for a client or a peer hub."""
 
     kind: Literal["confirmed", "dropped", "error", "recorded", "unrecorded", "owned", "queued", "lost"]
-    """What it is about. "recorded" or "unrecorded" answers each frame of messages with CONFIRM, in their order;
-    "owned", "queued" and "lost" tell the standing of the claim to `name`."""
-    request: int = 0
-    """The number of the request that it answers, 0 for none."""
-    count: int = 0
-    """How many messages were lost, refused, or recorded."""
+    """"recorded" or "unrecorded" answers each frame of messages with CONFIRM, in their order;
+    "owned", "queued" and "lost" are the standing of the claim to `name`."""
+    request: int = 0  # the number of the request that it answers, 0 for none
+    count: int = 0  # how many messages were lost, refused, or recorded
     code: int = 0
     text: str = ""
     offset: int | None = None
     """An offset in the journal: that of the first recorded message, or where the journal stood when a subscription
     began."""
-    again: bool = False
-    """Whether the COMMIT that is confirmed had been carried out before."""
-    name: str = ""
-    """The service name that was claimed."""
-    segment: int = 0
-    """In "confirmed", the number that the hub has given to a new segment."""
+    again: bool = False  # whether the COMMIT that is confirmed had been carried out before
+    name: str = ""  # the service name that was claimed
+    segment: int = 0  # in "confirmed", the number that the hub has given to a new segment
     until: float | None = None
     """In "confirmed" of a TOKEN, how many seconds are left before the new proof ends; None for never."""
 
 
-_decode_notice = msgspec.msgpack.Decoder(Notice).decode
-
-
-def encode_notice(notice: Notice) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.NOTICE, _encode(notice))
-
-
-def decode_notice(body: bytes) -> Notice:
-    """Read the body of a NOTICE frame.
-
-    Raises:
-        ProtocolError: It is not such a map.
-    """
-    try:
-        return _decode_notice(body)
-    except MALFORMED as error:
-        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"NOTICE: {error}") from error
+encode_notice: Callable[[Notice], bytes] = writer(Kind.NOTICE)
+decode_notice = reader(Kind.NOTICE, Notice, ends=True)
 
 
 def encode_subscription(kind: Kind, prefixes: list[str], request: int = 0) -> bytes:
-    """Return a SUBSCRIBE or UNSUBSCRIBE frame; request 0 asks for no confirmation."""
     return encode_frame(kind, _encode((request, prefixes)))
 
 
 def decode_subscription(kind: int, body: bytes) -> tuple[int, list[str]]:
-    """Read the body of SUBSCRIBE or UNSUBSCRIBE.
-
-    Raises:
-        RejectedError: The body is no such array. Where the next frame begins is known, so the connection goes on.
-    """
     subscription: tuple[int, list[str]] = decoded(_decode_subscription, body, Kind(kind).name)
     return subscription
 
 
 def encode_close(code: int, text: str) -> bytes:
-    """Return a CLOSE frame; a text over the limit is cut."""
     return encode_frame(Kind.CLOSE, _CODE.pack(code) + cut_text(text))
 
 
@@ -107,54 +76,30 @@ def cut_text(text: str) -> bytes:
 
 
 def decode_close(body: bytes) -> tuple[int, str]:
-    """Read the body of a CLOSE frame.
-
-    Raises:
-        ProtocolError: It is shorter than a code.
-    """
     if len(body) < _CODE.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CLOSE: {len(body)} bytes, a code has {_CODE.size}")
     return _CODE.unpack_from(body)[0], body[_CODE.size :].decode("utf-8", "replace")
 
 
-# ACCOUNT tells the peer hub how many messages of a link this hub has sent and received, so that every loss is counted.
-LINK_ID_BYTES = 8
-"""Length of a link's id, which is random and given by the side that dials."""
+# ACCOUNT has the numbers of messages of a link that this hub has sent and received, so that every loss is counted.
+LINK_ID_BYTES = 8  # length of a link's id, which is random and given by the side that dials
 
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Account(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one hub, the speaker, says of a link: of this one, or of a former one between the same two hubs."""
+    """Counters of one hub, the speaker, about this link, or about a former one between the same two hubs."""
 
-    link: bytes
-    """The id of the link."""
+    link: bytes  # the id of the link
     sent: _Count = 0
     """How many messages the speaker had for the other side: written, dropped from its queue, or still waiting there."""
-    arrived: _Count = 0
-    """How many messages of the other side the speaker has read."""
+    arrived: _Count = 0  # how many messages of the other side the speaker has read
     last: bool = False
     """Whether the speaker reads no more from this link, so that the numbers are final; CLOSE comes next."""
 
 
-_decode_account = msgspec.msgpack.Decoder(Account).decode
-
-
-def encode_account(account: Account) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.ACCOUNT, _encode(account))
-
-
-def decode_account(body: bytes) -> Account:
-    """Read the body of an ACCOUNT frame.
-
-    Raises:
-        ProtocolError: It is not such a map.
-    """
-    try:
-        return _decode_account(body)
-    except MALFORMED as error:
-        raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ACCOUNT: {error}") from error
+encode_account: Callable[[Account], bytes] = writer(Kind.ACCOUNT)
+decode_account = reader(Kind.ACCOUNT, Account, ends=True)
 
 
 # ORIGIN names the hub by which the messages after it entered the mesh, and its epoch.
@@ -163,26 +108,21 @@ _MARKED = Struct(">16sIQ")
 
 
 def encode_origin(origin: Origin) -> bytes:
-    """Return the frame."""
     if origin.mark:
         return encode_frame(Kind.ORIGIN, _MARKED.pack(*origin))
     return encode_frame(Kind.ORIGIN, _BODY.pack(origin.hub, origin.epoch))
 
 
 def decode_origin(body: bytes) -> Origin:
-    """Read the body of an ORIGIN frame.
-
-    Raises:
-        ProtocolError: It has another size, so the origin of the messages after it is unknown.
-    """
     if len(body) == _MARKED.size:
         return Origin(*_MARKED.unpack(body))
     if len(body) != _BODY.size:
+        # The origin of the messages after it is unknown.
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ORIGIN: {len(body)} bytes, expected {_BODY.size}")
     return Origin(*_BODY.unpack(body))
 
 
-# RULE and UNRULE carry msgpack msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
+# RULE and UNRULE carry msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
 RULES_PER_FRAME = 1_000
 """Most rules in one frame, as many as a client may have by default. With 32 labels each they keep the hub for 40 ms."""
 
@@ -199,24 +139,16 @@ _decode_rules = msgspec.msgpack.Decoder(_Rules).decode
 class RuleChange(NamedTuple):
     """The far side adds or removes rules by which it subscribes."""
 
-    subscribe: bool
-    """True to add the rules, False to remove them."""
+    subscribe: bool  # true to add the rules, False to remove them
     rules: list[RuleFields]
-    request: int
-    """The number to confirm, 0 for none."""
+    request: int  # the number to confirm, 0 for none
 
 
 def encode_rules(kind: Kind, rules: Iterable[Rule], request: int = 0) -> bytes:
-    """Return a RULE or UNRULE frame; request 0 asks for no confirmation."""
     return encode_frame(kind, _encode((request, list(rules))))
 
 
 def decode_rules(kind: int, body: bytes) -> RuleChange:
-    """Read the body of RULE or UNRULE.
-
-    Raises:
-        RejectedError: The body is no such array; the connection goes on.
-    """
     request, rules = decoded(_decode_rules, body, Kind(kind).name)
     return RuleChange(kind == Kind.RULE, rules, request)
 
@@ -231,8 +163,7 @@ _decode_token = msgspec.msgpack.Decoder(tuple[Annotated[int, msgspec.Meta(ge=0)]
 class Renewal(NamedTuple):
     """The client shows a fresh token."""
 
-    request: int
-    """The number to confirm, 0 for none."""
+    request: int  # the number to confirm, 0 for none
     token: str
 
     def __repr__(self) -> str:
@@ -251,17 +182,10 @@ def check_token(token: str) -> str:
     return token
 
 
-def encode_token(renewal: Renewal) -> bytes:
-    """Return the frame; request 0 asks for no confirmation."""
-    return encode_frame(Kind.TOKEN, _encode(tuple(renewal)))
+encode_token: Callable[[Renewal], bytes] = writer(Kind.TOKEN)
 
 
 def decode_token(body: bytes) -> Renewal:
-    """Read the body of TOKEN.
-
-    Raises:
-        RejectedError: It is no such array, or the token is too long; the connection goes on.
-    """
     try:
         request, token = _decode_token(body)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -275,53 +199,34 @@ def decode_token(body: bytes) -> Renewal:
 # labels are valid (`hub.names`); here only shapes and numbers are checked.
 _Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 _decode_claim = msgspec.msgpack.Decoder(tuple[_Count, str, _Labels, bool]).decode
-_decode_release = msgspec.msgpack.Decoder(tuple[_Count, str]).decode
 
 
 class NameClaim(NamedTuple):
     """A client claims a name."""
 
-    request: int
-    """The number to confirm, 0 for none."""
+    request: int  # the number to confirm, 0 for none
     wish: Wish
 
 
 class NameRelease(NamedTuple):
     """A client gives up a name, or stops waiting for it."""
 
-    request: int
-    """The number to confirm, 0 for none."""
+    request: _Count  # the number to confirm, 0 for none
     name: str
 
 
 def encode_claim(claim: NameClaim) -> bytes:
-    """Return the frame; request 0 asks for no confirmation."""
     name, labels, queue = claim.wish
     return encode_frame(Kind.CLAIM, _encode((claim.request, name, tuple(labels), queue)))
 
 
 def decode_claim(body: bytes) -> NameClaim:
-    """Read the body of CLAIM.
-
-    Raises:
-        RejectedError: It is no such array; the connection goes on.
-    """
     request, name, labels, queue = decoded(_decode_claim, body, "CLAIM")
     return NameClaim(request, Wish(name, labels, queue))
 
 
-def encode_release(release: NameRelease) -> bytes:
-    """Return the frame; request 0 asks for no confirmation."""
-    return encode_frame(Kind.RELEASE, _encode(release))
-
-
-def decode_release(body: bytes) -> NameRelease:
-    """Read the body of RELEASE.
-
-    Raises:
-        RejectedError: It is no such array; the connection goes on.
-    """
-    return NameRelease(*decoded(_decode_release, body, "RELEASE"))
+encode_release: Callable[[NameRelease], bytes] = writer(Kind.RELEASE)
+decode_release = reader(Kind.RELEASE, NameRelease)
 
 
 def numbered(body: bytes) -> int:

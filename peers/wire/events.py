@@ -21,21 +21,17 @@ from peers.wire.shared import Released, Segment, SharedMessages
 class SubscriptionChange(NamedTuple):
     """The far side subscribes or unsubscribes."""
 
-    subscribe: bool
-    """True to subscribe, False to unsubscribe."""
+    subscribe: bool  # true to subscribe, False to unsubscribe
     prefixes: list[str]
-    request: int
-    """The number to confirm, 0 for none."""
+    request: int  # the number to confirm, 0 for none
 
 
 class ServiceChange(NamedTuple):
     """The far side begins or ends serving requests under prefixes."""
 
-    serve: bool
-    """True to begin, False to end."""
+    serve: bool  # true to begin, False to end
     prefixes: list[str]
-    request: int
-    """The number to confirm, 0 for none."""
+    request: int  # the number to confirm, 0 for none
 
 
 class Confirmable(NamedTuple):

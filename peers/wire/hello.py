@@ -14,28 +14,16 @@ from peers.wire.control import check_token
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
-PROTOCOL = 1
-"""The version of the protocol; the far side must speak the same."""
-
-MESH_VERSION = 1
-"""The version of the mesh protocol; the peer hub must speak the same."""
+PROTOCOL = 1  # the version of the protocol; the far side must speak the same
+MESH_VERSION = 1  # the version of the mesh protocol; the peer hub must speak the same
 
 SOFTWARE = f"topichub {__version__}"
 
-SOFTWARE_CHARACTERS = 128
-"""The text in `software` is cut to this length, which is about that of a browser's User-Agent."""
-
-FRAME_LIMIT_BYTES = 16 * 1024 * 1024
-"""Default of the largest body that a side accepts, bytes."""
-
-NAME_LIMIT_BYTES = 64
-"""Longest name that a side may give itself, bytes of UTF-8."""
-
-ID_BYTES = 16
-"""Length of a hub's id."""
-
-HubId = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]
-"""A hub's id, as it stands in bodies."""
+SOFTWARE_CHARACTERS = 128  # the text in `software` is cut to this length, which is about that of a browser's User-Agent
+FRAME_LIMIT_BYTES = 16 * 1024 * 1024  # default of the largest body that a side accepts, bytes
+NAME_LIMIT_BYTES = 64  # longest name that a side may give itself, bytes of UTF-8
+ID_BYTES = 16  # length of a hub's id
+HubId = Annotated[bytes, msgspec.Meta(min_length=ID_BYTES, max_length=ID_BYTES)]  # a hub's id, as it stands in bodies
 
 
 def fitting_name(name: str, ending: str = "") -> str:
@@ -56,27 +44,18 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
 
     protocol: int
     role: Literal["client", "hub"]
-    id: bytes = b""
-    """The id of a hub, which is a random UUID (version 4) of 16 bytes; a client may leave it out."""
-    name: str = ""
-    """A name for people, at most 64 bytes."""
-    software: str = SOFTWARE
-    """The program and its version, for people."""
-    token: str = ""
-    """The token of a client, or of a hub that dials; empty for none. `repr` leaves it out."""
-    narrow: bool = False
-    """From a client: a subscription wider than its rights is narrowed to them, not refused."""
-    queue: QueueWish | None = None
-    """The queue that a client asks for, or that the hub granted; None for the default."""
-    frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES
-    """Largest body that the sender accepts, bytes."""
-    journal: bytes = b""
-    """The id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal."""
+    id: bytes = b""  # the id of a hub, which is a random UUID (version 4) of 16 bytes; a client may leave it out
+    name: str = ""  # a name for people, at most 64 bytes
+    software: str = SOFTWARE  # the program and its version, for people
+    token: str = ""  # the token of a client, or of a hub that dials; empty for none. `repr` leaves it out.
+    narrow: bool = False  # from a client: a subscription wider than its rights is narrowed to them, not refused
+    queue: QueueWish | None = None  # the queue that a client asks for, or that the hub granted; None for the default
+    frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES  # largest body that the sender accepts, bytes
+    journal: bytes = b""  # the id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal
     link: bytes = b""
     """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub
     repeats them."""
-    mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """From a hub: its version of the mesh protocol."""
+    mesh: Annotated[int, msgspec.Meta(ge=0)] = 0  # from a hub: its version of the mesh protocol
     origins: bool = False
     """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it sends it."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -93,7 +72,6 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.structs.replace(self, token="") if self.token else self
 
     def encode(self) -> bytes:
-        """Return the frame."""
         body: dict[str, object] = msgspec.to_builtins(self, builtin_types=(bytes,))
         body["software"] = self.software  # as the default is left out otherwise
         return encode_frame(Kind.HELLO, msgspec.msgpack.encode(body))

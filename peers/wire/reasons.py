@@ -1,16 +1,17 @@
-"""Reasons: why a request failed, when to reconnect, and the exceptions of malformed input."""
+"""Why a request failed, when to reconnect, and decoders and encoders of bodies with their errors."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from hub.errors import CloseCode, RejectedError
-from hub.messages.frame import BATCH_COUNT, FLAG_BATCH
+from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.messages.request_frame import Reply
+from peers.wire.kinds import Kind
 
 T = TypeVar("T")
 
@@ -28,8 +29,7 @@ def reason_of(reply: Reply) -> str:
 
 
 # The time to reconnect stands at the end of the text of a close, so that it is the same in every protocol.
-RETRY_LIMIT_S: Final = 3600.0
-"""The longest time that a hub asks for, and that a client waits, seconds."""
+RETRY_LIMIT_S: Final = 3600.0  # the longest time that a hub asks for, and that a client waits, seconds
 
 _RETRY = re.compile(r"; retry after ([0-9]{1,6}(?:\.[0-9]{1,3})?) s\Z")
 
@@ -46,7 +46,7 @@ def retry_after_s(text: str) -> float | None:
 
 
 MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""What the decoders of msgspec, JSON or msgpack, raise for malformed input."""
+"""Raised by the decoders of msgspec, JSON or msgpack, for malformed input."""
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes, name: str) -> T:
@@ -59,3 +59,27 @@ def decoded(decode: Callable[[bytes], T], body: bytes, name: str) -> T:
         return decode(body)
     except MALFORMED as error:
         raise RejectedError(CloseCode.BAD_DATA, f"{name}: {error}") from error
+
+
+def reader(kind: Kind, of: type[T], *, ends: bool = False) -> Callable[[bytes], T]:
+    """Return the decoder of the bodies of one kind.
+
+    It raises `RejectedError` for malformed ones, after which the connection goes on; if it `ends`, `ProtocolError`.
+    """
+    decode, name = msgspec.msgpack.Decoder(of).decode, kind.name
+
+    def read(body: bytes) -> T:
+        try:
+            return decode(body)
+        except MALFORMED as error:
+            if ends:
+                raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"{name}: {error}") from error
+            raise RejectedError(CloseCode.BAD_DATA, f"{name}: {error}") from error
+
+    return read
+
+
+def writer(kind: Kind) -> Callable[[Any], bytes]:
+    """Return the encoder of the frames of one kind whose bodies are msgpack."""
+    encode = msgspec.msgpack.Encoder().encode
+    return lambda value: encode_frame(kind, encode(value))

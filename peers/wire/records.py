@@ -8,15 +8,14 @@ STAGE     u32 request, u16 length of the transaction's name, name, u64 part, MES
 COMMIT    msgpack map, see `Commit`
 ```
 
-One FETCH gets one answer: RECORDS, or NOTICE "error" with its request. No state is kept between two FETCHes, so a
-reader that lost its connection resumes where it stopped, and sets its own pace. A block is copied
-from the disk as it is (`hub.journal.block`), with its checksum, unless the FETCH asks for some of its columns only.
-
+One FETCH gets one answer: RECORDS, or NOTICE "error" with its request. No state is kept between two FETCHes. A block is
+copied from the disk as it is (`hub.journal.block`), with its checksum, unless the FETCH asks for some of its columns.
 STAGE is answered by NOTICE "confirmed" or "error", COMMIT by "confirmed" with `offset` and `count`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError  # noqa: N812 -- a class
 from typing import Annotated, NamedTuple
@@ -28,25 +27,14 @@ from hub.journal.layout import COLUMNS, Column
 from hub.messages.frame import encode_frame
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
-from peers.wire.reasons import MALFORMED, decoded
+from peers.wire.reasons import MALFORMED, reader, writer
 
-FETCH_BYTES = 1024 * 1024
-"""Default size of one answer: a full block. Twice as much is no faster."""
-
-END_OF_TIME_US = 2**63 - 1
-"""A time later than any record: it asks for the end of the journal."""
-
-FETCH_WAIT_LIMIT_MS = 60_000
-"""Longest time that a FETCH may wait for records that are not there yet."""
-
-TRANSACTION_LIMIT_BYTES = 255
-"""Longest name of a transaction or of a query."""
-
-PARTS_LIMIT = 1_000_000
-"""Most parts of one batch: one for each task of a very large job."""
-
-HUB_LIMIT_BYTES = 64
-"""Longest name of a hub; its id, in hexadecimal digits, is shorter."""
+FETCH_BYTES = 1024 * 1024  # default size of one answer: a full block. Twice as much is no faster.
+END_OF_TIME_US = 2**63 - 1  # a time later than any record: it asks for the end of the journal
+FETCH_WAIT_LIMIT_MS = 60_000  # longest time that a FETCH may wait for records that are not there yet
+TRANSACTION_LIMIT_BYTES = 255  # longest name of a transaction or of a query
+PARTS_LIMIT = 1_000_000  # most parts of one batch: one for each task of a very large job
+HUB_LIMIT_BYTES = 64  # longest name of a hub; its id, in hexadecimal digits, is shorter
 
 JOURNAL_ID_BYTES = 16
 
@@ -68,8 +56,7 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     """A client asks for a piece of the journal."""
 
     request: _Request
-    start: _Offset = 0
-    """The first offset that is wanted."""
+    start: _Offset = 0  # the first offset that is wanted
     time: _Offset | None = None
     """A time in µs since 1970, in place of `start`: the answer begins with the first record that is not older."""
     end: _Offset | None = None
@@ -103,8 +90,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     again."""
     parts: Annotated[list[_Offset], msgspec.Meta(max_length=PARTS_LIMIT)] = []
     """Which parts belong to the batch; other parts that were staged, by tasks that were repeated, are dropped."""
-    abort: bool = False
-    """Whether to drop what was staged."""
+    abort: bool = False  # whether to drop what was staged
 
 
 class Stage(NamedTuple):
@@ -112,10 +98,8 @@ class Stage(NamedTuple):
 
     request: int
     transaction: str
-    part: int
-    """The number of the task that writes them, or whatever else the client tells parts apart by."""
-    frames: bytes
-    """MESSAGES frames back to back."""
+    part: int  # the number of the task that writes them, or another number that distinguishes parts
+    frames: bytes  # MESSAGES frames back to back
 
 
 class Records(NamedTuple):
@@ -125,19 +109,14 @@ class Records(NamedTuple):
     start: int
     """The offset at which the piece begins; the one that `time` was resolved to, if a time was asked for. If it is less
     than what was asked for, the records from here to there are lost, and others have their offsets."""
-    next: int
-    """The offset from which the next FETCH should ask."""
-    first: int
-    """The oldest offset that is retained."""
-    head: int
-    """The offset behind the newest committed record."""
+    next: int  # the offset from which the next FETCH should ask
+    first: int  # the oldest offset that is retained
+    head: int  # the offset behind the newest committed record
     blocks: list[bytes]
     """Blocks of the journal, as they are on the disk; excerpts of them (`hub.journal.layout`) where not all columns
     were asked for."""
-    journal: bytes = b""
-    """The id of the journal; empty where the FETCH did not ask for it."""
-    epoch: int = 0
-    """The epoch of the journal, in which `next` and `head` are told."""
+    journal: bytes = b""  # the id of the journal; empty where the FETCH did not ask for it
+    epoch: int = 0  # the epoch of the journal, of `next` and `head`
 
 
 class _Numbered(msgspec.Struct):
@@ -146,65 +125,31 @@ class _Numbered(msgspec.Struct):
     request: _Request
 
 
-_encode = msgspec.msgpack.Encoder().encode
 _decode_numbered = msgspec.msgpack.Decoder(_Numbered).decode
-_decode_fetch = msgspec.msgpack.Decoder(Fetch).decode
-_decode_commit = msgspec.msgpack.Decoder(Commit).decode
 
-
-def encode_fetch(fetch: Fetch) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.FETCH, _encode(fetch))
-
-
-def decode_fetch(body: bytes) -> Fetch:
-    """Read the body of a FETCH frame.
-
-    Raises:
-        RejectedError: It is no such map; the connection goes on.
-    """
-    return decoded(_decode_fetch, body, "FETCH")
+encode_fetch: Callable[[Fetch], bytes] = writer(Kind.FETCH)
+decode_fetch = reader(Kind.FETCH, Fetch)
+encode_commit: Callable[[Commit], bytes] = writer(Kind.COMMIT)
+decode_commit = reader(Kind.COMMIT, Commit)
 
 
 def request_number(kind: Kind, body: bytes) -> int:
     """Return the request number of an otherwise malformed frame, so that the error can name it; 0 if it has none."""
     if kind == Kind.STAGE:
-        number: int = _REQUEST.unpack_from(body)[0] if len(body) >= _REQUEST.size else 0
-    else:
-        try:
-            number = _decode_numbered(body).request
-        except MALFORMED:
-            number = 0
-    return number
-
-
-def encode_commit(commit: Commit) -> bytes:
-    """Return the frame."""
-    return encode_frame(Kind.COMMIT, _encode(commit))
-
-
-def decode_commit(body: bytes) -> Commit:
-    """Read the body of a COMMIT frame.
-
-    Raises:
-        RejectedError: It is no such map; the connection goes on.
-    """
-    return decoded(_decode_commit, body, "COMMIT")
+        return int.from_bytes(body[: _REQUEST.size], "big") if len(body) >= _REQUEST.size else 0
+    try:
+        return _decode_numbered(body).request
+    except MALFORMED:
+        return 0
 
 
 def encode_stage(stage: Stage) -> bytes:
-    """Return the frame."""
     name = stage.transaction.encode()
     head = _STAGE.pack(stage.request, len(name)) + name + _PART.pack(stage.part)
     return encode_frame(Kind.STAGE, head + stage.frames)
 
 
 def decode_stage(body: bytes) -> Stage:
-    """Read the body of a STAGE frame.
-
-    Raises:
-        RejectedError: It is shorter than it says, or its transaction's name is none.
-    """
     try:
         request, length = _STAGE.unpack_from(body)
         end = _STAGE.size + length

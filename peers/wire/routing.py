@@ -38,26 +38,13 @@ from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 
-ENTRIES_PER_PART = 1_000
-"""Most neighbours, prefixes and rules together in one part."""
-
-HUBS_LIMIT = 10_000
-"""Most hubs in one digest, 240 KB: more than a hub knows by default."""
-
-_HUB_BYTES = 24
-"""Most bytes of an id with its number: 1 for the array, 18 for the id, 5 for the number."""
-
-_BESIDE_BYTES = 3
-"""Most bytes of a text beside its characters."""
-
-_NUMBER_BYTES = 9
-"""Most bytes of a number."""
-
-_ENDPOINT = re.compile("[0-9a-f]{32}")
-"""The id of a leaf, which has as many bytes as that of a hub."""
-
-_AROUND_BYTES = 128
-"""Most bytes of a body beside its lists."""
+ENTRIES_PER_PART = 1_000  # most neighbours, prefixes and rules together in one part
+HUBS_LIMIT = 10_000  # most hubs in one digest, 240 KB: more than a hub knows by default
+_HUB_BYTES = 24  # most bytes of an id with its number: 1 for the array, 18 for the id, 5 for the number
+_BESIDE_BYTES = 3  # most bytes of a text beside its characters
+_NUMBER_BYTES = 9  # most bytes of a number
+_ENDPOINT = re.compile("[0-9a-f]{32}")  # the id of a leaf, which has as many bytes as that of a hub
+_AROUND_BYTES = 128  # most bytes of a body beside its lists
 
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
@@ -83,12 +70,9 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
     hub: HubId
     base: _FromZero
     seq: _FromOne
-    part: _FromZero
-    """The number of the part, from 0."""
-    last: bool
-    """Whether this is the last part."""
-    name: str
-    """The name of the hub; empty in all parts but the first."""
+    part: _FromZero  # the number of the part, from 0
+    last: bool  # whether this is the last part
+    name: str  # the name of the hub; empty in all parts but the first
     neighbours: Annotated[_Hubs, msgspec.Meta(max_length=ENTRIES_PER_PART)] | None
     """Some of the neighbours with the costs; None in all parts if they have not changed."""
     added: _Interests
@@ -96,7 +80,6 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
 
     @property
     def entries(self) -> int:
-        """How many neighbours, prefixes and rules it holds."""
         return len(self.neighbours or ()) + len(self.added) + len(self.removed)
 
 
@@ -158,7 +141,6 @@ def _as_told(interest: Interest) -> str | _Fields:
 
 
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
-    """Yield the lists of each part; there is at least one part."""
     lists = _Lists([], [], [])
     entries, size_bytes = 0, _AROUND_BYTES
     for entry, entry_bytes, where in _entries(announcement):
@@ -196,24 +178,18 @@ def _size_bytes(interest: Interest) -> int:
 
 
 def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
-    """Read the body of a ROUTING frame.
-
-    Raises:
-        RejectedError: It is no such array, or a value is out of range; the connection goes on.
-    """
-    told: _Digest | _Wanted | AnnouncementPart
+    item: _Digest | _Wanted | AnnouncementPart
     try:
-        told = _decode(body)
+        item = _decode(body)
     except MALFORMED as error:
         raise _refusal(str(error)) from error
-    if isinstance(told, AnnouncementPart):
-        _check(told)
-        return msgspec.structs.replace(told, added=_interests(told.added), removed=_interests(told.removed))
-    return Digest(told.known) if isinstance(told, _Digest) else Wanted(told.hub)
+    if isinstance(item, AnnouncementPart):
+        _check(item)
+        return msgspec.structs.replace(item, added=_interests(item.added), removed=_interests(item.removed))
+    return Digest(item.known) if isinstance(item, _Digest) else Wanted(item.hub)
 
 
 def _check(part: AnnouncementPart) -> None:
-    """Check what the types do not; raises `RejectedError`."""
     if part.base >= part.seq:
         raise _refusal(f"an announcement that leads from {part.base} to {part.seq}")
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
@@ -225,7 +201,6 @@ def _check(part: AnnouncementPart) -> None:
 
 
 def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:
-    """Return the interests, checked; raises `RejectedError`."""
     interests: list[Interest] = []
     for one in told:
         try:
@@ -280,11 +255,9 @@ class _Begun:
 
     @property
     def entries(self) -> int:
-        """Number of neighbours, prefixes and rules that are held."""
         return len(self._neighbours) + len(self._added) + len(self._removed)
 
     def continues(self, part: AnnouncementPart) -> bool:
-        """Return whether this is the next part."""
         has_neighbours = part.neighbours is not None
         is_like_first = _key(part) == _key(self._first) and has_neighbours == (self._first.neighbours is not None)
         return is_like_first and _is_whole(part) == _is_whole(self._first) and part.part == self._parts
@@ -338,8 +311,7 @@ class Assembly:
         self._begun: dict[bytes, _Begun] = {}
         # The announcement that was refused last: its further parts are ignored.
         self._passed_over: tuple[bytes, int, int] | None = None
-        self.entries = 0
-        """Number of neighbours, prefixes and rules in incomplete announcements."""
+        self.entries = 0  # number of neighbours, prefixes and rules in incomplete announcements
 
     def add(self, part: AnnouncementPart) -> Announcement | None:
         """Add a part; return the announcement if it is complete, otherwise None.

@@ -50,8 +50,7 @@ _PIECE_BYTES = 16 * 1024
 _VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
 """Kinds of frames whose decoders copy the values out of the body, so that the body need not be copied, too."""
 
-_VIEWED_BYTES = 4096
-"""Frames up to this size are copied nevertheless, as a view costs more."""
+_VIEWED_BYTES = 4096  # frames up to this size are copied nevertheless, as a view costs more
 
 R = TypeVar("R")
 
@@ -62,8 +61,7 @@ class NeedData(Enum):
     NEED_DATA = "need data"
 
 
-NEED_DATA: Final = NeedData.NEED_DATA
-"""All bytes that were fed are processed; the name is that of h11."""
+NEED_DATA: Final = NeedData.NEED_DATA  # all bytes that were fed are processed; the name is that of h11
 
 
 class Searched(Enum):
@@ -80,8 +78,7 @@ turn."""
 class RouteTable(Protocol[R]):
     """The table in which a scanner looks routes up: `hub.routing.routes.Routes` in a hub, another in a client."""
 
-    table: dict[bytes, R]
-    """Routes by routing key."""
+    table: dict[bytes, R]  # routes by routing key
 
     def miss(self, key: bytes) -> R:
         """Add the route of a key to `table`, and return it.
@@ -108,29 +105,22 @@ class FrameBuffer:
 
     __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "held_bytes", "position")
 
-    _header_bytes: ClassVar[int]
-    """Size of the header, which tells the size of the frame."""
+    _header_bytes: ClassVar[int]  # size of the header, which tells the size of the frame
 
-    data: bytes
-    """The read in progress; empty when all of it is processed or held."""
+    data: bytes  # the read in progress; empty when all of it is processed or held
 
-    position: int
-    """How many bytes of `data` are processed; 0 while it is empty."""
+    position: int  # how many bytes of `data` are processed; 0 while it is empty
 
     def __init__(self, frame_limit_bytes: int) -> None:
         self.frame_limit_bytes = frame_limit_bytes
         self.data = b""
         self.position = 0
-        self.has_more = False
-        """Whether there are bytes after `position`. A plain attribute, as each read looks at it."""
+        self.has_more = False  # whether there are bytes after `position`. A plain attribute, as each read looks at it.
         self._later: list[tuple[bytes, int]] = []
         """Reads that were fed after `data`, each with its position; there is rarely more than one."""
-        self._held: list[bytes | bytearray] = []
-        """The beginning of a frame that continues in the next read."""
-        self.held_bytes = 0
-        """Bytes of the incomplete frame."""
-        self._needed_bytes = 0
-        """Size of the held frame, or of a header while the header is incomplete."""
+        self._held: list[bytes | bytearray] = []  # the beginning of a frame that continues in the next read
+        self.held_bytes = 0  # bytes of the incomplete frame
+        self._needed_bytes = 0  # size of the held frame, or of a header while the header is incomplete
 
     def _frame_size(self, data: bytes, position: int) -> int:
         """Return the size of the frame at `position`, or of a header while the header is incomplete.
@@ -142,12 +132,10 @@ class FrameBuffer:
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that were fed and not processed, those of an incomplete frame included."""
         waiting = len(self.data) - self.position + self.held_bytes
         return waiting + sum(len(data) - position for data, position in self._later) if self._later else waiting
 
     def feed(self, data: bytes) -> None:
-        """Append bytes that were read."""
         if self.data or self._later or self._held:
             self._later.append((data, 0))
         else:
@@ -155,7 +143,6 @@ class FrameBuffer:
         self.has_more = True
 
     def forget(self) -> None:
-        """Discard all bytes that are not processed."""
         self.data = b""
         self.position = 0
         self._later.clear()
@@ -163,7 +150,6 @@ class FrameBuffer:
         self.has_more = False
 
     def go_to(self, position: int) -> None:
-        """Mark everything before `position` as processed."""
         if position == len(self.data):
             self.data = b""
             self.position = 0

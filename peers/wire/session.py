@@ -1,44 +1,19 @@
 """`Session`: one side of a connection. It takes bytes and returns events, without I/O.
 
-```
-              HELLO  MESSAGES  SUBSCRIBE  UNSUBSCRIBE  NOTICE  PING  PONG  CLOSE  FETCH  RECORDS  STAGE  COMMIT
-OPENING        ✓                                                            ✓
-WITH_CLIENT              ✓         ✓           ✓               ✓     ✓     ✓     ✓               ✓      ✓
-WITH_HUB                 ✓                                 ✓   ✓     ✓     ✓             ✓
-WITH_LINK                ✓                                 ✓   ✓     ✓     ✓
+`_RULES` has the kinds of frames of each phase. In WITH_CLIENT this side is the hub, in WITH_HUB a client, in WITH_LINK
+both sides are hubs, which speak the mesh. Another kind ends the connection with 1002, except for kinds that
+may be ignored (`IGNORABLE`). A client's MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with
+SHARED are `SharedMessages`, if shared memory was granted. A client expects ORIGIN where both sides have said `origins`.
 
-              REQUEST  REPLY  SERVE  UNSERVE
-WITH_CLIENT      ✓       ✓      ✓       ✓
-WITH_HUB         ✓       ✓
-WITH_LINK        ✓       ✓
-
-              SEGMENT  RELEASED
-WITH_CLIENT      ✓         ✓
-WITH_HUB         ✓         ✓
-
-              CLAIM  RELEASE  RULE  UNRULE
-WITH_CLIENT     ✓       ✓       ✓      ✓
-
-              ACCOUNT  TOKEN  ORIGIN  ROUTING
-WITH_CLIENT               ✓
-WITH_HUB                         ✓
-WITH_LINK        ✓        ✓      ✓       ✓
-```
-
-In WITH_CLIENT this side is the hub, in WITH_HUB this side is a client, and in WITH_LINK both sides are hubs, which
-speak the mesh. A client's MESSAGES with CONFIRM do not join a run but are a `Confirmable`. MESSAGES with SHARED are
-`SharedMessages`, if shared memory was granted. A client expects ORIGIN where both sides have said `origins`.
-
-A missing entry ends the connection with 1002, except for kinds that may be ignored (`IGNORABLE`). A connection feeds
-what it reads, acts on each `next_event()` until that is `NEED_DATA`, and then writes `take_outgoing()`, which holds the
-session's own answers, too: PONG, CLOSE after an error, NOTICE for refused messages.
+A connection feeds the bytes of each read, acts on each `next_event()` until that is `NEED_DATA`, and then writes
+`take_outgoing()`, which holds the session's own answers, too: PONG, CLOSE after an error, NOTICE for rejected messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from enum import Enum
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.messages.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
@@ -71,16 +46,6 @@ from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanne
 from peers.wire.shared import decode_released, decode_segment, shared_messages
 
 
-# The kinds of frames that are decoded without regard to the state of the session.
-class Meaning(NamedTuple):
-    """How frames of one kind are read."""
-
-    decode: Callable[[Frame], Event]
-    """Returns the event; raises `ProtocolError` or, where there is a `number`, `RejectedError`."""
-    number: Callable[[Frame], int] | None = None
-    """Returns the number of a request that was refused, 0 if it has none; None where nothing is ever refused."""
-
-
 def _subscription(frame: Frame) -> Event:
     request, prefixes = decode_subscription(frame.kind, frame.body)
     return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
@@ -91,53 +56,7 @@ def _service(frame: Frame) -> Event:
     return ServiceChange(frame.kind == Kind.SERVE, prefixes, request)
 
 
-def _rule(frame: Frame) -> Event:
-    return decode_rules(frame.kind, frame.body)
-
-
-def _body(decode: Callable[[bytes], Event]) -> Callable[[Frame], Event]:
-    return lambda frame: decode(frame.body)
-
-
-def _numbered(frame: Frame) -> int:
-    return numbered(frame.body)
-
-
-def _of_journal(frame: Frame) -> int:
-    return request_number(Kind(frame.kind), frame.body)
-
-
-def _unnumbered(_: Frame) -> int:
-    return 0
-
-
-MEANINGS: Final[Mapping[Kind, Meaning]] = {
-    Kind.SUBSCRIBE: Meaning(_subscription, _unnumbered),
-    Kind.UNSUBSCRIBE: Meaning(_subscription, _unnumbered),
-    Kind.SERVE: Meaning(_service, _unnumbered),
-    Kind.UNSERVE: Meaning(_service, _unnumbered),
-    Kind.RULE: Meaning(_rule, _numbered),
-    Kind.UNRULE: Meaning(_rule, _numbered),
-    Kind.CLAIM: Meaning(_body(decode_claim), _numbered),
-    Kind.RELEASE: Meaning(_body(decode_release), _numbered),
-    Kind.TOKEN: Meaning(_body(decode_token), _numbered),
-    Kind.FETCH: Meaning(_body(decode_fetch), _of_journal),
-    Kind.STAGE: Meaning(_body(decode_stage), _of_journal),
-    Kind.COMMIT: Meaning(_body(decode_commit), _of_journal),
-    Kind.RECORDS: Meaning(_body(decode_records)),
-    Kind.ORIGIN: Meaning(_body(decode_origin)),
-    Kind.ROUTING: Meaning(_body(decode_routing), _unnumbered),
-    Kind.NOTICE: Meaning(_body(decode_notice)),
-    Kind.RELEASED: Meaning(_body(decode_released)),
-    Kind.ACCOUNT: Meaning(_body(decode_account)),
-}
-
-
-# The session.
-
-
-HANDSHAKE_LIMIT_BYTES = 64 * 1024
-"""Default of the largest frame before HELLO, bytes."""
+HANDSHAKE_LIMIT_BYTES = 64 * 1024  # default of the largest frame before HELLO, bytes
 
 _REJECTED_TEXTS = 16
 """Most different NOTICEs for refused messages in one read; the others are counted together in one more."""
@@ -199,55 +118,41 @@ class Session(Generic[R]):
         frame_limit_bytes: int,
         handshake_limit_bytes: int = HANDSHAKE_LIMIT_BYTES,
     ) -> None:
-        self.phase = Phase.OPENING
-        """HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good."""
-        self.far: Hello | None = None
-        """The HELLO of the far side, without its token; None before it has arrived."""
-        self.rejected_messages = 0
-        """How many messages of the far side were refused by this session."""
+        self.phase = Phase.OPENING  # HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good
+        self.far: Hello | None = None  # the HELLO of the far side, without its token; None before it has arrived
+        self.rejected_messages = 0  # how many messages of the far side were refused by this session
         self.shared = False
         """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
-        self.origins = False
-        """Whether this side has said `origins` in its HELLO; a client sets it once, with that."""
+        self.origins = False  # whether this side has said `origins` in its HELLO; a client sets it once, with that
         self._role = role
-        self._awaits_last_word = False
-        """True on a link between this hub's CLOSE and that of the peer hub."""
-        self._is_held = False
-        """True from `hold` to `release`: no event is returned meanwhile."""
+        self._awaits_last_word = False  # true on a link between this hub's CLOSE and that of the peer hub
+        self._is_held = False  # true from `hold` to `release`: no event is returned meanwhile
         self.has_heard = False
         """Becomes True with the first frame after HELLO that does not come in a run, and stays so."""
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
         self.feed: Callable[[bytes], None] = self._scanner.feed
         """Takes bytes that were read. It is the scanner's own method until the session is closed, then a no-op."""
-        self.has_more = False
-        """Whether bytes are left after the last event; if not, the next event is `NEED_DATA`."""
-        self._outgoing: list[bytes] = []
-        """Frames that wait for `take_outgoing`, which empties it."""
+        self.has_more = False  # whether bytes are left after the last event; if not, the next event is `NEED_DATA`
+        self._outgoing: list[bytes] = []  # frames that wait for `take_outgoing`, which empties it
         self.has_outgoing = False
         """Whether there are bytes to write. A plain attribute, as each read and each write looks at it."""
-        self._rejected: dict[str, Notice] = {}
-        """The refusals of this read, counted by their text, until they are sent."""
-        self._rest: Event | None = None
-        """The event that was put back, until `next_event` returns it."""
+        self._rejected: dict[str, Notice] = {}  # the refusals of this read, counted by their text, until they are sent
+        self._rest: Event | None = None  # the event that was put back, until `next_event` returns it
 
     @property
     def closed(self) -> bool:
-        """Whether one of the sides has sent CLOSE."""
         return self.phase is Phase.CLOSED
 
     def send(self, frame: bytes) -> None:
-        """Append a frame to the outgoing bytes."""
         self._outgoing.append(frame)
         self.has_outgoing = True
 
     def tell(self, notice: Notice) -> None:
-        """Append a notice to the outgoing bytes, unless the session is closed."""
         if self.phase is not _CLOSED:
             self.send(encode_notice(notice))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """Answer a request with an error."""
         self.tell(Notice("error", request=request, code=error.code, text=error.text))
 
     @property
@@ -257,11 +162,9 @@ class Session(Generic[R]):
 
     @property
     def unfinished(self) -> int:
-        """Always 0: a message has no fragments here."""
         return 0
 
     def close(self, code: int, text: str) -> None:
-        """Send CLOSE."""
         if self.phase is not Phase.CLOSED:
             self._awaits_last_word = self.phase is Phase.WITH_LINK
             self.phase = Phase.CLOSED
@@ -285,7 +188,6 @@ class Session(Generic[R]):
             self.has_more = True
 
     def take_outgoing(self) -> bytes:
-        """Return and clear the outgoing bytes."""
         self._tell_rejected()
         self.has_outgoing = False
         outgoing, self._outgoing = self._outgoing, []
@@ -296,7 +198,6 @@ class Session(Generic[R]):
         self._is_held = True
 
     def release(self) -> None:
-        """Return events again, after `hold`."""
         self._is_held = False
 
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
@@ -408,12 +309,6 @@ class Session(Generic[R]):
         self._scanner.frame_limit_bytes = self._frame_limit_bytes
         return hello
 
-    def _request(self, frame: Frame) -> Event | None:
-        return self._decoded(Request.decode, frame)
-
-    def _reply(self, frame: Frame) -> Event | None:
-        return self._decoded(Reply.decode, frame)
-
     def _decoded(self, decode: Callable[[Frame], Event], frame: Frame) -> Event | None:
         try:
             if frame.flags & FLAG_SHARED and not self.shared:
@@ -452,12 +347,6 @@ class Session(Generic[R]):
         self._tell_rejected()  # before PONG, so that the far side knows the fate of all that it had sent
         self.send(encode_frame(Kind.PONG, frame.body))
 
-    def _pong(self, _: Frame) -> None:
-        """Do nothing: any bytes show that the far side is alive."""
-
-    def _pong_of_link(self, frame: Frame) -> Event:
-        return Pong(frame.body)
-
     def _origin_from_hub(self, frame: Frame) -> Event:
         if not (self.origins and self.far is not None and self.far.origins):
             raise self._unexpected(Kind.ORIGIN)
@@ -485,11 +374,13 @@ def _throw_away(_: bytes) -> None:
 _Rule = Callable[[Session[Any], Frame], Event | None]
 
 
-def _stateless(meaning: Meaning) -> _Rule:
-    """Return a rule that decodes, and answers with an error what is refused."""
-    decode, number = meaning
-    if number is None:
-        return lambda _, frame: decode(frame)
+def _body(decode: Callable[[bytes], Event]) -> _Rule:
+    """Return a rule for bodies of which a malformed one ends the connection."""
+    return lambda _, frame: decode(frame.body)
+
+
+def _request(decode: Callable[[Frame], Event], number: Callable[[Frame], int] = lambda _: 0) -> _Rule:
+    """Return a rule that answers a malformed body with an error and the number of its request."""
 
     def rule(session: Session[Any], frame: Frame) -> Event | None:
         try:
@@ -501,14 +392,42 @@ def _stateless(meaning: Meaning) -> _Rule:
     return rule
 
 
-_MEANINGS: dict[Kind, _Rule] = {kind: _stateless(meaning) for kind, meaning in MEANINGS.items()} | {
+def _numbered(decode: Callable[[bytes], Event]) -> _Rule:
+    return _request(lambda frame: decode(frame.body), lambda frame: numbered(frame.body))
+
+
+def _of_journal(decode: Callable[[bytes], Event]) -> _Rule:
+    return _request(lambda frame: decode(frame.body), lambda frame: request_number(Kind(frame.kind), frame.body))
+
+
+_rule = _request(lambda frame: decode_rules(frame.kind, frame.body), lambda frame: numbered(frame.body))
+
+_MEANINGS: dict[Kind, _Rule] = {
+    Kind.SUBSCRIBE: _request(_subscription),
+    Kind.UNSUBSCRIBE: _request(_subscription),
+    Kind.SERVE: _request(_service),
+    Kind.UNSERVE: _request(_service),
+    Kind.RULE: _rule,
+    Kind.UNRULE: _rule,
+    Kind.CLAIM: _numbered(decode_claim),
+    Kind.RELEASE: _numbered(decode_release),
+    Kind.TOKEN: _numbered(decode_token),
+    Kind.FETCH: _of_journal(decode_fetch),
+    Kind.STAGE: _of_journal(decode_stage),
+    Kind.COMMIT: _of_journal(decode_commit),
+    Kind.ROUTING: _request(lambda frame: decode_routing(frame.body)),
+    Kind.RECORDS: _body(decode_records),
+    Kind.ORIGIN: _body(decode_origin),
+    Kind.NOTICE: _body(decode_notice),
+    Kind.RELEASED: _body(decode_released),
+    Kind.ACCOUNT: _body(decode_account),
     Kind.HELLO: Session._hello,  # noqa: SLF001 -- the table belongs to the class
     Kind.MESSAGES: Session._messages,  # noqa: SLF001
     Kind.PING: Session._ping,  # noqa: SLF001
-    Kind.PONG: Session._pong,  # noqa: SLF001
+    Kind.PONG: lambda _, __: None,  # any bytes show that the far side is alive
     Kind.CLOSE: Session._close,  # noqa: SLF001
-    Kind.REQUEST: Session._request,  # noqa: SLF001
-    Kind.REPLY: Session._reply,  # noqa: SLF001
+    Kind.REQUEST: lambda session, frame: session._decoded(Request.decode, frame),  # noqa: SLF001
+    Kind.REPLY: lambda session, frame: session._decoded(Reply.decode, frame),  # noqa: SLF001
     Kind.SEGMENT: Session._segment,  # noqa: SLF001
 }
 
@@ -551,6 +470,6 @@ _RULES: dict[Phase, dict[Kind, _Rule]] = {
         Kind.REPLY,
         *_ALIVE,
     )
-    | {Kind.PONG: Session._pong_of_link},  # noqa: SLF001
+    | {Kind.PONG: lambda _, frame: Pong(frame.body)},
     Phase.CLOSED: {},
 }

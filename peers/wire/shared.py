@@ -17,7 +17,7 @@ A frame with SHARED (`hub.messages.frame`) has a handle in place of its one valu
 behind their count. A descriptor travels with the first byte of each frame whose handle has mode 0, and of each SEGMENT
 whose size is not 0.
 
-RELEASED is cumulative: it releases everything up to that generation, or that many descriptors since HELLO.
+RELEASED is cumulative.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from hub.errors import CloseCode, ProtocolError
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, Frame, encode_frame
 from peers.wire.kinds import Kind
 
-DESCRIPTORS = 0
-"""This number stands in RELEASED in place of a segment's, for memory that has a descriptor of its own."""
+DESCRIPTORS = 0  # this number stands in RELEASED in place of a segment's, for memory that has a descriptor of its own
 
 _MEMFD = Struct(">BQ")
 _BLOCK = Struct(">BQIQQ")
@@ -42,17 +41,13 @@ _RELEASED = Struct(">IQ")
 class Handle(NamedTuple):
     """The place of values in shared memory."""
 
-    size_bytes: int
-    """How many bytes the values take."""
-    segment: int = 0
-    """The number of the segment; 0 if the values are in memory of their own."""
-    offset: int = 0
-    """Where the block begins in the segment; 0 for memory of their own."""
+    size_bytes: int  # how many bytes the values take
+    segment: int = 0  # the number of the segment; 0 if the values are in memory of their own
+    offset: int = 0  # where the block begins in the segment; 0 for memory of their own
     generation: int = 0
     """1 or more in a segment, where each block has a higher one than those before it; 0 for memory of their own."""
 
     def encode(self) -> bytes:
-        """Return its bytes in the frame."""
         if not self.segment:
             return _MEMFD.pack(0, self.size_bytes)
         return _BLOCK.pack(1, self.size_bytes, self.segment, self.offset, self.generation)
@@ -68,8 +63,7 @@ class SharedMessages(NamedTuple):
 class Segment(NamedTuple):
     """The far side has made or removed a segment."""
 
-    number: int
-    """The number of the segment; of a new one, the number of the request for it."""
+    number: int  # the number of the segment; of a new one, the number of the request for it
     size_bytes: int
     """The size of a new segment. 0 means the end of the segment, and then no descriptor comes with the frame."""
 
@@ -77,15 +71,14 @@ class Segment(NamedTuple):
 class Released(NamedTuple):
     """The far side no longer uses memory that it was given."""
 
-    each: list[tuple[int, int]]
-    """Pairs of a segment's number and a generation."""
+    each: list[tuple[int, int]]  # pairs of a segment's number and a generation
 
 
 def decode_handle(values: bytes, flags: int) -> Handle:
     """Read the handle that stands in the place of values.
 
     Raises:
-        ProtocolError: It is no handle, so nobody can know whether a descriptor belongs to it.
+        ProtocolError: It is no handle, so it is unknown whether a descriptor belongs to it.
     """
     handle = values[BATCH_COUNT.size :] if flags & FLAG_BATCH else values
     if len(handle) == _MEMFD.size and handle[0] == 0:
@@ -98,7 +91,6 @@ def decode_handle(values: bytes, flags: int) -> Handle:
 
 
 def shared_messages(frame: Frame) -> SharedMessages:
-    """Decode a MESSAGES frame with SHARED; raises as `decode_handle` does."""
     return SharedMessages(frame._replace(flags=frame.flags & ~FLAG_SHARED), decode_handle(frame.body, frame.flags))
 
 
@@ -109,32 +101,20 @@ def plain_bytes(frame: Frame, values_bytes: int) -> int:
 
 
 def encode_segment(segment: Segment) -> bytes:
-    """Return a SEGMENT frame."""
     return encode_frame(Kind.SEGMENT, _SEGMENT.pack(*segment))
 
 
 def decode_segment(body: bytes) -> Segment:
-    """Read the body of a SEGMENT frame.
-
-    Raises:
-        ProtocolError: It has another size, so nobody can know whether a descriptor belongs to it.
-    """
-    if len(body) != _SEGMENT.size:
+    if len(body) != _SEGMENT.size:  # then it is unknown whether a descriptor belongs to it
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"SEGMENT: {len(body)} bytes, expected {_SEGMENT.size}")
     return Segment(*_SEGMENT.unpack(body))
 
 
 def encode_released(released: Iterable[tuple[int, int]]) -> bytes:
-    """Return a RELEASED frame: pairs of segment and generation."""
     return encode_frame(Kind.RELEASED, b"".join([_RELEASED.pack(*one) for one in released]))
 
 
 def decode_released(body: bytes) -> Released:
-    """Read the body of a RELEASED frame.
-
-    Raises:
-        ProtocolError: The body is not one or more whole pairs.
-    """
     if not body or len(body) % _RELEASED.size:
         raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"RELEASED: {len(body)} bytes, expected {_RELEASED.size} each")
     return Released(list(_RELEASED.iter_unpack(body)))

@@ -36,7 +36,7 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
-from peers.websocket.zeek_bridge import BridgeSession, Incoming, Opened
+from peers.websocket.zeek_bridge import BridgeSession, Opened, Publication
 from peers.wire.control import (
     NameClaim,
     NameRelease,
@@ -627,7 +627,7 @@ def _run_bridge(data: bytes) -> None:
             session.ask(["/"])
         session.send([b"{}"])
         session.ping()
-        if isinstance(event, Incoming):
+        if isinstance(event, Publication):
             if _is_text(event.routing_key[4:]):  # else the core refuses to route it
                 decode_batch(Batch(event.frame, 1))
         else:

@@ -18,9 +18,9 @@ from peers.websocket.zeek_bridge import (
     BridgeSession,
     Event,
     Failure,
-    Incoming,
     Opened,
     Phase,
+    Publication,
 )
 from peers.websocket.zeek_codec import PATH
 from peers.wire.events import Closing
@@ -82,7 +82,7 @@ def test_a_conversation() -> None:
     assert talk.say(text(ACK)) == [Acknowledged("eeeeeeee-eeee-4eee-beee-eeeeeeeeeeee", "2.8.0-dev")]
     assert talk.session.phase is Phase.OPEN
     (incoming,) = talk.say(text(count("/a", 1)))
-    assert isinstance(incoming, Incoming)
+    assert isinstance(incoming, Publication)
     (part,) = Batch(incoming.frame, 1).parts()
     assert (part.key, part.body, part.encoding) == (b"/a", body_of(count("/a", 1)), 1)
     assert part.routing_key == incoming.routing_key
@@ -134,7 +134,7 @@ def test_cut_anywhere_the_events_are_the_same() -> None:
         assert (Opcode.PONG, b"x") in talk.frames
         assert talk.frames[-1] == (Opcode.CLOSE, b"\x03\xe8bye")
     assert found[0] == found[1] == found[2]
-    assert [type(event) for event in found[0]] == [Acknowledged, Incoming, Failure, Closing]
+    assert [type(event) for event in found[0]] == [Acknowledged, Publication, Failure, Closing]
     assert found[0][2] == Failure("deserialization_failed: input #1 x", outward=True)
     assert found[0][3] == Closing(1000, "bye", by_far_side=True)
 
@@ -180,7 +180,7 @@ def test_what_costs_one_message(payload: bytes, failure: Failure) -> None:
     talk = opened()
     found, after = talk.say(text(payload) + text(count("/a", 1)))
     assert found == failure
-    assert isinstance(after, Incoming)
+    assert isinstance(after, Publication)
 
 
 def test_a_second_ack_says_nothing() -> None:
@@ -189,7 +189,7 @@ def test_a_second_ack_says_nothing() -> None:
 
 def test_a_pretty_message() -> None:
     (incoming,) = opened().say(text(b'{ "topic": "/a", "data": 1, "@data-type": "count" }'))
-    assert isinstance(incoming, Incoming)
+    assert isinstance(incoming, Publication)
     assert incoming.routing_key.endswith(b"/a")
 
 
@@ -221,7 +221,7 @@ def test_closed_before_it_began() -> None:
 @given(st.lists(st.binary(max_size=40) | st.text(max_size=40).map(str.encode), max_size=5), st.binary(max_size=60))
 def test_nothing_raises(payloads: list[bytes], rest: bytes) -> None:
     talk = opened()
-    kinds: tuple[Any, ...] = (Incoming, Failure)
+    kinds: tuple[Any, ...] = (Publication, Failure)
     assert all(isinstance(event, kinds) for event in talk.say(b"".join(map(text, payloads))))
     assert all(isinstance(event, (*kinds, Closing)) for event in talk.say(rest))
 

@@ -42,21 +42,17 @@ class Wanted(Generic[S]):
     """Topics, and who wants them."""
 
     def __init__(self) -> None:
-        self._subscribers: dict[bytes, int] = {}
-        """Topic → number of subscribers, in the order in which topics came."""
+        self._subscribers: dict[bytes, int] = {}  # topic → number of subscribers, in the order in which topics came
         self._by_subscriber: dict[S, dict[bytes, None]] = {}
 
     def __contains__(self, topic: bytes) -> bool:
-        """Return whether exactly this topic is wanted."""
         return topic in self._subscribers
 
     @property
     def topics(self) -> list[bytes]:
-        """All topics."""
         return list(self._subscribers)
 
     def add(self, subscriber: S, topic: bytes) -> bool:
-        """Add a subscription; return whether it is new for this subscriber."""
         topics = self._by_subscriber.setdefault(subscriber, {})
         if topic in topics:
             return False
@@ -75,7 +71,6 @@ class Wanted(Generic[S]):
         return self._release(topic)
 
     def leave(self, subscriber: S) -> list[bytes]:
-        """Remove all subscriptions of a subscriber; return the topics that are not wanted any more."""
         return [topic for topic in self._by_subscriber.pop(subscriber, {}) if self._release(topic)]
 
     def _release(self, topic: bytes) -> bool:
@@ -86,12 +81,8 @@ class Wanted(Generic[S]):
         return True
 
 
-TURN_COST: Final = 4_000
-"""What may be done in one turn, about µs."""
-
-_HANDED_OUT_COST: Final = TURN_COST // 2
-"""Of that, for noting changes, so that the rest is left for sending them."""
-
+TURN_COST: Final = 4_000  # what may be done in one turn, about µs
+_HANDED_OUT_COST: Final = TURN_COST // 2  # of that, for noting changes, so that the rest is left for sending them
 _NOTES_PER_COST: Final = 8  # publishers that note a topic in 1 µs
 
 
@@ -108,8 +99,7 @@ class Notices:
         self._publishers = publishers
         self._changed: OrderedDict[bytes, bool] = OrderedDict()
         """Topics that no publisher has noted yet, and whether that is `again`."""
-        self._line: OrderedDict[Publisher, None] = OrderedDict()
-        """Publishers with something to be sent, first come."""
+        self._line: OrderedDict[Publisher, None] = OrderedDict()  # publishers with something to be sent, first come
         self._is_due = False
 
     def changed(self, topic: bytes, *, again: bool) -> None:
@@ -118,12 +108,10 @@ class Notices:
         self._request()
 
     def stand(self, publisher: Publisher) -> None:
-        """A publisher has something to be sent."""
         self._line[publisher] = None
         self._request()
 
     def leave(self, publisher: Publisher) -> None:
-        """A publisher is gone; once or more."""
         self._line.pop(publisher, None)
 
     def _request(self) -> None:
@@ -149,12 +137,8 @@ class Notices:
             self._request()
 
 
-WAIT_S: Final = 5.0
-"""Timeout for a node that comes back to greet the hub; nodes wait 10 s for a greeting's other half."""
-
-_UNHEARD_S: Final = 300.0
-"""How long before its end a connection may have been dead; keepalive finds that out in 240 s."""
-
+WAIT_S: Final = 5.0  # timeout for a node that comes back to greet the hub; nodes wait 10 s for a greeting's other half
+_UNHEARD_S: Final = 300.0  # how long before its end a connection may have been dead; keepalive finds that out in 240 s
 _PROBES_LIMIT: Final = 16  # greetings of a node that is gone that are kept
 
 
@@ -166,8 +150,7 @@ class _Known:
     def __init__(self, born_s: float) -> None:
         self.born_s = born_s
         self.ended_s = math.inf  # when it has last gone
-        self.probes: list[bytes] = []
-        """Where its node has greeted the hub while it was gone, and was not greeted back."""
+        self.probes: list[bytes] = []  # where its node has greeted the hub while it was gone, and was not greeted back
         self.subscriber: Subscriber | None = None  # while it is gone
 
 
@@ -201,8 +184,7 @@ class Returning:
         publishers: Mapping[Publisher, object],
         announce: Callable[[bytes], object],
     ) -> None:
-        self.mailbox = NODE_ID + own + b"."
-        """Beginning of the topics of probes."""
+        self.mailbox = NODE_ID + own + b"."  # beginning of the topics of probes
         self.held: dict[bytes, asyncio.TimerHandle] = {}
         """Topics of nodes that have come back, of which others have not heard yet."""
         self._loop = loop
@@ -240,7 +222,6 @@ class Returning:
         return True
 
     def goes(self, topic: bytes) -> None:
-        """The last subscription to a nodeid topic has ended."""
         if (timer := self.held.pop(topic, None)) is not None:
             timer.cancel()
         if (known := self._known.get(topic)) is not None:
@@ -253,7 +234,6 @@ class Returning:
             publisher.ask(self._new_probe())
 
     def publisher_goes(self, publisher: Publisher) -> None:
-        """A publisher is gone; once or more."""
         self._sent_anew.pop(publisher, None)
 
     def _new_probe(self) -> bytes:
@@ -261,7 +241,6 @@ class Returning:
         return self.mailbox + b"%d." % self._probes
 
     def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
-        """A greeting at a probe says which node a publisher belongs to."""
         try:
             event = Event.decode(payload)
         except (NoEventError, InvalidDataError):
@@ -325,11 +304,9 @@ class Cluster:
         mechanism: Makes the mechanism of each connection.
     """
 
-    is_far = False
-    """Whether it has a central broker of its own."""
+    is_far = False  # whether it has a central broker of its own
 
-    is_left = False
-    """Whether another hub of the mesh, which has joined it, too, exchanges its events."""
+    is_left = False  # whether another hub of the mesh, which has joined it, too, exchanges its events
 
     def __init__(
         self,
@@ -345,8 +322,7 @@ class Cluster:
         """From when on publishers are read, by the loop's clock."""
         self._is_fixed = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
-        self.publishers: dict[Publisher, None] = {}
-        """From their handshakes on."""
+        self.publishers: dict[Publisher, None] = {}  # from their handshakes on
         self.notices = Notices(server.after_turn, self.publishers)
         self.own = HUB_ID + f"{name or server.name}_{server.id.hex()[:12]}".encode()
         """The hub's node id, sender of what no node has published."""
@@ -357,7 +333,6 @@ class Cluster:
         self._writer.serializer = serializer.encode()
 
     def form(self, _: Batch) -> Form:
-        """Return a batch's form for nodes: events."""
         return Form(self._writer.write)
 
     def keep(self, batch: Batch, events: bytes) -> None:
@@ -380,7 +355,6 @@ class Cluster:
         """A subscriber is there."""
 
     def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
-        """A node has published an event to `mailbox`."""
         self._returning.hear(publisher, topic, payload)
 
     def is_wanted(self, topic: bytes) -> bool:
@@ -389,12 +363,10 @@ class Cluster:
 
     @property
     def sent_topics(self) -> list[bytes]:
-        """All topics that a publisher is sent."""
         return [topic for topic in self.wanted.topics if topic not in self._returning.held]
 
     @property
     def serializer(self) -> bytes:
-        """Form in which events are written to nodes; empty while it is not known."""
         return self._writer.serializer
 
     def learn(self, serializer: bytes) -> bool:
@@ -416,19 +388,16 @@ class Cluster:
         return True
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:
-        """A subscriber has asked for a topic, perhaps once more."""
         is_first = topic not in self.wanted
         self.wanted.add(subscriber, topic)
         if not (is_first and topic.startswith(NODE_ID) and self._returning.comes(topic, subscriber)):
             self._announce(topic)
 
     def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:
-        """A subscriber does not ask for it any more."""
         if self.wanted.remove(subscriber, topic):
             self._end(topic)
 
     def leave(self, subscriber: Subscriber) -> None:
-        """A subscriber is gone."""
         for topic in self.wanted.leave(subscriber):
             self._end(topic)
 
@@ -477,13 +446,11 @@ class RemoteCluster(Cluster):
         """Connection by which the broker sends subscriptions, and gets what the hub publishes."""
         self._holder: bytes | None = None
         """The hub that exchanges the events; None before the broker has sent the first subscriptions of hubs."""
-        self._hubs: set[bytes] = set()
-        """Hubs whose subscriptions the broker has sent since it is connected."""
+        self._hubs: set[bytes] = set()  # hubs whose subscriptions the broker has sent since it is connected
         self._is_heard = False  # the broker has sent this hub's own subscription
         self._hub_timer: asyncio.TimerHandle | None = None
 
     def write_later(self, subscriber: Subscriber) -> None:
-        """The broker sends subscriptions from now on."""
         self.speaker = subscriber
         self._hubs.clear()
         self._is_heard = False
@@ -499,7 +466,6 @@ class RemoteCluster(Cluster):
         return not topic.startswith(NODE_ID)
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
-        """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
             self._is_heard = self._is_heard or topic == self._hub_topic
             hub = _hub_of(topic)
@@ -508,13 +474,11 @@ class RemoteCluster(Cluster):
                 self._look_at_hubs_in(_SETTLE_S)
 
     def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- as above
-        """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
             self._hubs.discard(_hub_of(topic))
             self._look_at_hubs_in(0)
 
     def leave(self, subscriber: Subscriber) -> None:
-        """The broker sends nothing until it is there again; nothing changes meanwhile."""
         if self.speaker is subscriber:
             self.speaker = None
             if self._hub_timer is not None:
@@ -584,8 +548,7 @@ class Member(RemoteCluster):
         self.mailbox = self._discovery.mailbox
         for topic in (self.mailbox, b"zeek.cluster.node." + name.encode() + b"."):
             self.wanted.add(self, topic)
-        self._looking: asyncio.TimerHandle | None = None
-        """Set from the first connection on, until the hub stops."""
+        self._looking: asyncio.TimerHandle | None = None  # set from the first connection on, until the hub stops
 
     def take_in(self, publisher: Publisher) -> None:
         """The broker brings events, and is about to be sent the hub's subscriptions."""
@@ -594,26 +557,22 @@ class Member(RemoteCluster):
         self._look_again()
 
     def write_later(self, subscriber: Subscriber) -> None:
-        """The broker sends subscriptions from now on."""
         super().write_later(subscriber)
         self._look_again()
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:
-        """A node has asked for a topic, perhaps once more."""
         super().want(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.subscribed(topic)
             self._act()
 
     def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:
-        """No node asks for it any more."""
         super().want_no_more(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.unsubscribed(topic)
             self._act()
 
     def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:  # noqa: ARG002 -- there is one
-        """A node has published an event to this one."""
         self._discovery.hear(payload)
         self._act()
 
@@ -627,7 +586,6 @@ class Member(RemoteCluster):
         return is_used
 
     def leave(self, subscriber: Subscriber) -> None:
-        """The broker sends nothing until it is there again."""
         if self.speaker is not subscriber:
             return
         super().leave(subscriber)

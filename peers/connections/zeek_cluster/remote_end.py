@@ -25,7 +25,6 @@ from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
 
 def need_curve() -> None:
-    """Raise `UsageError` if PyNaCl is not installed."""
     try:
         import nacl.bindings  # noqa: F401, PLC0415 -- optional, and only who uses CURVE pays for the import
     except ImportError as error:
@@ -41,10 +40,8 @@ class Mechanisms:
     """
 
     def __init__(self, settings: ZeekSettings, allows: Callable[[bytes], bool]) -> None:
-        self.served: Callable[[], Mechanism] = _null
-        """Of a node that has come."""
-        self.dialled: Callable[[], Mechanism] = _null
-        """Of a broker."""
+        self.served: Callable[[], Mechanism] = _null  # of a node that has come
+        self.dialled: Callable[[], Mechanism] = _null  # of a broker
         if settings.curve_clients and not settings.curve_key:
             raise ConfigError("", "zeek.curve_key", "missing: without it, nobody is asked for zeek.curve_clients")
         if bool(settings.curve_broker) is not bool(settings.curve_node_key):
@@ -105,7 +102,6 @@ class Complaints:
             self._tell()
 
     def end(self) -> None:
-        """Log the rest; once or more."""
         if self._count:
             self._tell()
 
@@ -131,8 +127,7 @@ class RemoteEnd(ZeekConversation):
     """One socket of a node."""
 
     session: Session
-    is_dialled = False
-    """Whether it is a central broker, which this hub has dialled."""
+    is_dialled = False  # whether it is a central broker, which this hub has dialled
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
         super().__init__(connection, queue, session)
@@ -147,7 +142,6 @@ class RemoteEnd(ZeekConversation):
 
     @property
     def is_quiet(self) -> bool:
-        """Whether its end was logged already."""
         return self._has_broken or self.session.fault is not None
 
     def begin(self, refusal: str) -> None:

@@ -52,7 +52,6 @@ _SEALED_COST: Final = 5  # of a topic in a box
 
 
 def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
-    """Make a connection to the XPUB of a node, or of the central broker at an address."""
     return Connection(cluster.server, lambda connection: Publisher(connection, queue, cluster), address=address)
 
 
@@ -77,19 +76,14 @@ class Publisher(RemoteEnd):
         super().__init__(connection, queue, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
-        self._asked: set[bytes] = set()
-        """Topics that the hub wants for others than nodes of the cluster."""
-        self._sent: set[bytes] = set()
-        """Topics that are wanted, as far as the node knows."""
+        self._asked: set[bytes] = set()  # topics that the hub wants for others than nodes of the cluster
+        self._sent: set[bytes] = set()  # topics that are wanted, as far as the node knows
         self._unsent: OrderedDict[bytes, bool] = OrderedDict()
         """Topics to be sent, and whether also where the node knows that they are wanted."""
-        self._anew: set[bytes] = set()
-        """Topics whose end is sent first."""
+        self._anew: set[bytes] = set()  # topics whose end is sent first
         self._is_behind = False  # as it does not read
-        self.node_topic = b""
-        """Nodeid topic of its node, once the node has greeted the hub."""
-        self.since_s = 0.0
-        """When it has come, by the loop's clock."""
+        self.node_topic = b""  # nodeid topic of its node, once the node has greeted the hub
+        self.since_s = 0.0  # when it has come, by the loop's clock
 
     def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
         match event:
@@ -147,7 +141,6 @@ class Publisher(RemoteEnd):
         return topic in self._sent or topic in self._unsent
 
     def ask(self, topic: bytes) -> None:
-        """Send the node a topic that the hub itself wants."""
         self._asked.add(topic)
         self.note(topic)
 
@@ -159,7 +152,6 @@ class Publisher(RemoteEnd):
 
     @property
     def has_unsent(self) -> bool:
-        """Whether there is something to be sent."""
         return bool(self._unsent)
 
     def send_some(self) -> int:
@@ -188,13 +180,11 @@ class Publisher(RemoteEnd):
         return end + encode_subscription(topic, is_wanted=is_wanted)
 
     def write_more(self) -> None:
-        """The node reads on: send what has changed meanwhile."""
         if self._is_behind:
             self._is_behind = False
             self._note_changes()
 
     def change_sides(self) -> None:
-        """The cluster is left to another hub, or is not any more."""
         self._leave_out()
         self._note_changes()
 
@@ -216,7 +206,6 @@ class Publisher(RemoteEnd):
 
 
 def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
-    """Make a connection to the XSUB of a node, or of the central broker at an address."""
     return Connection(cluster.server, lambda connection: Subscriber(connection, queue, cluster), address=address)
 
 
@@ -234,12 +223,10 @@ class Subscriber(RemoteEnd):
         self._cluster = cluster
         self.is_dialled = cluster.is_far
         self._refused = Complaints(connection, "subscription of a Zeek node refused")
-        self._put_off: dict[str, None] = {}
-        """Subscriptions while the cluster is left to another hub."""
+        self._put_off: dict[str, None] = {}  # subscriptions while the cluster is left to another hub
 
     @property
     def handler(self) -> Handler | None:
-        """Its handler, while it is part of the hub."""
         return self._connection.handler
 
     def act(self, event: Event) -> int:
@@ -292,7 +279,6 @@ class Subscriber(RemoteEnd):
             self._cluster.want_no_more(self, topic)
 
     def change_sides(self) -> None:
-        """The cluster is left to another hub, or is not any more."""
         handler = self._connection.handler
         if handler is None:
             return
@@ -334,7 +320,6 @@ def _prefix(topic: bytes) -> str:
 def logger_connection(
     server: Server, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
 ) -> Connection:
-    """Make a connection to the PUSH of a node."""
     return Connection(server, lambda connection: Logger(connection, queue, mechanism()))
 
 
