@@ -6,7 +6,7 @@ begin at 2: 1 means "nothing was sent yet", 0 "nothing was acknowledged yet".
 ```
 handshake(offset) ─▶ next = offset + 1
 action n:  n == next ─▶ taken, with all that waited for it     n > next ─▶ waits     n < next ─▶ a duplicate
-tick:      nothing yet ─▶ nack [0]     something is missing ─▶ nack [...]     all is well ─▶ now and then an ack
+tick:      nothing yet ─▶ nack [0]     numbers are missing ─▶ nack [...]     none is missing ─▶ now and then an ack
 ```
 """
 
@@ -85,12 +85,8 @@ class Consumer:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nothing is missing, as far as that is known."""
+        """Whether no known number is missing."""
         return self.next > 0 and self.next >= self._last
-
-    def ask(self) -> None:
-        """Ask for the handshake."""
-        self._say(Nack((0,)))
 
     def attach(self, offset: int) -> None:
         """The handshake has come; another one changes nothing."""
@@ -104,21 +100,17 @@ class Consumer:
         self._take_early()
         self._say(CumulativeAck(self.next - 1))
 
-    def hear(self, number: int, action: Action, size_bytes: int) -> None:
-        """An action has come."""
+    def ask(self) -> None:
+        """Ask for the handshake."""
+        self._say(Nack((0,)))
+
+    def hear(self, number: int, action: Action | None, size_bytes: int = 0) -> None:
+        """An action has come; None: this number is lost for good."""
         if self.next and number == self.next:
             self._advance(action)
             self._take_early()
         else:
             self._wait(number, action, size_bytes)
-
-    def hear_lost(self, number: int) -> None:
-        """This number is lost for good."""
-        if self.next and number == self.next:
-            self._advance(None)
-            self._take_early()
-        else:
-            self._wait(number, None, 0)
 
     def hear_end(self, number: int) -> None:
         """The producer has used all numbers up to this one."""
@@ -143,14 +135,11 @@ class Consumer:
         self._next_at_tick = self.next
         if self.next < self._last and self._idle_ticks >= NACK_TICKS:
             self._idle_ticks = 0
-            self._say(Nack(self._missing()))
+            missing = (number for number in range(self.next, self._last) if number not in self._early)
+            self._say(Nack(tuple(islice(missing, NACK_NUMBERS))))
         elif self._ticks >= HEARTBEAT_TICKS:
             self._ticks = 0
             self._say(CumulativeAck(self.next - 1))
-
-    def _missing(self) -> tuple[int, ...]:
-        numbers = range(self.next, self._last)
-        return tuple(islice((number for number in numbers if number not in self._early), NACK_NUMBERS))
 
     def _advance(self, action: Action | None) -> None:
         number = self.next
@@ -163,13 +152,12 @@ class Consumer:
 
     def _take_early(self) -> None:
         while self.next in self._early:
-            action, _ = self._early[self.next]
-            self._drop_early(self.next)
-            self._advance(action)
+            self._advance(self._drop_early(self.next))
 
-    def _drop_early(self, number: int) -> None:
-        _, size_bytes = self._early.pop(number)
+    def _drop_early(self, number: int) -> Action | None:
+        action, size_bytes = self._early.pop(number)
         self._early_bytes -= size_bytes
+        return action
 
     def _wait(self, number: int, action: Action | None, size_bytes: int) -> None:
         if number < self.next or number in self._early:

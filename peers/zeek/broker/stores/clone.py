@@ -4,15 +4,12 @@
 nack [0] ─▶ ack_clone: the whole content ─▶ changes in their order ─▶ the store's owner
 commands of clients ─▶ attach_writer, then wishes, each with a publisher of its own ─▶ master
 answers ◀─ a change by that publisher ◀──────────────────────────────────────────── has granted it
-        ◀─ none, or refused ◀─ the copy has all that the master has told since it confirmed the wish
+        ◀─ none, or refused ◀─ the copy has all changes that the master had made when it confirmed the wish
 ```
 
 A master sends only changes. So a wish is granted once a change comes back with its publisher, and has changed nothing
-once the master has confirmed it and the copy has everything up to a number that was heard of behind the confirmation.
-A clone that has lost its place starts again, as another entity, and its wishes are not sent to another master. Each
-command is answered once, also when the master is lost. Expiries are the master's. A value that the store cannot hold is
-missing in it, and counted. A user is charged for commands on their way as for entries. The owner calls `tick` each
-100 ms.
+once the master has confirmed it and the copy has all changes up to a number that came behind the confirmation. A clone
+that has lost its place starts again, as another entity, and its wishes are not sent to another master.
 """
 
 from __future__ import annotations
@@ -61,12 +58,15 @@ class _Written:
 class Clone:
     """The copy of one store.
 
+    Each command is answered once, also when the master is lost. Expiries are the master's. A value that the store
+    cannot hold is missing in it, and counted. A user is charged for commands on their way.
+
     Args:
         known: Name of the store at the Zeek.
         owner: Changes the copy.
         entities: Makes a new entity of this node at each call.
         send: Called with the id of a node, nil for all, and a command for the topic of masters.
-        on_state: Called with why the copy follows no master any more, and with "" once it does.
+        on_state: Called with the reason why the copy follows no master any more, and with "" once it does.
         is_announced: Whether a Zeek that is peered has the master. Where none has, the copy may follow it still.
         limits: Of each direction.
         counters: Updated.
@@ -103,7 +103,13 @@ class Clone:
     def _begin_anew(self) -> None:
         self._own = self._entities()
         self._master = b""  # until it is found
-        self._consumer = Consumer(self._take, self._lose, self._say, self._limits, self._counters)
+        self._consumer = Consumer(
+            self._take,
+            lambda number: self.restart(f"change {number} is lost for good"),
+            self._say,
+            self._limits,
+            self._counters,
+        )
         self._heard = 0  # the highest number that the master is known to have used
         self._silent_ticks = self._ticks = 0
         # The channel to the master.
@@ -127,8 +133,7 @@ class Clone:
         return self._consumer.is_idle and not self._sent and not self._written
 
     def __len__(self) -> int:
-        """Return the number of commands that wait for their answers."""
-        return len(self._written)
+        return len(self._written)  # commands that wait for their answers
 
     def begin(self) -> None:
         """Ask for a master."""
@@ -143,7 +148,7 @@ class Clone:
         self._consumer.ask()
 
     def hear(self, command: wire.Command, size_bytes: int) -> None:
-        """Take a command from the topic of clones; its sender must be of the node that has sent it."""
+        """Take a command from the topic of clones; the caller has checked that its sender is of the node."""
         seq, sender, receiver, content = command
         if isinstance(content, wire.AckClone):
             if receiver == self._own and not self._consumer.is_attached:
@@ -168,14 +173,14 @@ class Clone:
                 self._fence(content.number)
             case wire.RetransmitFailed():
                 if receiver == self._own:
-                    self._consumer.hear_lost(content.number)
+                    self._consumer.hear(content.number, None)
             case wire.Put() | wire.Erase() | wire.Expire() | wire.Clear() | wire.PutUniqueResult():
                 self._consumer.hear(seq, content, size_bytes)
                 if seq > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
                     self._fence(seq)
 
     def tick(self) -> None:
-        """Let a tick pass."""
+        """Let a tick (100 ms) pass."""
         self._consumer.tick()
         if self._is_writer:
             self._ticks += 1
@@ -216,9 +221,9 @@ class Clone:
     def _take(self, action: wire.Action) -> None:
         match action:
             case wire.PutUniqueResult():
-                who = self._unique.pop(action.request, None) if action.who == self._asker else None
-                if who is not None and who in self._written:  # or the change was told, and has answered it
-                    self._pop(who).done(self._not_done("put_unique") if action.inserted else None)
+                publisher = self._unique.pop(action.request, None) if action.who == self._asker else None
+                if publisher is not None and publisher in self._written:  # or its change has answered it
+                    self._pop(publisher).done(self._not_done("put_unique") if action.inserted else None)
             case wire.Put() | wire.Erase() | wire.Expire() | wire.Clear():
                 self._change(action)
 
@@ -255,10 +260,7 @@ class Clone:
     def _count(self, outcomes: list[Outcome], error: HubError | None) -> None:
         self.refused += sum(error is not None or isinstance(outcome, StoreError) for outcome in outcomes)
 
-    def _lose(self, number: int) -> None:
-        self.restart(f"change {number} is lost for good")
-
-    # What clients want changed.
+    # Commands of clients.
 
     def apply(
         self, commands: Iterable[Command | StoreError], then: Then, publisher: object = None, user: str | None = None
@@ -376,7 +378,7 @@ class Clone:
         if not keys:
             del self._charges[user], self._charged[user, 1], self._charged[user, 2]
 
-    # What becomes of it.
+    # Answers.
 
     def _settle(self, number: int) -> None:
         """All changes of wishes up to this number have come: the others have changed nothing."""
@@ -388,9 +390,9 @@ class Clone:
             written.done(None if written.command.kind == "erase" else self._not_done(written.command.kind))
 
     def _answer_all(self, reason: str) -> None:
-        for who in list(self._written):
+        for publisher in list(self._written):
             text = f"{reason}: nobody knows whether it was carried out"
-            self._pop(who).done(StoreError(text, CloseCode.INTERNAL_ERROR))
+            self._pop(publisher).done(StoreError(text, CloseCode.INTERNAL_ERROR))
         self._unique.clear()
 
     def _not_done(self, kind: str) -> StoreError:

@@ -8,18 +8,16 @@ clone at P ── sender (P, 7) ──▶ hub ── sender (hub, k) ──▶ m
 clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ── master at Q
 ```
 
-A command to nil goes to all other peers whose filter covers the topic, one to an alias to the peer of that entity. An
-alias is a hash of the entity and the hub's id, so it is the same after the entity was forgotten. A peer gets the topics
-of stores that others announce, never its own: a restarted master must not take itself for another one. The hub itself
-takes part as a peer. Long commands are checked, as values that nest too deep end C++ Broker's process. Cost: 5 µs a
-command.
+A command to nil goes to all other peers whose filter covers the topic, one to an alias to the peer of that entity. A
+peer gets the topics of stores that others announce, never its own: a restarted master must not take itself for another
+one. The hub itself takes part as a peer. Cost: 5 µs a command.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from peers.values import InvalidDataError
@@ -69,24 +67,19 @@ class End(Protocol):
     def may_say(self, name: str, *, writes: bool) -> bool:
         """Return whether it may send a command of a store; `writes`: one that may change it."""
 
-    def may_hear(self, name: str) -> bool:
-        """Return whether it may see the content of a store."""
-
+    def may_hear(self, name: str) -> bool: ...
     @property
-    def user(self) -> str | None:
-        """User who is charged for its entries."""
+    def user(self) -> str | None: ...  # who is charged for its entries
 
 
+@dataclass(slots=True, eq=False)
 class _Peer:
-    __slots__ = ("end", "entities", "is_own", "lost_tick", "prefixes", "topics")
-
-    def __init__(self) -> None:
-        self.is_own = False  # the hub itself
-        self.end: End | None = None  # while it is lost
-        self.prefixes: tuple[str, ...] = ()
-        self.topics: frozenset[str] = frozenset()  # of stores, among the prefixes
-        self.entities: set[int] = set()  # aliases
-        self.lost_tick = 0
+    is_own: bool = False  # the hub itself
+    end: End | None = None  # while it is lost
+    prefixes: tuple[str, ...] = ()
+    topics: frozenset[str] = frozenset()  # of stores, among the prefixes
+    entities: set[int] = field(default_factory=set)  # aliases
+    lost_tick: int = 0
 
 
 class Forwarder:
@@ -210,7 +203,10 @@ class Forwarder:
             self._pass_on(peer_id, envelope, name, alias, receiver)
 
     def _store_of(self, envelope: Envelope) -> tuple[str, bool] | None:
-        """Return the store of a command, and whether it is for the master; None if it cannot be passed on."""
+        """Return the store of a command, and whether it is for the master; None if it cannot be passed on.
+
+        Long commands are checked, as values that nest too deep end C++ Broker's process.
+        """
         payload = envelope.payload
         try:
             store = wire.store_of(envelope.topic.decode())

@@ -6,11 +6,10 @@ clone ── attach_writer ──▶ Consumer ── wishes in their order ─�
                            the store's owner ── its changes ─▶ log ── kept ─▶ all clones
 ```
 
-A C++ clone follows one entity for its life, takes no second snapshot, and nothing but the next number. So the last
-numbered actions are a log, and where the store is in a file, the log, the master's entity and the last wish of each
-writer are notes in the same transactions: after a restart clones go on where they are, and no wish is granted twice.
-Clones get nothing that is not kept yet, not even in a snapshot. Values of the hub are msgpack, those of Zeeks are in
-Broker's format; a value without a Broker form is left out, and counted. The owner calls `tick` each 100 ms.
+A C++ clone follows one entity for its life, takes no second snapshot, and only the next number. So the last numbered
+actions are a log, and where the store is in a file, the log, the master's entity and the last wish of each writer are
+notes in the same transactions: after a restart clones go on where they are, and no wish is granted twice. Clones get
+only changes that are kept, also in a snapshot. A value without a Broker form is left out, and counted.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from functools import partial
 from itertools import pairwise
 from struct import Struct
 from struct import error as StructError  # noqa: N812  an exception, named as one
-from typing import Final, NamedTuple, Protocol, TypeAlias
+from typing import Final, NamedTuple, Protocol, TypeAlias, cast
 
 from hub.errors import HubError, StoreError
 from hub.stores.command import Change, ChangeKind, Command
@@ -59,9 +58,9 @@ Notes: TypeAlias = Mapping[str, bytes | None]
 Wish: TypeAlias = wire.Put | wire.PutUnique | wire.Erase | wire.Add | wire.Subtract | wire.Clear
 REPEATED: Final = 2 * NACK_NUMBERS  # most actions that are sent again to one clone in one tick
 _SNAPSHOT_OVERHEAD_BYTES = 256 + 1024  # more than envelope, command and topic take beside the entries
+# After so much silence a writer is asked for its handshake: C++ clones drop their writes to a master that was silent
+# for `SILENT_TICKS`, and write nothing more until they are asked.
 _LONG_TICKS = SILENT_TICKS // 2
-"""After so much silence a writer is asked for its handshake: C++ clones drop their writes to a master that was silent
-for `SILENT_TICKS`, and write nothing more until they are asked."""
 
 _HANDSHAKE = wire.Nack((0,))
 _STATE = Struct(">QQQ")  # numbers of the master's entity, of the last action, and of the store's last change
@@ -87,20 +86,16 @@ _EMPTIES = {tag: to_msgpack(encode(zero)) for tag, zero in _ZEROS.items()}
 
 
 class StoreOwner(Protocol):
-    """`peers.stores.master.Master`."""
+    """`peers.stores.master.Master`, a room above this one."""
 
     store: Store
     listeners: list[Callable[[Sequence[Change]], object]]
     noters: list[Callable[[Sequence[Change]], Notes]]
 
     @property
-    def notes(self) -> dict[str, bytes] | None:
-        """Notes beside the store when it was opened; None if it is not in a file."""
-
+    def notes(self) -> dict[str, bytes] | None: ...
     @property
-    def is_certain(self) -> bool:
-        """Whether all changes that were ever published were in the store when it was opened."""
-
+    def is_certain(self) -> bool: ...
     def apply(
         self,
         commands: Iterable[Command | StoreError],
@@ -108,11 +103,8 @@ class StoreOwner(Protocol):
         publisher: object = None,
         user: str | None = None,
         note: Callable[[list[Outcome]], Notes] | None = None,
-    ) -> None:
-        """Carry commands out; keep what `note` makes of their outcomes beside the changes; then call `then`."""
-
-    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """Call `then` once all present changes are kept, or with an error."""
+    ) -> None: ...
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None: ...
 
 
 class MasterLimits(NamedTuple):
@@ -122,8 +114,8 @@ class MasterLimits(NamedTuple):
     writers: int = 1_000
     snapshot_entries: int = 100_000  # A snapshot is made in one go, 2.5 µs an entry
     snapshot_bytes: int = 16 * 1024 * 1024  # Largest frame with a snapshot
+    # Most bytes of snapshots that are not acknowledged yet; a clone without room asks again 200 ms later.
     open_snapshot_bytes: int = 64 * 1024 * 1024
-    """Most bytes of snapshots that are not acknowledged yet; a clone without room asks again 200 ms later."""
     log_actions: int = 65_536
     log_bytes: int = 32 * 1024 * 1024
     channel: ChannelLimits = ChannelLimits()  # Of each writer's early wishes
@@ -141,27 +133,24 @@ class MasterCounters:
     unexpected: int = 0  # Commands for another master, or that are none for a master
 
 
+@dataclass(slots=True, eq=False)
 class _Clone:
-    __slots__ = ("acked", "handshake", "is_held", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
-
-    def __init__(self, offset: int, tick: int) -> None:
-        self.offset = offset  # its handshake stands for all up to this number
-        self.acked = 0
-        self.handshake = b""  # Sent again until the first acknowledgement
-        self.is_held = False  # Whether its handshake holds changes that are not kept yet, and is not sent
-        self.last_seen = tick
-        self.lagged = False  # it lacked something at the last keepalive
-        self.repeated = self.repeated_tick = 0  # actions that were sent again in one tick
+    offset: int  # its handshake stands for all up to this number
+    last_seen: int
+    acked: int = 0
+    handshake: bytes = b""  # sent again until the first acknowledgement
+    is_held: bool = False  # whether its handshake holds changes that are not kept yet, and is not sent
+    lagged: bool = False  # it lacked something at the last keepalive
+    repeated: int = 0  # actions that were sent again in one tick
+    repeated_tick: int = 0
 
 
+@dataclass(slots=True, eq=False)
 class _Writer:
-    __slots__ = ("consumer", "kept", "last_heard", "taken")
-
-    consumer: Consumer
-
-    def __init__(self, tick: int) -> None:
-        self.last_heard = tick
-        self.taken = self.kept = 0  # numbers of the last wish that the store has taken, and that is kept
+    last_heard: int
+    consumer: Consumer = field(init=False)
+    taken: int = 0  # number of the last wish that the store has taken
+    kept: int = 0  # and of the last one that is kept
 
 
 def publisher_of(of: bytes) -> str:
@@ -188,7 +177,6 @@ class Master:
         owner: Changes the store.
         send: Called with the id of a node, nil for all, and a command for the topic of clones.
         now_ns: Returns the time by which entries expire, since 1970.
-        limits: Its limits.
         counters: Updated.
         user_of: Returns the user who is charged for the entries of a clone, by its entity.
         on_refused: Called with that user and the reason where a wish was not granted; clones are not informed.
@@ -213,55 +201,52 @@ class Master:
         self._counters = counters or MasterCounters()
         self._user_of, self._on_refused = user_of, on_refused
         self._prefix = f"zeek master {known} "
-        self._is_kept = owner.notes is not None
-        self.number = self._told = FIRST_NUMBER
-        """Numbers of the last action, and of the last one that is kept, and clones may know."""
+        self._is_durable = owner.notes is not None
+        self.number = self._kept = FIRST_NUMBER  # of the last action, and of the last one that clones may know
         self._log: dict[int, bytes] = {}  # The last actions as commands for all, by number, without a gap
         self.log_bytes = 0  # Bytes of actions that are held
         self._records: deque[tuple[int, str]] = deque()  # The notes that hold them: last number and name of each
+        # Numbers of the store's changes that are not kept yet, with those of their actions.
         self._noted: deque[tuple[int, int]] = deque()
-        """Numbers of the store's changes that are not kept yet, with those of their actions."""
         self._positions: dict[bytes, int] = {}  # Last wish of each writer, as noted, in the order of writing
         self._may_be_known = False  # Whether a clone may have a number from before, so that a gap must show
         self._clones: dict[bytes, _Clone] = {}
         self._writers: dict[bytes, _Writer] = {}
         self._tick = self._last_broadcast = 0
+        # The whole content, for clones that come together; None once it has changed.
         self._content: tuple[tuple[bytes, bytes], ...] | None = None
-        """The whole content, for clones that come together; None once it has changed."""
         self.refused = 0  # Wishes that were not granted: a clash of types, a full store, an invalid value
         self.unwritable = 0  # Entries and changes that were left out, as they have no Broker form
         self.own = wire.entity(node_id, new_object)
-        if self._is_kept:
+        if self._is_durable:
             notes = self._restore(owner.notes or {}, node_id)
             owner.apply([], lambda _, __: None, note=lambda _: notes)
         owner.noters.append(self._note)
-        owner.listeners.append(self._tell)
+        owner.listeners.append(self._publish)
 
     def close(self) -> None:
         """Stop serving the store."""
         self._owner.noters.remove(self._note)
-        self._owner.listeners.remove(self._tell)
+        self._owner.listeners.remove(self._publish)
 
     @property
     def clones(self) -> int:
-        """Number of clones."""
         return len(self._clones)
 
     @property
     def writers(self) -> int:
-        """Number of clones that write."""
         return len(self._writers)
 
     @property
     def waiting_bytes(self) -> int:
         """Bytes of actions that some clone has not acknowledged."""
-        floor = min((max(clone.acked, clone.offset) for clone in self._clones.values()), default=self._told)
-        return sum(len(self._log.get(number, b"")) for number in range(floor + 1, self._told + 1))
+        floor = min((max(clone.acked, clone.offset) for clone in self._clones.values()), default=self._kept)
+        return sum(len(self._log.get(number, b"")) for number in range(floor + 1, self._kept + 1))
 
     @property
     def is_idle(self) -> bool:
         """Whether all clones have everything, and no wish is known to be missing."""
-        has_all = all(clone.acked >= self._told for clone in self._clones.values())
+        has_all = all(clone.acked >= self._kept for clone in self._clones.values())
         return has_all and all(writer.consumer.is_idle for writer in self._writers.values())
 
     def entries(self) -> Iterable[tuple[bytes, bytes]]:
@@ -273,7 +258,7 @@ class Master:
                 self.unwritable += 1
 
     def hear(self, command: wire.Command, size_bytes: int) -> None:
-        """Take a command from the topic of masters; its sender must be of the node that has sent it."""
+        """Take a command from the topic of masters; the caller has checked that its sender is of the node."""
         seq, sender, receiver, content = command
         if receiver not in (self.own, wire.NIL_ENTITY):
             self._counters.unexpected += 1
@@ -287,23 +272,22 @@ class Master:
                 writer = self._find_writer(sender) or self._add_writer(sender)
                 if writer is not None:
                     self._begin_at(writer, content.offset)
-            case wire.Keepalive() | wire.RetransmitFailed():
-                self._hear_writer(sender, content)
-            case wire.Put() | wire.PutUnique() | wire.Erase() | wire.Add() | wire.Subtract() | wire.Clear():
-                writer = self._find_writer(sender)
-                if writer is None:
-                    self._say(sender, _HANDSHAKE)
-                else:
-                    writer.consumer.hear(seq, content, size_bytes)
-            case _:
+            case wire.AckClone() | wire.PutUniqueResult() | wire.Expire():
                 self._counters.unexpected += 1
+            case _:
+                self._hear_writer(sender, seq, content, size_bytes)
 
     def tick(self) -> None:
-        """Let a tick pass: send keepalives, remove silent clones."""
+        """Let a tick (100 ms) pass: send keepalives, remove silent clones."""
         self._tick += 1
         if self._last_broadcast + HEARTBEAT_TICKS == self._tick:
             self._last_broadcast = self._tick
-            self._keep_alive()
+            self._say(wire.NIL_ENTITY, wire.Keepalive(self._kept))
+            # C++ clones take no keepalive that does not name them: one that lacks the last action gets its own.
+            for entity, clone in self._clones.items():
+                if clone.lagged and clone.acked < self._kept:
+                    self._say(entity, wire.Keepalive(self._kept))
+                clone.lagged = clone.acked < self._kept
         if self._tick % HEARTBEAT_TICKS == 0:
             self._content = None
             for each in [each for each, clone in self._clones.items() if self._tick - clone.last_seen > SILENT_TICKS]:
@@ -312,18 +296,10 @@ class Master:
         for writer in self._writers.values():
             writer.consumer.tick()
 
-    def _keep_alive(self) -> None:
-        # C++ clones take no keepalive that does not name them: one that lacks the last action gets its own.
-        self._say(wire.NIL_ENTITY, wire.Keepalive(self._told))
-        for entity_, clone in self._clones.items():
-            if clone.lagged and clone.acked < self._told:
-                self._say(entity_, wire.Keepalive(self._told))
-            clone.lagged = clone.acked < self._told
-
     def _say(self, to: bytes, content: wire.Content, seq: int = 0) -> None:
         self._send(wire.node_of(to), wire.encode_command(wire.Command(seq, self.own, to, content)))
 
-    # The log, and what is noted of it.
+    # The log, and its notes.
 
     def _restore(self, notes: dict[str, bytes], node_id: bytes) -> Notes:
         """Go on with the notes, if that can be; return the notes to be kept before a clone hears anything."""
@@ -332,13 +308,13 @@ class Master:
         if state is None or not self._owner.is_certain:
             return {**dict.fromkeys(name for name in notes if name.startswith(self._prefix)), **self._state()}
         self.own = wire.entity(node_id, known)
-        self.number = self._told = last
+        self.number = self._kept = last
         self._may_be_known = True
         gone: Notes = {}
         if change == self._store.number:
             gone = self._restore_log(notes)
         else:  # the store was changed while its changes were not noted
-            self.number = self._told = last + 1
+            self.number = self._kept = last + 1
         written = self._prefix + "writer "
         positions = {name: _POSITION.unpack(notes[name]) for name in notes if name.startswith(written)}
         for name in sorted(positions, key=lambda each: positions[each][1]):
@@ -369,8 +345,13 @@ class Master:
 
     def _add(self, action: wire.Action) -> None:
         """Give an action the next number."""
-        if not self._is_kept and not self._clones:
-            self._forget_all()
+        if not self._is_durable and not self._clones:
+            # A store in memory changes without a clone: one that comes back must find a gap.
+            if self._may_be_known:
+                self._may_be_known = False
+                self._log.clear()
+                self.log_bytes = 0
+                self.number = self._kept = self.number + 1
             return
         self.number += 1
         command = wire.encode_command(wire.Command(self.number, self.own, wire.NIL_ENTITY, action))
@@ -381,7 +362,7 @@ class Master:
 
     def _record(self, before: int) -> Notes:
         """Return the note of the actions behind a number, under the name of an old one."""
-        if not self._is_kept:
+        if not self._is_durable:
             return {}
         notes: dict[str, bytes | None] = {}
         oldest = next(iter(self._log), self.number + 1)
@@ -394,15 +375,6 @@ class Master:
             notes[name] = b"".join(_LENGTH.pack(len(command)) + command for command in commands)
             self._records.append((self.number, name))
         return {**notes, **self._state()}
-
-    def _forget_all(self) -> None:
-        """A store in memory changes without a clone: one that comes back must find a gap."""
-        if self._may_be_known:
-            self._may_be_known = False
-            self._log.clear()
-            self.log_bytes = 0
-            self.number += 1
-            self._told = self.number
 
     def _note(self, changes: Sequence[Change]) -> Notes:
         """Number changes, and return the notes to be kept beside them."""
@@ -417,18 +389,18 @@ class Master:
             self._noted.append((changes[-1].number, self.number))
         return self._record(before)
 
-    def _tell(self, changes: Sequence[Change]) -> None:
+    def _publish(self, changes: Sequence[Change]) -> None:
         """Send clones changes that are kept, and all before them."""
         while self._noted and self._noted[0][0] <= changes[-1].number:
-            self._tell_up_to(self._noted.popleft()[1])
+            self._publish_up_to(self._noted.popleft()[1])
 
-    def _tell_up_to(self, number: int) -> None:
-        for each in range(self._told + 1, number + 1):
+    def _publish_up_to(self, number: int) -> None:
+        for each in range(self._kept + 1, number + 1):
             command = self._log.get(each)
             if command is not None and self._clones:
                 self._last_broadcast = self._tick
                 self._send(wire.node_of(wire.NIL_ENTITY), command)
-        self._told = max(self._told, number)
+        self._kept = max(self._kept, number)
 
     def _action_of(self, change: Change) -> wire.Action:
         """Return a change as an action; raises `InvalidDataError` if its key has no Broker form."""
@@ -482,17 +454,17 @@ class Master:
             return
         clone = self._adopt(sender, number)
         if clone is not None:
-            for each in range(number + 1, min(number + NACK_NUMBERS, self._told) + 1):
+            for each in range(number + 1, min(number + NACK_NUMBERS, self._kept) + 1):
                 self._repeat(sender, clone, each)
 
     def _acknowledge(self, clone: _Clone, number: int) -> None:
         clone.last_seen = self._tick
-        if clone.acked <= number <= self._told:
+        if clone.acked <= number <= self._kept:
             clone.handshake = b""
             clone.acked = number
 
     def _repeat(self, sender: bytes, clone: _Clone, number: int) -> None:
-        if number > self._told:
+        if number > self._kept:
             return
         if clone.repeated_tick != self._tick:
             clone.repeated_tick, clone.repeated = self._tick, 0
@@ -511,9 +483,9 @@ class Master:
         self._say(sender, wire.RetransmitFailed(number))
 
     def _adopt(self, sender: bytes, number: int) -> _Clone | None:
-        """Let an unknown clone go on behind a number, or tell it that its next action is lost for good."""
+        """Let an unknown clone go on behind a number, or answer that its next action is lost for good."""
         first = next(iter(self._log), self.number + 1)
-        if not first - 1 <= number <= self._told:
+        if not first - 1 <= number <= self._kept:
             if 0 <= number < (1 << 64) - 1:
                 self._counters.disowned += 1
                 self._fail(sender, number + 1)
@@ -533,10 +505,10 @@ class Master:
             return
         entries = self._snapshot()
         if entries is not None:
-            clone = self._clones[sender] = _Clone(self._told, self._tick)
+            clone = self._clones[sender] = _Clone(self._kept, self._tick)
             self._may_be_known = True
-            content = wire.AckClone(self._told, HEARTBEAT_TICKS, entries)
-            clone.handshake = wire.encode_command(wire.Command(self._told, self.own, sender, content))
+            content = wire.AckClone(self._kept, HEARTBEAT_TICKS, entries)
+            clone.handshake = wire.encode_command(wire.Command(self._kept, self.own, sender, content))
             self._hold(sender, clone, clone.handshake)
 
     def _snapshot(self) -> tuple[tuple[bytes, bytes], ...] | None:
@@ -572,15 +544,31 @@ class Master:
 
     # Clones that write.
 
+    def _hear_writer(self, sender: bytes, seq: int, content: wire.Content, size_bytes: int) -> None:
+        writer = self._find_writer(sender)
+        is_wish = not isinstance(content, wire.Keepalive | wire.RetransmitFailed)
+        if writer is None:
+            if is_wish or (self._is_durable and isinstance(content, wire.Keepalive)):
+                self._say(sender, _HANDSHAKE)
+        elif isinstance(content, wire.Keepalive):
+            writer.consumer.hear_end(content.number)
+        elif isinstance(content, wire.RetransmitFailed):
+            writer.consumer.hear(content.number, None)
+        else:
+            writer.consumer.hear(seq, cast("wire.Action", content), size_bytes)
+
     def _begin_at(self, writer: _Writer, offset: int) -> None:
         if not writer.consumer.is_attached:
             writer.taken = writer.kept = offset
             writer.consumer.attach(offset)
 
     def _add_writer(self, sender: bytes) -> _Writer | None:
-        if len(self._writers) >= self._limits.writers and not self._forget_silent_writer():
-            self._counters.refused += 1
-            return None
+        if len(self._writers) >= self._limits.writers:  # the one with the longest silence goes, if that is long enough
+            longest = min(self._writers, key=lambda each: self._writers[each].last_heard)
+            if self._tick - self._writers[longest].last_heard <= SILENT_TICKS:
+                self._counters.refused += 1
+                return None
+            del self._writers[longest]
         writer = self._writers[sender] = _Writer(self._tick)
         writer.consumer = Consumer(
             partial(self._grant, sender, writer),
@@ -606,33 +594,12 @@ class Master:
             self._begin_at(writer, position)
         return writer
 
-    def _forget_silent_writer(self) -> bool:
-        """Forget the writer with the longest silence; return whether that was long enough."""
-        sender = min(self._writers, key=lambda each: self._writers[each].last_heard)
-        if self._tick - self._writers[sender].last_heard <= SILENT_TICKS:
-            return False
-        del self._writers[sender]
-        return True
-
-    def _hear_writer(self, sender: bytes, content: wire.Keepalive | wire.RetransmitFailed) -> None:
-        writer = self._find_writer(sender)
-        if writer is None:
-            if isinstance(content, wire.Keepalive) and self._is_kept:
-                self._say(sender, _HANDSHAKE)
-        elif isinstance(content, wire.Keepalive):
-            writer.consumer.hear_end(content.number)
-        else:
-            writer.consumer.hear_lost(content.number)
-
     def _answer_writer(self, sender: bytes, writer: _Writer, content: wire.CumulativeAck | wire.Nack) -> None:
         """Answer a writer; only wishes that are kept are acknowledged, as it forgets them."""
         if writer.kept < writer.taken:
             kept = writer.kept
-            content = (
-                wire.CumulativeAck(kept)
-                if isinstance(content, wire.CumulativeAck)
-                else wire.Nack((kept + 1, *content.numbers))
-            )
+            numbers = content.numbers if isinstance(content, wire.Nack) else ()
+            content = wire.Nack((kept + 1, *numbers)) if isinstance(content, wire.Nack) else wire.CumulativeAck(kept)
         self._say(sender, content)
 
     def _grant(self, sender: bytes, writer: _Writer, wish: wire.Action) -> None:
@@ -659,14 +626,14 @@ class Master:
             if isinstance(refusal, HubError):
                 self.refused += 1
                 self._on_refused(user, str(refusal))
-            if error is None:  # or it is told as soon as anything is kept behind it
+            if error is None:  # or it is published as soon as anything is kept behind it
                 writer.kept = taken
-                self._tell_up_to(answer)
+                self._publish_up_to(answer)
 
         self._owner.apply([command], done, publisher_of(wish.publisher), user, note)
 
     def _note_position(self, writer: bytes, number: int) -> Notes:
-        if not self._is_kept:
+        if not self._is_durable:
             return {}
         notes: dict[str, bytes | None] = {}
         self._positions.pop(writer, None)
