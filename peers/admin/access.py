@@ -92,11 +92,8 @@ def _of_hub(server: Server, question: Question, found: Verdict) -> Verdict:
 
 
 USERS: Final = 1000  # Most users in an answer; fewer say that there are no more
-
 _SEEN_PER_STEP = 2000  # Connections in a turn: about 2 ms
-
 _DESCRIBED = 100  # Users in a turn, about 0.2 ms
-
 _NOBODY = User("", frozenset())  # Stands for all without rights of their own
 
 
@@ -105,8 +102,6 @@ class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class _Seen:
-    __slots__ = ("connections", "dropped", "published", "queued_bytes", "roles")
-
     def __init__(self, roles: frozenset[str]) -> None:
         self.roles = roles
         self.connections = self.queued_bytes = self.published = self.dropped = 0
@@ -160,7 +155,6 @@ def _user_row(name: str, seen: _Seen) -> dict[str, Any]:
 
 
 _CLOSED_PER_STEP = 50  # Connections in a turn: about 3 ms
-
 _TEXT = "closed by an admin"
 
 

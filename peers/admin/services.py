@@ -79,7 +79,6 @@ def _tier(tier: TierStatistics) -> dict[str, Any]:
 
 
 NODES_TOPIC: Final = RESERVED + "nodes"
-
 NODES: Final = 500  # Most nodes in an answer; fewer say that there are no more
 
 
@@ -100,11 +99,8 @@ def nodes(server: Server, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
 
 
 SERVED_TOPIC: Final = RESERVED + "services"
-
 PAGE: Final = 500  # Most prefixes in an answer; fewer say that there are no more
-
 SHOWN: Final = 16  # Connections, and hubs, that are shown for a prefix; of the others the number
-
 _PREFIXES_PER_STEP: Final = 2_000
 
 
@@ -190,7 +186,6 @@ _BY_GRANT: Mapping[str, Service] = {
     SERVED_TOPIC: served,
     JOURNAL_TOPIC: journal,
 }
-
 _FOR_ADMINS: Mapping[str, Service] = {
     RESERVED + "who": who,
     RESERVED + "users": users,

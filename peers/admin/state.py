@@ -113,14 +113,10 @@ class Telling:
     Where the hub is several processes, each tells its own subscribers of all of them.
     """
 
-    __slots__ = ("_is_asking", "_server", "_telling")
-
     def __init__(self, server: Server) -> None:
         self._server = server
-        # Set while the messages of one look are published.
-        self._telling: Iterator[int] | None = None
-        # Whether the other processes of the hub are asked.
-        self._is_asking = False
+        self._telling: Iterator[int] | None = None  # Set while the messages of one look are published
+        self._is_asking = False  # Whether the other processes of the hub are asked
 
     def tick(self) -> None:
         """Begin, if there are subscribers and the last look is over."""

@@ -1,7 +1,8 @@
-"""What services of the hub share: a check of the question (`service`), and answers in steps (`in_steps`)."""
+"""Shared by services of the hub: a check of the question (`service`), and answers in steps (`in_steps`)."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
@@ -13,16 +14,13 @@ from peers.server.server import Server
 
 T = TypeVar("T")
 Q = TypeVar("Q")
-
 Answer = Callable[[Any, Any], Any]
 Service = Callable[[Server], Answer]
-
-Work = Generator[Later | None, Any, T]
-"""Work in steps, and what it returns."""
+Work = Generator[Later | None, Any, T]  # Work in steps, which returns an answer
 
 
 def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[Server, Any, Q], Any]], Service]:
-    """Make a service of a function that gets the node, the asker and the question.
+    """Make a service of a function that gets the server, the asker and the question.
 
     Args:
         expected: The right questions, for the error of a wrong one.
@@ -30,7 +28,7 @@ def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[S
     """
 
     def made(answer: Callable[[Server, Any, Q], Any]) -> Service:
-        def of_node(server: Server) -> Answer:
+        def of_server(server: Server) -> Answer:
             def checked(asker: Any, value: Any) -> Any:
                 if kind is None and value is not None:
                     raise UsageError("expected null")
@@ -42,16 +40,16 @@ def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[S
 
             return checked
 
-        return of_node
+        return of_server
 
     return made
 
 
 def in_steps(server: Server, work: Work[Any]) -> Later:
-    """Return the answer that `work` will have when its last step is done: what it returns, or the `HubError` it raises.
+    """Return a `Later` for the value that `work` returns, or the `HubError` that it raises.
 
-    Each `yield` ends a step: the next one is in the next turn, or once the `Later` that was yielded is there. That
-    gives its value, or raises its error there.
+    Each `yield` ends a step: the next one is in the next turn, or once the `Later` that was yielded has its value,
+    which the `yield` returns, or its error, which it raises.
     """
     later = Later()
 
@@ -76,3 +74,15 @@ def in_steps(server: Server, work: Work[Any]) -> Later:
 
     server.after_turn(step)
     return later
+
+
+async def awaited(answer: Any) -> Any:
+    """Return an answer, of a `Later` once it is there, or raise its error."""
+    if not isinstance(answer, Later):
+        return answer
+    there = asyncio.Event()
+    answer.then(there.set)
+    await there.wait()
+    if answer.error is not None:
+        raise answer.error
+    return answer.value

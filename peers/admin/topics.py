@@ -30,11 +30,8 @@ from peers.admin.steps import Work, in_steps, service
 from peers.server.server import Server
 
 ROWS: Final = 256  # Most rows in an answer; all others are one row
-
 TOPICS_PER_STEP: Final = 1024  # Topics in a turn: about 2 ms
-
 _PREFIXES_PER_STEP: Final = 128
-
 _LONGEST_TEXT: Final = 1024
 
 

@@ -21,9 +21,7 @@ from peers.server.server import Server, connection_of
 from peers.server.ticker import counters_of
 
 PAGE: Final = 64  # Most connections in an answer by default. Sixteen answers are the most of a turn: 5 ms
-
 LARGEST_PAGE: Final = 1024  # About 400 KiB, made over several turns
-
 PREFIXES: Final = 1000  # Most that are listed of one connection
 
 

@@ -16,7 +16,7 @@ from hub.errors import HubError
 from peers.bench.measurement import Histogram
 from peers.client import Client, connect
 from peers.client.service import ServiceRequest
-from peers.daemon.memory import keep_freed_memory
+from peers.server.memory import keep_freed_memory
 
 _TIMEOUT_S = 30.0
 _LATE_S = _TIMEOUT_S + 5.0

@@ -29,8 +29,7 @@ from hub.policy.grants import User
 from hub.quotas import FREE_BYTES, Resource, Share
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
-from peers.server.read_budget import ReadBudget
-from peers.server.read_times import WaitingTime
+from peers.server.reading import ReadBudget, WaitingTime
 from peers.server.server import HUB_STOPS, Server
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.tls_transport import KEPT_BYTES
@@ -62,7 +61,7 @@ UNHEARD: Final = KEPT_OUT | PACED | JOURNAL  # this side makes the far side wait
 TURN_EVENTS = 500
 """What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
 prefix or a new topic costs about 15 µs, so one client blocks a turn for about 10 ms at most. All connections together
-have a share, too (`peers.server.read_budget`)."""
+have a share, too (`peers.server.reading`)."""
 
 _RUNS_PER_EVENT = 4  # runs in a row cost less than a frame each: about 0.5 µs
 

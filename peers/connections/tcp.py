@@ -40,7 +40,7 @@ from hub.topics import printable
 from peers.commands.commands import CHANGES, Commands, Verb
 from peers.connections.connection import Connection
 from peers.connections.conversation import ClientConversation
-from peers.links.link import Link, LinkProof
+from peers.server.link import Link, LinkProof
 from peers.server.server import Server
 from peers.transport.transport import keep_little_unsent
 from peers.users.files import read_file

@@ -75,14 +75,11 @@ class Part(enum.Enum):
 
 
 RESERVED_DESCRIPTORS = 64  # Kept for listeners, logs, links and the event loop, out of the process's limit
-
 _OPEN_MAX = 10_240  # The most that macOS lets a process open, even with a higher limit
 
 # Where the process may open fewer descriptors than it should, one in so many at most is for shared memory
 _SHARED_PART = 8
-
 _NEWCOMERS_PART = 4  # One in so many of the rest at most is then for newcomers
-
 _TICK_S = 1.0
 
 # How often a journal or stores without room are opened again: the hub waits meanwhile, for up to 0.2 s where segments
@@ -106,8 +103,8 @@ class Daemon:
     """A running hub: its listeners, its diallers, its journal and its clock."""
 
     def __init__(self, loaded: Loaded, name: str, part: Part = Part.WHOLE) -> None:
+        # Whether the file with the admin's token was made at this start.
         loaded, self.has_new_admin = guarded(loaded, os.environ)
-        """Whether the file with the admin's token was made at this start."""
         self.server = Server(loaded.settings, name=name)
         self.server.origins = loaded.origins
         self.part = part
@@ -115,20 +112,17 @@ class Daemon:
         self._peerings = Peerings(self.server)
         # Where it listens, with the ports that were picked for port 0; filled by `start`.
         self.endpoints: list[Endpoint] = []
-        # The settings in force; `reload` changes them.
-        self._loaded = loaded
+        self._loaded = loaded  # The settings in force; `reload` changes them
         # The listeners that are open, and the ports that are kept for workers: from `start` to `stop`.
         self._servers: list[Listener] = []
-        # One task for each peer that is dialled.
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None]] = []  # One task for each peer that is dialled
         # The timer of the next second, and when that begins; None before `start`.
         self._tick: asyncio.Handle | None = None
         self._due_s = math.inf
         # What follows some of the messages, where that is wanted, from `start` on.
         # The journal, where there is one, from `start` on.
         self._journal: Journal | None = None
-        # When it, and stores, are opened again where there was no room, of the loop's clock.
-        self._next_try_s = 0.0
+        self._next_try_s = 0.0  # When it, and stores, are opened again where there was no room, of the loop's clock
         self._memory_watch = MemoryWatch(self.server.memory)
         self._told_of_memory = False  # Whether the last log line said that there is too little memory
         self._tls: ssl.SSLContext | None = None  # Of all listeners on `tls://` and `wss://`

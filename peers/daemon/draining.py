@@ -28,8 +28,6 @@ from peers.wire.reasons import with_retry
 
 # Time between groups of clients: two at the default rate, and 200 at the largest one, which takes 10 ms of a turn
 _GROUP_S: Final = 0.02
-
-
 _ANSWERED_S: Final = 2.0  # How long a client is kept, from its turn on, for pending requests of it or to it
 
 

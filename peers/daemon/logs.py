@@ -1,27 +1,34 @@
-"""Logs: readable, coloured lines on a terminal, one JSON object a line anywhere else.
+"""Logs: readable, coloured lines on a terminal, one JSON object a line anywhere else; writing never blocks the loop.
 
 ```
-log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  OutputQueue --> stderr
-asyncio, websockets ...          ------------->     ^
+log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  OutputQueue
+asyncio, websockets ...          ------------->     ^          print, tracebacks ─ write ────────────▲   │
+                                                pipe, file, terminal ◀── thread of a `QueueListener` ◀──┘
 ```
 
 Values from a peer cannot forge a line or steer a terminal: in text, characters that do not print are escaped and
 tracebacks are indented; JSON is ASCII. Values are bounded, and so are the lines a second of each event; suppressed
-lines are counted and reported. About 40 µs a line. `configure` may be called again (SIGHUP) and replaces what it set.
+lines are counted and reported. About 40 µs a line.
 """
 
 from __future__ import annotations
 
+import atexit
+import io
 import json
 import logging
 import math
 import os
+import select
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TextIO
+from logging.handlers import QueueListener
+from queue import SimpleQueue
+from typing import Any, Final, TextIO
 
 import structlog
 from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogLevelColumnFormatter
@@ -29,40 +36,32 @@ from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, fil
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hub.settings.settings import LogSettings
-from peers.daemon.output_queue import OutputQueue
 from peers.server.server import LogStatistics
 
 _HANDLER_NAME = "topichub"
-
 _OWN_LOGGERS = ("hub", "peers")
-
 # Libraries whose debug lines hold whole requests and messages, and so tokens and `Authorization`
 _TALKATIVE_LOGGERS = ("websockets",)
-
-_NAME_CHARACTERS = 200  # How much of an event tells it from others
-
+_NAME_CHARACTERS = 200  # Of an event, to compare it with others
 _TRACEBACK_CHARACTERS = 32_768
-
 _VALUE_CHARACTERS = 2048  # A topic of the greatest length and a URL are shown in full
-
 _ITEMS = 32  # Most items shown of a list or map
-
 _DEPTH = 3  # Shown levels of lists within lists
-
 _LINES_PER_S = 10.0  # Of one event in the long run: more than a person reads, and less than fills a disk unnoticed
-
 _BURST_LINES = 50  # Of one event after silence, so that a start with many listeners or a small storm is logged in full
-
 _NAMES = 1024  # How many events are counted by name; the hub has tens, but a library may put variable text into its own
-
 _OTHER_NAMES = "(other events)"
+END_S: Final = 1.0  # Time to write the last lines: less than the core lets a worker take to end
+_AGAIN_S: Final = 1.0  # When a failed write is tried again
+_UNSET_BYTES: Final = 1024 * 1024  # The limit until there are settings
+_PIECE_CHARACTERS: Final = 64 * 1024  # A line that is written in pieces is put together up to here
 
 
 @dataclass(slots=True)
 class _Bucket:
     lines: float  # That may be logged; each line takes one, and time brings them back
     filled_s: float
-    suppressed: int = 0  # Lines that were dropped and not reported yet
+    suppressed: int = 0  # Dropped and not reported yet
 
 
 class RateLimit:
@@ -71,52 +70,34 @@ class RateLimit:
     Times are arguments, in seconds of a monotonic clock.
     """
 
-    __slots__ = ("_buckets", "_burst_lines", "_lines_per_s", "_names", "_suppressed_lines")
-
     def __init__(self, lines_per_s: float = _LINES_PER_S, burst_lines: int = _BURST_LINES, names: int = _NAMES) -> None:
         self._lines_per_s = lines_per_s
         self._burst_lines = burst_lines
         self._names = names
-        # Event → what it may still log. Events that have all of it again are forgotten by `take_suppressed`.
-        self._buckets: dict[str, _Bucket] = {}
-        # How many lines were dropped since the start; nothing lowers it.
-        self._suppressed_lines = 0
-
-    @property
-    def suppressed_lines(self) -> int:
-        """How many lines of all events were suppressed since the start."""
-        return self._suppressed_lines
+        self._buckets: dict[str, _Bucket] = {}  # By event; `take_suppressed` forgets full ones
+        self.suppressed_lines = 0  # Since the start
 
     def admit(self, event: str, now_s: float) -> int | None:
-        """Ask whether a line may be logged.
-
-        Returns:
-            None if the line is to be dropped, else how many lines of this event were dropped since the last admitted or
-            reported one.
-        """
+        """Return how many lines of this event were dropped since the last admitted or reported one; None to drop it."""
         bucket = self._bucket(event, now_s)
         self._fill(bucket, now_s)
         if bucket.lines < 1:
             bucket.suppressed += 1
-            self._suppressed_lines += 1
+            self.suppressed_lines += 1
             return None
         bucket.lines -= 1
         suppressed, bucket.suppressed = bucket.suppressed, 0
         return suppressed
 
     def take_suppressed(self, now_s: float) -> dict[str, int]:
-        """Return, and reset, the number of dropped lines for each event.
-
-        It is called now and then, so that the end of a storm is reported even if its event never comes again. Events
-        that have been silent for long are forgotten.
-        """
-        told = {event: bucket.suppressed for event, bucket in self._buckets.items() if bucket.suppressed}
+        """Return, and reset, the number of dropped lines for each event: the end of a storm is reported, too."""
+        found = {event: bucket.suppressed for event, bucket in self._buckets.items() if bucket.suppressed}
         for event, bucket in list(self._buckets.items()):
             bucket.suppressed = 0
             self._fill(bucket, now_s)
             if bucket.lines >= self._burst_lines:
                 del self._buckets[event]
-        return told
+        return found
 
     def _bucket(self, event: str, now_s: float) -> _Bucket:
         bucket = self._buckets.get(event)
@@ -143,10 +124,11 @@ def configure(
     Libraries are heard from "warning" up, unless the level is "debug"; what a client has sent is not shown even then,
     because it may hold secrets. Lines of level debug are not limited in rate.
 
+    It may be called again (SIGHUP) and replaces what it set.
+
     Args:
-        settings: Level and form, and how much a queue holds.
-        stream: Where the lines go; None for standard error. A queue tells in the same form what it drops.
-        limit: The limit to obey; None for one of the usual size. At a reload it is the one in force.
+        stream: None for standard error. A queue reports dropped lines in the same form.
+        limit: The limit in force, at a reload; None for a new one.
         clock: A monotonic clock, seconds.
         environ: NO_COLOR in it turns colours off (no-color.org); the environment of the process if None.
 
@@ -191,10 +173,7 @@ def log_statistics(queue: OutputQueue, limit: RateLimit) -> LogStatistics:
 
 
 def _dropped(lines: int) -> logging.LogRecord:
-    """Return the record that stands for missing lines, as structlog hands its own to `ProcessorFormatter`.
-
-    It is no line that is logged: it must be there whatever the level is, and stand where it belongs.
-    """
+    # Made as structlog hands its own records to `ProcessorFormatter`: logging it would obey the level and the order.
     event = {"event": "log lines dropped: nobody read them", "lines": lines}
     level = {"levelno": logging.WARNING, "levelname": "WARNING", "created": time.time()}
     return logging.makeLogRecord(level | {"name": __name__, "msg": event, "_logger": None, "_name": "warning"})
@@ -216,7 +195,7 @@ def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logg
     def admits(record: logging.LogRecord) -> bool:
         if record.levelno <= logging.DEBUG:
             return True
-        # A library's format, not its text: the text may be different each time.
+        # The format of a library's line, as its text may be different each time.
         event = record.msg.get("event", "") if isinstance(record.msg, dict) else record.msg
         suppressed = limit.admit(str(event)[:_NAME_CHARACTERS], clock())
         record.suppressed = suppressed
@@ -238,7 +217,7 @@ def _text_form(*, colours: bool) -> logging.Formatter:
         Column("event", column(styles.bright, _sentence, width=24)),
         Column("", column(styles.kv_value, _shown, key_style=styles.kv_key)),
     ]
-    # The traceback is rendered before, so the renderer's own way (which wants the values of variables) is not used.
+    # The traceback is rendered before, so the renderer's own (which shows the values of variables) is not used.
     renderer = ConsoleRenderer(columns=columns, exception_formatter=structlog.dev.plain_traceback, sort_keys=False)
     processors: list[Processor] = [
         _common_fields("%Y-%m-%d %H:%M:%S"),
@@ -360,3 +339,139 @@ def _shortened(text: str, most_characters: int) -> str:
         return text
     half = most_characters // 2
     return f"{text[:half]}... {len(text) - 2 * half} characters left out ...{text[-half:]}"
+
+
+class _Listener(QueueListener):
+    def __init__(self, lines: SimpleQueue[Any], handle: Callable[[bytes], None]) -> None:
+        super().__init__(lines)
+        self.handle = handle  # type: ignore[assignment,method-assign]
+
+
+class OutputQueue(io.TextIOBase):
+    """A text stream over the descriptor of another one, which never blocks and never raises because of it.
+
+    Lines keep their order and are written whole. Without room, lines are dropped and counted until half of the room is
+    free; one line at their place has their number. A line that cannot be written is tried again once a second. Any
+    thread may write. A worker has queues of its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._descriptor = stream.fileno()
+        self._limit_bytes = _UNSET_BYTES
+        self._tell: Callable[[int], str] = "{} lines were dropped: nobody read them".format
+        # Guards all that follows. A thread may take it twice: garbage collection may print.
+        self._changed = threading.Condition(threading.RLock())
+        self._lines: SimpleQueue[bytes] = SimpleQueue()
+        self._queued_bytes = 0  # Size of the lines in the queue and of the one that is being written
+        self._begun = ""  # An incomplete line
+        self._dropped_lines = 0
+        self._untold_lines = 0  # Dropped lines that are not reported yet
+        self._failure = ""  # The last error of the descriptor; empty after a successful write
+        self._is_ending = False  # Set by `end`: a failed write is not tried again
+        _Listener(self._lines, self._handle).start()
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str:  # type: ignore[override]
+        return "backslashreplace"
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        return True
+
+    def adopt(self, limit_bytes: int, tell: Callable[[int], str]) -> None:
+        with self._changed:
+            self._limit_bytes, self._tell = limit_bytes, tell
+
+    def write(self, text: str) -> int:
+        with self._changed:
+            whole = text
+            if self._begun or not text.endswith("\n"):
+                begun = self._begun + text
+                end = len(begun) if len(begun) > _PIECE_CHARACTERS else begun.rfind("\n") + 1
+                whole, self._begun = begun[:end], begun[end:]
+            if whole:
+                line = whole.encode(self.encoding, self.errors)
+                if self._untold_lines or (self._queued_bytes and self._queued_bytes + len(line) > self._limit_bytes):
+                    self._dropped_lines += 1
+                    self._untold_lines += 1
+                else:
+                    self._put(line)
+        return len(text)
+
+    def statistics(self) -> LogStatistics:
+        with self._changed:
+            trouble = self._failure and f"the log cannot be written: {self._failure}"
+            if self._untold_lines and not trouble:
+                trouble = "nobody reads the log"
+            return LogStatistics(self._queued_bytes, self._limit_bytes, self._dropped_lines, trouble=trouble)
+
+    def end(self) -> bool:
+        with self._changed:
+            self._is_ending = True
+            if self._begun:
+                self.write("\n")
+            self._changed.notify_all()
+            return self._changed.wait_for(lambda: not self._queued_bytes, END_S)
+
+    def _put(self, line: bytes) -> None:
+        self._queued_bytes += len(line)
+        self._lines.put(line)
+
+    # The thread.
+
+    def _handle(self, line: bytes) -> None:
+        self._write(line)
+        with self._changed:
+            self._queued_bytes -= len(line)
+            missing = self._untold_lines if self._queued_bytes <= self._limit_bytes // 2 else 0
+            if not self._queued_bytes and not missing:
+                self._changed.notify_all()
+        if missing:
+            told = (self._tell(missing) + "\n").encode(self.encoding, self.errors)  # without the lock: it may write
+            with self._changed:
+                self._untold_lines -= missing
+                self._put(told)
+
+    def _write(self, line: bytes) -> None:
+        left = memoryview(line)
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+            except BlockingIOError:  # another owner of this pipe or terminal has set O_NONBLOCK
+                select.select((), (self._descriptor,), (), _AGAIN_S)
+            except OSError as error:
+                with self._changed:
+                    self._failure = error.strerror or str(error)
+                    if self._changed.wait_for(lambda: self._is_ending, 0 if self._is_ending else _AGAIN_S):
+                        return
+            else:
+                self._failure = ""
+
+
+def queue_output() -> OutputQueue:
+    """Replace standard output and error of this process by queues; return that of standard error."""
+    _queued("stdout")
+    return _queued("stderr")
+
+
+def _queued(name: str) -> OutputQueue:
+    stream: TextIO = getattr(sys, name)
+    queue = OutputQueue(stream)
+
+    def end() -> None:
+        if queue.end():  # the interpreter prints later messages to the stream itself
+            setattr(sys, name, stream)
+
+    setattr(sys, name, queue)
+    atexit.register(end)
+    return queue

@@ -20,13 +20,13 @@ import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.requests.hub_services import Later
+from peers.admin.steps import awaited
 from peers.daemon.daemon import Daemon, Prepared
-from peers.daemon.memory import undisturbed
 from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.server.audit import By
-from peers.server.whole import awaited
+from peers.server.memory import undisturbed
 
 MANY: Final = 10  # So many connections any reload may close
 

@@ -20,12 +20,11 @@ import structlog
 from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon, Part
 from peers.daemon.draining import Draining
-from peers.daemon.logs import RateLimit, configure, log_statistics, report_suppressed
-from peers.daemon.memory import GarbageWatch, keep_freed_memory
-from peers.daemon.output_queue import OutputQueue, queue_output
+from peers.daemon.logs import OutputQueue, RateLimit, configure, log_statistics, queue_output, report_suppressed
 from peers.daemon.reloading import Reloading
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
+from peers.server.memory import GarbageWatch, keep_freed_memory
 from peers.server.server import Server
 from peers.wire.hello import fitting_name
 

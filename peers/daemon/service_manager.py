@@ -23,7 +23,6 @@ from typing import Final
 import structlog
 
 _AGAIN_S: Final = 0.05  # When a full socket is tried again
-
 _UNSAID_LIMIT: Final = 16  # Most waiting messages: the oldest go first, as the newest has the state
 
 
@@ -40,8 +39,7 @@ class ServiceManager:
         self._every_s = watchdog_s / 2
         # Not connected: whoever listens may be replaced. None where nobody does, and once it is closed.
         self._socket: socket.socket | None = None
-        # What the socket has not taken yet, in its order.
-        self._unsaid: deque[bytes] = deque(maxlen=_UNSAID_LIMIT)
+        self._unsaid: deque[bytes] = deque(maxlen=_UNSAID_LIMIT)  # What the socket has not taken yet, in its order
         # The timer of the next sign of life, and that of what was not taken; None while there is none.
         self._beating: asyncio.TimerHandle | None = None
         self._trying: asyncio.TimerHandle | None = None

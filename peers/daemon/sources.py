@@ -28,17 +28,11 @@ DEFAULT_FILE = "hub.toml"  # Read from the working directory if it exists and no
 OTHER_VARIABLES = frozenset(
     {"HUB_CONFIG", "HUB_TOKEN", "HUB_TOKEN_FILE", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"}
 )
-
 _LARGEST_FILE_BYTES = 1024 * 1024  # A thousand times what all keys together take
-
 _SHOWN_CHARACTERS = 200  # Of an unknown variable's name in an error
-
 _Layer = tuple[str, Mapping[str, object]]  # Name of the source, and a tree of plain values
-
 _PREFIX = "HUB_"
-
 _URLS = frozenset({"listen", "peers"})  # Keys whose flags are given once for each value: a URL may hold a comma
-
 _SHORT_FLAGS = {
     "access.anonymous": "--anonymous",
     "peers": "--peer",

@@ -118,7 +118,6 @@ class Admission:
 
 
 _SHARE = 4  # An address with more than one in so many of the places must give way itself; there are at most three such
-
 One = TypeVar("One")
 
 

@@ -24,12 +24,8 @@ from hub.handlers.handler import Handler
 from hub.statistics.events import AUDIT_TOPIC, Event
 
 KINDS: Final = 256  # Most pairs of a user and a reason that are counted apart in one second
-
 KINDS_OF_USER: Final = 32  # Most of one user: else one user's refusals would keep those of others out of the audit
-
-
 KEPT: Final = 1_024  # Events kept for `Audit.before`, about 1 KiB each; the journal keeps more
-
 _KEPT_CHARACTERS = 1_000  # Length of texts kept there: an admin's text for closed connections may be long
 
 # Events of this kind are not kept: thousands of reconnects would push out the refusals
@@ -43,8 +39,6 @@ class _Kind(NamedTuple):
 
 
 class _Counted:
-    __slots__ = ("count", "fields")
-
     def __init__(self, fields: dict[str, Any]) -> None:
         self.count = 0
         self.fields = fields

@@ -1,12 +1,7 @@
-"""`Keepalive`: when each of any number of connections must be looked at, with one timer for all of them.
+"""`Keepalive`: a wheel of deadlines with a slot for each second, and one timer for all connections.
 
-```
-second   41        42        43   ...        a wheel with a slot per second;
-         {a, b}    {}        {c}              tick(42) looks at what is due up to 42
-```
-
-Each connection says itself when it wants to be looked at next (`check`), so a busy connection costs one look for each
-ping interval, and not one for each message.
+Each connection returns when to check it next, so that a busy connection costs one check for each ping interval, and not
+one for each message.
 """
 
 from __future__ import annotations
@@ -26,8 +21,6 @@ class Watched(Protocol):
 
 class Keepalive:
     """A wheel of deadlines, in whole seconds of a monotonic clock."""
-
-    __slots__ = ("_last_s", "_slots")
 
     def __init__(self, now_s: float) -> None:
         # By second, the connections to be looked at then, in the order of `watch`; there are no empty slots
@@ -55,22 +48,22 @@ class Keepalive:
         connection.due_s = -1
 
     def tick(self, now_s: float) -> None:
-        """Look at everything that is due.
+        """Check all connections that are due.
 
         Raises:
-            ExceptionGroup: Some looks have failed by a bug; all others were done.
+            ExceptionGroup: Some checks have failed by a bug; all others were done.
         """
         failed: list[Exception] = []
         now = math.floor(now_s)
         for second in range(self._last_s + 1, now + 1):
             self._last_s = second
             for connection in self._slots.pop(second, ()):
-                if connection.due_s == second:  # otherwise an earlier look of this tick has ended or moved it
+                if connection.due_s == second:  # otherwise an earlier check of this tick has ended or moved it
                     connection.due_s = -1
                     try:
                         self.watch(connection, connection.check(now_s))
-                    except Exception as error:  # noqa: BLE001 -- the others are looked at all the same
+                    except Exception as error:  # noqa: BLE001 -- the others are checked all the same
                         failed.append(error)
         self._last_s = max(self._last_s, now)
         if failed:
-            raise ExceptionGroup("looks that have failed", failed)
+            raise ExceptionGroup("checks that have failed", failed)

@@ -1,6 +1,6 @@
-"""`Links`: which peer hubs are linked, and which of two links to the same hub stays.
+"""`Links`: the links to peer hubs; two links to the same hub would carry every message twice, so one is closed.
 
-Two links between the same two hubs would carry every message twice. Both hubs follow the same rules:
+Both hubs follow the same rules:
 
 | case | kept |
 |---|---|
@@ -8,16 +8,9 @@ Two links between the same two hubs would carry every message twice. Both hubs f
 | both have dialled each other at once | the one that the hub with the lower id has dialled; the other is closed: 4009 |
 | one link is in use already | that one, if it proves that it is alive: the new one is closed: 4009; else the new one |
 
-A link is in use when any frame after HELLO has come in. The proof is a PING: one hub may learn of a cut line by a reset
-and dial again, while the other believes in the old link. The new link waits for the answer, for the end of the old
-link, or for `PROOF_S`:
-
-```
-add(new) ─▶ nobody there ─▶ taken
-        └─▶ older is there ─▶ older.ask(token), new waits ─┬─ answered(older, token) ─▶ new.refuse(4009)
-                                                           ├─ remove(older) ─────────▶ new.proceed()
-                                                           └─ check() after PROOF_S ─▶ older.refuse(4009), new.proceed()
-```
+A link is in use when any frame after HELLO has come in. The proof is a PING: one hub may notice a cut line first and
+dial again, while the other keeps the old link. The new link waits for the answer, for the end of the old link, or for
+`PROOF_S`.
 """
 
 from __future__ import annotations
@@ -32,7 +25,6 @@ from hub.errors import CloseCode, RejectedError
 from peers.server.keepalive import Keepalive
 
 PROOF_S: Final = 1.0  # A hundred times what a busy hub needs, and less than the far side takes to dial again
-
 _TOKEN_BYTES = 8
 
 
@@ -55,26 +47,20 @@ class Link(Protocol):
 
 
 class _Trial:
-    __slots__ = ("_links", "due_s", "hub_id", "newer", "older", "token")
+    """Between the link that stands, which was sent a PING with a token, and a newer one, which waits."""
 
     def __init__(self, links: Links, hub_id: bytes, older: Link, newer: Link, token: bytes) -> None:
         self._links = links
-        self.hub_id = hub_id
-        self.older = older  # It stands, and has been asked to prove itself
-        self.newer = newer  # It waits for the outcome
-        self.token = token  # Of the PING
+        self.hub_id, self.older, self.newer, self.token = hub_id, older, newer, token
         self.due_s = -1  # The slot in the wheel of deadlines, which alone sets it
 
     def check(self, now_s: float) -> float:  # noqa: ARG002 -- it is watched for this one moment
-        """Replace the older link, as the time is up and it has not answered."""
         self._links.replace(self)
         return math.inf
 
 
 class Links:
     """Links by the id of the far hub."""
-
-    __slots__ = ("_keepalive", "_later", "_links", "_own_id", "_sweeps", "_tokens", "_trials")
 
     def __init__(self, own_id: bytes, keepalive: Keepalive, later: Callable[[Callable[[], object]], object]) -> None:
         self._own_id = own_id
@@ -91,17 +77,16 @@ class Links:
         return len(self._links)
 
     def find(self, hub_id: bytes) -> Link | None:
-        """Return the link to a hub that stands, or None."""
         return self._links.get(hub_id)
 
     def __contains__(self, hub_id: bytes) -> bool:
         return hub_id in self._links
 
     def add(self, hub_id: bytes, link: Link, now_s: float) -> bool:
-        """Take in a link whose far side has sent HELLO, and close an older one if the rules say so.
+        """Add a link whose far side has sent HELLO, and close an older one if the rules say so.
 
         Returns:
-            Whether the link stands. If it does not, it must wait: a call of `proceed` or `refuse` follows.
+            Whether the link stands. If not, it must wait: a call of `proceed` or `refuse` follows.
 
         Raises:
             RejectedError: The far side is this hub itself.
@@ -121,7 +106,7 @@ class Links:
         return True
 
     def answered(self, hub_id: bytes, link: Link, token: bytes) -> None:
-        """Take a link's answer to a PING. If it was on trial, it stays, and the one that waits is refused."""
+        """Take a link's answer to a PING. If it was on trial, it stays, and the waiting link is refused."""
         trial = self._trials.get(hub_id)
         if trial is not None and trial.older is link and trial.token == token:
             self._end_trial(trial)
@@ -132,8 +117,7 @@ class Links:
     def sweep(self, hubs: Iterable[bytes], act: Callable[[], object]) -> None:
         """Send a PING over links, and call `act` once each is answered, or gone.
 
-        By then all is here that the far sides had written before they heard of it, and they have all that was written
-        to them before, unless it waits in a queue.
+        By then all earlier messages have arrived at both ends, unless they wait in a queue.
         """
         token = next(self._tokens).to_bytes(_TOKEN_BYTES)
         asked = {hub: link for hub in hubs if (link := self._links.get(hub)) is not None}
@@ -169,7 +153,7 @@ class Links:
         return True
 
     def replace(self, trial: _Trial) -> None:
-        """Let the link that waits take the place of the older one, which is gone or does not answer."""
+        """Let the waiting link take the place of the older one, which is gone or does not answer."""
         self._end_trial(trial)
         older = self._links.get(trial.hub_id)
         self._links[trial.hub_id] = trial.newer
@@ -199,26 +183,19 @@ def _already(hub_id: bytes) -> str:
 
 
 class Vacancies:
-    """Diallers that were refused, because their peer is connected already, wait here until some peer has gone.
-
-    Two hubs may dial each other, and one link is enough: the dialler that is refused does not ask again and again, and
-    dials at once when the other link is lost.
-    """
-
-    __slots__ = ("_waiting",)
+    """Diallers whose peer is linked already wait here until a link ends, and then dial at once."""
 
     def __init__(self) -> None:
-        self._waiting: list[asyncio.Future[None]] = []  # One future for each waiting dialler
+        self._waiting: list[asyncio.Future[None]] = []
 
     def tell(self) -> None:
-        """Wake all diallers, since a peer has gone."""
         waiting, self._waiting = self._waiting, []
         for future in waiting:
             if not future.done():
                 future.set_result(None)
 
     async def wait(self, limit_s: float) -> None:
-        """Wait until a peer goes, but no longer than `limit_s`, which may be infinite."""
+        """Wait until a link ends, but no longer than `limit_s`, which may be infinite."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append(future)
         try:

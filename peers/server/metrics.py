@@ -30,7 +30,6 @@ from peers.users.identity import How, Reason
 from peers.zeek.zmtp.session import Fault
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
-
 Snapshot = TypeVar("Snapshot")
 
 # One figure; or figures by the value of a label, or by the values of several; or a histogram
@@ -415,7 +414,6 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_marks_refused", COUNTER, "Batches reported to other hubs as not recorded.",
         lambda s: s.marks.refused_total),
 )
-
 JOURNAL: tuple[Row[JournalStatistics], ...] = (
     Row("hub_journal_ready", GAUGE, "1 while the journal is written.", lambda s: not s.recorder.error),
     Row("hub_journal_first_offset", GAUGE, "Offset of the oldest record.", lambda s: s.recorder.at.first),
@@ -468,7 +466,6 @@ JOURNAL: tuple[Row[JournalStatistics], ...] = (
     Row("hub_consumers_refused", COUNTER, "Requests of other hubs refused.",
         lambda s: s.consumers.for_hubs.refused_total),
 )
-
 TIER: tuple[Row[TierStatistics], ...] = (
     Row("hub_journal_tier_ready", GAUGE, "1 while the journal is copied to its tier.", lambda s: not s.error),
     Row("hub_journal_tier_first_offset", GAUGE, "Offset of the oldest record in the tier.", lambda s: s.progress.first),

@@ -1,4 +1,4 @@
-"""`Server`: everything that all connections of one hub share, such as the core, its identity, its limits, its clock."""
+"""`Server`: the core of one hub and the state that all its connections share: identity, limits, clock, counters."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import math
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -17,6 +18,7 @@ from hub.handlers.counters import Histogram
 from hub.handlers.handler import Handler
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, QueueLimits, RouteLimits
 from hub.quotas import Quotas, Resource
+from hub.requests.hub_services import Later
 from hub.scheduling.memory import STAGED_PARTS
 from hub.settings.settings import Settings
 from hub.statistics.events import messages_lost
@@ -24,27 +26,27 @@ from peers.journal.consumers.remote_consumers import RemoteConsumers
 from peers.journal.readers import PENDING_LIMIT
 from peers.journal.remote_confirmations import Marks, RemoteConfirmations
 from peers.journal.remote_journals import NoJournal, Recording, RemoteJournals
-from peers.server.accounts import Accounts, Loss
 from peers.server.admission import Admission, Handshakes
 from peers.server.audit import Audit
 from peers.server.keepalive import Keepalive
 from peers.server.links import Links, Vacancies
 from peers.server.memory import budget, memory_limit_bytes
-from peers.server.read_budget import CHANGES_PER_TURN, EVENTS_PER_TURN, ReadBudget
-from peers.server.read_times import QUEUE_S_BOUNDS, ReadTimes
+from peers.server.reading import CHANGES_PER_TURN, EVENTS_PER_TURN, QUEUE_S_BOUNDS, ReadBudget, ReadTimes
 from peers.server.ticker import Ticker
-from peers.server.traffic import Traffic
-from peers.server.whole import Whole
-from peers.server.zeek import Zeek
+from peers.server.traffic import Accounts, Loss, Traffic
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
 from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import covers_stores
+from peers.zeek.broker.stores.forwarder import Forwarder
+from peers.zeek.broker.stores.master import Master, MasterCounters
+from peers.zeek.zmtp.discovery import Discovery
 
 CLOCK_LATE_S: Final = 5.0  # How late work that is due once a second may be before the hub is unhealthy
-
 HUB_STOPS: Final = "the hub stops"  # Reason of a close for everybody then
 
 
@@ -53,25 +55,24 @@ class LogStatistics(NamedTuple):
 
     queued_bytes: int = 0
     limit_bytes: int = 0  # Of the queue; 0 without one
-    dropped_lines_total: int = 0  # For which there was no room
-    suppressed_lines_total: int = 0  # That were left out, as their event had many of them
-    trouble: str = ""  # In words that go on a sentence
+    dropped_lines_total: int = 0  # The queue was full
+    suppressed_lines_total: int = 0  # Their event exceeded its rate
+    trouble: str = ""
 
 
 class Connected(Protocol):
     """An open connection of any kind."""
 
     address: str  # As `peers.transport.transport` shows it
-
-    identity: Identity | None  # None if it was not asked yet, or will never be
+    identity: Identity | None  # None before authentication, and where there is none
     handler: Handler | None  # Set once the far side has become a part of the hub
     since_s: float  # Of the loop's clock
     read_bytes: int
-    software: str  # As the far side says itself; empty if it has said nothing
+    software: str  # From HELLO; may be empty
 
     @property
     def how(self) -> str:
-        """How its far side was recognised (`peers.users.identity`); empty if it was not asked."""
+        """How its far side was recognised (`peers.users.identity`); may be empty."""
 
     @property
     def protocol(self) -> str:
@@ -82,13 +83,19 @@ class Connected(Protocol):
         """The `ssl.SSLObject` of the hub's own TLS, or None."""
 
     def drain(self, text: str = HUB_STOPS) -> None:
-        """Write what is queued, then close with 1001 and this text, because the hub stops."""
+        """Write the queue, then close with 1001 and this text."""
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
 
-    def abort(self) -> None:
-        """End it now."""
+    def abort(self) -> None: ...
+
+
+class Whole(Protocol):
+    """All processes of a hub that has workers."""
+
+    def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:
+        """Ask all processes a question of `peers.workers.gathering`, and merge their answers; `by` is the asker."""
 
 
 def connection_of(handler: Handler) -> Connected:
@@ -96,82 +103,121 @@ def connection_of(handler: Handler) -> Connected:
     return cast("Connected", handler.outlet)
 
 
+class Zeek:
+    """The state that connections of Zeeks share. Counters are since the start."""
+
+    def __init__(self, settings: Settings, hub_id: bytes) -> None:
+        urls = (*settings.listen, *settings.peers)
+        # Zeeks in clusters over ZeroMQ have no data stores.
+        self._has_no_broker = any(url.startswith("zeek+zmq://") for url in urls) and not any(
+            url.startswith(("zeek://", "zeek+tcp://", "zeek+ws://")) for url in urls
+        )
+        self._stores = settings.zeek.stores
+        self._has_warned = False  # Of prefixes that cover data stores
+        self.forwarder = Forwarder(hub_id, between_peers=settings.zeek.forwarding == "on")
+        self.masters: dict[str, Master] = {}  # Stores of this hub that Zeeks may clone, by their name there
+        self.copies: dict[str, Clone] = {}  # Stores of this hub that follow stores of Zeeks, by their name there
+        self.master_counters = MasterCounters()
+        self.clusters: dict[str, Discovery] = {}  # In which this hub is a named node, by broker
+        self.clusters_left = 0  # Joined clusters that this hub leaves to other hubs of the mesh now
+        self.tls_failures = 0  # TLS handshakes at `zeek://` listeners that failed
+        self.failed_handshakes: Counter[str] = Counter()  # Over ZeroMQ, by reason
+        self.broken_connections = 0  # Connections of nodes that were closed since they sent no ZMTP
+        self.refused_subscriptions = 0  # Subscriptions of nodes that were rejected
+
+    def may_ask(self, prefix: str) -> bool:
+        """Return whether Zeeks are asked for a prefix: not for one that covers their data stores."""
+        if self._has_no_broker or not covers_stores(prefix, self._stores):
+            return True
+        if not self._has_warned:
+            self._has_warned = True
+            structlog.get_logger("peers").warning(
+                "Zeeks are not asked for a prefix that covers their data stores, but for zeek.topics", prefix=prefix
+            )
+        return False
+
+
 class Server:
-    """One hub: its core and what its connections have in common.
+    """One hub.
 
     Raises:
         ConfigError: A file of users (`access.*`) cannot be used.
     """
 
-    whole: Whole | None = None  # All processes of this hub, where it is more than one; set before it serves anybody
+    whole: Whole | None = None  # Set where the hub has workers, before a client is served
 
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:
         self.settings = settings
-        # Source of each setting, by its path (`hub.settings.keys`); the daemon sets it
-        self.origins: Mapping[str, str] = {}
+        self.origins: Mapping[str, str] = {}  # Source of each setting, by its path; the daemon sets it
         self.name = name
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
-        self.zeek = Zeek(settings, self.id)
+        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.loop = asyncio.get_running_loop()
+        self.zeek = Zeek(settings, self.id)
         self.memory = budget(memory_limit_bytes(settings.limits.memory_bytes, settings.workers))
-        # Frames that are not complete, and what transports have not written
-        self.held = self.memory.account("connections")
+        self.held = self.memory.account("connections")  # Incomplete frames, and bytes that transports have not written
+        # Timers of the request that times out first, and of the next work in the mesh.
+        self._expiry: asyncio.TimerHandle | None = None
         self._mesh_timer: asyncio.TimerHandle | None = None
         self._is_mesh_asked = False
-        self.core = self._make_core()
+        self.core = Core(
+            lambda: self.loop.call_soon(self.core.flush),
+            core_limits(settings, self.memory.limit_bytes),
+            asked_of_leaves=settings.zeek.topics,
+            may_ask_leaves=self.zeek.may_ask,
+            wake_at=self._expire_at,
+            check_mesh=self._ask_mesh,
+            on_clash=self._warn_of_clash,
+            hub_id=self.id,
+            hub_name=self.name,
+            memory=self.memory,
+            quotas=Quotas(totals(settings, self.memory.limit_bytes)),
+        )
         self.keepalive = Keepalive(self.loop.time())
         self.events = ReadBudget(EVENTS_PER_TURN, self.after_turn)
         self.changes = ReadBudget(CHANGES_PER_TURN, self.after_turn)
         self.links = Links(self.id, self.keepalive, self.after_turn)
-        self.handshakes = Handshakes(settings.limits, self.loop)
-        self.tls_failures = 0  # How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start
-        self.lines = LogThrottle()  # Lines of what may happen all the time: libzmq dials again ten times a second
-        self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.vacancies, self.traffic = Vacancies(), Traffic()
-        # Reads the journals of other hubs of the mesh, and lets them read that of this one.
+        self.accounts = Accounts(self.keepalive, self._report_loss)
+        self.handshakes = Handshakes(settings.limits, self.loop)
+        self.tls_failures = 0  # Failed handshakes at `tls://` and `wss://` listeners
+        self.lines = LogThrottle()  # For events that may come all the time: libzmq dials again ten times a second
         self.remote_journals = RemoteJournals(self.core, name, self.now_ms, lambda: self.journal)
-        # Asks the journals of other hubs what they have recorded of what has entered here; and says it of this one.
         self.remote_confirmations = RemoteConfirmations(self.core, self.remote_journals.find, self.now_ms)
         self.marks = Marks(self.core, self.now_ms, lambda: self.journal)
-        # Asks the hub that `journal.of` names for its consumers, and passes on what other hubs ask each other.
-        self.remote_consumers = RemoteConsumers(self.core, settings.journal.of, self.remote_journals.find, self.now_ms)
-        self.journal = self._journal_without_file()
+        of = settings.journal.of
+        self.remote_consumers = RemoteConsumers(self.core, of, self.remote_journals.find, self.now_ms)
+        self.journal: Recording = (
+            NoJournal("", of, self.remote_journals, self.remote_confirmations) if of else NoJournal()
+        )
         self.shared = SharedMemory(settings.shm)
-        self.stores = Stores(self.core, self.loop)  # The stores that this hub is the master of, once they are open
+        self.stores = Stores(self.core, self.loop)
+        # Names under which browsers may reach this hub, beside `websocket.hosts`: of this machine and of its listeners,
+        # in lower case. The daemon sets them when it listens.
         self.host_names: frozenset[str] = frozenset()
-        """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
-        listeners, in lower case. The daemon sets them when it listens."""
-        self.access = Access(read_users(settings.access, settings.zeek), self._loop_s, time.time)
+        self.access = Access(read_users(settings.access, settings.zeek), self._now_s, time.time)
         self.core.authority.adopt(self.access.policy)
         self.admission = Admission(settings.limits)
-        self.failed_connections = 0  # How many connections were ended by a bug of this hub since the start
-        self.received_bytes_before = 0  # How much has come on connections that are over, bytes
+        self.failed_connections = 0  # Ended by a bug of this hub
+        self.received_bytes_before = 0  # On connections that are over
         self.read_times = ReadTimes()
         self.queue_times = Histogram(QUEUE_S_BOUNDS)  # Of messages for far sides that read too slowly
+        # Connections ended because a frame was not completed (`limits.frame_s`), and those that had unread bytes when
+        # their time was over (`limits.linger_s`, `limits.linger_unread_s`).
         self.cut_connections = {"incomplete": 0, "unread": 0}
-        """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
-        many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
-        self.rejected_messages = 0  # How many messages were refused since the start
-        self.drained_clients = 0  # How many clients were moved off since the start (`hub drain`)
+        self.rejected_messages = 0
+        self.drained_clients = 0
         self.draining = False  # No connection is admitted any more
         self.ready = False  # True from when the daemon has started everything until it begins to stop
         self.second_s = math.inf  # When work that is due once a second was done last; infinity before the first time
-        # Set by the end of the last connection; None unless `wait_released` waits for that.
-        self._released: asyncio.Event | None = None
-        # The timers for the request that times out first, and for what is due next in the mesh.
-        self._expiry: asyncio.TimerHandle | None = None
-        self.ticker = Ticker(self, self.after_turn)  # Looks at everything once a second, and knows what was before
-        self.audit = self._make_audit()
-        self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
-        # Replaced once this process has a queue for its log
-        self.log_statistics: Callable[[], LogStatistics] = LogStatistics
-
-    def _journal_without_file(self) -> Recording:
-        of = self.settings.journal.of
-        return NoJournal("", of, self.remote_journals, self.remote_confirmations) if of else NoJournal()
-
-    def _wake(self) -> None:
-        self.loop.call_soon(self.core.flush)
+        self._released: asyncio.Event | None = None  # Set by the end of the last connection; see `wait_released`
+        self.ticker = Ticker(self, self.after_turn)
+        self.audit = audit = Audit(self.core.system_events.announce, time.time)
+        self.core.requests.on_not_allowed = lambda handler, text, requests: audit.refused(
+            handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests
+        )
+        self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
+        self.log_statistics: Callable[[], LogStatistics] = LogStatistics  # Replaced where the log has a queue
 
     def _expire_at(self, due_ms: int) -> None:
         if self._expiry is not None:
@@ -182,11 +228,11 @@ class Server:
         """Answer the requests that have waited for too long."""
         self.core.requests.expire(self.now_ms())
 
-    def _loop_s(self) -> float:
+    def _now_s(self) -> float:
         return self.loop.time()
 
     def now_ms(self) -> int:
-        """Return the time of the loop's clock, ms; the timeouts of requests are measured by it."""
+        """Return the time of the loop's clock, by which requests time out."""
         return int(self.loop.time() * 1000)
 
     @property
@@ -227,22 +273,6 @@ class Server:
             self._released = asyncio.Event()
             await self._released.wait()
 
-    def _make_core(self) -> Core:
-        settings = self.settings
-        return Core(
-            self._wake,
-            core_limits(settings, self.memory.limit_bytes),
-            asked_of_leaves=settings.zeek.topics,
-            may_ask_leaves=self.zeek.may_ask,
-            wake_at=self._expire_at,
-            check_mesh=self._ask_mesh,
-            on_clash=self._tell_clash,
-            hub_id=self.id,
-            hub_name=self.name,
-            memory=self.memory,
-            quotas=Quotas(totals(settings, self.memory.limit_bytes)),
-        )
-
     def _ask_mesh(self) -> None:
         if not self._is_mesh_asked:
             self._is_mesh_asked = True
@@ -257,7 +287,7 @@ class Server:
         if due_s < math.inf:
             self._mesh_timer = self.loop.call_at(due_s, self._check_mesh)
 
-    def _tell_clash(self, number: int) -> None:
+    def _warn_of_clash(self, number: int) -> None:
         if self.lines.add("clash", self.loop.time()):
             self.log.warning(
                 "another hub has the id of this one, as a cloned process has: start one of them anew",
@@ -266,7 +296,6 @@ class Server:
             )
 
     def tell_surplus(self, hub: bytes, name: str, prefixes: int) -> None:
-        """Log that so many prefixes of another hub of the mesh are not kept here, once a minute."""
         if self.lines.add("surplus", self.loop.time()):
             self.log.warning(
                 "another hub wants more than is kept here, and is sent everything: see limits.prefixes_per_peer"
@@ -276,16 +305,7 @@ class Server:
                 left_out=prefixes,
             )
 
-    def _make_audit(self) -> Audit:
-        audit = Audit(self.core.system_events.announce, time.time)
-        self.core.requests.on_not_allowed = self._audit_requests
-        self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
-        return audit
-
-    def _audit_requests(self, handler: Handler, text: str, requests: int) -> None:
-        self.audit.refused(handler, "request", RejectedError(CloseCode.NOT_ALLOWED, text), requests)
-
-    def _tell_loss(self, loss: Loss) -> None:
+    def _report_loss(self, loss: Loss) -> None:
         self.traffic.lose(loss)
         hub, name, address = loss.peer.hub.hex(), loss.peer.name, loss.peer.address
         fields = {
@@ -304,9 +324,9 @@ class Server:
         """Return the HELLO of this hub for a client or a peer hub.
 
         Args:
-            granted: The queue that the far side was granted, or None.
-            link: The id of the link, if it is one.
-            until_s: How many seconds are left before the credentials of the far side end.
+            granted: Queue of the far side, or None.
+            link: Id of the link, if it is one.
+            until_s: Seconds until the credentials of the far side end.
             token: Token of this hub, for a hub that it has dialled.
         """
         queue = None if granted is None else QueueWish(granted.messages, granted.bytes, granted.overflow)
@@ -326,7 +346,7 @@ class Server:
 
     @property
     def unready(self) -> str:
-        """Why this hub should not be given clients now; empty if it is ready for them."""
+        """Why this hub is not ready for clients; empty if it is."""
         if self.draining:
             return "the hub is stopping"
         if not self.ready:
@@ -339,41 +359,27 @@ class Server:
 
         A hub in this state closes no silent connection and ends no proof: a supervisor must restart it.
         """
-        late_s = self._loop_s() - self.second_s
+        late_s = self.loop.time() - self.second_s
         return "" if late_s <= CLOCK_LATE_S else f"the hub's clock has stopped {late_s:.0f} s ago: restart the hub"
-
-    @property
-    def journal_trouble(self) -> str:
-        """Why nothing can be recorded; empty if that is not so, or there is no journal."""
-        return self.journal.trouble
-
-    @property
-    def log_trouble(self) -> str:
-        """Why lines of the log are lost, or wait; empty if they are not."""
-        return self.log_statistics().trouble
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""
         self.loop.call_soon(act)
 
     def wall_us(self) -> int:
-        """Return the time, µs since 1970."""
+        """Return the time since 1970."""
         return time.time_ns() // 1000
 
 
-_QUEUED_PARTS = 2  # Queues of users may take one of so many parts of the hub's memory by default
-
-_HELD_BYTES = 1024  # What a prefix, a rule or a name takes at most, about: a long one counts several times
-
-_PENDING_BYTES = 512  # What a pending request takes, about
-
-_PREFIX_PARTS = 8
-# Parts of the hub's memory by default, for prefixes; and for rules, served prefixes, names, and pending requests, each
-_OTHER_PARTS = 16
+# Parts of the hub's memory that users may take by default: all queues; all prefixes; rules, services, names and pending
+# requests, each.
+_QUEUED_PARTS, _PREFIX_PARTS, _OTHER_PARTS = 2, 8, 16
+_HELD_BYTES = 1024  # A prefix, a rule or a name at most, about: a long one counts several times
+_PENDING_BYTES = 512  # A pending request, about
 
 
 def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
-    """Return how much there is of everything for all users together."""
+    """Return the quotas of all users together."""
     quotas = settings.quotas
     part_bytes = memory_bytes // _OTHER_PARTS
     others = part_bytes // _HELD_BYTES
@@ -404,22 +410,18 @@ def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
     )
 
 
-# At most one log line a minute for each key, with the number of events since the last line.
-
-
 KEYS_LIMIT: Final = 1_000  # More hosts than fail at the same time in any cluster; a key costs about 200 bytes
-
 MINUTE_S: Final = 60.0
 
 
 class LogThrottle:
-    """Decides which events are logged; of too many keys the one that was logged first makes room."""
+    """Allows one log line a minute for each key, with the number of events since the last line.
 
-    __slots__ = ("_keys",)
+    Of too many keys the one that was logged first makes room.
+    """
 
     def __init__(self) -> None:
-        # When the last line was written, and how many events there were since.
-        self._keys: dict[Hashable, tuple[float, int]] = {}
+        self._keys: dict[Hashable, tuple[float, int]] = {}  # Time of the last line, and events since
 
     def add(self, key: Hashable, now_s: float) -> int:
         """Count one event; return how many events its line stands for, 0 for no line now."""

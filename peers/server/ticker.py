@@ -34,8 +34,6 @@ STEP: Final = 1_000  # Connections that are looked at in a turn: about 0.4 ms
 
 
 class _Sums:
-    __slots__ = ("at_s", "cpu_s", "look", "read_bytes")
-
     def __init__(self, at_s: float) -> None:
         self.at_s = at_s
         self.cpu_s = time.process_time()
@@ -54,22 +52,16 @@ class Ticker:
         self.recent = Recent()
         self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))  # Figures of the busiest topics
         self.state = State()  # As of the last look that was over
-        # The sums of the look before; None before the first.
-        self._before: _Sums | None = None
-        # For whom messages waited then.
-        self._waiting: set[int] = set()
+        self._before: _Sums | None = None  # The sums of the look before; None before the first
+        self._waiting: set[int] = set()  # For whom messages waited then
         # Links between the processes of this hub, each with how much had come on it at the last look, bytes.
         self._inner: dict[Connected, int] = {}
-        # What had come on those of them that are over.
-        self._gone_bytes = 0
+        self._gone_bytes = 0  # What had come on those of them that are over
         # The handlers of these links, and those in this process, by number, with what they had done at the last look.
         self._aside: dict[int, Look] = {}
-        # What those of them had done that have left: it stays among the sums of the core.
-        self._gone = Look()
-        # The number of the step in which `recent` was marked last.
-        self._marked = -1
-        # The look that is under way; None between two.
-        self._looking: Iterator[None] | None = None
+        self._gone = Look()  # What those of them had done that have left: it stays among the sums of the core
+        self._marked = -1  # The number of the step in which `recent` was marked last
+        self._looking: Iterator[None] | None = None  # The look that is under way; None between two
 
     @property
     def is_looking(self) -> bool:
@@ -192,10 +184,10 @@ class Ticker:
         source = self._source
         if source.draining:
             yield "the hub is stopping"
-        if source.journal_trouble:
-            yield source.journal_trouble
-        if source.log_trouble:
-            yield source.log_trouble
+        if source.journal.trouble:
+            yield source.journal.trouble
+        if trouble := source.log_statistics().trouble:
+            yield trouble
         if source.memory.is_over:
             yield "there is too little memory, and what is new is refused"
 

@@ -27,30 +27,18 @@ from hub.errors import CloseCode, RejectedError
 if TYPE_CHECKING:  # clients have no quotas
     from hub.quotas import Usage
 
+# Whether this system has memfds. Without them plain bytes travel.
 AVAILABLE = sys.platform == "linux" and hasattr(os, "memfd_create")
-"""Whether this system has memfds. Without them plain bytes travel."""
-
-BLOCK_ALIGNMENT = 64
-"""Blocks begin at multiples of a cache line, bytes."""
-
-VALUES_AT = 59
-"""Offset of the values in a block or memfd, bytes: 64 - 5."""
-
-BLOCK_HEAD = Struct("=QQ")
-"""Generation and size in front of a block, in the byte order of the machine."""
-
+BLOCK_ALIGNMENT = 64  # Blocks begin at multiples of a cache line, bytes
+VALUES_AT = 59  # Offset of the values in a block or memfd, bytes: 64 - 5
+BLOCK_HEAD = Struct("=QQ")  # Generation and size in front of a block, in the byte order of the machine
 _NAME = "topichub"
 _IOV_LIMIT = 1024
-_BLOCK_BYTES = 512
-"""The unit of `st_blocks`, bytes."""
-
-_SEAL_FUTURE_WRITE = 0x10
-"""`F_SEAL_FUTURE_WRITE` (Linux 5.1); Python 3.11 does not name it."""
-
+_BLOCK_BYTES = 512  # The unit of `st_blocks`, bytes
+_SEAL_FUTURE_WRITE = 0x10  # `F_SEAL_FUTURE_WRITE` (Linux 5.1); Python 3.11 does not name it
 _SEALED = 0x8 | 0x4 | 0x2  # F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK; `fcntl` does not name them on other systems
 _SEAL_SEAL = 0x1
 _SEGMENT_SEALED = _SEAL_FUTURE_WRITE | 0x4 | 0x2
-
 _fence = threading.Lock()
 
 
@@ -177,8 +165,6 @@ class Account:
         parent: A wider account, charged as well.
     """
 
-    __slots__ = ("limit", "open", "parent", "refused", "usage")
-
     def __init__(self, limit: int, parent: Account | None = None) -> None:
         self.limit = limit
         self.open = 0
@@ -219,11 +205,8 @@ class Descriptor:
 
     __slots__ = ("_account", "_rights", "number")
 
-    number: int
-    """The descriptor; -1 once it is closed."""
-
     def __init__(self, number: int) -> None:
-        self.number = number
+        self.number = number  # The descriptor; -1 once it is closed
         self._account: Account | None = None
         self._rights: list[tuple[int, int, array[int]]] | None = None
 

@@ -23,14 +23,10 @@ from peers.shm import memory
 from peers.shm.memory import BLOCK_ALIGNMENT, Descriptor
 from peers.wire.shared import Handle
 
-BLOCKS_LIMIT = 4096
-"""Most blocks in use: as many as the hub remembers for a reader."""
-
+BLOCKS_LIMIT = 4096  # Most blocks in use: as many as the hub remembers for a reader
 _BIN = Struct(">BI")
 _BIN_32 = 0xC6
-BIN_BYTES = _BIN.size
-"""Length of the head of a msgpack `bin` of up to 4 GiB."""
-
+BIN_BYTES = _BIN.size  # Length of the head of a msgpack `bin` of up to 4 GiB
 _GENERATION = Struct("=Q")
 
 
@@ -46,13 +42,10 @@ _FILLING, _SENT, _FREE = _State.FILLING, _State.SENT, _State.FREE
 class _Place:
     """The place of one block in a ring, and its state."""
 
-    __slots__ = ("end", "generation", "offset", "sent_s", "state")
-
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.end = end
-        # Number of the block among all that were sent; 0 before.
-        self.generation = 0
+        self.generation = 0  # Number of the block among all that were sent; 0 before
         self.sent_s = 0.0
         self.state = _FILLING
 
@@ -65,15 +58,12 @@ class Block:
 
     __slots__ = ("_place", "_ring", "_values", "memory")
 
-    memory: memoryview
-    """The bytes to fill, aligned to 64 bytes. Do not write to them after sending the block."""
-
     def __init__(self, values: memoryview, ring: Ring | None = None, place: _Place | None = None) -> None:
         _BIN.pack_into(values, 0, _BIN_32, len(values) - BIN_BYTES)
-        self.memory = values[BIN_BYTES:]
+        # The bytes to fill, aligned to 64 bytes. Do not write to them after sending the block.
+        self.memory: memoryview = values[BIN_BYTES:]
         self._values = values
-        # Both are None for a block without shared memory.
-        self._ring = ring
+        self._ring = ring  # Both are None for a block without shared memory
         self._place = place
 
     def __del__(self) -> None:
@@ -175,13 +165,11 @@ class Ring:
             raise OSError("this system has no memory that can be handed over")
         self.size_bytes = size_bytes
         self.lease_s = lease_s
-        # Blocks that were taken back before every reader had released them.
-        self.expired_blocks = 0
+        self.expired_blocks = 0  # Blocks that were taken back before every reader had released them
         self.descriptor: Final = Descriptor(memory.make_segment(size_bytes))
         self._memory = memoryview(mmap.mmap(self.descriptor.number, size_bytes))
         memory.seal_segment(self.descriptor.number)
-        # Blocks in use, the oldest first.
-        self._places: deque[_Place] = deque()
+        self._places: deque[_Place] = deque()  # Blocks in use, the oldest first
         self._next = 0
         self.generation = 0
 

@@ -50,21 +50,16 @@ class SharedSegment:
 
     __slots__ = ("_latest", "_leases", "_on_released", "descriptor", "number", "readers", "released", "size_bytes")
 
-    released: int
-    """Blocks up to this generation are not in use any more. It only grows."""
-
     def __init__(
         self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[SharedSegment], None]
     ) -> None:
         self.number = number
         self.size_bytes = size_bytes
         self.descriptor = descriptor
-        self.released = 0
+        self.released = 0  # Blocks up to this generation are not in use any more. It only grows
         self.readers: dict[Reader, None] = {}
-        # None once the publisher has gone.
-        self._on_released: Callable[[SharedSegment], None] | None = on_released
-        # Generation of the newest lease; handles may not go back behind it.
-        self._latest = 0
+        self._on_released: Callable[[SharedSegment], None] | None = on_released  # None once the publisher has gone
+        self._latest = 0  # Generation of the newest lease; handles may not go back behind it
         # Leased generations, ascending. The first one is read at each release, which is slow in a plain dict.
         self._leases: OrderedDict[int, None] = OrderedDict()
 
@@ -162,8 +157,7 @@ class Memfd:
         return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
 
 
-Shared = Memfd | Lease
-"""Where values are."""
+Shared = Memfd | Lease  # Where values are
 
 
 class SharedBatch(Batch):
@@ -176,21 +170,18 @@ class SharedBatch(Batch):
 
     __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
 
-    shared_frame: bytes
-    """The frame for readers of shared memory, ready for the wire."""
-
     def __init__(self, frame: Frame, shared: Shared) -> None:
         self.messages = frame.messages
         self.frames_bytes = plain_bytes(frame, shared.handle.size_bytes)
         self.size_bytes = self.frames_bytes + BATCH_OVERHEAD_BYTES
         self.shared = shared
-        self.shared_frame = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
+        # The frame for readers of shared memory, ready for the wire.
+        self.shared_frame: bytes = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
         self._forms = None
         self.origin = None
         self._is_sound = False
         self._frame = frame
-        # The plain frame, once it was needed.
-        self._bytes = b""
+        self._bytes = b""  # The plain frame, once it was needed
 
     def __repr__(self) -> str:
         return f"<SharedBatch of {self.messages} messages, {self.shared.handle.size_bytes} bytes>"
@@ -261,34 +252,20 @@ class SharedValues(bytes):
         return count + self.shared.read()
 
 
+# Most blocks of one segment that a client holds; beyond them the oldest counts as released, as its lease is over.
 LEASES_LIMIT = 4096
-"""Most blocks of one segment that a client holds; beyond them the oldest counts as released, as its lease is over."""
 
 
 class SharedMemory:
     """Limits and counters of all clients of a hub."""
 
-    __slots__ = (
-        "_last_segment",
-        "copied_total",
-        "descriptors",
-        "messages_total",
-        "refused_total",
-        "segments",
-        "settings",
-    )
-
     def __init__(self, settings: SharedMemorySettings) -> None:
         self.settings = settings
         self.descriptors = Account(settings.descriptors)
-        self.segments = 0
-        """Open segments."""
-        self.messages_total = 0
-        """Messages, requests and replies in shared memory."""
-        self.copied_total = 0
-        """Those of them that were copied, because there were too many descriptors."""
-        self.refused_total = 0
-        """Invalid handles and segments."""
+        self.segments = 0  # Open segments
+        self.messages_total = 0  # Messages, requests and replies in shared memory
+        self.copied_total = 0  # Those of them that were copied, because there were too many descriptors
+        self.refused_total = 0  # Invalid handles and segments
         self._last_segment = 0
 
     def next_number(self) -> int:
@@ -325,16 +302,12 @@ class Sharing:
         self._transport = transport
         self._on_released = on_released
         self._account = Account(self._settings.client_descriptors, common.descriptors)
-        # Segments of this client by their numbers.
-        self._segments: dict[int, SharedSegment] = {}
-        # Released generations by segment, which the client does not know yet.
-        self._released: dict[int, int] = {}
+        self._segments: dict[int, SharedSegment] = {}  # Segments of this client by their numbers
+        self._released: dict[int, int] = {}  # Released generations by segment, which the client does not know yet
         # Leases that the client holds, by the segments of other clients that it knows.
         self._sent: dict[SharedSegment, deque[Lease]] = {}
-        # The generation that the client was given last, by segment.
-        self._latest: dict[SharedSegment, int] = {}
-        # Descriptors that the client was given since HELLO.
-        self._given = 0
+        self._latest: dict[SharedSegment, int] = {}  # The generation that the client was given last, by segment
+        self._given = 0  # Descriptors that the client was given since HELLO
         # Sizes of the memfds that the client has not taken yet, the oldest first; and their sum.
         self._flight: deque[int] = deque()
         self._flight_bytes = 0

@@ -23,21 +23,13 @@ from typing import Any
 
 from peers.shm.memory import Descriptor
 
-READ_BYTES = 256 * 1024
-"""Most bytes of one read, as in asyncio's transports."""
+READ_BYTES = 256 * 1024  # Most bytes of one read, as in asyncio's transports
+_READS = 8  # Most reads in one turn while each brings a descriptor: another one usually follows
+_HIGH_BYTES = 64 * 1024  # Default of asyncio for pausing the protocol
+_RETRY_S = 0.01  # Pause where the kernel has too many descriptors of this user in flight
 
-_READS = 8
-"""Most reads in one turn while each brings a descriptor: another one usually follows."""
-
-_HIGH_BYTES = 64 * 1024
-"""Default of asyncio for pausing the protocol."""
-
-_RETRY_S = 0.01
-"""Pause where the kernel has too many descriptors of this user in flight."""
-
+# Room for one descriptor, and not for two.
 _RIGHTS_BYTES = socket.CMSG_LEN(array("i").itemsize) if hasattr(socket, "CMSG_LEN") else 0
-"""Room for one descriptor, and not for two."""
-
 _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
@@ -58,10 +50,8 @@ class UnixTransport(asyncio.Transport):
         self._high, self._low = _HIGH_BYTES, _HIGH_BYTES // 4
         self._reading = self._started = False
         self._writing_paused = self._waits_to_write = False
-        # These never become False again.
-        self._closing = self._eof = self._lost = False
-        self.descriptors: deque[Descriptor] = deque()
-        """Received descriptors, the oldest first."""
+        self._closing = self._eof = self._lost = False  # These never become False again
+        self.descriptors: deque[Descriptor] = deque()  # Received descriptors, the oldest first
 
     def start(self) -> None:
         """Begin to read."""
@@ -71,38 +61,31 @@ class UnixTransport(asyncio.Transport):
     # What a transport tells of itself.
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return the value of `socket`, `sockname` or `peername`."""
         return self._extra.get(name, default)
 
     def is_closing(self) -> bool:
-        """Return whether `close` or `abort` was called, or the connection is lost."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Return whether reading is on."""
         return self._reading and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Replace the protocol."""
         if not isinstance(protocol, asyncio.Protocol):
             raise TypeError("a Unix transport takes an asyncio.Protocol")
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.Protocol:
-        """Return the protocol."""
         return self._protocol
 
     # Reading.
 
     def pause_reading(self) -> None:
-        """Stop reading until `resume_reading`."""
         if self._reading:
             self._reading = False
             if not self._lost:
                 self._loop.remove_reader(self._number)
 
     def resume_reading(self) -> None:
-        """Read again."""
         if not self._reading and not self._closing and self._started:
             self._reading = True
             self._loop.add_reader(self._number, self._read)
@@ -148,11 +131,9 @@ class UnixTransport(asyncio.Transport):
     # Writing.
 
     def can_write_eof(self) -> bool:
-        """Return True."""
         return True
 
     def write_eof(self) -> None:
-        """Close this direction after what is buffered."""
         if self._eof or self._closing:
             return
         self._eof = True
@@ -160,21 +141,17 @@ class UnixTransport(asyncio.Transport):
             self._sock.shutdown(socket.SHUT_WR)
 
     def get_write_buffer_size(self) -> int:
-        """Return the size of the buffer, with what shared memory is charged, bytes."""
         return self._buffered_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the low and high limits, bytes."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits for pausing and resuming the protocol, bytes."""
         self._high = high if high is not None else (_HIGH_BYTES if low is None else 4 * low)
         self._low = low if low is not None else self._high // 4
         self._regulate()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes, or buffer them."""
         if not data:
             return
         if self._refuses():
@@ -195,7 +172,6 @@ class UnixTransport(asyncio.Transport):
         self._keep(kept, None, len(kept))
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write all these bytes with one call."""
         self.write(b"".join(list_of_data))
 
     def hand_over(self, frame: bytes, descriptor: Descriptor, charge_bytes: int = 0) -> None:
@@ -293,7 +269,6 @@ class UnixTransport(asyncio.Transport):
     # The end.
 
     def close(self) -> None:
-        """Stop reading; write the buffer, then close."""
         if self._closing:
             return
         self.pause_reading()
@@ -302,7 +277,6 @@ class UnixTransport(asyncio.Transport):
             self._lose(None)
 
     def abort(self) -> None:
-        """Close the connection now."""
         self._fail(None)
 
     def _fail(self, error: OSError | None) -> None:

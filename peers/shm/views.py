@@ -26,10 +26,7 @@ from peers.shm.memory import Descriptor
 from peers.wire.shared import Handle, plain_bytes
 
 _GENERATION = Struct("=Q")
-
-_BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
-"""Length of the head of a msgpack `bin`, bytes, by its first byte."""
-
+_BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}  # Length of the head of a msgpack `bin`, bytes, by its first byte
 _LONGEST_HEAD = max(_BIN_HEADS.values())
 
 
@@ -80,21 +77,16 @@ class KnownSegment:
         on_released: Called when `released` has grown.
     """
 
-    __slots__ = ("_latest", "_on_released", "_open", "map", "number", "released", "size_bytes")
-
     def __init__(
         self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[KnownSegment], None]
     ) -> None:
         self.number = number
         self.size_bytes = size_bytes
         self.map = memoryview(mmap.mmap(descriptor.number, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
-        # Blocks up to this generation are not in use any more; it only grows.
-        self.released = 0
+        self.released = 0  # Blocks up to this generation are not in use any more; it only grows
         self._latest = 0
-        # Generations of blocks in use, ascending.
-        self._open: dict[int, None] = {}
-        # None once the connection has ended.
-        self._on_released: Callable[[KnownSegment], None] | None = on_released
+        self._open: dict[int, None] = {}  # Generations of blocks in use, ascending
+        self._on_released: Callable[[KnownSegment], None] | None = on_released  # None once the connection has ended
 
     def block(self, handle: Handle) -> ReadBlock:
         """Return a block, in use until this object is dropped.
@@ -164,8 +156,7 @@ class ReadBlock:
             raise BlockGoneError(f"the block of generation {self._handle.generation} was taken back by its publisher")
 
 
-Received = Mapping | ReadBlock
-"""Where received values are."""
+Received = Mapping | ReadBlock  # Where received values are
 
 
 def payload_of(values: memoryview) -> memoryview | None:
@@ -193,8 +184,7 @@ class View:
 
     def __init__(self, received: Received) -> None:
         self._received = received
-        # The memory inside a `with`; None outside.
-        self._open: memoryview | None = None
+        self._open: memoryview | None = None  # The memory inside a `with`; None outside
 
     def __repr__(self) -> str:
         return f"<View of {len(self)} bytes>"
@@ -264,8 +254,7 @@ class SharedRun(Run[R]):
         self._frame = frame
         self._received = received
         self._views = views
-        # The plain frame, once it was needed.
-        self._bytes = b""
+        self._bytes = b""  # The plain frame, once it was needed
 
     @property
     def frames(self) -> bytes:  # type: ignore[override]

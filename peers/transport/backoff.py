@@ -15,21 +15,12 @@ from __future__ import annotations
 import random
 from typing import Final
 
-FIRST_S: Final = 0.1
-"""First bound, seconds: a restarted hub is back within some hundred milliseconds."""
-
-CLIENT_CAP_S: Final = 30.0
-"""Largest bound of a client, seconds."""
-
+FIRST_S: Final = 0.1  # First bound, seconds: a restarted hub is back within some hundred milliseconds
+CLIENT_CAP_S: Final = 30.0  # Largest bound of a client, seconds
 EARLY_S: Final = 60.0
-EARLY_CAP_S: Final = 5.0
-"""Largest bound in the first `EARLY_S` of waiting since `reset`, seconds."""
-
-LINK_CAP_S: Final = 2.0
-"""Largest bound of a link, seconds. Zeek itself tries each second."""
-
-HELD_S: Final = 30.0
-"""Bound after a rejection that lasts until something changes, seconds."""
+EARLY_CAP_S: Final = 5.0  # Largest bound in the first `EARLY_S` of waiting since `reset`, seconds
+LINK_CAP_S: Final = 2.0  # Largest bound of a link, seconds. Zeek itself tries each second
+HELD_S: Final = 30.0  # Bound after a rejection that lasts until something changes, seconds
 
 
 class Backoff:
@@ -38,8 +29,6 @@ class Backoff:
     Args:
         source: Random numbers.
     """
-
-    __slots__ = ("_base_s", "_bound_s", "_cap_s", "_random", "_waited_s")
 
     def __init__(
         self, base_s: float = FIRST_S, cap_s: float = CLIENT_CAP_S, source: random.Random | None = None

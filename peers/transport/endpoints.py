@@ -29,31 +29,21 @@ from hub.errors import InvalidTopicError, UsageError
 from hub.limits import LINK_COST, LINK_COST_LIMIT, Overflow, QueueLimits
 from hub.topics import check_prefix, printable
 
-_UNIX_PATH_BYTES = 107
-"""`sun_path` of Linux holds 108 bytes, the last of them NUL."""
-
+_UNIX_PATH_BYTES = 107  # `sun_path` of Linux holds 108 bytes, the last of them NUL
 _CLIENT_SCHEMES = "tcp://, tls://, unix://, ws:// or wss://"
-
 _URL_CHARACTERS = 2048
-
 _SHOWN_CHARACTERS = 200
-
 _HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
-
 _QUERY_KEYS = ("messages", "bytes", "overflow")
 _PUBLISH = "publish"
 _COST = "cost"
-
 _XSUB = "xsub"
 _NAME = "name"
 _SERIALIZER = "serializer"
+_SERIALIZERS = ("broker-bin-v1", "broker-json-v1")  # Event formats of a Zeek cluster that the hub can read
 
-_SERIALIZERS = ("broker-bin-v1", "broker-json-v1")
-"""Event formats of a Zeek cluster that the hub can read."""
-
+# Names of nodes of a Zeek cluster appear in topics, ids, and labels of 128 bytes.
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-"""Names of nodes of a Zeek cluster appear in topics, ids, and labels of 128 bytes."""
-
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
 

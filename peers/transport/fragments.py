@@ -14,19 +14,15 @@ from websockets.protocol import CONNECTING, OPEN, Protocol
 
 from hub.errors import CloseCode, ProtocolError
 
+# Most frames of one message: 4 MiB in frames of 64 bytes, the smallest of Autobahn's tests, and an empty one.
 FRAGMENTS_LIMIT: Final = 65_600
-"""Most frames of one message: 4 MiB in frames of 64 bytes, the smallest of Autobahn's tests, and an empty one."""
-
-
-_PIECE_BYTES: Final = 16 * 1024
-"""Bytes of a read that the library parses at once."""
+_PIECE_BYTES: Final = 16 * 1024  # Bytes of a read that the library parses at once
 
 
 class Message(NamedTuple):
     """A whole message."""
 
-    opcode: Opcode
-    """TEXT or BINARY."""
+    opcode: Opcode  # TEXT or BINARY
     payload: bytes
 
 
@@ -35,19 +31,13 @@ class Fragments:
 
     __slots__ = ("_begun", "_count", "_opcode", "_payload")
 
-    _begun: int
-    """Messages of several frames so far."""
-
-    _payload: bytearray | None
-    """The unfinished message; None between messages."""
-
     _opcode: Opcode
 
     _count: int
 
     def __init__(self) -> None:
-        self._begun = 0
-        self._payload = None
+        self._begun = 0  # Messages of several frames so far
+        self._payload: bytearray | None = None  # The unfinished message; None between messages
         self._opcode = Opcode.TEXT
         self._count = 0
 
@@ -98,8 +88,7 @@ class End(NamedTuple):
 
     code: int
     text: str
-    by_far_side: bool
-    """Whether the far side has sent a Close frame."""
+    by_far_side: bool  # Whether the far side has sent a Close frame
 
 
 def end_of(protocol: Protocol) -> End | None:

@@ -12,15 +12,12 @@ import math
 from enum import Enum
 from typing import NamedTuple
 
-PING_AFTER_S = 20.0
-"""Default silence before a PING, seconds."""
-
-PING_TIMEOUT_S = 10.0
-"""Default time for an answer, seconds."""
+PING_AFTER_S = 20.0  # Default silence before a PING, seconds
+PING_TIMEOUT_S = 10.0  # Default time for an answer, seconds
 
 
+# Begins the reason for giving up a silent connection; `peers.websocket.zeek_codec` recognises it.
 NO_ANSWER = "no answer to the ping"
-"""Begins the reason for giving up a silent connection; `peers.websocket.zeek_codec` recognises it."""
 
 
 class Act(Enum):
@@ -36,8 +33,7 @@ class Step(NamedTuple):
     """What to do now, and when to look again."""
 
     act: Act
-    next_s: float
-    """Time of the next look; may be infinite."""
+    next_s: float  # Time of the next look; may be infinite
 
 
 class Liveness:
@@ -51,19 +47,15 @@ class Liveness:
 
     __slots__ = ("_ping_after_s", "_ping_timeout_s", "_pinged_s", "heard_s")
 
-    heard_s: float
-    """When the far side was last heard. Set with each read, and by `check` while this side does not read."""
-
-    _pinged_s: float
-    """When the last PING was sent; it waits for an answer while this is later than `heard_s`."""
-
     def __init__(
         self, now_s: float, ping_after_s: float = PING_AFTER_S, ping_timeout_s: float = PING_TIMEOUT_S
     ) -> None:
+        # When the far side was last heard. Set with each read, and by `check` while this side does not read.
         self.heard_s = now_s
         self._ping_after_s = ping_after_s
         self._ping_timeout_s = ping_timeout_s
-        self._pinged_s = -math.inf
+        # When the last PING was sent; it waits for an answer while this is later than `heard_s`.
+        self._pinged_s: float = -math.inf
 
     @property
     def check_after_pause_s(self) -> float:

@@ -23,24 +23,19 @@ if TYPE_CHECKING:  # clients need none of the hub's settings
 
 
 _VERIFICATION = {"any": ssl.CERT_NONE, "asked": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
-
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"  # TLS 1.2 with forward secrecy and authenticated encryption, as all of 1.3
 
-_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""TLS 1.2 with forward secrecy and authenticated encryption, as all of 1.3."""
-
+# OpenSSL's reasons for bytes that are not TLS.
 NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons for bytes that are not TLS."""
 
+# Answers of a hub to a client without a certificate of its authority.
 _WANTS_CERTIFICATE = frozenset(
     {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE", "TLSV1_ALERT_UNKNOWN_CA"}
 )
-"""Answers of a hub to a client without a certificate of its authority."""
-
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
-_OTHER_HOST = frozenset({62, 64})
-"""Codes of OpenSSL's verification, from x509_vfy.h."""
+_OTHER_HOST = frozenset({62, 64})  # Codes of OpenSSL's verification, from x509_vfy.h
 
 
 class TlsError(UsageError):

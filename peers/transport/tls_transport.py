@@ -20,12 +20,8 @@ from typing import Any, Final, Protocol, cast
 from peers.transport.tls import NO_TLS
 from peers.transport.transport import NO_TRANSPORT, far_address, write_pieces
 
-_RECORD_BYTES = 16 * 1024
-"""Most bytes of one record."""
-
-_SLICE_BYTES = 2 * _RECORD_BYTES
-"""Most bytes given to OpenSSL at once, so that its buffers stay at 64 KiB."""
-
+_RECORD_BYTES = 16 * 1024  # Most bytes of one record
+_SLICE_BYTES = 2 * _RECORD_BYTES  # Most bytes given to OpenSSL at once, so that its buffers stay at 64 KiB
 _ENDED = (ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 
@@ -37,14 +33,11 @@ class TlsSession:
     def __init__(self, context: ssl.SSLContext) -> None:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
-        self._unfed = memoryview(b"")
-        """Received and not given to OpenSSL yet."""
+        self._unfed = memoryview(b"")  # Received and not given to OpenSSL yet
+        # Has `getpeercert`, `cipher`, `version`.
         self.object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        """Has `getpeercert`, `cipher`, `version`."""
-        self.has_ended = False
-        """Whether the far side has sent close_notify."""
-        self._largest_bytes = 0
-        """Most bytes encrypted at once."""
+        self.has_ended = False  # Whether the far side has sent close_notify
+        self._largest_bytes = 0  # Most bytes encrypted at once
 
     def feed(self, data: bytes) -> None:
         """Take received bytes."""
@@ -137,13 +130,8 @@ _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
     "peercert": lambda of: _certificate(of),  # noqa: PLW0108 -- it stands below
     "cipher": lambda of: of.cipher(),
 }
-
-
-KEPT_BYTES: Final = "kept_bytes"
-"""Name for `get_extra_info`: memory that OpenSSL keeps for writing."""
-
-_UNREAD_ANSWERS_BYTES = 16 * 1024
-"""Most bytes that OpenSSL may answer by itself while the far side does not read."""
+KEPT_BYTES: Final = "kept_bytes"  # Name for `get_extra_info`: memory that OpenSSL keeps for writing
+_UNREAD_ANSWERS_BYTES = 16 * 1024  # Most bytes that OpenSSL may answer by itself while the far side does not read
 
 
 class Handshakes(Protocol):
@@ -193,24 +181,21 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._handshakes = handshakes
         self._on_failure = on_failure
         self._tcp: asyncio.Transport = NO_TRANSPORT
+        # None before the handshake is done and after the connection is lost.
         self._protocol: asyncio.Protocol | None = None
-        """None before the handshake is done and after the connection is lost."""
         self._is_choked = False
-        self._ends = False
-        """Whether this side has ended its direction or closed."""
+        self._ends = False  # Whether this side has ended its direction or closed
         self._unread_answers_bytes = 0
         self.address = ""
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the first bytes."""
         self._tcp = cast("asyncio.Transport", transport)
         self.address = far_address(transport)
         self._handshakes.begin(self)
 
     def data_received(self, data: bytes) -> None:
-        """Continue the handshake in its turn, or pass on decrypted bytes."""
         self._session.feed(data)
         if self._protocol is None:
             if not self._ends:
@@ -220,26 +205,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._hand_on()
 
     def eof_received(self) -> bool:
-        """The far side has closed its direction."""
         if self._protocol is not None:
             self._hand_on_end()
         return False
 
     def pause_writing(self) -> None:
-        """The loop's transport is full."""
         self._is_choked = True
         if self._protocol is not None:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """The loop's transport has room again."""
         self._is_choked = False
         self._unread_answers_bytes = 0
         if self._protocol is not None:
             self._protocol.resume_writing()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The socket is closed."""
         protocol, self._protocol = self._protocol, None
         if protocol is not None:
             protocol.connection_lost(exc)
@@ -331,21 +312,17 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.close()
 
     def pause_reading(self) -> None:
-        """Stop reading."""
         self._tcp.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read again."""
         self._tcp.resume_reading()
 
     def is_reading(self) -> bool:
-        """Return whether reading is on."""
         return self._tcp.is_reading()
 
     # Writing.
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Encrypt and write."""
         if self._ends or not data:
             return
         written = self._session.write(data)
@@ -355,7 +332,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             write_pieces(self._tcp, written)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write everything as one, since each write makes a record."""
         self.write(b"".join(list_of_data))
 
     def _send_outgoing(self) -> None:
@@ -364,11 +340,9 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.write(outgoing)
 
     def can_write_eof(self) -> bool:
-        """Return True."""
         return True
 
     def write_eof(self) -> None:
-        """Close this direction, and read on."""
         if not self._ends:
             self._ends = True
             self._session.end()
@@ -376,7 +350,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.write_eof()
 
     def close(self) -> None:
-        """Write the rest, and close."""
         if not self._ends:
             self._ends = True
             self._session.end()
@@ -384,39 +357,31 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._tcp.close()
 
     def abort(self) -> None:
-        """Close now."""
         self._ends = True
         self._tcp.abort()
 
     def is_closing(self) -> bool:
-        """Return whether it is closing."""
         return self._tcp.is_closing()
 
     def get_write_buffer_size(self) -> int:
-        """Return the unwritten bytes."""
         return self._tcp.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the limits, bytes."""
         return self._tcp.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits, bytes."""
         self._tcp.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return facts of TLS (`peercert`, `cipher`, `ssl_object`) or of the socket."""
         if name == KEPT_BYTES:
             return self._session.kept_bytes
         told = _TOLD_BY_SESSION.get(name)
         return self._tcp.get_extra_info(name, default) if told is None else told(self._session.object)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return the protocol."""
         return self if self._protocol is None else self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Replace the protocol."""
         self._protocol = cast("asyncio.Protocol", protocol)
 
 

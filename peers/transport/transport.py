@@ -11,8 +11,7 @@ from contextlib import suppress
 
 from peers.transport.endpoints import url_host
 
-UNSENT_BYTES = 64 * 1024
-"""Unsent bytes of a link in the kernel; by default about 3 MB, which news cannot overtake."""
+UNSENT_BYTES = 64 * 1024  # Unsent bytes of a link in the kernel; by default about 3 MB, which news cannot overtake
 
 
 class _NoTransport(asyncio.Transport):

@@ -39,9 +39,7 @@ from peers.users.users import Users
 from peers.zeek.zmtp.z85 import decode_key
 
 FIRST_S = 0.1  # How long the answer to a first failure waits: a hundred times what the slowest credential takes
-
 LONGEST_S = 3.2  # The longest that an answer waits: within `limits.handshake_s`, so that it is an answer still
-
 WINDOW_S = 60.0  # Without a failure for so long, an address is as good as new
 
 # How many addresses are remembered, 200 bytes each. An attacker with more is not stopped by waiting, either
@@ -81,7 +79,6 @@ class Failures:
 
 
 _ADMIN = frozenset({ADMIN})
-
 Tested = Literal["allowed", "refused"]  # Questions to the policy, by answer
 
 
@@ -252,7 +249,6 @@ def _ignore(_: str, __: Reason, ___: str) -> None: ...
 
 
 _SOMEBODY_HERE = Identity(LOCAL, frozenset(), "local")
-
 _SOMEBODY = Identity(ANONYMOUS, frozenset(), "anonymous")
 
 

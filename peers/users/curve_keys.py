@@ -19,7 +19,6 @@ from peers.users.tokens import check_private
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 
 _LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024  # A quarter of a million keys
-
 _SECRET_MODE: Final = 0o600
 _PUBLIC_MODE: Final = 0o644
 

@@ -39,16 +39,11 @@ from peers.users.identity import Identity, Reason, Refusal
 from peers.users.tokens import check_private
 
 LEEWAY_S = 30.0  # How far the clock of an issuer may be off
-
 MOST_TOKEN_CHARACTERS = 8192  # What HTTP servers take of a header. Nothing of a larger one is looked at
-
 _MOST_HEADER_CHARACTERS = 1024  # It names an algorithm and a key
-
 _MOST_ROLES = 256
-
 _MARK_BYTES = 8
 _SALT = secrets.token_bytes(32)  # Makes marks of keys useless for guessing a secret
-
 _LATEST_S = 253_402_300_799  # The end of the year 9999: a later `exp` is no time
 
 
@@ -204,12 +199,9 @@ def _refusal(text: str) -> Refusal:
 
 
 _LARGEST_FILE_BYTES = 1024 * 1024  # A thousand keys
-
 _LEAST_RSA_BITS = 2048
 _LEAST_SECRET_BYTES = 32  # As long as the hash, as RFC 7518 (3.2) asks for
-
 _MOST_KID_CHARACTERS = 256
-
 _ALGORITHMS = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA", "oct": "HS256"}
 _CURVES = {"EC": "P-256", "OKP": "Ed25519"}
 _PRIVATE = frozenset({"d", "p", "q"})

@@ -38,15 +38,10 @@ from hub.settings.keys import ConfigError
 from hub.topics import printable
 
 SCHEME = "hub_"  # Beginning of a token, so that people and scanners of sources recognise it
-
 _SECRET_BYTES = 32
-
 ID_DIGITS = 12  # How much of a hash is enough to tell a million tokens apart: 48 bits
-
 _MOST_TOKEN_CHARACTERS = 64  # Longer texts are no tokens and not worth a hash; tokens have 47
-
 LABEL_CHARACTERS = 64  # Of a token
-
 _Moment = Annotated[datetime, Meta(tz=True)]
 
 
@@ -76,8 +71,6 @@ _decoder = msgspec.json.Decoder(Token)
 
 class Tokens:
     """The tokens of one file, by hash."""
-
-    __slots__ = ("_by_hash", "_by_id")
 
     def __init__(self, by_hash: Mapping[str, Token]) -> None:
         self._by_hash = by_hash
@@ -165,10 +158,8 @@ def _token(line: bytes, source: str, place: str) -> Token:
 
 
 _LARGEST_FILE_BYTES = 64 * 1024 * 1024  # A quarter of a million tokens
-
 _MODE = 0o600
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
-
 _HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub takes changes at `hub reload`.\n"
 
 

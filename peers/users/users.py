@@ -1,7 +1,7 @@
 """`Users`: all credentials and the policy, as the files of `access.*` have them.
 
 `read_users` takes 0.9 s of CPU for 100,000 rules: a running hub calls it in a thread, within
-`peers.daemon.memory.undisturbed`.
+`peers.server.memory.undisturbed`.
 """
 
 from __future__ import annotations
@@ -27,9 +27,7 @@ if TYPE_CHECKING:
 
 
 _LARGEST_POLICY_BYTES = 64 * 1024 * 1024  # Twenty times what 100,000 rules and 10,000 users take
-
 _UID_DIGITS = 10  # Numbers of accounts have 32 bits
-
 _BUILT_IN = "the built-in policy"
 
 
@@ -48,8 +46,6 @@ class Users(NamedTuple):
 
 
 NOBODY = Users()
-
-
 _ZEEK = ZeekSettings()
 
 

@@ -27,7 +27,6 @@ from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
 
 _UNPACKED_BYTES = 2**31 - 1  # A thousand times the metrics of a hub with 10,000 handlers
-
 Functions = Mapping[str, Callable[[Any], Any]]  # What the other end may ask, by name
 
 
@@ -40,17 +39,13 @@ class Control(asyncio.Protocol):
         self._unpacker = msgpack.Unpacker(max_buffer_size=_UNPACKED_BYTES, strict_map_key=False)
         self._numbers = count(1)
         self._transport: asyncio.Transport | None = None
-        # What was asked and has no answer yet, by number.
-        self._asked: dict[int, asyncio.Future[Any]] = {}
-        self.lost: asyncio.Future[None] = self._loop.create_future()
-        """Done when the other end is gone."""
+        self._asked: dict[int, asyncio.Future[Any]] = {}  # What was asked and has no answer yet, by number
+        self.lost: asyncio.Future[None] = self._loop.create_future()  # Done when the other end is gone
 
     def tell(self, name: str, value: Any = None) -> None:
-        """Say something that has no answer; nothing happens if the other end is gone."""
         self._send([0, name, value])
 
     def ask(self, name: str, value: Any = None) -> asyncio.Future[Any]:
-        """Return the future answer; a `UsageError` where that is a reason, a `ConnectionLostError` if there is none."""
         asked: asyncio.Future[Any] = self._loop.create_future()
         if self.lost.done():
             asked.set_exception(_gone())

@@ -29,6 +29,7 @@ from peers.workers.control import Control
 
 LOOK_S: Final = 1.0  # How often a process looks what is wanted there
 
+# What one process knows and others do not.
 SHARED: Final = (
     *(
         RESERVED + ending
@@ -42,8 +43,6 @@ SHARED: Final = (
     JOURNAL_TOPIC,
     CONSUMERS_TOPIC,
 )
-"""What one process knows and others do not."""
-
 _OF_ALL: Final = frozenset({"reload", "drain"})  # What an admin does to all processes, and the core tells
 
 
@@ -57,10 +56,8 @@ class EventsOfWorker:
     def __init__(self, core: Core, control: Control) -> None:
         self._core = core
         self._control = control
-        # What others want, as the core has said last.
-        self._elsewhere: frozenset[str] = frozenset()
-        # What is wanted here, as the core was told last.
-        self._told: list[str] = []
+        self._elsewhere: frozenset[str] = frozenset()  # What others want, as the core has said last
+        self._told: list[str] = []  # What is wanted here, as the core was told last
         core.system_events.announcing = self._announce
 
     def look(self) -> None:
@@ -91,12 +88,9 @@ class EventsOfCore:
     def __init__(self, core: Core, controls: Callable[[], Mapping[int, Control]]) -> None:
         self._core = core
         self._controls = controls
-        # What is wanted at each worker that has said so, by its number.
-        self._wanted: dict[int, frozenset[str]] = {}
-        # What each worker was told last of what others want.
-        self._told: dict[int, frozenset[str]] = {}
-        # What is wanted at the core.
-        self._here: frozenset[str] = frozenset()
+        self._wanted: dict[int, frozenset[str]] = {}  # What is wanted at each worker that has said so, by its number
+        self._told: dict[int, frozenset[str]] = {}  # What each worker was told last of what others want
+        self._here: frozenset[str] = frozenset()  # What is wanted at the core
         core.system_events.announcing = self._announce
 
     def look(self) -> None:

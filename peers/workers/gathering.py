@@ -23,28 +23,22 @@ from peers.admin.access import audited, kick, users
 from peers.admin.graph import links_here
 from peers.admin.services import NODES_TOPIC, journal, nodes, served_here, settings
 from peers.admin.state import history, losses, state, statistics
-from peers.admin.steps import in_steps
+from peers.admin.steps import awaited, in_steps
 from peers.admin.topics import counted_here, subscribers_here
 from peers.admin.who import who
 from peers.daemon.reviewing import identities
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.server.audit import By, who_did
-from peers.server.server import Server
-from peers.server.whole import Whole, awaited
+from peers.server.server import Server, Whole
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
 from peers.workers.merging import MERGES, PAGES, WorkerCounts, exposition_of_all, plain, why_unready
 
 ANSWER_S: Final = 2.0  # How long a process may take to answer: a hundred times what it takes with thousands of clients
-
 CORE_S: Final = 2 * ANSWER_S  # How long a worker waits for the core, which may wait for others
-
 _TAKES_ITS_TIME = frozenset({"reload"})
-
 Part = Callable[[Any, Any], Any]  # Answers a question for one process: who asks, and with what value
-
 _OF_ALL = ("who", "users", "kick", "audit")  # Services that all processes of a hub answer together; for admins
-
 _OF_ALL_BY_GRANT = ("state", "losses", "history")  # Likewise, for users to whom the policy grants them
 
 
@@ -104,8 +98,7 @@ class Gathering:
             "journal": journal(server),
             "settings": settings(server),
         }
-        # What the core does once all have answered.
-        self.afterwards: dict[str, Callable[[By], None]] = {}
+        self.afterwards: dict[str, Callable[[By], None]] = {}  # What the core does once all have answered
         self.silent_total = 0  # Answers that did not come in time
 
     def ask(self, what: str, value: Any = None, by: Handler | None = None) -> Later:

@@ -20,8 +20,8 @@ from peers.admin import access
 from peers.admin import who as all_who
 from peers.server.metrics import registry
 
+# Metrics as msgpack carries them: name, text, type, and samples with name, labels and value.
 Plain = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
-"""Metrics as msgpack carries them: name, text, type, and samples with name, labels and value."""
 
 
 class WorkerCounts(NamedTuple):
@@ -90,8 +90,8 @@ def _audited(parts: Sequence[list[dict[str, Any]]], value: Any) -> list[dict[str
     return [event for place, event in enumerate(events) if place < limit or event["at"] == events[limit - 1]["at"]]
 
 
+# What is added up of a user; his roles are those that somebody has recognised him with.
 _SUMMED = ("connections", "queued_bytes", "published_messages", "dropped_messages")
-"""What is added up of a user; his roles are those that somebody has recognised him with."""
 
 
 def _users(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -181,9 +181,11 @@ def why_unready(counts: WorkerCounts, parts: Sequence[tuple[str, str]]) -> str:
     return "" if answered >= counts.limit else f"{answered} of {counts.limit} workers serve"
 
 
+# Those that depend on what was asked, by what that was; they are told its value, too.
 PAGES: Final[Mapping[str, Callable[[Sequence[Any], Any], Any]]] = {"who": merged_page, "audit": _audited}
-"""Those that depend on what was asked, by what that was; they are told its value, too."""
 
+# By what was asked. What topics bring, and who serves what, is put together by the process that was asked
+# (`peers.admin`): the core has enough to do. Identities are judged by a reload.
 MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "users": _users,
     "kick": _kicked,
@@ -198,5 +200,3 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "identities": list,
     "subscribers": _added,
 }
-"""By what was asked. What topics bring, and who serves what, is put together by the process that was asked
-(`peers.admin`): the core has enough to do. Identities are judged by a reload."""

@@ -25,19 +25,17 @@ from hub.errors import HubError
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon, Part
 from peers.daemon.draining import Draining
-from peers.daemon.logs import RateLimit, configure, log_statistics
-from peers.daemon.memory import keep_freed_memory
-from peers.daemon.output_queue import OutputQueue, queue_output
+from peers.daemon.logs import OutputQueue, RateLimit, configure, log_statistics, queue_output
 from peers.daemon.reloading import Reloading
 from peers.daemon.run import cared_for, loop_factory
 from peers.daemon.sources import Loaded, given
+from peers.server.memory import keep_freed_memory
 from peers.workers.control import Control, wait_written
 from peers.workers.events import LOOK_S, EventsOfWorker
 from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
 
 _LOOK_S = 0.002  # How often a worker that starts looks whether it is linked: nothing tells it
-
 _FAILED = 1  # Exit codes: it could not start; the core, or the link to it, was gone
 _ALONE = 3
 
@@ -49,14 +47,12 @@ class Worker:
         self._link = link
         self._log_queue = log_queue
         self._loop = asyncio.get_running_loop()
-        # What the core has ordered at first.
-        self._orders: asyncio.Future[Orders] = self._loop.create_future()
+        self._orders: asyncio.Future[Orders] = self._loop.create_future()  # What the core has ordered at first
         # The time in which to stop, seconds, once the core has said so.
         self._stop: asyncio.Future[float] = self._loop.create_future()
         # Done once it may close those who only subscribe.
         self._close: asyncio.Future[None] = self._loop.create_future()
-        # From when it serves on.
-        self._reloading: Reloading | None = None
+        self._reloading: Reloading | None = None  # From when it serves on
         # What the next reload takes, as the core said last; None before it has said anything since the start.
         self._newer: Loaded | None = None
         # What it answers, of what all are asked, how its clients are moved off, and what is told under the hub's own

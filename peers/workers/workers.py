@@ -60,13 +60,9 @@ from peers.workers.merging import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
 
 START_S: Final = 60.0  # How long a worker may take until it serves: a hundred times what it takes on an idle machine
-
 STEADY_S: Final = 30.0  # How long a worker has to serve so that its end is no failed start: as long as the longest wait
-
 _HEARD_PART: Final = 2  # One in so many parts of the time to stop is for what publishers have sent; the rest for queues
-
 _GRACE_S: Final = 1.0  # How much longer than the time to stop a worker may take before it is killed
-
 _END_S: Final = 2.0  # How long a process may take to end once it has closed its sockets
 
 
@@ -79,8 +75,6 @@ class Phase(enum.Enum):
 
 
 class _Place:
-    __slots__ = ("backoff", "phase", "until_s")
-
     def __init__(self, source: random.Random | None) -> None:
         self.backoff = Backoff(source=source)
         self.phase = Phase.WAITING
@@ -92,8 +86,6 @@ class Supervision:
 
     A worker that has served for `STEADY_S` did not fail at its start: if it ends, the waits are short again.
     """
-
-    __slots__ = ("_is_stopping", "_places", "ended", "started")
 
     def __init__(self, places: int, source: random.Random | None = None) -> None:
         self._places = {number: _Place(source) for number in range(1, places + 1)}
@@ -167,8 +159,6 @@ class Process:
     Raises:
         OSError: It cannot be started: there are too many processes, or too little memory.
     """
-
-    __slots__ = ("_control_socket", "_is_stopping", "_link", "_link_socket", "_popen", "control", "number")
 
     def __init__(self, number: int, functions: Functions) -> None:
         self.number = number
@@ -275,23 +265,17 @@ class Workers:
         workers = daemon.server.settings.workers
         _check(daemon, workers)
         self._supervision = Supervision(workers)
-        # The processes that have not ended, by the number of their place.
-        self._processes: dict[int, Process] = {}
-        # Numbers the processes that were started.
-        self._starts = count(1)
-        # One task for each process, from its start to its end.
-        self._watching: set[asyncio.Task[None]] = set()
-        # One task for each link that is being made.
-        self._linking: set[asyncio.Task[None]] = set()
-        # The timer of what is due next.
-        self._timer: asyncio.TimerHandle | None = None
+        self._processes: dict[int, Process] = {}  # The processes that have not ended, by the number of their place
+        self._starts = count(1)  # Numbers the processes that were started
+        self._watching: set[asyncio.Task[None]] = set()  # One task for each process, from its start to its end
+        self._linking: set[asyncio.Task[None]] = set()  # One task for each link that is being made
+        self._timer: asyncio.TimerHandle | None = None  # The timer of what is due next
         # Why a worker could not start, as it said, by the number of its place; until its end is logged.
         self._reasons: dict[int, str] = {}
         # Done once all workers serve, or one of them cannot at the first attempt.
         self._all_up: asyncio.Future[None] = self._loop.create_future()
         self._whole = Gathering(self._server, self._controls, self._counts)
-        # The workers whose clients are all gone, as they were moved off.
-        self._drained: set[int] = set()
+        self._drained: set[int] = set()  # The workers whose clients are all gone, as they were moved off
         # Called once those of all are; None before the core's own are gone.
         self._on_drained: Callable[[], object] | None = None
         # The workers that have heard those who publish there, as the hub stops; told of by the event.

@@ -19,7 +19,7 @@ from hub.scheduling.scheduler import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, TURN_EVENTS, Connection, describe
 from peers.connections.conversation import ENDED
 from peers.connections.websocket import websocket_connection
-from peers.server.read_budget import CHANGES_PER_TURN, EVENTS_PER_TURN
+from peers.server.reading import CHANGES_PER_TURN, EVENTS_PER_TURN
 from peers.server.server import Server
 from peers.wire.control import encode_close, encode_subscription
 from peers.wire.kinds import Kind

@@ -19,7 +19,7 @@ from websockets.frames import Opcode
 from hub.errors import HubError
 from hub.messages.frame import KIND_MESSAGES, encode_frame
 from peers.client import connect
-from peers.daemon.memory import CLOSED_LEAST, GarbageWatch, undisturbed
+from peers.server.memory import CLOSED_LEAST, GarbageWatch, undisturbed
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import Hello
 from tests.daemon.conftest import StartProcess

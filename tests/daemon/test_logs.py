@@ -26,8 +26,7 @@ from websockets.http11 import Request
 
 from hub.limits import Overflow
 from hub.settings.settings import LogSettings
-from peers.daemon.logs import RateLimit, configure, report_suppressed
-from peers.daemon.output_queue import OutputQueue
+from peers.daemon.logs import OutputQueue, RateLimit, configure, report_suppressed
 from peers.websocket.session import Session
 from tests.hubs.raw_websocket import text as websocket_text
 from tests.hubs.raw_websocket import upgrade
@@ -490,7 +489,7 @@ def test_a_pipe_that_does_not_let_wait(pipe: Pipe) -> None:
 
 _ENDS = """
 import sys
-from peers.daemon.output_queue import queue_output
+from peers.daemon.logs import queue_output
 queue = queue_output()
 print("announced")
 for number in range(100):

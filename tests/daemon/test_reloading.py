@@ -13,11 +13,11 @@ import pytest
 from hub.errors import BusyError, CloseCode, HubError, RequestFailedError
 from hub.requests.hub_services import Later
 from hub.settings.keys import KEYS
+from peers.admin.steps import awaited
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading
 from peers.daemon.sources import Loaded, load
-from peers.server.whole import awaited
 from peers.wire.control import decode_close
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect

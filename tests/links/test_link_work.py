@@ -23,8 +23,7 @@ from hub.messages.request_frame import Item, Reply, Request, Status
 from hub.quotas import QuotaLimits, RateLimits, SetLimits
 from hub.settings.keys import ConfigError
 from peers.connections.tcp import render_items
-from peers.links.link import PING_EVERY_S, Lag, LinkProof
-from peers.links.mesh_news import PORTIONS_PER_TURN, MeshNews
+from peers.server.link import PING_EVERY_S, PORTIONS_PER_TURN, Lag, LinkProof, MeshNews
 from peers.server.traffic import LinkTraffic
 from peers.wire.control import Renewal, decode_origin, decode_token, encode_origin
 from peers.wire.kinds import Kind

@@ -11,10 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode
-from peers.server.accounts import REMEMBERED, SETTLE_S, TOLD_PER_LINK, Accounts, EndedLink, Loss, Peer
 from peers.server.keepalive import Keepalive
 from peers.server.links import PROOF_S, Links
-from peers.server.traffic import KEPT_S, NAMES_KEPT, Carried, LinkTraffic, Moment, Traffic
+from peers.server.traffic import (
+    KEPT_S,
+    NAMES_KEPT,
+    REMEMBERED,
+    SETTLE_S,
+    TOLD_PER_LINK,
+    Accounts,
+    Carried,
+    EndedLink,
+    LinkTraffic,
+    Loss,
+    Moment,
+    Peer,
+    Traffic,
+)
 from peers.wire.control import Account
 
 # What was lost: exactly where both sides can tell, at most where not; each message is counted once.

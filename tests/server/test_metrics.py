@@ -25,10 +25,9 @@ from hub.quotas import Resource
 from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.server.accounts import EndedLink, Peer
 from peers.server.metrics import HubCollector, exposition
 from peers.server.server import Server
-from peers.server.traffic import Carried
+from peers.server.traffic import Carried, EndedLink, Peer
 from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.control import Account

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from hub.settings.settings import Limits
 from peers.server.admission import STEPS_PER_TURN, Admission, Handshakes
 from peers.server.keepalive import Keepalive
-from peers.server.read_budget import ReadBudget
+from peers.server.reading import ReadBudget
 from peers.transport.tls_transport import TlsTransport
 
 # Places.

@@ -20,11 +20,12 @@ from hub.mesh.announcement import Announcement
 from hub.messages.batch import Batch
 from hub.scheduling.memory import Memory
 from hub.settings.settings import Limits, Settings
+from peers.journal.remote_journals import NoJournal
 from peers.server import memory as module
 from peers.server import ticker as pulse_module
 from peers.server.memory import MemoryWatch, available_bytes, resident_bytes
-from peers.server.read_times import BETWEEN_S, ReadTimes, WaitingTime
-from peers.server.server import KEYS_LIMIT, MINUTE_S, LogThrottle, Server, core_limits
+from peers.server.reading import BETWEEN_S, ReadTimes, WaitingTime
+from peers.server.server import KEYS_LIMIT, MINUTE_S, LogStatistics, LogThrottle, Server, core_limits
 from peers.server.ticker import Ticker
 from tests.descriptors import no_descriptor_left
 from tests.hub.fakes import FakeOutlet, handler_of
@@ -57,8 +58,8 @@ class Source:
         self.memory = Memory()
         self.received_bytes_before = 0
         self.draining = False
-        self.journal_trouble = ""
-        self.log_trouble = ""
+        self.journal = NoJournal()
+        self.log_statistics = LogStatistics
         self.connections: dict[Any, str] = {}
         self.turns: list[Callable[[], object]] = []
         self.ticker = Ticker(self, self.turns.append)

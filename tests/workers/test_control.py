@@ -21,8 +21,8 @@ from hub.settings.settings import Settings
 from hub.statistics.losses import KEPT, State
 from peers.admin import access
 from peers.admin import who as all_who
+from peers.admin.steps import awaited
 from peers.server.server import Server
-from peers.server.whole import awaited
 from peers.transport.backoff import CLIENT_CAP_S
 from peers.workers import gathering
 from peers.workers.control import Control, Functions

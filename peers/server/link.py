@@ -1,64 +1,55 @@
 """`Link`: a link to a peer hub, from the moment in which it is taken in.
 
 ```
-core.mesh ─▶ news, and messages with their origins (`peers.links.mesh_news`) ─▶ ROUTING, ORIGIN, MESSAGES
-once a second where messages arrived, and before CLOSE                      ─▶ ACCOUNT
-every few seconds, also on a busy link                                      ─▶ PING, to measure the lag
-before what this side has shown ends                                        ─▶ TOKEN
+core.mesh ─▶ tell: changes merge in the mesh ─ end of the turn, while the peer reads ─▶ ROUTING, in portions
+batches:  [origin A][origin A][origin B]  ─▶  ROUTING, ORIGIN A, frames, frames, ORIGIN B, frames
+once a second where messages arrived, and before CLOSE ─▶ ACCOUNT     every 5 s ─▶ PING, to measure the lag
+before the proof of this side ends                     ─▶ TOKEN
 ```
 
-`Lag` measures how late the link is, `LinkProof` renews the token of a hub that has dialled. Which of two links to one
-hub stays is decided in `peers.server.links`, what accounts are for in `peers.server.accounts`.
+`peers.server.links` decides which of two links to one hub stays; `peers.server.traffic` explains accounts.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain, groupby, islice
+from operator import attrgetter
 from typing import Final
 
 from hub.errors import RejectedError
 from hub.handlers.handler import Handler
 from hub.limits import LINK_COST, Overflow
-from hub.mesh.announcement import Digest, Wanted
+from hub.mesh.announcement import Digest, Told, Wanted
+from hub.mesh.mesh import Mesh
 from hub.messages.batch import Batch
 from hub.messages.frame import encode_frame
 from hub.messages.origin import Origin
+from hub.messages.request_frame import Item
 from hub.routing.routes import Route
 from hub.settings.keys import ConfigError
-from peers.links.mesh_news import MeshNews
-from peers.server.accounts import EndedLink, Peer, Remembered
 from peers.server.server import Server, connection_of
-from peers.server.traffic import Carried, Moment
-from peers.wire.control import Account, Notice, Renewal, encode_account, encode_token
+from peers.server.traffic import Carried, EndedLink, Moment, Peer, Remembered
+from peers.wire.control import Account, Notice, Renewal, encode_account, encode_origin, encode_token
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.routing import AnnouncementPart, Assembly
+from peers.wire.routing import AnnouncementPart, Assembly, encode_routing
 from peers.wire.session import Session
 
-_TELL_EVERY_S: Final = 1.0
-"""Interval of ACCOUNT, seconds. Messages sent in this time are in doubt when the link is cut."""
-
+_ACCOUNT_EVERY_S: Final = 1.0  # Messages sent within this interval are in doubt when the link is cut
 PING_EVERY_S: Final = 5.0
-"""How often a link is measured, seconds: two frames of a few bytes."""
-
-_MARKS: Final = 60
-"""How many marks are kept, one a second: a message that waits for longer counts as waiting for a minute."""
-
-_TOKEN_BYTES: Final = 4
-"""`peers.server.links` sends PINGs with tokens of another length."""
-
+_MARKS: Final = 60  # One a second: a message that waits for longer counts as waiting for a minute
+_TOKEN_BYTES: Final = 4  # `peers.server.links` sends PINGs with tokens of another length
 _TOKEN_MASK: Final = (1 << 8 * _TOKEN_BYTES) - 1
+_RENEWED_AFTER: Final = 0.8  # Part of a proof's time after which it is renewed: a fifth is left for failures
+_AGAIN_AFTER: Final = 0.5  # Part of the rest after which renewal is tried again
+_LEAST_S: Final = 1.0  # Between two attempts
+PORTIONS_PER_TURN: Final = 4  # Bounds a turn, so that a link that comes up does not hold up the rest
+_FRAMES_PER_PORTION: Final = 8  # Of 1,000 prefixes at most each: 10 ms
 
-_RENEWED_AFTER: Final = 0.8
-"""The part of a proof's time after which it is renewed: a fifth is left for what may go wrong."""
-
-_AGAIN_AFTER: Final = 0.5
-"""The part of the rest after which it is tried again."""
-
-_LEAST_S: Final = 1.0
-"""Between two attempts, seconds."""
+_origin = attrgetter("origin")
 
 
 class Lag:
@@ -68,19 +59,15 @@ class Lag:
     message. While an answer is awaited, the lag is at least as long as that takes.
     """
 
-    __slots__ = ("_asked_s", "_drops_oldest", "_due_s", "_marks", "_number", "round_trip_s")
-
     def __init__(self, overflow: Overflow) -> None:
         # Dropped messages have left the queue where the oldest go; the newest have never been in it.
         self._drops_oldest = overflow is Overflow.DROP_OLDEST
         self._number = 0
-        # When the PING was sent that is not answered yet; None if there is none.
-        self._asked_s: float | None = None
+        self._asked_s: float | None = None  # When the unanswered PING was sent
         self._due_s = 0.0
-        # When the queue was looked at, and how many messages had been put into it by then: of those that are in it.
+        # When the queue was looked at, and how many messages had been put into it by then, while any of them is in it.
         self._marks: deque[tuple[float, int]] = deque(maxlen=_MARKS)
-        # None before the first answer.
-        self.round_trip_s: float | None = None
+        self.round_trip_s: float | None = None  # None before the first answer
 
     def ask(self, now_s: float) -> bytes:
         """Return the token of a PING to send now; empty if it is not time for one."""
@@ -96,7 +83,6 @@ class Lag:
         return (self._number & _TOKEN_MASK).to_bytes(_TOKEN_BYTES)
 
     def answer(self, token: bytes, now_s: float) -> None:
-        """Take a PONG; one with another token is ignored."""
         if self._asked_s is not None and token == self._token:
             self.round_trip_s = round(now_s - self._asked_s, 6)
             self._asked_s = None
@@ -130,22 +116,16 @@ class Lag:
 class LinkProof:
     """The token of a link that this hub has dialled, renewed before it ends, so that the link stays.
 
-    A link that has shown a certificate, or nothing, has nothing to renew; the far hub ends it in time.
-
     Args:
         read: Returns the current token, empty for none; may raise `ConfigError`.
-        tell: Told what goes wrong.
+        on_error: Called with the text of that error.
     """
 
-    __slots__ = ("_due_s", "_ends_s", "_last", "_read", "_tell")
-
-    def __init__(self, read: Callable[[], str], tell: Callable[[str], None]) -> None:
+    def __init__(self, read: Callable[[], str], on_error: Callable[[str], None]) -> None:
         self._read = read
-        self._tell = tell
-        # When the proof ends, and when it is renewed, by the clock of the loop.
-        self._ends_s = self._due_s = math.inf
-        # The number of the last TOKEN.
-        self._last = 0
+        self._on_error = on_error
+        self._ends_s = self._due_s = math.inf  # By the clock of the loop
+        self._last = 0  # The number of the last TOKEN
 
     def hold(self, left_s: float | None, now_s: float) -> None:
         """Note how long the proof holds, None for ever."""
@@ -156,7 +136,6 @@ class LinkProof:
             self._due_s = now_s + max(_LEAST_S, left_s * _RENEWED_AFTER)
 
     def is_last(self, number: int) -> bool:
-        """Return whether that is the number of the last TOKEN."""
         return number == self._last > 0
 
     def next(self, now_s: float) -> bytes:
@@ -167,7 +146,7 @@ class LinkProof:
         try:
             token = self._read()
         except ConfigError as error:
-            self._tell(str(error))
+            self._on_error(str(error))
             return b""
         if not token:
             return b""
@@ -175,40 +154,108 @@ class LinkProof:
         return encode_token(Renewal(self._last, token))
 
 
-class Link:
-    """One link.
+class MeshNews:
+    """News of the mesh for one link, and the messages that are written on it with their origins.
+
+    News stand in front of the messages that were routed by them, except for more than a turn's work: otherwise the
+    peer might not know yet where the messages go on, and they would be lost.
 
     Args:
-        node: This hub.
-        handler: Of the peer; attached here.
-        session: Of the link.
-        hello: Of the peer.
-        link_id: Of this link.
-        write: Writes frames behind what the session has to say.
-        proof: What this hub shows to the peer; None where the peer has dialled.
-        fit: As for `MeshNews`.
-        cost: What this side says that the link costs in the mesh.
+        limit_bytes: Largest body that the peer takes.
+        later: Calls a function after this turn of the loop.
+        fit: Returns batches as frames that the peer takes; None where it takes them as they came.
     """
 
-    __slots__ = (
-        "_assembly",
-        "_ended",
-        "_id",
-        "_is_settled",
-        "_lag",
-        "_missed",
-        "_proof",
-        "_read_before_bytes",
-        "_server",
-        "_session",
-        "_told_arrived",
-        "_write",
-        "confirmed",
-        "due_s",
-        "handler",
-        "news",
-        "peer",
-    )
+    def __init__(  # noqa: PLR0913, PLR0917 -- both ends of it
+        self,
+        mesh: Mesh[Handler],
+        link: Handler,
+        limit_bytes: int,
+        later: Callable[[Callable[[], object]], object],
+        write: Callable[[list[bytes]], object],
+        fit: Callable[[list[Batch]], list[bytes]] | None,
+    ) -> None:
+        self._mesh, self._link, self._limit_bytes = mesh, link, limit_bytes
+        self._later, self._write, self._fit = later, write, fit
+        self.is_due = False  # From `tell` until the mesh has no news
+        self._is_awaited = False  # `write_more` will be called after this turn
+        self._rest: Iterator[bytes] | None = None  # Taken from the mesh and not written yet
+        self._said: Origin | None = None  # The last ORIGIN, which the peer takes for that of the next message
+        # Bytes that the handler has not counted: ORIGIN, news in front of messages, heads of requests and replies;
+        # less the messages that were too large for the peer.
+        self.beside_bytes = 0
+
+    def tell(self) -> None:
+        """The mesh has news."""
+        self.is_due = True
+        self._write_later()
+
+    def _write_later(self) -> None:
+        if not self._is_awaited:
+            self._is_awaited = True
+            self._later(self.write_more)
+
+    def write_more(self) -> None:
+        """Write news while the peer reads: a turn's portions, the rest in the next turn."""
+        self._is_awaited = False
+        for _ in range(PORTIONS_PER_TURN):
+            if not (self.is_due and self._link.writable):
+                return
+            portion = self.take()
+            if portion:
+                self._write([portion])
+        if self.is_due:
+            self._write_later()
+
+    def take(self) -> bytes:
+        """Return the next portion; empty if there are no news any more."""
+        while self.is_due:
+            if self._rest is None:
+                news = self._mesh.take(self._link)
+                self.is_due = bool(news)
+                self._rest = chain.from_iterable(map(self._encoded, news))
+            portion = b"".join(islice(self._rest, _FRAMES_PER_PORTION))
+            if portion:
+                return portion
+            self._rest = None
+        return b""
+
+    def _encoded(self, told: Told) -> Iterable[bytes]:
+        if isinstance(told, Origin):
+            self._said = told
+            return [encode_origin(told)]
+        return encode_routing(told, self._limit_bytes)
+
+    def post(self, items: list[Item], frames: list[bytes]) -> list[bytes]:
+        """Count and return the frames of requests and replies that are about to be written."""
+        self.beside_bytes += sum(map(len, frames)) - sum(item.size_bytes for item in items)
+        return frames
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as frames, with ORIGIN where it changes."""
+        fit = self._fit
+        if len(batches) == 1 and batches[0].origin is self._said and not self.is_due and fit is None:  # most often
+            return [batches[0].frames]
+        frames = list(islice(iter(self.take, b""), PORTIONS_PER_TURN))
+        for origin, some in groupby(batches, _origin):
+            if origin != self._said:
+                frames.append(encode_origin(origin))
+                self._said = origin
+            same = list(some)
+            frames += [batch.frames for batch in same] if fit is None else fit(same)
+        self.beside_bytes += sum(map(len, frames)) - sum(batch.frames_bytes for batch in batches)
+        return frames
+
+
+class Link:
+    """One link; attaches the handler of the peer to the core.
+
+    Args:
+        write: Writes frames behind those that the session has to send.
+        proof: Proof of this hub to the peer; None where the peer has dialled.
+        fit: As for `MeshNews`.
+        cost: Cost of the link in the mesh, as this side says.
+    """
 
     def __init__(  # noqa: PLR0913 -- all that is known of a peer
         self,
@@ -236,24 +283,21 @@ class Link:
             proof.hold(hello.until, now_s)
         self._lag = Lag(handler.limits.overflow)
         self._assembly = Assembly(server.settings.limits.prefixes_per_peer)
-        # How many of this hub's messages have arrived, as the peer has told last; and of the peer's, as it was told.
-        self.confirmed = self._told_arrived = 0
-        # How many messages for this hub the peer has dropped.
-        self._missed = 0
-        # Whether the peer has told how many have arrived, and reads no more: it says CLOSE next.
-        self._is_settled = False
-        # The account of this link, from its end on.
-        self._ended: Remembered | None = None
+        self.confirmed = 0  # Messages of this hub that have arrived, by the peer's last account
+        self._told_arrived = 0  # Messages of the peer that have arrived, by this hub's last account
+        self._missed = 0  # Messages for this hub that the peer has dropped
+        self._is_settled = False  # The peer has sent its last account, and says CLOSE next
+        self._ended: Remembered | None = None  # The account of this link, from its end on
         self.due_s = -1  # kept by the wheel of deadlines
         for account in server.accounts.former(hello.id):
             session.send(encode_account(account))
-        server.keepalive.watch(self, now_s + _TELL_EVERY_S)
+        server.keepalive.watch(self, now_s + _ACCOUNT_EVERY_S)
         server.core.attach(handler)
         self.news = MeshNews(server.core.mesh, handler, hello.frame, server.after_turn, write, fit)
         server.core.link(handler, hello.id, self.news.tell, cost=cost)
         server.traffic.begin(self, now_s)
 
-    # What the peer says.
+    # Frames of the peer.
 
     def confirm(self, notice: Notice) -> None:
         """The peer has taken a fresh token."""
@@ -279,7 +323,7 @@ class Link:
         self._lag.answer(token, self._server.loop.time())
 
     def hear(self, account: Account) -> None:
-        """The peer tells of this link, or of one that has ended."""
+        """Take an account of this link, or of one that has ended."""
         if account.link != self._id or (self._ended is not None and account.last):
             self._server.accounts.hear(self.peer.hub, account)
         elif self._ended is not None:
@@ -302,30 +346,29 @@ class Link:
             self._write([self._account(last=False)])
         if self._proof is not None and (frame := self._proof.next(now_s)):
             self._write([frame])
-        self._tell_overtaken()
+        self._report_overtaken()
         self._lag.look(handler.delivered_messages, handler.dropped_messages, handler.queued_messages, now_s)
         if handler.writable and (token := self._lag.ask(now_s)):
             self._write([encode_frame(Kind.PING, token)])
-        return now_s + _TELL_EVERY_S
+        return now_s + _ACCOUNT_EVERY_S
 
     @property
     def _arrived(self) -> int:
-        """How many of the peer's messages have arrived; refused ones included."""
+        """Messages of the peer that have arrived; refused ones included."""
         return self.handler.published_messages + self._session.rejected_messages
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
         return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
 
-    def _tell_overtaken(self) -> None:
+    def _report_overtaken(self) -> None:
         overtaken = self._server.core.mesh.traffic.take_overtaken(self.handler)
         if overtaken:
             self._server.accounts.overtake(self.peer, overtaken)
 
-    # Looking at it.
+    # Figures.
 
     def carried(self) -> Carried:
-        """Return what the link has carried."""
         handler = self.handler
         return Carried(
             received_messages=self._arrived,
@@ -338,7 +381,6 @@ class Link:
         )
 
     def moment(self, now_s: float) -> Moment:
-        """Return the state of the link now."""
         handler, mesh = self.handler, self._server.core.mesh
         queued = handler.queued_messages
         return Moment(
@@ -348,19 +390,19 @@ class Link:
             cost=mesh.graph.links[mesh.hub].get(self.peer.hub),
         )
 
-    # Its end.
+    # The end.
 
     def tell_last(self) -> None:
-        """This side says CLOSE next, or has read that of the peer, and reads no more: send the last account."""
+        """CLOSE follows, or the peer has sent it; this side reads no more."""
         if self._ended is None:
             self._session.send(self._account(last=True))
 
     def leave(self) -> None:
-        """Count what is lost with the link; to be called before the handler is detached, once or more."""
+        """Count the messages that are lost with the link. Must be called before the handler is detached; idempotent."""
         if self._ended is not None:
             return
         self._server.keepalive.forget(self)
-        self._tell_overtaken()
+        self._report_overtaken()
         now_s = self._server.loop.time()
         self._server.traffic.end(self, now_s)
         handler = self.handler
@@ -379,6 +421,6 @@ class Link:
 
     def conclude(self) -> None:
         """The socket is closed."""
-        self.news.close()
+        self.news.is_due = False
         if self._ended is not None:
             self._server.accounts.conclude(self._ended)
