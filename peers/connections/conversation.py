@@ -85,7 +85,7 @@ class Conversation:
 
     session: Session
     changes: ClassVar[frozenset[type]] = frozenset()
-    """The events that change what the hub knows, see `peers.server.read_budget`."""
+    """The events that change what the hub knows, see `peers.server.reading`."""
     unsaid = "the far side closed"  # the reason of an end for which the far side gave none
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
