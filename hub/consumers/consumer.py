@@ -360,10 +360,7 @@ class Consumer:
             heapify(self._due)
 
     def _take_back(self, key: Key, offset: int, *, has_failed: bool, until_s: float | None = None) -> list[int]:
-        """Take back the OUT messages of a key from an offset on, and return their offsets.
-
-        The first may have failed, and may delay the key.
-        """
+        """Take back the OUT messages of a key from an offset on, and return them; the first may have failed."""
         back = [item for each, item in key.out.items() if each >= offset]
         offsets = [item.record.offset for item in back]
         for item in back:

@@ -65,11 +65,7 @@ class Block:
 
     @classmethod
     def parse(cls, data: bytes | memoryview, *, verify: bool = True) -> Block:
-        """Check a block and lay views over it; without `verify`, the checksum was checked before.
-
-        Raises:
-            JournalCorruptError: It is not a block, or damaged.
-        """
+        """Check a block and lay views over it; without `verify`, not its checksum. Raises `JournalCorruptError`."""
         view = memoryview(data).cast("B")
         if verify and crc32(view[CHECKED_FROM:]) != int.from_bytes(view[4:CHECKED_FROM], "little"):
             raise _corrupt("its checksum does not match")

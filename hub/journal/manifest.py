@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import pairwise
+from operator import attrgetter
 from zlib import crc32
 
 import msgspec
@@ -91,12 +92,7 @@ def encode_manifest(journal: bytes, entries: Iterable[Entry]) -> bytes:
 
 
 def parse_manifest(data: bytes, journal: bytes) -> tuple[Entry, ...]:
-    """Read the manifest of a journal.
-
-    Raises:
-        JournalCorruptError: It is damaged, or of another journal.
-        JournalUnavailableError: It is of another version.
-    """
+    """Read the manifest of a journal; raises `JournalCorruptError` or, for a version, `JournalUnavailableError`."""
     try:
         read = _decode_text(data)
         if not read.format.startswith(_FORMAT_NAME) or not read.format[len(_FORMAT_NAME) :].isdecimal():
@@ -129,7 +125,7 @@ class Manifest:
     """The files of a tier; raises `JournalCorruptError` if they overlap."""
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        self.entries = sorted(entries, key=_first_of)  # in the order of their offsets
+        self.entries = sorted(entries, key=attrgetter("first"))  # in the order of their offsets
         for one, following in pairwise(self.entries):
             if one.next > following.first:
                 raise JournalCorruptError(f"the files {one.name} and {following.name} overlap")
@@ -143,12 +139,4 @@ class Manifest:
         return self.entries[-1].next if self.entries else None
 
     def place_of(self, offset: int) -> int:
-        return bisect_right(self.entries, offset, key=_next_of)
-
-
-def _first_of(entry: Entry) -> int:
-    return entry.first
-
-
-def _next_of(entry: Entry) -> int:
-    return entry.next
+        return bisect_right(self.entries, offset, key=attrgetter("next"))

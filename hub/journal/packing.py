@@ -255,11 +255,7 @@ def _gather(columns: Columns, chosen: Sequence[int]) -> bytes:
 
 
 def merge(blocks: list[bytes]) -> bytes:
-    """Make one block of several consecutive dense ones.
-
-    Raises:
-        ValueError: One is damaged, they are not consecutive, or too much for one block.
-    """
+    """Make one block of several consecutive dense ones; raises `ValueError` if they are damaged or too much for one."""
     layouts = [read_layout(block) for block in blocks]
     _check_consecutive(layouts)
     if len(blocks) == 1:
@@ -302,11 +298,7 @@ def _check_consecutive(layouts: Sequence[Layout]) -> None:
 
 
 def whole_checksum(block: bytes) -> int:
-    """Return the crc32 of a whole block. Its own must be right: the compiled twin derives this from it.
-
-    Raises:
-        ValueError: The bytes are too few for a block.
-    """
+    """Return the crc32 of a whole block, whose own must be right: the compiled twin derives this from it."""
     if len(block) < CHECKED_FROM:
         raise ValueError(f"{len(block)} bytes are shorter than a header")
     return crc32(block)

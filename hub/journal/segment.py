@@ -170,11 +170,7 @@ def entry_parts(head: Head, payload: bytes, crc: int) -> list[bytes]:
 
 
 def read_head(data: bytes | memoryview, start: int = 0) -> Head:
-    """Read the head of the entry that begins at `start`; its payload need not be there.
-
-    Raises:
-        JournalCorruptError: There is no entry, or its head is damaged or cut off.
-    """
+    """Read the head of the entry at `start`; its payload need not be there. Raises `JournalCorruptError`."""
     view = memoryview(data)[start:]
     if len(view) < HEAD.size:
         raise JournalCorruptError("an entry is cut off")

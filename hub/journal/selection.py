@@ -43,10 +43,7 @@ def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...],
 
 
 def _shortened(texts: set[str]) -> set[str]:
-    """Keep as many components as give few enough texts; in the end one empty text.
-
-    Fewer components never give more texts, so the right number is found by bisection.
-    """
+    """Keep as many components as give few enough texts. Fewer never give more texts, so bisection finds the number."""
     if len(texts) <= LISTED_LIMIT:
         return texts
     fits, too_many = -1, max(text.count("/") for text in texts)

@@ -93,10 +93,7 @@ class Replica:
             self._loading.entries.update({row[0]: (row[1], row[2]) for row in rows})
 
     def finish(self, number: int) -> list[Change]:
-        """End a snapshot; `number` is the master's last change at its last page.
-
-        Returns the changes as `hear`; none yet if changes up to that number are missing.
-        """
+        """End a snapshot; `number` is the master's last change at its last page. Returns changes as `hear`."""
         if self._loading is None:
             return []
         self._loading.until = number
@@ -207,10 +204,7 @@ def _apply(entries: dict[bytes, tuple[bytes, int]], change: Change) -> Change:
 def _differences(
     before: dict[bytes, tuple[bytes, int]], behind: dict[bytes, tuple[bytes, int]], number: int
 ) -> list[Change]:
-    """Return the differences of two states as changes.
-
-    Numbers never go down: puts have the versions of their entries, erases come last with the number of the state.
-    """
+    """Return the differences of two states as changes: puts have the versions of their entries, erases come last."""
     gone = [
         Change(number, int(ChangeKind.ERASE), key, None, entry[0], None, None)
         for key, entry in before.items()

@@ -32,7 +32,7 @@ class Expiry:
 
     def __init__(self) -> None:
         self.due_ns: dict[bytes, int] = {}  # key → when it is due, ns
-        # A heap of the ticks at whose ends keys are due, and the keys; entries that are no more true are passed over.
+        # A heap of the ticks at whose ends keys are due, and the keys; outdated entries are skipped.
         self._order: list[tuple[int, bytes]] = []
 
     def __len__(self) -> int:
@@ -109,10 +109,7 @@ class Changes:
         self.size_bytes = size
 
     def since(self, number: int, last: int, limit: int, limit_bytes: int) -> list[Change] | None:
-        """Return the changes after `number`, as many as fit, at least one; `last` is the store's last number.
-
-        Returns None if some of them are dropped, or there never was such a number.
-        """
+        """Return the changes after `number`, as many as fit, at least one; None if some are dropped."""
         first = last - len(self._ring) + 1
         if number > last or number < first - 1:
             return None
@@ -196,8 +193,6 @@ class Store:
 
     def __len__(self) -> int:
         return len(self.entries)
-
-    # Commands.
 
     def apply(self, command: Command, now_ns: int, publisher: object = None, user: str | None = None) -> Change | None:
         """Apply a command; `publisher` is for `Change.publisher`, `user` is charged for the entry.
@@ -313,8 +308,6 @@ class Store:
         self.changes.append(change)
         return change
 
-    # Users.
-
     def _charge(self, user: str | None, entry: Entry | None, size: int, old_size: int) -> None:
         """Charge an entry to its writer, and release it for the user before; raises `StoreError`, changing nothing."""
         before = None if entry is None else entry[2]
@@ -347,8 +340,8 @@ class Store:
         before = None if entry is None else entry[2]
         old_size = 0 if entry is None else len(key) + len(entry[0]) + ENTRY_BYTES
         self._charge_of(user, before, size + ENTRY_BYTES, old_size, more_entries, more_bytes)
-        is_his = before == user
-        return int(not is_his), max(0, size + ENTRY_BYTES - (old_size if is_his else 0))
+        is_same = before == user
+        return int(not is_same), max(0, size + ENTRY_BYTES - (old_size if is_same else 0))
 
     def _discharge(self, user: str, size: int) -> None:
         charged = self._users[user]
@@ -360,8 +353,6 @@ class Store:
     def charged(self, user: str) -> tuple[int, int]:
         entries, size_bytes = self._users.get(user, (0, 0))
         return entries, size_bytes
-
-    # Time.
 
     @property
     def next_expiry_ns(self) -> int | None:
@@ -381,8 +372,6 @@ class Store:
     def expires_ns(self, key: bytes) -> int | None:
         """Return when the entry of a canonical key expires; None for never, or no entry."""
         return self._expiry.due_ns.get(key)
-
-    # Reading.
 
     def get(self, key: bytes) -> Entry | None:
         """Return the entry of a key, canonical or not; raises StoreError for an invalid key."""
@@ -415,8 +404,6 @@ class Store:
             expired_total=self._expired,
         )
 
-    # Over a restart.
-
     def restore(self, kept: Iterable[Kept], number: int) -> None:
         """Load entries that were kept over a restart, without changes or limits. `number`: of the last change."""
         for key, value, version, expires_ns, user in kept:
@@ -440,9 +427,6 @@ def _positive(expiry_ns: int) -> int:
 
 def _full(has: str) -> StoreError:
     return StoreError(f"the store is full: it has {has}", CloseCode.OVERFLOW)
-
-
-# Snapshots.
 
 
 LOOKED_AT = 10_000  # most keys that one page looks at, about 2 ms. A page may be empty and not the last one.

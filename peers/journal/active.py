@@ -15,6 +15,7 @@ import mmap
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 from zlib import crc32
@@ -44,12 +45,11 @@ from hub.journal.segment import (
     row_of,
 )
 from hub.journal.selection import listing
-from peers.journal.folder import identity, making, segment_path, stands, sync_data
+from peers.journal.folder import identity, making, segment_path, stands, sync_data, write_all
 from peers.journal.segment import Codec, Compressor, Segment
 
 BLOCK_RECORDS = 8_192  # records of a full block. Reading was fastest with 1,000 to 16,000 when measured.
 BLOCK_BYTES = 1024 * 1024  # bytes of values of a full block
-_PARTS_PER_CALL = 512  # most parts of one system call; Linux takes 1024
 Parts = list[tuple[int, bytes]]  # times, µs since 1970, and whole MESSAGES frames
 
 
@@ -137,12 +137,7 @@ class Newest(NamedTuple):
 
 
 def newest(folder: str, first: int, before: int | None) -> Newest:
-    """Read the segment that begins at `first`; `before` is where the segment before it begins, None without one.
-
-    Raises:
-        JournalCorruptError: Its header is damaged or contradicts its name, or batches of writers are lost.
-        OSError: It cannot be read.
-    """
+    """Read the segment at `first`; `before`: where the one before begins. Raises `JournalCorruptError`, `OSError`."""
     path = segment_path(folder, first)
     with open(path, "rb") as file:  # noqa: PTH123
         size = os.fstat(file.fileno()).st_size
@@ -162,9 +157,10 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
         found = recover(view, first, None if last is None else last.writes)
         if found.lacks_writes:
             raise JournalCorruptError("what writers have committed is damaged")
-        if not found.epochs and last is not None:
-            found = found._replace(epochs=last.epochs)
-        return _recovered(view, header, found)
+        epochs = last.epochs if not found.epochs and last is not None else found.epochs
+        rows = [row_of(*placed) for placed in found.blocks]
+        is_sound = _are_sound(view, first, found)
+        return Newest(header, found.size_bytes, rows, found.writes, epochs, found.next, is_final=not is_sound)
     except StorageError as error:
         raise type(error)(f"{path}: {error}; see `hub journal verify`") from error
 
@@ -185,19 +181,18 @@ def _footer_of(folder: str, first: int) -> Footer | None:
         return None
 
 
-def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
-    is_damaged = False
-    expected = header.first
+def _are_sound(view: memoryview, first: int, found: Recovered) -> bool:
+    """Return whether all blocks are there and sound."""
+    expected = first
     for place, head in found.blocks:
-        is_damaged |= head.first != expected
+        if head.first != expected:
+            return False
         expected = head.next
         try:
             payload_of(head, view[place + head.payload_from :])
         except JournalCorruptError:
-            is_damaged = True
-    is_damaged |= expected != found.next
-    rows = [row_of(*placed) for placed in found.blocks]
-    return Newest(header, found.size_bytes, rows, found.writes, found.epochs, found.next, is_final=is_damaged)
+            return False
+    return expected == found.next
 
 
 class Active:
@@ -220,7 +215,7 @@ class Active:
         path = segment_path(folder, header.first)
         data = header.encode() + entries
         with making(path) as descriptor:
-            _write_at(descriptor, [data], 0)
+            write_all([data], partial(os.pwritev, descriptor))
             active = cls(descriptor, path, header, len(data), [])
         active.synced_bytes = len(data)
         return active
@@ -250,7 +245,8 @@ class Active:
 
     def write(self, entries: list[bytes]) -> None:
         """Write entries, which are not committed before `commit`. Raises `OSError`."""
-        self.end_bytes += _write_at(self._descriptor, entries, self.end_bytes)
+        end_bytes = self.end_bytes
+        self.end_bytes += write_all(entries, lambda parts, at: os.pwritev(self._descriptor, parts, end_bytes + at))
 
     def commit(self, rows: list[Row]) -> None:
         """Mark the written entries, which hold these blocks and a mark, as committed."""
@@ -289,20 +285,6 @@ class Active:
             self._descriptor = -1
 
 
-def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:
-    """Write parts at a place of a file and return their length. Raises `OSError` if not all could be written."""
-    total = 0
-    left = [memoryview(part) for part in parts if part]
-    while left:
-        written = os.pwritev(descriptor, left[:_PARTS_PER_CALL], place + total)
-        total += written
-        while left and written >= len(left[0]):
-            written -= len(left.pop(0))
-        if written:
-            left[0] = left[0][written:]
-    return total
-
-
 # Sealed segments with small blocks are written again, with full ones: single messages take more
 # for the heads of its blocks than for the messages. Under load nothing is written twice.
 
@@ -314,20 +296,13 @@ have blocks of 80 records and more anyway."""
 
 
 def is_untidy(rows: Sequence[Row]) -> bool:
-    return sum(map(_is_small, rows)) > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
-
-
-def _is_small(row: Row) -> bool:
-    records, size_bytes = row.next - row.first, row.size_bytes
-    return records < BLOCK_RECORDS // _FULL_SHARE and size_bytes < BLOCK_BYTES // _FULL_SHARE
+    records, size_bytes = BLOCK_RECORDS // _FULL_SHARE, BLOCK_BYTES // _FULL_SHARE
+    small = sum(row.next - row.first < records and row.size_bytes < size_bytes for row in rows)
+    return small > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
 
 
 def write_again(folder: str, first: int, compressor: Compressor) -> int:
-    """Rewrite a sealed segment with its blocks merged; return its new length, bytes.
-
-    Raises:
-        StorageError, OSError: It is damaged, or cannot be written; nothing has changed.
-    """
+    """Rewrite a sealed segment with its blocks merged; return its new length. A failure changes nothing."""
     segment = Segment(folder, first)
     try:
         if segment.header is None or segment.footer is None or not segment.is_whole:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -40,10 +40,7 @@ def sync_data(descriptor: int) -> None:
 
 @contextmanager
 def making(path: str) -> Iterator[int]:
-    """Yield a descriptor for a new file, which is synced and renamed to `path` at the end, or deleted on failure.
-
-    On success the caller closes the descriptor and syncs the folder.
-    """
+    """Yield a descriptor for a new file, renamed to `path` at the end. The caller closes it and syncs the folder."""
     descriptor = os.open(path + MAKING, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
     try:
         yield descriptor
@@ -57,12 +54,7 @@ def making(path: str) -> Iterator[int]:
 
 
 class Folder:
-    """A journal's folder, created if missing and locked for this process until `release`.
-
-    Raises:
-        JournalUnavailableError: Another process has it, or it cannot be opened.
-        JournalCorruptError: It is something else than a journal.
-    """
+    """A journal's folder, created if missing and locked for this process until `release`. Raises `StorageError`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -164,3 +156,20 @@ def translated(path: str) -> Iterator[None]:
             text = f"{place}: this account may not write there; choose a folder that it may write in"
             raise JournalUnavailableError(text) from error
         raise JournalUnavailableError(f"{place}: {error.strerror or error}") from error
+
+
+_PARTS_PER_CALL = 512  # most parts of one system call; Linux takes 1024
+
+
+def write_all(parts: Sequence[bytes], write: Callable[[list[memoryview], int], int]) -> int:
+    """Write parts without joining them, and return their length; `write` gets some, and the length before them."""
+    total = 0
+    left = [memoryview(part) for part in parts if part]
+    while left:
+        written = write(left[:_PARTS_PER_CALL], total)
+        total += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]
+    return total

@@ -188,14 +188,7 @@ def _json_columns(columns: tuple[Column, ...], record: Record, value: bytes) -> 
 
 
 def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: bool) -> Fetch:
-    """Return the FETCH, narrowed if needed to the topics that `rights` grant for `action`.
-
-    Args:
-        narrows: Whether a part may be read if not all is granted.
-
-    Raises:
-        RejectedError: Not all is granted, and it may not be narrowed, or nothing is granted.
-    """
+    """Return the FETCH, narrowed if needed, and if `narrows` allows it, to granted topics; raises `RejectedError`."""
     if rights is None:
         return fetch
     if not fetch.bytes and rights.may_any(action):

@@ -306,10 +306,7 @@ class Journal:
         return end_of(self._epochs, epoch)
 
     def cut_back(self, position: int, epoch: int) -> int:
-        """Return where a reader goes on that was at `position` in `epoch` (0: unknown).
-
-        That is earlier if the records it has read were lost.
-        """
+        """Return where a reader goes on that was at `position` in `epoch`: earlier, if records were lost."""
         end = self.end_of(epoch) if epoch else None
         if end is None or position <= end:
             return position

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
 from hub.messages.frame import HEADER, HEADER_BYTES
+from peers.journal.folder import write_all
 from peers.journal.forms import Order, body_parts, decode_order, may_read
 from peers.journal.history import History
 from peers.wire.control import Notice, encode_notice
@@ -58,7 +59,7 @@ def serve(path: str, connection: socket.socket, tier: str = "") -> None:
             parts = [encode_notice(Notice("error", code=error.code, text=error.text))]
         else:
             parts = answer(history, order)
-        _send(connection, parts)
+        write_all(parts, lambda some, _: connection.sendmsg(some))
 
 
 def _bodies(connection: socket.socket) -> Iterator[bytes]:
@@ -74,20 +75,6 @@ def _bodies(connection: socket.socket) -> Iterator[bytes]:
         if not read:
             return
         held += read
-
-
-_PARTS_PER_CALL = 512
-
-
-def _send(connection: socket.socket, parts: list[bytes]) -> None:
-    left = [memoryview(part) for part in parts if part]
-    while left:
-        sent = connection.sendmsg(left[:_PARTS_PER_CALL])
-        while left and sent >= len(left[0]):
-            sent -= len(left[0])
-            left.pop(0)
-        if sent:
-            left[0] = left[0][sent:]
 
 
 def main() -> None:

@@ -83,7 +83,7 @@ class Readers:
                 reader.kill()
 
     def _choose(self) -> _Reader:
-        reader = min(self._readers, key=_load, default=None)
+        reader = min(self._readers, key=lambda reader: len(reader.pending), default=None)
         if reader is None or (reader.pending and len(self._readers) < self._limit):
             try:
                 reader = _Reader(self._path, self._tier, self._forget)
@@ -111,10 +111,6 @@ class Readers:
 def _settle(usage: Usage, deliver: Deliver, answer: bytes | bytearray | RejectedError) -> None:
     usage.give_back(1)
     deliver(answer)
-
-
-def _load(reader: _Reader) -> int:
-    return len(reader.pending)
 
 
 class _Reader(asyncio.BufferedProtocol):
@@ -206,11 +202,7 @@ class _Reader(asyncio.BufferedProtocol):
             return
         if self.pending:
             structlog.get_logger("peers").warning("a reader of the journal has ended", pid=self._process.pid)
-        self._refuse(_again())
-
-
-def _again() -> RejectedError:
-    return RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again")
+        self._refuse(RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again"))
 
 
 def start_process(module: str, *arguments: str, connection: socket.socket) -> subprocess.Popen[bytes]:

@@ -231,11 +231,7 @@ class RemoteConfirmations:
         self.taken = 0
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
-        """Ask for the confirmation of a batch of one frame; return the marked batch to publish.
-
-        Raises:
-            RejectedError: The hub is unknown or ambiguous, or cannot be reached.
-        """
+        """Ask for the confirmation of a batch of one frame; return the marked batch. Raises `RejectedError`."""
         hub = self._find(of)
         mark = next(self._marks)
         (frame,) = iterate_frames(batch.frames)

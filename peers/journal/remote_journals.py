@@ -158,11 +158,7 @@ class RemoteJournals:
         return partial(self._asking.forget, number)
 
     def find(self, of: str) -> bytes:
-        """Return the id of the hub with this id or name.
-
-        Raises:
-            RejectedError: There is none, or several, or it cannot be reached.
-        """
+        """Return the id of the reachable hub with this id or name; raises `RejectedError` for none or several."""
         mesh = self._core.mesh
         shown = printable(of)
         named = [hub for hub, record in mesh.records.items() if of in {hub.hex(), record.name}]

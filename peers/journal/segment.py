@@ -100,27 +100,6 @@ def decoded(payload: bytes, codec: int, raw_bytes: int) -> bytes:
     return block
 
 
-def stored_block(descriptor: int, row: Row) -> Block:
-    """Read and verify a block of an open segment.
-
-    Raises:
-        JournalCorruptError: It is damaged. The text is the cause, without the place.
-        JournalUnavailableError: Its codec is not known to this version.
-        OSError: It cannot be read.
-    """
-    data = os.pread(descriptor, row.stored_bytes, row.place)
-    try:
-        head = read_head(data)
-        payload = bytes(payload_of(head, memoryview(data)[head.payload_from :]))
-        whole = decoded(payload, head.codec, head.raw_bytes)
-        block = Block.parse(whole, verify=False)
-    except JournalCorruptError as error:
-        raise JournalCorruptError(f"the block is damaged: {error.__cause__ or error}") from error
-    if (block.first, block.next) != (row.first, row.next):
-        raise JournalCorruptError(f"another block is there, with offsets {block.first} to {block.next - 1}")
-    return block
-
-
 class Segment:
     """A segment, open for reading. Raises `JournalUnavailableError` for another version, or `OSError`."""
 
@@ -147,13 +126,11 @@ class Segment:
 
     def _read_header(self) -> None:
         try:
-            header = Header.parse(os.pread(self._descriptor, HEADER_BYTES, 0))
+            self.header = header = Header.parse(os.pread(self._descriptor, HEADER_BYTES, 0))
+            if header.first != self.first:
+                self.flaw = f"its header says that it begins at {header.first}, its name {self.first}"
         except JournalCorruptError as error:
             self.flaw = str(error)
-            return
-        if header.first != self.first:
-            self.flaw = f"its header says that it begins at {header.first}, its name {self.first}"
-        self.header = header
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -244,7 +221,17 @@ class Segment:
         return bisect_right(self.rows, offset, key=attrgetter("next"))
 
     def block(self, row: Row) -> Block:
-        return stored_block(self._descriptor, row)
+        """Read and verify a block; raises `JournalCorruptError` without the place, or `OSError`."""
+        data = os.pread(self._descriptor, row.stored_bytes, row.place)
+        try:
+            head = read_head(data)
+            payload = bytes(payload_of(head, memoryview(data)[head.payload_from :]))
+            block = Block.parse(decoded(payload, head.codec, head.raw_bytes), verify=False)
+        except JournalCorruptError as error:
+            raise JournalCorruptError(f"the block is damaged: {error.__cause__ or error}") from error
+        if (block.first, block.next) != (row.first, row.next):
+            raise JournalCorruptError(f"another block is there, with offsets {block.first} to {block.next - 1}")
+        return block
 
     @property
     def latest_us(self) -> int:
@@ -256,12 +243,7 @@ class Segment:
         return edges[-1] == self.next and all(map(eq, edges, (row.first for row in self.rows)))
 
     def writes(self) -> list[Write]:
-        """Return the writers' last batches as of this segment, the oldest first; some may come twice.
-
-        Raises:
-            JournalCorruptError: A mark is damaged.
-            OSError: It cannot be read.
-        """
+        """Return the writers' last batches, the oldest first; some may come twice. Raises `JournalCorruptError`."""
         if self.footer is not None:
             return self.footer.writes
         if self._lacks_writes:

@@ -127,8 +127,6 @@ class Staging:
     def __len__(self) -> int:
         return len(self._transactions)
 
-    # Orders.
-
     def stage(self, source: Handler, stage: Stage, now_s: float, answer: OnStaged) -> None:
         """Stage messages; `answer` is called once they are kept, or with the reason why not.
 
@@ -210,8 +208,6 @@ class Staging:
         self._orders.popleft()
         return 1
 
-    # STAGE.
-
     def _stage(  # noqa: PLR0913, PLR0917 -- an order, and all that its answer needs
         self, source: Handler, stage: Stage, usage: Usage | None, now_s: float, answer: OnStaged, refuse: Refuse
     ) -> Iterator[int]:
@@ -266,8 +262,6 @@ class Staging:
         for route, numbers in item.places.items():
             self._core.authority.check(source, route, item.run(numbers[0]))
 
-    # COMMIT.
-
     def _commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> Iterator[int]:
         transaction = self._transactions.get(commit.transaction)
         try:
@@ -282,13 +276,17 @@ class Staging:
                 self._let_go(transaction.size_bytes, transaction.usage)
             answer(outcome)
 
-        query = _query_of(source, commit)
+        query = commit.query  # of a user, as `alice/query`: user names have no slash
+        if source.rights is not None and query:
+            query = f"{source.rights.user.name}/{query}"
         before = self._writes.get(query) if query else None
         if commit.abort:
             self.dropped_total += transaction is not None
             done(Committed(0, 0, again=False))
         elif before is not None and commit.batch <= before.batch:
-            self._repeat(commit, before, done)
+            self.repeated_total += 1
+            sizes = (before.first, before.next - before.first) if commit.batch == before.batch else (0, 0)
+            self._answer_at_commit(Committed(*sizes, again=True), done)
         else:
             try:
                 chunks = _chunks(commit, transaction)
@@ -301,15 +299,11 @@ class Staging:
                 return
             yield from self._route(source, query, commit.batch, chunks, done)
 
-    def _repeat(self, commit: Commit, before: Write, answer: OnCommitted) -> None:
-        self.repeated_total += 1
-        first, messages = (before.first, before.next - before.first) if commit.batch == before.batch else (0, 0)
-        committed = Committed(first, messages, again=True)
-
-        def told(outcome: int | RejectedError) -> None:
+    def _answer_at_commit(self, committed: Committed, answer: OnCommitted) -> None:
+        def settled(outcome: int | RejectedError) -> None:
             answer(outcome if isinstance(outcome, RejectedError) else committed)
 
-        self._recorder.answer_at_commit(0, told)
+        self._recorder.answer_at_commit(0, settled)
 
     def _route(
         self, source: Handler, query: str, batch: int, chunks: list[bytes], answer: OnCommitted
@@ -317,7 +311,15 @@ class Staging:
         recorder = self._recorder
         first, epoch = recorder.position(), recorder.epoch
         if first is not None:
-            yield from self._route_all(source, chunks, epoch)
+            recorder.begin_batch()
+            self._is_routing = True
+            chunks.reverse()
+            try:
+                while chunks and recorder.epoch == epoch:
+                    yield from self._publish(source, chunks.pop(), epoch)
+            except Exception:
+                recorder.end_batch(None)  # else nothing would be committed ever again
+                raise
         following = recorder.position()
         if first is None or following is None or recorder.epoch != epoch:
             self.dropped_total += 1
@@ -327,24 +329,20 @@ class Staging:
         recorder.end_batch(write if query else None)
         _remember(self._writes, write)
 
-        def told(outcome: int | RejectedError) -> None:
-            self._settle(write, is_on_disk=not isinstance(outcome, RejectedError))
-            committed = Committed(first, following - first, again=False)
-            answer(outcome if isinstance(outcome, RejectedError) else committed)
+        def settle(outcome: Committed | RejectedError) -> None:
+            if not isinstance(outcome, RejectedError):
+                self.committed_total += 1
+                _remember(self._on_disk, write)
+            else:  # the last one on the disk counts again
+                self.dropped_total += 1
+                before = self._on_disk.get(query)
+                if before is not None:
+                    self._writes[query] = before
+                else:
+                    self._writes.pop(query, None)
+            answer(outcome)
 
-        recorder.answer_at_commit(0, told)
-
-    def _route_all(self, source: Handler, chunks: list[bytes], epoch: int) -> Iterator[int]:
-        """Begin a batch and route its messages, until the journal fails."""
-        self._recorder.begin_batch()
-        self._is_routing = True
-        chunks.reverse()
-        try:
-            while chunks and self._recorder.epoch == epoch:
-                yield from self._publish(source, chunks.pop(), epoch)
-        except Exception:
-            self._recorder.end_batch(None)  # else nothing would be committed ever again
-            raise
+        self._answer_at_commit(Committed(first, following - first, again=False), settle)
 
     def _publish(self, source: Handler, frames: bytes, epoch: int) -> Iterator[int]:
         core = self._core
@@ -367,21 +365,6 @@ class Staging:
                 core.end_read()
             position += size
             yield 1 + routes // _ROUTES_PER_COST + size // _COST_BYTES
-
-    def _settle(self, write: Write, *, is_on_disk: bool) -> None:
-        """Remember a committed batch; after a failure return to the last one on the disk."""
-        if is_on_disk:
-            self.committed_total += 1
-            _remember(self._on_disk, write)
-            return
-        self.dropped_total += 1
-        before = self._on_disk.get(write.query)
-        if before is not None:
-            self._writes[write.query] = before
-        else:
-            self._writes.pop(write.query, None)
-
-    # The end.
 
     def finish(self) -> None:
         while self._is_routing:
@@ -407,13 +390,6 @@ def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | N
         return
     if transaction.rights is None or transaction.rights.user.name != rights.user.name:
         raise RejectedError(CloseCode.NOT_ALLOWED, f"transaction {printable(name)} is another user's")
-
-
-def _query_of(source: Handler, commit: Commit) -> str:
-    """Return the name for a query's last batch, as `alice/query` (user names have no slash); empty without a query."""
-    if source.rights is None or not commit.query:
-        return commit.query
-    return f"{source.rights.user.name}/{commit.query}"
 
 
 def _size_bytes(stage: Stage) -> int:

@@ -64,12 +64,7 @@ class _Sealed(NamedTuple):
 
 
 class Store:
-    """A journal, open for writing; with `full_sync` a commit waits for the disk.
-
-    Raises:
-        JournalCorruptError: The folder is no journal, or its newest segment has no readable end.
-        JournalUnavailableError: It cannot be opened, or another hub has it.
-    """
+    """A journal, open for writing; with `full_sync` a commit waits for the disk. Raises `StorageError`."""
 
     def __init__(
         self,
@@ -167,11 +162,7 @@ class Store:
         return sum([one.size_bytes for one in self._sealed]) + self._active.size_bytes
 
     def add(self, parts: Parts, *, in_haste: bool = False) -> None:
-        """Add records to the open commit; `in_haste` skips compression.
-
-        Raises:
-            JournalUnavailableError, ValueError: The folder failed, or these are no frames; the commit is undone.
-        """
+        """Add records to the open commit; `in_haste` skips compression. Any error undoes the commit."""
         with self._attempt() as commit:
             commit.add(parts, in_haste=in_haste)
             self.next = commit.next
@@ -179,11 +170,7 @@ class Store:
                 self._active.write(commit.take())
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> Collection[str]:
-        """Commit the added records, and the writers' batches that they complete; return the topics of the records.
-
-        Raises:
-            JournalUnavailableError: The commit is undone; or its folder was deleted or moved.
-        """
+        """Commit the added records and the writers' batches; return the topics. An error undoes all."""
         with self._attempt() as commit:
             if self._is_overdue:
                 self._look_after(now_us)
@@ -282,31 +269,26 @@ class Store:
         return self._oldest[1] < now_us - self._retention.age_us
 
     def probe(self) -> None:
-        """Reopen the folder after a failure, and test that it can be written.
+        """Reopen the folder after a failure, and test that it can be written; raises `StorageError`.
 
         A failed commit may turn out to be on the disk after all; then `next` and `writes` include it.
-
-        Raises:
-            JournalCorruptError: It is damaged, another journal, or an older state of this one.
-            JournalUnavailableError: It cannot be written.
         """
         self.roll_back()
         known_id, known_next = self.id, self.next
         try:
             with translated(self.path):
-                self._reopen()
-                self._check_same(known_id, known_next)
-                _write_probe(self.path)
+                self._reopen(known_id, known_next)
+                probe = Path(f"{self.path}/probe.seg{MAKING}")
+                try:
+                    probe.write_bytes(bytes(_PROBE_BYTES))
+                finally:
+                    with suppress(OSError):
+                        probe.unlink()
         except BaseException:
             self.id, self.next = known_id, known_next
             raise
 
-    def _check_same(self, journal_id: bytes, next_offset: int) -> None:
-        if self.id != journal_id or self.next < next_offset:
-            text = f"{self.path}: not the journal that it was; restore it, or restart the hub to use this one"
-            raise JournalCorruptError(text)
-
-    def _reopen(self) -> None:
+    def _reopen(self, known_id: bytes, known_next: int) -> None:
         """Lock the folder again if it was replaced, and find its end."""
         if not Path(self.path).is_dir() or not firsts(self.path):
             raise self._gone()
@@ -317,6 +299,9 @@ class Store:
         self._active.close()
         self._writes = {}
         self._read()
+        if self.id != known_id or self.next < known_next:
+            text = f"{self.path}: not the journal that it was; restore it, or restart the hub to use this one"
+            raise JournalCorruptError(text)
 
     def close(self) -> None:
         """Sync and close the folder; a last mark says that all is on the disk."""
@@ -331,17 +316,6 @@ class Store:
                 active.write([mark_entry(Mark(active.synced_bytes, (), self._noted), active.next)])
         active.close()
         self._folder.release()
-
-
-def _write_probe(path: str) -> None:
-    """Write and delete a file; raises `OSError` if there is no room."""
-    probe = f"{path}/probe.seg{MAKING}"
-    try:
-        with open(probe, "wb") as file:  # noqa: PTH123
-            file.write(bytes(_PROBE_BYTES))
-    finally:
-        with suppress(OSError):
-            os.unlink(probe)  # noqa: PTH108
 
 
 def _size_of(path: str, first: int) -> int:

@@ -78,12 +78,7 @@ class _Summary(NamedTuple):
 
 
 class View:
-    """A journal, open for reading.
-
-    Raises:
-        JournalCorruptError: It is no journal, or damaged.
-        JournalUnavailableError: There is none, or it cannot be read.
-    """
+    """A journal, open for reading. Raises `StorageError`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -182,10 +177,7 @@ class View:
         return list(latest.values())
 
     def offset_at(self, time_us: int) -> int:
-        """Return the offset of the first record that is not older than `time_us`; the end if all are.
-
-        Where the clock was set back, records behind it may be older again.
-        """
+        """Return the offset of the first record not older than `time_us`, or the end. Clocks may be set back."""
         self.refresh()
         return self._offset_at(time_us)
 
@@ -215,14 +207,9 @@ class View:
     ) -> Fetched:
         """Read blocks with topics under `prefixes`, from `start` to `end` (None: the end of the journal).
 
-        Args:
-            limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for an excess.
-            time_us: Instead of `start`: the first record that is not older.
-            may_read: Whether a topic is granted to the reader; None: all are.
-
-        Raises:
-            GoneError: `start` is not in the journal.
-            JournalCorruptError, JournalUnavailableError: It cannot be read.
+        At most about `limit_bytes` (see `LARGE_FACTOR`); 0: nothing. `time_us` replaces `start` by the first record
+        that is not older. `may_read` says whether a topic is granted; None: all are. Raises `GoneError`,
+        `StorageError`.
         """
         wanted = Selection(prefixes, may_read)
         self.refresh()
@@ -330,12 +317,7 @@ class View:
         return ""
 
     def block(self, row: Row) -> Block:
-        """Read a block, verified.
-
-        Raises:
-            JournalCorruptError: It is not what was written; the text names the place.
-            JournalUnavailableError: It cannot be read.
-        """
+        """Read a block, verified; raises `JournalCorruptError` with the place, or `JournalUnavailableError`."""
         try:
             return self._block(row)
         except JournalCorruptError as error:

@@ -340,10 +340,7 @@ class InFile:
         self.notes = self._database.notes()
 
     def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes and notes together, after all earlier ones, and call `then`, now or later, in order.
-
-        Without changes and notes, `then` waits for the earlier ones.
-        """
+        """Keep changes and notes after all earlier ones, and call `then`; without any, only wait for those."""
         if changes or notes:
             self._waiting.add(changes, self._store, notes)
         elif not self._waiting and self._writing is None:

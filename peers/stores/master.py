@@ -94,12 +94,7 @@ class MasterStatistics(NamedTuple):
 
 
 class Master:
-    """One store, kept by `keeper`, which its creator closes; `clock` is the event loop, `now_ns` the time since 1970.
-
-    Raises:
-        UsageError, RejectedError: The name is invalid.
-        StorageError: The file cannot be used.
-    """
+    """One store, in the file of `keeper`, which its creator closes. Raises `UsageError` or `StorageError`."""
 
     def __init__(  # noqa: PLR0913, PLR0917 -- a composition root
         self,
@@ -254,8 +249,6 @@ class Master:
             self._settle_up()
             self._keeper.keep(changes, partial(self._kept, changes, None), self._notes(changes))
         self._plan()
-
-    # Requests.
 
     def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
         self.handler.write_pending()

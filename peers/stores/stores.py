@@ -120,12 +120,7 @@ class Stores:
         return reason and f"{reason}; make room: it is tried again every few seconds"
 
     def open(self, settings: StoresSettings) -> None:
-        """Open the stores of the settings; call it again to open those for which there was no room.
-
-        Raises:
-            UsageError, RejectedError: A name is invalid.
-            StorageError: A file cannot be used.
-        """
+        """Open the stores of the settings; call it again for those without room. Raises `StorageError`, `HubError`."""
         limits = StoreLimits(
             settings.entries,
             settings.bytes,

@@ -102,10 +102,7 @@ class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 def _decoder(kind: Any) -> Callable[[bytes], Any]:
-    """Return the decoder of a kind, which also takes base64 text in place of `bin`.
-
-    It raises `msgspec.DecodeError` or `UnicodeDecodeError`.
-    """
+    """Return the decoder of a kind, which also takes base64 text in place of `bin`; it raises `msgspec.DecodeError`."""
     decode = msgspec.msgpack.Decoder(kind).decode
 
     def decoded(packed: bytes) -> Any:

@@ -24,7 +24,7 @@ from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.journal.block import Block, pack, select
 from hub.journal.layout import whole_of
 from hub.messages.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame, encode_frame, iterate_frames
-from peers.journal import reader
+from peers.journal import folder, reader
 from peers.journal import readers as readers_module
 from peers.journal.forms import Form, Order, body_parts, decode_order
 from peers.journal.readers import ANSWERED_PER_TURN, Deliver, Readers, SharedPieces
@@ -92,7 +92,7 @@ def served(path: Path) -> Iterator[Served]:
 
 
 def test_answers_in_order(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader, "_PARTS_PER_CALL", 2)
+    monkeypatch.setattr(folder, "_PARTS_PER_CALL", 2)
     orders = b"".join(encode_fetch(Fetch(request, start=request)) for request in (1, 2, 3))
     for place in range(0, len(orders), 5):
         served.ours.sendall(orders[place : place + 5])

@@ -58,11 +58,7 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 
 
 class Positions:
-    """The file of positions, created with the first consumer.
-
-    Raises:
-        JournalCorruptError, JournalUnavailableError: It cannot be used.
-    """
+    """The file of positions, created with the first consumer. Raises `StorageError`."""
 
     def __init__(self, path: str, journal_id: bytes, *, epoch: int = 0, full_sync: bool) -> None:
         self._path = path

@@ -243,10 +243,7 @@ class Served:
         self.consumer.join(participant.member)
 
     def leave(self, participant: Participant, seen: tuple[int, ...] | None = None) -> None:
-        """Remove a member; its unacknowledged messages are redelivered to others.
-
-        Of the messages it has `seen` the first of each key has failed; None: it has seen all.
-        """
+        """Remove a member. Of the messages it has `seen` the first of each key has failed; None: it has seen all."""
         if self.participants.pop(participant.number, None) is None:
             return
         self._waiting.pop(participant, None)

@@ -62,12 +62,7 @@ class Copier:
         self._ownership.release()
 
     def step(self, now_us: int) -> bool:
-        """Copy one file, if there is enough for one; return whether there was.
-
-        Raises:
-            TierUnavailableError, JournalUnavailableError: The tier or the journal cannot be used now.
-            JournalCorruptError: The tier is not the one that it was.
-        """
+        """Copy one file, if there is enough for one; return whether there was. Raises `StorageError`."""
         held = self._held or self._looked_at()
         self._held = None  # look at it again in any case
         self._view.refresh()

@@ -29,12 +29,7 @@ _MANIFEST = "manifest.json"
 
 @contextmanager
 def file_errors(address: str, name: str, reach: str = "") -> Iterator[None]:
-    """Add the file, and a range of offsets if given, to errors of reading.
-
-    Raises:
-        JournalCorruptError: It is not what was written.
-        TierUnavailableError: It cannot be read now.
-    """
+    """Add the file, and a range of offsets, to errors; `TierUnavailableError` for errors of reading."""
     try:
         yield
     except JournalCorruptError as error:
@@ -89,11 +84,7 @@ class TierFiles:
         return self._manifest.next
 
     def entries(self, start: int = 0) -> list[Entry]:
-        """Return the entry of each file that ends behind an offset, in order.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: The manifest is damaged, or of another version.
-        """
+        """Return the entry of each file that ends behind an offset; raises `StorageError` for a bad manifest."""
         self._check_manifest()
         return self.known[self._manifest.place_of(start) :]
 
@@ -131,12 +122,7 @@ class TierFiles:
         Opened(pa.BufferReader(read), entry, self.journal).check()
 
     def put(self, data: bytes | memoryview, entry: Entry) -> None:
-        """Write a file, read it back, and list it in the manifest, behind the last one.
-
-        Raises:
-            JournalCorruptError: It reads as something else; it is not listed.
-            TierUnavailableError: It cannot be written or read now; it is not listed, as far as is known.
-        """
+        """Write a file, read it back, and list it in the manifest, unless that raises a `StorageError`."""
         name = data_name(self.journal, entry)
         self.place.write(name, data)
         try:
@@ -160,10 +146,7 @@ class TierFiles:
             self.place.delete(data_name(self.journal, entry))
 
     def sweep(self, first: int) -> None:
-        """Delete files before `first` and behind the last in the manifest; raises `TierUnavailableError`.
-
-        A file in between is damaged, and was left out by `rebuild`: an operator must look at it.
-        """
+        """Delete files before `first` and behind the manifest. One in between is damaged: it stays."""
         following = self.next or 0
         for name in self.place.sizes(self._folder):
             reach = _reach_of(name)
@@ -172,13 +155,10 @@ class TierFiles:
                 self.place.delete(f"{self._folder}/{name}")
 
     def rebuild(self, first: int, following: int) -> bool:
-        """Rebuild a lost or damaged manifest from the files; return whether that was needed.
+        """Rebuild a lost or damaged manifest from the files; return whether that was needed. Raises `StorageError`.
 
         Files that end at `first` or before were deleted on purpose; files that end behind `following` were never
         listed.
-
-        Raises:
-            JournalUnavailableError: The manifest is of another version, or the tier is unavailable.
         """
         if self._flaw is None and self._data is not None:
             return False

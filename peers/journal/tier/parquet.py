@@ -321,11 +321,7 @@ def _entry(  # noqa: PLR0913, PLR0917 -- the fields of an entry
 
 
 def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
-    """Verify a file without a manifest and return its entry; `reach` is the range in its name.
-
-    Raises:
-        JournalCorruptError: It is no file of this journal, or damaged.
-    """
+    """Verify a file without a manifest and return its entry; `reach` is in its name. Raises `JournalCorruptError`."""
     topics: Counter[str] = Counter()
     opened = Opened(pa.BufferReader(data), _entry(data, reach, 0, 0, (0, 0), topics, ()), journal)
     records = raw_bytes = 0
@@ -344,12 +340,7 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
 
 
 class Opened:
-    """A file, open for reading; `file` is a `NativeFile` of pyarrow.
-
-    Raises:
-        JournalCorruptError: It is not the file that was written.
-        OSError: It cannot be read.
-    """
+    """A file, open for reading; `file` is a `NativeFile` of pyarrow. Raises `JournalCorruptError`, `OSError`."""
 
     def __init__(self, file: Any, entry: Entry, journal: bytes) -> None:
         self.entry = entry
@@ -388,12 +379,7 @@ class Opened:
         )
 
     def table(self, stripe: int, groups: Sequence[int], columns: Sequence[str] = tuple(SCHEMA.names)) -> pa.Table:
-        """Return the rows of some groups of a stripe, verified; `columns` in the order of `SCHEMA`.
-
-        Raises:
-            JournalCorruptError: They are not what was written.
-            OSError: They cannot be read.
-        """
+        """Return the verified rows of some groups of a stripe; `columns` in the order of `SCHEMA`."""
         begin = self._places[stripe]
         crcs = self.stripes[stripe].crcs
         tables = [self._group(begin + number, crcs[number], columns) for number in groups]
@@ -413,10 +399,7 @@ class Opened:
         return table
 
     def check_statistics(self, stripe: int) -> None:
-        """Compare a stripe's statistics with its rows, for a file whose footer no manifest vouches for.
-
-        Raises `JournalCorruptError`, or `OSError`.
-        """
+        """Compare a stripe's statistics with its rows, for a file whose footer no manifest vouches for."""
         for number in range(len(self.stripes[stripe].crcs)):
             group = self._parquet.metadata.row_group(self._places[stripe] + number)
             found = self.table(stripe, [number])

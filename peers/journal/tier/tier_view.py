@@ -87,11 +87,7 @@ class TierView:
         return self.files.entry_of(offset) is not None
 
     def offset_at(self, time_us: int) -> int | None:
-        """Return the offset of the first record that is not older; None if all are.
-
-        Raises:
-            GoneError, JournalCorruptError, TierUnavailableError: It was just deleted, or cannot be read.
-        """
+        """Return the offset of the first record that is not older; None if all are. Raises as `fetch`."""
         self.look()
         for entry in self.files.entries():
             if entry.latest_us >= time_us and entry.records:
@@ -153,9 +149,7 @@ class TierView:
     def fetch(self, blocks: list[bytes], start: int, end: int | None, wanted: Selection, limit_bytes: int) -> int:
         """Append blocks with wanted topics from `start` on, which a file holds; return where to go on.
 
-        Raises:
-            GoneError: It was deleted this moment.
-            JournalCorruptError, TierUnavailableError: It cannot be read; nothing was appended.
+        If nothing was appended, it raises `GoneError` for a file deleted this moment, or `StorageError`.
         """
         piece = _Piece(blocks, start, end, wanted, limit_bytes)
         try:

@@ -136,10 +136,7 @@ class TierStatistics(NamedTuple):
 
 
 class Tiering:
-    """The process that copies a journal.
-
-    `on_copied` is called with an offset: everything before it is copied.
-    """
+    """The process that copies a journal; `on_copied` gets the offset before which everything is copied."""
 
     def __init__(self, order: Order, on_copied: Callable[[int], None]) -> None:
         self._order = order
