@@ -1,7 +1,7 @@
-"""`Daemon`: the composition root. It opens ports, dials peers, does what is due once a second, and stops in order.
+"""`Daemon`: the composition root. It opens ports, dials peers, has a tick once a second, and stops in order.
 
 ```
-Settings ─▶ Node (core, links, keepalive)
+Settings ─▶ Server (core, links, keepalive)
             ├─ listeners   Connection ─▶ a conversation for each scheme: tcp, tls, unix, ws, wss, zeek, zeek+tcp
             ├─ diallers    one task per --peer: to a hub, a Broker endpoint, a Zeek's WebSocket server
             └─ every second: deadlines, `$hub/overflow`, `$hub/statistics`
@@ -66,7 +66,7 @@ class Part(enum.Enum):
     WORKER = enum.auto()  # One of several that share the ports
 
     def is_kept(self, endpoint: Endpoint) -> bool:
-        """Return whether this process keeps the port of a listener for others, and accepts nobody there."""
+        """Return whether this process keeps the port of a listener for workers."""
         return self is Part.CORE and endpoint.scheme.is_for_clients
 
     def is_open(self, endpoint: Endpoint) -> bool:
@@ -76,10 +76,8 @@ class Part(enum.Enum):
 
 RESERVED_DESCRIPTORS = 64  # Kept for listeners, logs, links and the event loop, out of the process's limit
 _OPEN_MAX = 10_240  # The most that macOS lets a process open, even with a higher limit
-
-# Where the process may open fewer descriptors than it should, one in so many at most is for shared memory
-_SHARED_PART = 8
-_NEWCOMERS_PART = 4  # One in so many of the rest at most is then for newcomers
+# Where descriptors are too few: largest part for shared memory, and of the rest for newcomers
+_SHARED_PART, _NEWCOMERS_PART = 8, 4
 _TICK_S = 1.0
 
 # How often a journal or stores without room are opened again: the hub waits meanwhile, for up to 0.2 s where segments
@@ -88,7 +86,7 @@ _TRY_AGAIN_S = 5.0
 
 
 class Prepared(NamedTuple):
-    """What a reload is going to change, read and found to be all right."""
+    """Changes of a reload, read and checked."""
 
     settings: Settings  # The old ones with the live keys of the new ones
     origins: Mapping[str, str]
@@ -103,31 +101,25 @@ class Daemon:
     """A running hub: its listeners, its diallers, its journal and its clock."""
 
     def __init__(self, loaded: Loaded, name: str, part: Part = Part.WHOLE) -> None:
-        # Whether the file with the admin's token was made at this start.
-        loaded, self.has_new_admin = guarded(loaded, os.environ)
+        loaded, self.has_new_admin = guarded(loaded, os.environ)  # Whether the admin's token was made at this start
         self.server = Server(loaded.settings, name=name)
         self.server.origins = loaded.origins
         self.part = part
         add_services(self.server)
         self._peerings = Peerings(self.server)
-        # Where it listens, with the ports that were picked for port 0; filled by `start`.
-        self.endpoints: list[Endpoint] = []
+        self.endpoints: list[Endpoint] = []  # Where it listens, with the ports that were picked for port 0
         self._loaded = loaded  # The settings in force; `reload` changes them
-        # The listeners that are open, and the ports that are kept for workers: from `start` to `stop`.
-        self._servers: list[Listener] = []
+        self._servers: list[Listener] = []  # Open listeners, and the ports that are kept for workers
         self._tasks: list[asyncio.Task[None]] = []  # One task for each peer that is dialled
-        # The timer of the next second, and when that begins; None before `start`.
-        self._tick: asyncio.Handle | None = None
-        self._due_s = math.inf
-        # What follows some of the messages, where that is wanted, from `start` on.
-        # The journal, where there is one, from `start` on.
+        self._tick: asyncio.Handle | None = None  # The timer of the next second
+        self._due_s = math.inf  # When that second begins
         self._journal: Journal | None = None
-        self._next_try_s = 0.0  # When it, and stores, are opened again where there was no room, of the loop's clock
+        self._next_try_s = 0.0  # When the journal and stores are opened again, if there was no room
         self._memory_watch = MemoryWatch(self.server.memory)
-        self._told_of_memory = False  # Whether the last log line said that there is too little memory
+        self._warned_of_memory = False  # Whether the last log line said that there is too little memory
         self._tls: ssl.SSLContext | None = None  # Of all listeners on `tls://` and `wss://`
         self._vouching = Vouching()  # Which certificates are good, as of the last reload
-        self._mechanisms = NO_CURVE  # By which nodes of Zeek clusters are spoken with; set at the start
+        self._mechanisms = NO_CURVE  # For nodes of Zeek clusters; set at the start
         self._telling = Telling(self.server)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
@@ -144,7 +136,7 @@ class Daemon:
             ConfigError: CURVE cannot be set up as the settings say.
             JournalCorruptError, JournalUnavailableError: The journal cannot be opened.
             StorageError: A store cannot be opened.
-            UsageError, RejectedError: A store of the settings is none; what they ask for is not installed.
+            UsageError, RejectedError: A store of the settings is wrong, or needs a package that is not installed.
         """
         self._fit_descriptors()
         settings = self.server.settings
@@ -163,7 +155,7 @@ class Daemon:
             if self._journal is not None:
                 await self._journal.stop()
             raise
-        self._tell_exposure()
+        self._warn_of_strangers()
         for peer in self._loaded.peers:
             for dialler in self._diallers(peer):
                 self._tasks.append(self.server.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
@@ -198,7 +190,7 @@ class Daemon:
             for connection in [one for one in server.connections if one.protocol in {Scheme.ZEEK, Scheme.ZEEK_TCP}]:
                 connection.end(CloseCode.GOING_AWAY, "the stores of this hub are open, and with them it has another id")
 
-    def _open_what_had_no_room(self) -> None:
+    def _open_again(self) -> None:
         server = self.server
         if server.draining or server.second_s < self._next_try_s:
             return
@@ -239,11 +231,11 @@ class Daemon:
         return bound
 
     async def stop(self, until_s: float | None = None, others: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Stop accepting, write out what is queued within the grace period, close with 1001; cut off what is left.
+        """Stop accepting, write queues within the grace period, close with 1001; abort connections that are left.
 
         Args:
-            until_s: When the grace period ends, of the loop's clock; by default `limits.drain_s` from now.
-            others: Waits for the other processes of this hub, until they have what was published here.
+            until_s: End of the grace period, by the loop's clock; by default `limits.drain_s` from now.
+            others: Waits until the other processes of this hub have all messages that were published here.
         """
         server = self.server
         server.draining = True
@@ -276,7 +268,7 @@ class Daemon:
         await asyncio.sleep(0)
 
     async def settle(self) -> None:
-        """Write what this turn has brought, and wait until it is recorded and confirmed."""
+        """Write the messages of this turn, and wait until they are recorded and confirmed."""
         self.server.core.flush()
         await self.server.journal.settle()
 
@@ -284,8 +276,7 @@ class Daemon:
         """Read everything that a reload can change, and change nothing; called in any thread.
 
         Raises:
-            TlsError: A file of the hub's certificate cannot be used.
-            ConfigError: A file of users cannot be used.
+            TlsError, ConfigError: A file of the hub's certificate, or of users, cannot be used.
         """
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.server.settings, guarded_again.settings)
@@ -297,11 +288,7 @@ class Daemon:
         return Prepared(settings, origins, users, tls, Vouching.read(settings.tls), applied, needs_restart)
 
     def take_over(self, prepared: Prepared) -> tuple[list[str], list[str]]:
-        """Take over what was prepared: for connections to come, and for what is due from now on.
-
-        Returns:
-            The keys that have changed and are in force, and those that have changed but need a restart.
-        """
+        """Put prepared changes in force; return the changed keys that are in force, and those that need a restart."""
         server, settings = self.server, prepared.settings
         if self._tls is not None:
             self._tls = prepared.tls
@@ -314,11 +301,6 @@ class Daemon:
         return prepared.applied, prepared.needs_restart
 
     async def review(self, *, was_open: bool) -> int:
-        """Give all connections the rights that they have now, and close those whose users are gone.
-
-        Returns:
-            How many were closed.
-        """
         return await review(self.server, self._vouching, was_open=was_open)
 
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
@@ -370,17 +352,17 @@ class Daemon:
         return lambda: tcp_connection(self.server, self._queue(endpoint), cost=endpoint.cost)
 
     async def take(self, sock: socket.socket) -> None:
-        """Serve the other end of a pair of connected Unix sockets, which is in this process."""
+        """Serve a pair of connected Unix sockets whose other end is in this process."""
         make = self._maker(Endpoint(Scheme.UNIX, path="/in/this/process"))
         await self.server.loop.connect_accepted_socket(make, sock)
 
     async def link(self, sock: socket.socket, address: str, *, dialled: bool) -> Connection:
-        """Link with another process of this hub, which holds the other end of a pair of connected Unix sockets.
+        """Link with another process of this hub over a pair of connected Unix sockets.
 
         Returns:
             The connection; its `lost` is done once the link is gone.
         """
-        most = self.server.settings.queue_max  # whatever is lost here is lost for all who are behind this link
+        most = self.server.settings.queue_max  # a message lost here is lost for all clients behind this link
         queue = QueueLimits(most.messages, most.bytes, Overflow.DROP_OLDEST)
         connection = tcp_connection(self.server, queue, dialled=dialled, trusted=True, address=address)
         connection.lost = self.server.loop.create_future()
@@ -402,7 +384,7 @@ class Daemon:
     def _hub_dialler(self, peer: Endpoint, address: str = "") -> Dialler:
         return HubDialler(self.server, peer, self.server.settings.queue, address=address)
 
-    def _tell_exposure(self) -> None:
+    def _warn_of_strangers(self) -> None:
         named = {endpoint.host.lower() for endpoint in self.endpoints if endpoint.scheme.is_websocket}
         self.server.host_names = frozenset(named | {socket.gethostname().lower()})
         role = self.server.access.anonymous
@@ -470,13 +452,13 @@ class Daemon:
             server.audit.tick,
             server.marks.tick,
             server.remote_consumers.tick,
-            lambda: self._tell_of_drops(now_s),
+            lambda: self._report_drops(now_s),
             lambda: server.ticker.beat(now_s, now_s - due_s),
             lambda: server.core.tick(now_s),
             self._memory_watch.tick,
-            self._tell_of_memory,
-            self._tick_journal,
-            self._open_what_had_no_room,
+            self._report_memory,
+            self._journal.tick if self._journal is not None else lambda: None,
+            self._open_again,
             self._telling.tick,
         )
         for part in parts:
@@ -485,21 +467,17 @@ class Daemon:
             except Exception as error:  # noqa: BLE001 -- the last line of defence
                 self._log.exception("what is due once a second failed by a bug, please report it", error=repr(error))
 
-    def _tick_journal(self) -> None:
-        if self._journal is not None:
-            self._journal.tick()
-
-    def _tell_of_drops(self, now_s: float) -> None:
+    def _report_drops(self, now_s: float) -> None:
         for event in self.server.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
             self.server.ticker.lose(math.floor(now_s), event.value)
 
-    def _tell_of_memory(self) -> None:
+    def _report_memory(self) -> None:
         statistics = self.server.memory.statistics()
-        if statistics.is_over is self._told_of_memory:
+        if statistics.is_over is self._warned_of_memory:
             return
-        self._told_of_memory = statistics.is_over
+        self._warned_of_memory = statistics.is_over
         if statistics.is_over:
             self._log.warning(
                 "too little memory: what is new is refused",

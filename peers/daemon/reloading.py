@@ -1,13 +1,8 @@
 """`Reloading`: settings, certificates and users are read again while the hub runs, all of them or none.
 
-```
-SIGHUP, $hub/reload ─▶ in a thread: settings, users, certificates are read and compiled ─▶ something is wrong: one line
-                                                         └─▶ in one turn: all are swapped
-                                                                └─▶ all connections are reviewed ─▶ what has changed
-```
-
-Reading a policy of 100,000 rules takes a second, in which the hub goes on. One reload at a time: a request meanwhile
-fails, and a signal meanwhile is done afterwards.
+They are read and compiled in a thread, which takes a second for a policy of 100,000 rules; then all are swapped in one
+turn, and all connections are reviewed. One reload at a time: a request meanwhile fails, a signal meanwhile is done
+afterwards.
 """
 
 from __future__ import annotations
@@ -28,11 +23,11 @@ from peers.daemon.sources import Loaded
 from peers.server.audit import By
 from peers.server.memory import undisturbed
 
-MANY: Final = 10  # So many connections any reload may close
+MANY: Final = 10  # Connections that any reload may close
 
 
 class Reloaded(NamedTuple):
-    """What a reload has done."""
+    """Result of a reload."""
 
     changed: list[str]  # Keys that have changed and are in force
     needs_restart: list[str]  # Keys that have changed but need a restart
@@ -40,14 +35,12 @@ class Reloaded(NamedTuple):
 
 
 class Reloading:
-    """Reads again what a daemon was started with.
+    """Reloads a daemon.
 
     Args:
-        daemon: The daemon.
         load: Reads the settings; called in a thread.
         applied: Called once new settings are in force.
-        manager: Is told when a reload begins and ends.
-        forced: Whether each reload is done, however many connections its policy closes: another process has judged it.
+        forced: Whether a reload may close any number of connections, as another process has judged it.
     """
 
     def __init__(
@@ -69,19 +62,14 @@ class Reloading:
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     def signal(self) -> None:
-        """SIGHUP: reload, or do so once the present one is done."""
+        """Handle SIGHUP: reload now, or once the present reload is done."""
         if self._task is None:
             self._begin(None, Later(), forced=self._forced)
         else:
             self._is_due = True
 
     def answer(self, handler: By | None, value: Any) -> Later:
-        """Answer a request to `$hub/reload`: reload, and tell what has changed.
-
-        Raises:
-            BusyError: A reload is under way.
-            UsageError: The value is neither null nor an object with `force`.
-        """
+        """Answer a request to `$hub/reload` with a `Reloaded`."""
         if value is not None and not (isinstance(value, dict) and value.keys() <= {"force"}):
             raise UsageError('null is expected, or {"force": true}')
         if self._task is not None:
@@ -107,12 +95,12 @@ class Reloading:
             self._log.error("settings not reloaded, the old ones stay", reason=str(error))
             self._daemon.server.audit.did(by, "reload", failed=str(error))
             self._end(later, error)
-        except Exception as error:  # noqa: BLE001 -- whoever has asked must not wait on
+        except Exception as error:  # noqa: BLE001 -- the asker must not wait on
             self._log.exception("a reload failed by a bug, please report it", error=repr(error))
             self._end(later, InternalError("a bug of the hub, please report it; its log has more"))
         else:
-            tell = self._log.warning if reloaded.needs_restart else self._log.info
-            tell("settings reloaded", applied=reloaded.changed, needs_restart=reloaded.needs_restart)
+            log = self._log.warning if reloaded.needs_restart else self._log.info
+            log("settings reloaded", applied=reloaded.changed, needs_restart=reloaded.needs_restart)
             self._daemon.server.audit.did(by, "reload", **reloaded._asdict())
             self._end(later, None, reloaded)
 
@@ -129,11 +117,7 @@ class Reloading:
         return Reloaded(changed, needs_restart, closed)
 
     async def _check(self, prepared: Prepared) -> None:
-        """Check that the new policy would not close too many connections by a mistake.
-
-        Raises:
-            UsageError: It would.
-        """
+        """Raise a `UsageError` if the new policy would close too many connections, perhaps by mistake."""
         server = self._daemon.server
         parts = [identities(server)] if server.whole is None else await awaited(server.whole.ask("identities"))
         closed, connected = would_close(server, prepared.users, parts)

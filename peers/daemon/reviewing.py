@@ -1,12 +1,7 @@
-"""`review`: after a reload, all connections are judged again.
+"""`review`: after a reload, all connections get new rights, or are closed with 4403 if their user is gone.
 
-```
-users adopted ─▶ every connection, some a turn ─┬─ its user is gone ─▶ closed with 4403
-                                               └─ still known ──────▶ new rights: what is not granted is taken away
-```
-
-New connections are recognised by the new users already. The core's routes forget at once what the old policy had
-decided, and each handler is judged by its old rights until its turn comes. 5 to 30 µs a connection.
+New connections are recognised by the new users already. The core's routes forget decisions of the old policy at once,
+and each handler is judged by its old rights until its turn comes. 5 to 30 µs a connection.
 """
 
 from __future__ import annotations
@@ -36,25 +31,20 @@ _END_OF_LIST = b"-----END X509 CRL-----"
 
 
 class Vouching(NamedTuple):
-    """Which certificates of far sides are good. OpenSSL asks that only of new connections."""
+    """Which certificates are good. OpenSSL checks only new connections."""
 
     authorities: frozenset[bytes] = frozenset()  # Those of `tls.ca`, DER; empty for the defaults of OpenSSL
     revoked: frozenset[tuple[bytes, int]] = frozenset()  # By issuer, DER, and serial number
 
     @classmethod
     def read(cls, settings: TlsSettings) -> Vouching:
-        """Read the files of authorities and revocation lists.
-
-        Raises:
-            TlsError: One of them cannot be used.
-        """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if settings.ca:
             load_authorities(context, settings.ca, "tls.ca")
         return cls(frozenset(context.get_ca_certs(binary_form=True)), frozenset(_revoked(settings.crl)))
 
     def is_good(self, tls: Any) -> bool:
-        """Return whether the certificate of the far side of an `ssl.SSLObject` is good; no certificate is."""
+        """Return whether the peer certificate of an `ssl.SSLObject` is good; True without one."""
         leaf = tls.getpeercert(binary_form=True)
         if leaf is None:
             return True
@@ -104,7 +94,7 @@ def judge_certificate(connection: Connected, vouching: Vouching) -> bool:
 
 
 async def review(server: Server, vouching: Vouching = _ANY, *, was_open: bool) -> int:
-    """Judge all connections that are there now; return how many were closed."""
+    """Review all present connections; return how many were closed."""
     closed = 0
     for place, connection in enumerate(list(server.connections), 1):
         closed += judge_certificate(connection, vouching) or _judge(server, connection, was_open=was_open)
@@ -132,7 +122,7 @@ def would_close(server: Server, users: Users, parts: Iterable[Iterable[list[Any]
 
 def _judge(server: Server, connection: Connected, *, was_open: bool) -> bool:
     identity, handler = connection.identity, connection.handler
-    if identity is None:  # it has not said who it is, or this hub has dialled it
+    if identity is None:  # it has not authenticated, or this hub has dialled it
         return False
     if not server.access.is_current(identity):
         if was_open:

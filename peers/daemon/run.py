@@ -1,61 +1,140 @@
-"""Run a daemon until a signal, or an admin, says stop: SIGTERM and SIGINT do so at once, `$hub/drain` at leisure.
+"""Run a daemon in a process: event loop, log, signals. SIGTERM and SIGINT stop it at once, `$hub/drain` gradually.
 
-SIGHUP, or `$hub/reload`, reads again what the hub was started with. The event loop, the log and the signal handlers of
-the process are set up here, so that a daemon can be built in a test without them.
+```
+$hub/drain ─▶ no client is admitted, /readyz says 503
+           ─▶ every 20 ms: some clients more, each once its requests are answered (2 s at most) and its queue is
+              written: CLOSE 1001 "the hub stops; retry after N s"
+           ─▶ all have gone, or `drain.time_s` is over ─▶ the hub stops, as SIGTERM stops it
+```
+
+Clients that are closed at once come back at once. So they are closed over a time, each with a random time to wait, up
+to `drain.retry_after_s`. Links stay until the end: messages of remaining clients go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Protocol
+from typing import Any, Final, Protocol
 
 import structlog
 
+from hub.handlers.delivery import Role
+from hub.handlers.handler import Handler
 from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon, Part
-from peers.daemon.draining import Draining
 from peers.daemon.logs import OutputQueue, RateLimit, configure, log_statistics, queue_output, report_suppressed
 from peers.daemon.reloading import Reloading
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
+from peers.server.audit import By
 from peers.server.memory import GarbageWatch, keep_freed_memory
-from peers.server.server import Server
+from peers.server.server import HUB_STOPS, Server, connection_of
 from peers.wire.hello import fitting_name
+from peers.wire.reasons import with_retry
 
 _SUPPRESSED_REPORT_S = 5.0
 _COLLECTED_S = 1.0
+_GROUP_S: Final = 0.02  # Two clients at the default rate, and 200 at the largest one, which takes 10 ms of a turn
+_ANSWERED_S: Final = 2.0  # How long a client is kept, from its turn on, for pending requests of it or to it
+
+
+class Draining:
+    """Moves clients off a hub that is taken out of service, and then stops it."""
+
+    def __init__(self, server: Server, stop: Callable[[], object], settle: Callable[[], Awaitable[None]]) -> None:
+        self._server = server
+        self._stop = stop
+        self._settle = settle
+        self._task: asyncio.Task[None] | None = None  # Runs from `begin` on
+        self._answered_until_s: dict[int, float] = {}  # Id of a client with pending requests → until when it is kept
+
+    def answer(self, handler: By | None, value: Any) -> dict[str, Any]:  # noqa: ARG002 -- any question
+        """Answer a request to `$hub/drain`: begin, and return the `outlook`."""
+        self.begin(handler)
+        return self.outlook()
+
+    def outlook(self) -> dict[str, Any]:
+        """Return how many clients there are and how long it takes, about."""
+        clients = len(self._clients())
+        return {"clients": clients, "seconds": round(clients / self._server.settings.drain.clients_per_s, 1)}
+
+    def begin(self, by: By | None) -> None:
+        if self._task is not None:
+            return
+        server = self._server
+        server.draining = True
+        clients = self._clients()
+        server.audit.did(by, "drain", clients=len(clients))
+        server.log.info("draining", clients=len(clients), per_s=server.settings.drain.clients_per_s)
+        self._task = server.loop.create_task(self._run(clients), name="drain")
+
+    async def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _clients(self) -> deque[Handler]:
+        """Return the clients: those that do not subscribe first, so that what they publish still finds its readers."""
+        return deque(sorted(self._those_left(), key=lambda one: bool(one.prefixes)))
+
+    def _those_left(self) -> Iterator[Handler]:
+        return (one for one in self._server.core.handlers.values() if one.role is Role.CLIENT and not one.closed)
+
+    async def _run(self, clients: deque[Handler]) -> None:
+        loop, settings = self._server.loop, self._server.settings.drain
+        until_s = loop.time() + settings.time_s
+        due = 0.0
+        while loop.time() < until_s and (clients or any(True for _ in self._those_left())):
+            due += settings.clients_per_s * _GROUP_S
+            if clients and due >= 1:
+                await self._settle()
+            for _ in range(min(int(due), len(clients))):
+                due -= 1
+                handler = clients.popleft()
+                if self._is_awaited(handler):
+                    clients.append(handler)
+                else:
+                    self._move(handler, settings.retry_after_s)
+            await asyncio.sleep(_GROUP_S)
+        self._stop()
+
+    def _is_awaited(self, handler: Handler) -> bool:
+        if not self._server.core.requests.has_pending(handler):
+            return False
+        now_s = self._server.loop.time()
+        return now_s < self._answered_until_s.setdefault(handler.id, now_s + _ANSWERED_S)
+
+    def _move(self, handler: Handler, retry_after_s: float) -> None:
+        if handler.closed or handler.id not in self._server.core.handlers:
+            return
+        self._server.drained_clients += 1
+        connection = connection_of(handler)
+        text = with_retry(HUB_STOPS, random.uniform(0.0, retry_after_s))  # noqa: S311 -- spread, not secrecy
+        connection.drain(text)
 
 
 class Crew(Protocol):
-    """The other processes of a hub."""
+    """The workers of a hub: see `peers.workers.workers.Workers`."""
 
-    async def start(self) -> None:
-        """Start them, and wait until all are up.
+    async def start(self) -> None: ...
 
-        Raises:
-            UsageError: One cannot be started; none is left.
-        """
+    def adopt(self, draining: Draining, reloading: Reloading) -> None: ...
 
-    def adopt(self, draining: Draining, reloading: Reloading) -> None:
-        """Let all processes drain and reload with this one, whichever of them is asked for it."""
+    def when_drained(self, act: Callable[[], object]) -> None: ...
 
-    def when_drained(self, act: Callable[[], object]) -> None:
-        """Call `act` once the clients of all others are gone, as those of this process are."""
+    def reload(self) -> None: ...
 
-    def reload(self) -> None:
-        """Let them take over what the daemon has taken over."""
+    def begin_stop(self, until_s: float) -> None: ...
 
-    def begin_stop(self, until_s: float) -> None:
-        """Let them hear who publishes there, and close these, within the time that ends then, of the loop's clock."""
-
-    async def stop(self, until_s: float) -> None:
-        """Let them stop, once that is done, within the time that ends then, of the loop's clock."""
+    async def stop(self, until_s: float) -> None: ...
 
 
 def run(
@@ -67,8 +146,8 @@ def run(
 
     Args:
         load: Reads the settings; called now, and again at SIGHUP.
-        announce: Called once everything is open, to tell the user where.
-        make_crew: Makes the other processes where `workers` asks for some.
+        announce: Called once everything is open, to print where.
+        make_crew: Makes the workers, if `workers` asks for some.
 
     Raises:
         ConfigError, ListenError, WorkerError: At the start; the text says what to change.
@@ -95,7 +174,7 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(  # noqa: PLR0913 -- what a process has once
+async def _serve(  # noqa: PLR0913 -- parts that a process has once
     loaded: Loaded,
     load: Callable[[], Loaded],
     announce: Callable[[Daemon], None],
@@ -155,7 +234,7 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
 
 @asynccontextmanager
 async def cared_for(server: Server, limit: RateLimit) -> AsyncIterator[None]:
-    """Do meanwhile what a process of a hub needs now and then: collect garbage, report suppressed log lines."""
+    """Collect garbage, and report suppressed log lines, now and then within the block."""
     loop = asyncio.get_running_loop()
     tasks = [
         loop.create_task(_report(limit), name="report suppressed log lines"),
@@ -185,5 +264,4 @@ async def _report(limit: RateLimit) -> None:
 
 
 def host_name() -> str:
-    """Return the name of this machine, as far as it fits into the name of a hub."""
     return fitting_name(socket.gethostname()) or "hub"

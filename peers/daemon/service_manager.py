@@ -1,13 +1,8 @@
-"""`ServiceManager`: tells the process's supervisor its state, as systemd's `sd_notify` has it.
+"""`ServiceManager`: reports the state of the process to systemd, as `sd_notify` does.
 
-```
-up ─▶ READY=1      every half of WATCHDOG_USEC ─▶ WATCHDOG=1
-reload ─▶ RELOADING=1, MONOTONIC_USEC=... ─▶ READY=1      stop ─▶ STOPPING=1
-```
-
-Each is a datagram to the socket of the environment, whose variables are removed, so that child processes do not speak
-for this one. The loop never waits: what the socket does not take is sent again shortly, in order. The watchdog is a
-timer of the loop, and so of a loop that turns, and only while the hub is well. A manager that is gone is logged once.
+Each report is a datagram to the socket of the environment, whose variables are removed, so that child processes do not
+report for this one. Reports that the socket does not take are sent again shortly, in order. The watchdog is a timer of
+the loop, and so stops with it. A manager that is gone is logged once.
 """
 
 from __future__ import annotations
@@ -30,17 +25,15 @@ class ServiceManager:
     """The supervisor of this process.
 
     Args:
-        address: Of a Unix datagram socket: a path, or a name with @ in front; empty for none.
-        watchdog_s: Interval of signs of life; 0 for never.
+        address: Unix datagram socket: a path, or a name with @ in front; empty for none.
+        watchdog_s: Watchdog time-out; 0 for none.
     """
 
     def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
         self._address = "\0" + address[1:] if address.startswith("@") else address
         self._every_s = watchdog_s / 2
-        # Not connected: whoever listens may be replaced. None where nobody does, and once it is closed.
-        self._socket: socket.socket | None = None
-        self._unsaid: deque[bytes] = deque(maxlen=_UNSAID_LIMIT)  # What the socket has not taken yet, in its order
-        # The timer of the next sign of life, and that of what was not taken; None while there is none.
+        self._socket: socket.socket | None = None  # Not connected, as the receiver may be replaced
+        self._unsaid: deque[bytes] = deque(maxlen=_UNSAID_LIMIT)  # Not taken by the socket yet
         self._beating: asyncio.TimerHandle | None = None
         self._trying: asyncio.TimerHandle | None = None
         self._is_well: Callable[[], bool] = lambda: True
@@ -54,7 +47,7 @@ class ServiceManager:
         return cls(address, int(span_us) / 1e6 if is_meant and span_us.isdecimal() else 0.0)
 
     def begin(self, is_well: Callable[[], bool] = lambda: True) -> None:
-        """Begin to give signs of life, as long as the hub is well: the loop runs."""
+        """Feed the watchdog from now on, while the hub is well."""
         self._is_well = is_well
         if self._address.startswith(("/", "\0")) and self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -62,7 +55,7 @@ class ServiceManager:
             self._beat()
 
     def ready(self) -> None:
-        """The hub is up, or a reload is over, whether or not it has changed anything."""
+        """The hub is up, or a reload is over, also one that failed."""
         self._say(b"READY=1")
 
     def reloading(self) -> None:

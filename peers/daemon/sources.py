@@ -24,7 +24,7 @@ from peers.users.tokens import AdminToken, usual_place
 
 DEFAULT_FILE = "hub.toml"  # Read from the working directory if it exists and no other file is named
 
-# That are no settings: the file's path, and what the command line's clients read
+# Variables that are no settings: the file's path, and those of the command line's clients
 OTHER_VARIABLES = frozenset(
     {"HUB_CONFIG", "HUB_TOKEN", "HUB_TOKEN_FILE", "HUB_URL", "HUB_CA", "HUB_CERTIFICATE", "HUB_KEY"}
 )
@@ -47,18 +47,11 @@ _LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Settings, and where they came from.
+    """Settings, and where they came from."""
 
-    Attributes:
-        settings: In range and consistent; the name may be empty (the host's is meant).
-        origins: For each path of `KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
-        listen: `settings.listen`, parsed.
-        peers: `settings.peers`, parsed.
-    """
-
-    settings: Settings
-    origins: Mapping[str, str]
-    listen: tuple[Endpoint, ...]
+    settings: Settings  # In range and consistent; the name may be empty, for that of the host
+    origins: Mapping[str, str]  # For each path of `KEYS`: "default", the file's path, "environment HUB_X" or "flag --x"
+    listen: tuple[Endpoint, ...]  # Parsed, as are `peers`
     peers: tuple[Endpoint, ...]
 
 
@@ -87,11 +80,7 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str], config_path: s
 
 
 def given(*layers: _Layer) -> Loaded:
-    """Merge layers: the name of each source, and a tree of plain values; a later one wins, key by key.
-
-    Raises:
-        ConfigError: A key is unknown, or a value is wrong.
-    """
+    """Merge layers, or raise a `ConfigError` for an unknown key or a wrong value; a later layer wins, key by key."""
     settings, origins = merge(layers)
     listen = tuple(_listener(url, settings, origins["listen"]) for url in settings.listen)
     peers = tuple(_peer(url, settings, origins["peers"]) for url in settings.peers)
@@ -210,11 +199,7 @@ def reaches_strangers(endpoint: Endpoint, settings: Settings) -> bool:
 
 
 def guarded(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Loaded, bool]:
-    """Return settings that let no stranger in by default, and whether the admin's token was just made.
-
-    Raises:
-        ConfigError: The file of the admin's token cannot be made.
-    """
+    """Return settings that let no stranger in by default, and whether the admin's token was just made."""
     settings = loaded.settings
     access = settings.access
     if not access.admin_token:

@@ -1,12 +1,11 @@
 """`Worker`: a process that serves clients, and is a hub of its own with one link, to the core.
 
 ```
-begin ─▶ settings, log, node ─▶ linked ─▶ listens ─▶ serves ─▶ stop ─▶ ended
+begin ─▶ settings, log, server ─▶ linked ─▶ listens ─▶ serves ─▶ stop ─▶ ended
                                    └── the core, or the link to it, is gone: ended at once
 ```
 
-It ignores signals: a terminal's, or a service manager's, may reach all processes of a hub, and the core says what
-follows.
+It ignores signals: those of a terminal or a service manager may reach all processes of a hub, and the core decides.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ import contextlib
 import signal
 import socket
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -24,18 +24,15 @@ import structlog
 from hub.errors import HubError
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon, Part
-from peers.daemon.draining import Draining
 from peers.daemon.logs import OutputQueue, RateLimit, configure, log_statistics, queue_output
 from peers.daemon.reloading import Reloading
-from peers.daemon.run import cared_for, loop_factory
+from peers.daemon.run import Draining, cared_for, loop_factory
 from peers.daemon.sources import Loaded, given
 from peers.server.memory import keep_freed_memory
-from peers.workers.control import Control, wait_written
-from peers.workers.events import LOOK_S, EventsOfWorker
+from peers.workers.control import IDS_PER_START, LOOK_S, Control, EventsOfWorker, Orders, wait_written
 from peers.workers.gathering import FromWorker, Parts, share_services
-from peers.workers.orders import IDS_PER_START, Orders
 
-_LOOK_S = 0.002  # How often a worker that starts looks whether it is linked: nothing tells it
+_LOOK_S = 0.002  # How often a worker that starts looks whether it is linked: there is no event for that
 _FAILED = 1  # Exit codes: it could not start; the core, or the link to it, was gone
 _ALONE = 3
 
@@ -47,34 +44,23 @@ class Worker:
         self._link = link
         self._log_queue = log_queue
         self._loop = asyncio.get_running_loop()
-        self._orders: asyncio.Future[Orders] = self._loop.create_future()  # What the core has ordered at first
-        # The time in which to stop, seconds, once the core has said so.
-        self._stop: asyncio.Future[float] = self._loop.create_future()
-        # Done once it may close those who only subscribe.
-        self._close: asyncio.Future[None] = self._loop.create_future()
+        self._orders: asyncio.Future[Orders] = self._loop.create_future()
+        self._stop: asyncio.Future[float] = self._loop.create_future()  # The time in which to stop, seconds
+        self._close: asyncio.Future[None] = self._loop.create_future()  # Clients that only subscribe may be closed
         self._reloading: Reloading | None = None  # From when it serves on
-        # What the next reload takes, as the core said last; None before it has said anything since the start.
-        self._newer: Loaded | None = None
-        # What it answers, of what all are asked, how its clients are moved off, and what is told under the hub's own
-        # topics; set before it is linked.
-        self._parts: Parts
-        self._draining: Draining
+        self._newer: Loaded | None = None  # Settings of the next reload; None before the core has sent any
+        self._draining: Draining  # Set before it is linked, as is `_events`
         self._events: EventsOfWorker
-        self.control = Control(
-            {
-                "begin": self._begin,
-                "stop": self._begin_stop,
-                "close": self._begin_close,
-                "reload": self._reload,
-                "part": self._answer,
-                "drain": self._drain,
-                "event": self._hear_event,
-                "wants": self._want_events,
-            }
-        )
+        self._functions: dict[str, Callable[[Any], Any]] = {
+            "begin": lambda orders: self._orders.set_result(msgspec.convert(orders, Orders)),
+            "stop": self._begin_stop,
+            "close": self._begin_close,
+            "reload": self._reload,
+        }
+        self.control = Control(self._functions)
 
     async def run(self) -> int:
-        """Do as the core says until it says stop, or is gone; return the exit code."""
+        """Serve until the core says stop, or is gone; return the exit code."""
         first: list[asyncio.Future[Any]] = [self._orders, self.control.lost]
         await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
         if not self._orders.done():
@@ -95,11 +81,17 @@ class Worker:
         return await self._serve(daemon, loaded, link, limit)
 
     def _join(self, daemon: Daemon) -> None:
-        self._parts = Parts(daemon.server)
+        parts = Parts(daemon.server)
         self._draining = Draining(daemon.server, lambda: self.control.tell("drained"), daemon.settle)
-        self._parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
+        parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
         share_services(daemon.server, FromWorker(self.control), ("drain", "reload"))
         self._events = EventsOfWorker(daemon.server.core, self.control)
+        self._functions |= {
+            "part": parts.answer,
+            "drain": self._draining.begin,
+            "event": self._events.hear,
+            "wants": self._events.want,
+        }
         self._look()
 
     def _look(self) -> None:
@@ -107,11 +99,11 @@ class Worker:
         self._loop.call_later(LOOK_S, self._look)
 
     async def _linked(self, daemon: Daemon) -> Connection:
-        """Link with the core, and wait until messages go there and its interests are known, before clients come."""
+        """Link with the core, and wait until it is in the mesh, before clients come."""
         self.control.tell("links")
         link = await daemon.link(self._link, "unix:core", dialled=True)
         mesh = daemon.server.core.mesh
-        while not (len(mesh.graph.reached) > 1 or link.is_lost):  # noqa: ASYNC110 -- no event is told of it
+        while not (len(mesh.graph.reached) > 1 or link.is_lost):  # noqa: ASYNC110 -- there is no event for that
             await asyncio.sleep(_LOOK_S)
         return link
 
@@ -143,7 +135,7 @@ class Worker:
             return 0
 
     async def _others_heard(self, link: Connection, until_s: float) -> None:
-        """Hand over what clients here have published, and wait for the core to say that that of others is here."""
+        """Pass on the messages of clients here, and wait until those of others are here, as the core says."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until_s):
                 await wait_written(link)
@@ -152,11 +144,6 @@ class Worker:
         left_s = max(0.0, until_s - self._loop.time())
         await asyncio.wait(ends, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
 
-    # What the core says.
-
-    def _begin(self, orders: Any) -> None:
-        self._orders.set_result(msgspec.convert(orders, Orders))
-
     def _begin_close(self, _: Any) -> None:
         if not self._close.done():
             self._close.set_result(None)
@@ -164,18 +151,6 @@ class Worker:
     def _begin_stop(self, left_s: float) -> None:
         if not self._stop.done():
             self._stop.set_result(left_s)
-
-    def _drain(self, by: Any) -> None:
-        self._draining.begin(by)
-
-    def _hear_event(self, told: Any) -> None:
-        self._events.hear(told)
-
-    def _want_events(self, topics: Any) -> None:
-        self._events.want(topics)
-
-    def _answer(self, question: Any) -> Any:
-        return self._parts.answer(question)
 
     def _reload(self, settings: Any) -> None:
         self._newer = given(("the core", settings))
@@ -198,7 +173,7 @@ def _socket(number: int) -> socket.socket:
 
 
 def main() -> None:
-    """Serve a core: the arguments are the number of the place, and two sockets whose other ends the core holds."""
+    """Serve a core. Arguments: the number of the worker, and the descriptors of its control and of its link."""
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     structlog.contextvars.bind_contextvars(worker=int(sys.argv[1]))

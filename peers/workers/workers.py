@@ -1,4 +1,4 @@
-"""`Workers`: the workers of a core: they are started, replaced when they die, and reload and stop with it.
+"""`Workers`: starts the workers of a core, replaces those that die, and has them reload and stop with it.
 
 ```
                  tcp, ws, tls, wss: one port, N sockets (SO_REUSEPORT)
@@ -9,18 +9,12 @@
                             core                           journal, links to other hubs, Zeeks, unix
 ```
 
-One interpreter uses one core of a processor. The mesh carries messages between processes: a worker is a hub with one
-link, to the core. A worker serves no client before it is linked, and ends when its link or the core does; a hub is up
-once all its workers are.
+The mesh carries messages between processes: a worker is a hub with one link, to the core. It serves no client before it
+is linked, and ends when its link or the core does; a hub is up once all its workers are.
 
 ```
-stop ─▶ each worker stops accepting ─▶ "heard", once its link has all that was published there
-     ─▶ PING over all links, twice: what one has heard is at the others ─▶ "close" ─▶ queues run out, ended
-
-           due                    up                     ended
-WAITING ─────────▶ STARTING ─────────────▶ UP ──┐
-   ▲                  │ ended, or overdue       │
-   └──────────────────┴─────────────────────────┘   for a while, longer each time (`Backoff`)
+stop ─▶ each worker stops accepting ─▶ "heard", once its link has all messages that were published there
+     ─▶ PING over all links, twice: so the others have these messages, too ─▶ "close" ─▶ queues are written, ended
 ```
 """
 
@@ -49,25 +43,22 @@ from hub.errors import UsageError
 from peers.connections.connection import Connection
 from peers.connections.tcp import TcpConversation
 from peers.daemon.daemon import Daemon
-from peers.daemon.draining import Draining
 from peers.daemon.reloading import Reloading
+from peers.daemon.run import Draining
 from peers.server.audit import By
 from peers.transport.backoff import Backoff
-from peers.workers.control import Control, Functions, wait_written
-from peers.workers.events import LOOK_S, EventsOfCore
-from peers.workers.gathering import Gathering, share_services
-from peers.workers.merging import WorkerCounts
-from peers.workers.orders import Orders, of_worker, tree_of
+from peers.workers.control import LOOK_S, Control, EventsOfCore, Functions, Orders, of_worker, wait_written
+from peers.workers.gathering import Gathering, WorkerCounts, share_services
 
-START_S: Final = 60.0  # How long a worker may take until it serves: a hundred times what it takes on an idle machine
-STEADY_S: Final = 30.0  # How long a worker has to serve so that its end is no failed start: as long as the longest wait
-_HEARD_PART: Final = 2  # One in so many parts of the time to stop is for what publishers have sent; the rest for queues
-_GRACE_S: Final = 1.0  # How much longer than the time to stop a worker may take before it is killed
-_END_S: Final = 2.0  # How long a process may take to end once it has closed its sockets
+START_S: Final = 60.0  # Time until a worker serves, at most: a hundred times that on an idle machine
+STEADY_S: Final = 30.0  # A worker that ends earlier has failed at its start; as long as the longest wait
+_HEARD_PART: Final = 2  # Part of the time to stop that is for messages of publishers; the rest is for queues
+_GRACE_S: Final = 1.0  # Beyond the time to stop, before a worker is killed
+_END_S: Final = 2.0  # Time of a process to end once it has closed its sockets
 
 
 class Phase(enum.Enum):
-    """The phase of a place for a worker."""
+    """Of a place for a worker: WAITING ─ due ─▶ STARTING ─ up ─▶ UP; ended, or overdue: WAITING, longer each time."""
 
     WAITING = enum.auto()  # No process; one is due at some time
     STARTING = enum.auto()  # A process that does not serve yet
@@ -126,7 +117,7 @@ class Supervision:
         place.phase, place.until_s = Phase.UP, now_s + STEADY_S
 
     def end(self, number: int, now_s: float) -> float:
-        """A process has ended, or could not be started; return after how many seconds the next is due, or inf."""
+        """Note that a process has ended, or could not be started; return the wait until the next, s; or inf."""
         place = self._places[number]
         if place.phase is Phase.UP and now_s >= place.until_s:
             place.backoff.reset()
@@ -200,26 +191,24 @@ class Process:
         return conversation.far_id if isinstance(conversation, TcpConversation) else b""
 
     async def wait_written(self) -> None:
-        """Wait until nothing waits in the queue of its link."""
         if self._link is not None:
             await wait_written(self._link)
 
     def stop(self, left_s: float) -> None:
-        """Let it stop: it tells when its link has all that was published, and waits for `close`."""
+        """Let it stop: it says "heard" once its link has all published messages, and waits for "close"."""
         self._is_stopping = True
         self.control.tell("stop", left_s)
 
     def _end(self) -> None:
-        """The link is gone: a worker that is not told to stop ends then, or hangs, and is killed."""
+        # The link is gone: a worker that does not stop ends then, or hangs, and is killed.
         if not self._is_stopping:
             self.control.close()
 
     def kill(self) -> None:
-        """End it now, also if it is stopped."""
         self._popen.kill()
 
     async def wait_ended(self) -> str:
-        """Wait until it has ended, which it must do soon after its sockets; say how."""
+        """Wait until it has ended, which it must do soon after its sockets; return how."""
         await asyncio.wait([self.control.lost])
         if self._link is None:
             self._link_socket.close()
@@ -252,10 +241,10 @@ class WorkerError(UsageError):
 
 
 class Workers:
-    """The workers of one core, whose ports are kept by `start`. See `peers.daemon.run.Crew`.
+    """The workers of one core, which keeps their ports.
 
     Raises:
-        WorkerError: There is nothing that they could do, or no way to do it.
+        WorkerError: They could serve nothing, or this system cannot share ports.
     """
 
     def __init__(self, daemon: Daemon) -> None:
@@ -265,36 +254,30 @@ class Workers:
         workers = daemon.server.settings.workers
         _check(daemon, workers)
         self._supervision = Supervision(workers)
-        self._processes: dict[int, Process] = {}  # The processes that have not ended, by the number of their place
+        self._processes: dict[int, Process] = {}
         self._starts = count(1)  # Numbers the processes that were started
         self._watching: set[asyncio.Task[None]] = set()  # One task for each process, from its start to its end
         self._linking: set[asyncio.Task[None]] = set()  # One task for each link that is being made
         self._timer: asyncio.TimerHandle | None = None  # The timer of what is due next
-        # Why a worker could not start, as it said, by the number of its place; until its end is logged.
+        # Why a worker could not start, until its end is logged.
         self._reasons: dict[int, str] = {}
         # Done once all workers serve, or one of them cannot at the first attempt.
         self._all_up: asyncio.Future[None] = self._loop.create_future()
         self._whole = Gathering(self._server, self._controls, self._counts)
-        self._drained: set[int] = set()  # The workers whose clients are all gone, as they were moved off
-        # Called once those of all are; None before the core's own are gone.
+        self._drained: set[int] = set()  # Workers whose clients were all moved off
+        # Called once all are; None before the core's own clients are gone.
         self._on_drained: Callable[[], object] | None = None
-        # The workers that have heard those who publish there, as the hub stops; told of by the event.
+        # Workers whose publishers were heard to the end, as the hub stops; set with each.
         self._heard: set[int] = set()
         self._has_heard = asyncio.Event()
         share_services(self._server, self._whole)
         self._events = EventsOfCore(self._server.core, lambda: dict(self._controls()))
-        # Looks once a second what is wanted of the hub's own topics; None before the start.
+        # The timer of `EventsOfCore.look`.
         self._looking: asyncio.TimerHandle | None = None
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
-    # See `Crew`.
-
     async def start(self) -> None:
-        """Start all, and wait until they serve.
-
-        Raises:
-            WorkerError: One of them cannot; none is left.
-        """
+        """Start all, and wait until they serve; raise a `WorkerError`, with none left, if one cannot."""
         cores = len(os.sched_getaffinity(0))
         if len(self._supervision) > cores:
             self._log.warning("more workers than processors", workers=len(self._supervision), processors=cores)
@@ -308,13 +291,13 @@ class Workers:
             raise
 
     def adopt(self, draining: Draining, reloading: Reloading) -> None:
-        """Let all drain and reload together."""
+        """Let all processes drain and reload together, whichever of them is asked."""
         whole = self._whole
         whole.parts.functions["drain"] = lambda _by, _value: draining.outlook()
         whole.of_core["reload"] = lambda by, value: reloading.answer(by or None, value)
 
         def drain(by: By) -> None:
-            self._supervision.stop()  # whoever came in place of a worker would take clients
+            self._supervision.stop()  # the successor of a worker would take clients
             for process in self._processes.values():
                 process.control.tell("drain", by)
             draining.begin(by)
@@ -323,7 +306,7 @@ class Workers:
         share_services(self._server, whole, ("drain",))
 
     def when_drained(self, act: Callable[[], object]) -> None:
-        """Call `act` once all workers have none of their clients any more, or have ended."""
+        """Call `act` once the clients of all workers are gone, or the workers have ended."""
         self._on_drained = act
         self._look_drained()
 
@@ -332,7 +315,7 @@ class Workers:
             self._on_drained()
 
     def reload(self) -> None:
-        """Let them take over the settings of the core, and read files again."""
+        """Let the workers take over the settings of the core, and read files again."""
         for process in self._processes.values():
             process.control.tell("reload", self._settings())
 
@@ -341,7 +324,7 @@ class Workers:
         self._events.look()
 
     def begin_stop(self, until_s: float) -> None:
-        """Let all stop accepting."""
+        """Let all stop accepting; `until_s` is the end of the grace period, by the loop's clock."""
         self._supervision.stop()
         if self._looking is not None:
             self._looking.cancel()
@@ -351,7 +334,7 @@ class Workers:
             process.stop(max(0.0, until_s - self._loop.time()))
 
     async def stop(self, until_s: float) -> None:
-        """Let all stop once each has what was published at the others; see to it that they do."""
+        """Let each worker close once it has the messages of the others, and wait until all have ended."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout((until_s - self._loop.time()) / _HEARD_PART):
                 while not self._heard >= self._processes.keys():
@@ -369,14 +352,12 @@ class Workers:
             await asyncio.wait(self._watching)
 
     async def _sweep(self) -> None:
-        """Wait until what the core, and each worker, has written to the other has arrived."""
+        """Wait until messages on their way between the core and each worker have arrived."""
         for process in list(self._processes.values()):
             await process.wait_written()
         swept = asyncio.Event()
         self._server.links.sweep([process.hub for process in self._processes.values()], swept.set)
         await swept.wait()
-
-    # What supervision asks for.
 
     def _act(self) -> None:
         """Start processes that are due, kill those that are overdue, and look again in time."""
@@ -397,7 +378,7 @@ class Workers:
         functions: Functions = {
             "links": partial(self._links, number),
             "serves": partial(self._serves, number),
-            "fails": partial(self._fails, number),
+            "fails": partial(self._reasons.__setitem__, number),
             "drained": partial(self._is_drained, number),
             "heard": partial(self._is_heard, number),
             "whole": self._whole.answer,
@@ -436,8 +417,6 @@ class Workers:
             self._all_up.set_exception(WorkerError(f"worker {number}: {reason}"))
         self._log.warning("worker ended", worker=number, pid=pid, reason=reason, next_in_s=round(wait_s, 2))
 
-    # What workers say.
-
     def _links(self, number: int, _: Any) -> None:
         task = self._loop.create_task(self._processes[number].link(self._daemon), name=f"link with worker {number}")
         self._linking.add(task)
@@ -449,9 +428,6 @@ class Workers:
         if self._supervision.up == len(self._supervision) and not self._all_up.done():
             self._all_up.set_result(None)
 
-    def _fails(self, number: int, reason: str) -> None:
-        self._reasons[number] = reason
-
     def _is_drained(self, number: int, _: Any) -> None:
         self._drained.add(number)
         self._look_drained()
@@ -461,7 +437,7 @@ class Workers:
         self._has_heard.set()
 
     def _controls(self) -> list[tuple[int, Control]]:
-        """Return the workers that serve, with what leads to them."""
+        """Return the workers that serve."""
         return [(number, self._processes[number].control) for number in self._supervision.serving()]
 
     def _counts(self, silent_total: int) -> WorkerCounts:
@@ -470,7 +446,8 @@ class Workers:
 
     def _settings(self) -> dict[str, Any]:
         listen = tuple(str(one) for one in self._daemon.endpoints if one.scheme.is_for_clients)
-        return tree_of(of_worker(self._server.settings, listen, self._server.id))
+        tree: dict[str, Any] = msgspec.to_builtins(of_worker(self._server.settings, listen, self._server.id))
+        return tree
 
 
 def _check(daemon: Daemon, count: int) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from hub.messages.frame import FLAG_CONFIRM, encode_frame
 from peers.client import ServiceRequest
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon
-from peers.daemon.draining import Draining
+from peers.daemon.run import Draining
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.reasons import retry_after_s
@@ -29,7 +28,7 @@ FAST: dict[str, Any] = {"clients_per_s": 10_000, "retry_after_s": 0.1}
 class Drained:
     def __init__(self, daemon: Daemon) -> None:
         self.stopped = asyncio.Event()
-        self.draining = Draining(daemon.server, self.stopped.set, daemon.settle, random.Random(1))  # noqa: S311 -- spread
+        self.draining = Draining(daemon.server, self.stopped.set, daemon.settle)
 
     def begin(self) -> None:
         self.draining.begin(None)

@@ -25,13 +25,13 @@ from hub.quotas import Resource
 from hub.settings.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.server.metrics import HubCollector, exposition
+from peers.server.metrics import HubCollector, exposition, families
 from peers.server.server import Server
 from peers.server.traffic import Carried, EndedLink, Peer
 from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.control import Account
-from peers.workers.merging import WorkerCounts, worker_metrics
+from peers.workers.gathering import WORKERS, WorkerCounts
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.server.test_links import Standing
 
@@ -354,7 +354,7 @@ def told_of(families: Iterable[Any]) -> dict[str, Family]:
 
 async def test_every_metric_stands_there_and_no_other(server: Server, journal: Journal) -> None:
     del journal
-    workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
+    workers = families(WORKERS, WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
     assert documented() == told_of(HubCollector(server).collect()) | told_of(workers)
 
 

@@ -25,10 +25,8 @@ from peers.admin.steps import awaited
 from peers.server.server import Server
 from peers.transport.backoff import CLIENT_CAP_S
 from peers.workers import gathering
-from peers.workers.control import Control, Functions
-from peers.workers.gathering import FromWorker, Gathering
-from peers.workers.merging import MERGES, PAGES, WorkerCounts, merged_page, plain
-from peers.workers.orders import Orders, of_worker, tree_of
+from peers.workers.control import Control, Functions, Orders, of_worker
+from peers.workers.gathering import MERGES, PAGES, FromWorker, Gathering, WorkerCounts, merged_page, plain
 from peers.workers.workers import START_S, STEADY_S, Supervision
 
 # What a worker is told: the settings of the hub, without what belongs to the hub as a whole.
@@ -54,7 +52,7 @@ SETTINGS, _ = merge([("a test", GIVEN)])
 
 
 def test_a_worker_has_the_settings_of_the_hub() -> None:
-    orders = Orders(tree_of(of_worker(SETTINGS, LISTEN, CORE)), "hub", 2, 5)
+    orders = Orders(msgspec.to_builtins(of_worker(SETTINGS, LISTEN, CORE)), "hub", 2, 5)
     sent = msgspec.msgpack.decode(msgspec.msgpack.encode(orders), type=Orders)
     found = sent.loaded().settings
     changed = {path: value_at(found, path) for path in KEYS if value_at(found, path) != value_at(SETTINGS, path)}
