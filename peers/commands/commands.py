@@ -47,14 +47,12 @@ their checks. So the confirmation, with the journal's position, stands before th
 
 _CHECKED_PER_STEP = 2  # rules that are checked in one step
 
-_ITEMS_PER_EVENT = 64
-"""Requests or replies of one frame that cost as much as another frame: each may be routed differently."""
+_ITEMS_PER_EVENT = 64  # requests or replies of one frame that cost as much as another frame: each may go another way
 
 FETCHES_LIMIT = 256  # most waiting FETCHes of one connection: one for each of its streams, and some readers
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024  # most bytes of records for one FETCH; larger answers are no quicker
 
-_ANSWERS_BYTES = 16 * 1024 * 1024
-"""Bytes of records that the FETCHes of a connection share; an answer of whole blocks may be `LARGE_FACTOR` times it."""
+_ANSWERS_BYTES = 16 * 1024 * 1024  # shared by the FETCHes of a connection; whole blocks may be `LARGE_FACTOR` times it
 
 _HEAD_BYTES = 1024  # room for the head of RECORDS; `LARGE_FACTOR` leaves room for the lengths of blocks
 _LENGTH_BYTES = 4  # the length field in front of the routing key; see `hub.messages.frame`
@@ -190,8 +188,7 @@ class _Confirmation:
     def __init__(self, request: int, messages: int) -> None:
         self.request = request
         self.messages = messages
-        self.outcome: int | RejectedError | None = None
-        """The first offset, or why nothing was recorded; None until the journal has decided."""
+        self.outcome: int | RejectedError | None = None  # offset, or why nothing was recorded; None: undecided
 
 
 class _Fetch(NamedTuple):
@@ -211,11 +208,9 @@ class Commands:
         self._handler = handler
         self._far = far
         # The next three are made when they are first needed, as most far sides never need them.
-        self._changes: dict[str, Change] | None = None
-        """Name → its last change, which the client does not know yet, because it did not read."""
+        self._changes: dict[str, Change] | None = None  # last changes of names, while the client does not read
         self._fetches: dict[int, _Fetch] | None = None  # waiting FETCHes by request number
-        self._confirmations: deque[_Confirmation] | None = None
-        """Confirmations in the order of the messages; the first one has no outcome yet."""
+        self._confirmations: deque[_Confirmation] | None = None  # in the messages' order; the first is undecided
         server.core.authority.on_revoked[handler] = self._revoke
 
     def act(self, verb: Verb) -> int:
@@ -242,7 +237,7 @@ class Commands:
             self._far.write_later()
 
     def close(self) -> None:
-        """The far side has gone: cancel what it waits for."""
+        """The far side has gone: cancel its waiting requests."""
         for fetch in (self._fetches or {}).values():
             fetch.cancel()
         self._fetches = self._confirmations = None

@@ -1,1 +1,1 @@
-"""Connections: the one asyncio shell around every protocol, and what opens sockets."""
+"""Connections: the one asyncio shell around every protocol, listeners and diallers."""

@@ -29,8 +29,8 @@ from peers.websocket.zeek_codec import Wanted, texts
 from peers.wire.events import Closing
 
 RENEW_S = 5.0  # a connection is not replaced by one with other prefixes before this age, seconds: each costs a gap
-_MESSAGE_EVENTS = 2  # what a message of the Zeek costs of a turn's share: its JSON is converted, about 20 µs
-_REFUSED_EVENTS = 6  # what a rejected message costs: it is logged, about 60 µs
+_MESSAGE_EVENTS = 2  # share of a turn for a message of the Zeek: its JSON is converted, about 20 µs
+_REFUSED_EVENTS = 6  # and for a rejected one: it is logged, about 60 µs
 _BYTES_PER_EVENT = 512  # bytes of a message that cost as much as one event more
 
 

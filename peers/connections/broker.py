@@ -4,14 +4,11 @@
 Session ─▶ FilterChanged ─▶ RemoteSubscriptions ─▶ core.subscribe, in steps
        ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped ─▶ core.leaves: which hub is its gateway?
        └─▶ Envelope      ─▶ forwarder: to the Zeeks that have the other end of the store
-handler ── render ──▶ data envelopes
-core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
-core.leaves ─ _turn ─▶ announce everything, or nothing: another hub of the mesh is its gateway
+core ─ on_filter ─▶ announce, some ms later ─▶ routing_update          handler ── render ──▶ data envelopes
 ```
 
-The gateway is the one hub of the mesh that exchanges messages with an endpoint. A hub that has links waits for the
-claims of other hubs in the handshake, so nothing comes twice while two hubs are peered with one endpoint. A peering
-takes part in data stores while this hub is the gateway.
+One hub of the mesh, the gateway, exchanges messages and data stores with an endpoint. A hub with links waits for claims
+of other hubs in the handshake, so nothing comes twice while two hubs are peered with one endpoint.
 """
 
 from __future__ import annotations
@@ -94,7 +91,6 @@ class RemoteSubscriptions:
         return len(prefixes)
 
     def _compare(self) -> int:
-        """Cut the changes of the next filter into steps; return how many prefixes were compared."""
         wanted = dict.fromkeys(prefix for prefix in self._targets.popleft() if not prefix.startswith(RESERVED))
         # First the new ones: a topic that a broader prefix takes over is never without either.
         added = [prefix for prefix in wanted if prefix not in self._wanted]
@@ -109,9 +105,7 @@ class RemoteSubscriptions:
 
 GOODBYE_S = 3.0  # how long to wait for the answer to a goodbye, seconds; as Broker does
 
-GATEWAY_S = 0.25
-"""How long to wait for claims of other hubs to the same endpoint, seconds: an announcement crosses a mesh in far less.
-"""
+GATEWAY_S = 0.25  # wait for claims of other hubs to the same endpoint; an announcement crosses a mesh in far less
 
 _ANNOUNCE_S = 0.02  # how long changes of the hub's filter are collected before a peer gets them, seconds
 _ANNOUNCE_PREFIX_S = 1e-5  # and so much longer for each prefix: a filter is always sent whole
@@ -165,8 +159,7 @@ class BrokerConversation(ZeekConversation):
         self._subscriptions: RemoteSubscriptions | None = None
         self._asked: set[str] = set()  # the prefixes that this hub subscribes to at the far side
         self._announcing: asyncio.TimerHandle | None = None  # set while they are to be announced to the far side
-        self._far_filter: tuple[str, ...] = ()
-        """The last filter of the far side, which counts while this hub is its gateway."""
+        self._far_filter: tuple[str, ...] = ()  # its last one; it counts while this hub is its gateway
         self._closing_code = 0  # the hub's code, once this side has ended the peering, or has said goodbye
         self._gateway = b""  # the id of the hub that is the gateway; empty before it is claimed
         self._claimed = b""  # the endpoint, from its claim on
@@ -212,7 +205,6 @@ class BrokerConversation(ZeekConversation):
     # The registry of endpoints.
 
     def _claim(self, peer_id: bytes) -> None:
-        """Ask for the place of the endpoint of this id, if the Zeek is authenticated."""
         try:
             self._enter_zeek(dialled=self._dialled)
         except NotRecognisedError as error:
@@ -225,7 +217,6 @@ class BrokerConversation(ZeekConversation):
         self._connection.guard(self._claim_gateway)
 
     def give_way(self) -> None:
-        """Another connection to the same endpoint is peered."""
         code = int(CloseCode.ALREADY_CONNECTED)
         self._connection.reason = f"already connected to endpoint {self.far_name} ({code})"
         self._closing_code = code
@@ -434,7 +425,6 @@ class BrokerConversation(ZeekConversation):
     # The handler's messages.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as data envelopes; nothing while another hub sends them."""
         if not self._is_gateway:
             self._server.core.leaves.skip(sum(batch.messages for batch in batches))
             return []

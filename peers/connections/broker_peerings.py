@@ -53,10 +53,8 @@ class Registry:
     """Connections by the id of the far endpoint; it decides which of two connections to one endpoint stays."""
 
     def __init__(self) -> None:
-        self._holders: dict[bytes, BrokerConversation] = {}
-        """Endpoint → the connection that is in its handshake, or peered."""
-        self._waiting: dict[bytes, list[BrokerConversation]] = {}
-        """Endpoint → connections that wait for the outcome of the holder's handshake; no entry once it is peered."""
+        self._holders: dict[bytes, BrokerConversation] = {}  # endpoint → connection in its handshake, or peered
+        self._waiting: dict[bytes, list[BrokerConversation]] = {}  # endpoint in its handshake → other connections to it
 
     def __len__(self) -> int:
         return len(self._holders) - len(self._waiting)
@@ -80,7 +78,6 @@ class Registry:
             claimant.give_way()
 
     def settle(self, endpoint_id: bytes) -> None:
-        """The holder's handshake is done: connections that wait for it give way."""
         for other in self._waiting.pop(endpoint_id, []):
             other.give_way()
 
@@ -163,7 +160,6 @@ class Stores:
         server.zeek.forwarder.on_topics = self._topics_changed
 
     def open(self) -> None:
-        """Serve the stores of the settings; the stores of the hub are open, and no Zeek has come."""
         server = self.server
         server.zeek.forwarder.own_id = self._endpoint_id()
         self._masters.set_id(server.zeek.forwarder.own_id)

@@ -1,4 +1,4 @@
-"""`Connection`: one socket of the hub, whatever protocol it carries.
+"""`Connection`: one socket of the hub, of any protocol.
 
 ```
 socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
@@ -29,7 +29,7 @@ from hub.policy.grants import User
 from hub.quotas import FREE_BYTES, Resource, Share
 from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
-from peers.server.reading import ReadBudget, WaitingTime
+from peers.server.reading import WaitingTime
 from peers.server.server import HUB_STOPS, Server
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.tls_transport import KEPT_BYTES
@@ -54,12 +54,11 @@ JOURNAL: Final = 16  # it publishes to a journal that is behind
 UNANSWERED: Final = 32  # it does not read the answers to its own requests
 ELSEWHERE: Final = 64  # its conversation waits for another part of the hub (`hold`, `go_on`)
 KEPT_OUT: Final = ENTERING | BARRED  # the next event waits for the next turn in any case
-UNACTED: Final = PUT_OFF | KEPT_OUT
-"""Bytes that were read already wait, too: uvloop delivers what it has read when reading is paused."""
+UNACTED: Final = PUT_OFF | KEPT_OUT  # bytes that were read wait, too: uvloop delivers them when reading is paused
 UNHEARD: Final = KEPT_OUT | PACED | JOURNAL  # this side makes the far side wait, so its silence says nothing
 
 TURN_EVENTS = 500
-"""What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
+"""The work of one connection in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
 prefix or a new topic costs about 15 µs, so one client blocks a turn for about 10 ms at most. All connections together
 have a share, too (`peers.server.reading`)."""
 
@@ -73,11 +72,9 @@ _COPIES_PER_EVENT = 2
 """A large read for many subscribers is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` count as
 one event. 256 KiB for 100 subscribers take about 50 ms."""
 
-_REFILL_BELOW = TURN_EVENTS // 2
-"""A share below this is refilled after the turn. Above it, the callback costs more than it gives."""
+_REFILL_BELOW = TURN_EVENTS // 2  # a share below is refilled after the turn; above, the callback costs more
 
-_COPIED_BYTES = 16 * 1024
-"""Pieces up to this size together are joined before they are written: to a transport each piece is work."""
+_COPIED_BYTES = 16 * 1024  # pieces up to this size together are joined: to a transport each piece is work
 
 _SECURE = {"tcp": "tls", "ws": "wss", "http": "https"}
 
@@ -142,19 +139,17 @@ class Connection(asyncio.Protocol):
         self.server = server
         self.transport: asyncio.Transport = NO_TRANSPORT
         self._core, self._now_s, self._times = server.core, server.loop.time, server.read_times  # each read needs them
-        # Who the far side is.
-        self.identity: Identity | None = None
-        """Set when the far side is authenticated; None for a hub that this hub dialled."""
+        # The far side.
+        self.identity: Identity | None = None  # None before authentication, and for a hub that was dialled
         self._is_dialled = bool(address)
         self.reason, self.address = "", address
-        self.software = ""  # what the far side runs, from HELLO or `User-Agent`
+        self.software = ""  # of the far side, from HELLO or `User-Agent`
         self.handler: Handler | None = None
         self.has_joined = False
         self.since_s = 0.0
         self.is_lost = False  # whether the socket is closed. Its resources are released in this turn or a later one.
         self._is_over = False  # whether they were released, and all that was read is done
-        self.lost: asyncio.Future[None] | None = None
-        """Done when the far side has left the hub; set by a dialler that waits for it."""
+        self.lost: asyncio.Future[None] | None = None  # done when the far side has left; set by a dialler
         # Reading.
         self.unread_for = NOTHING
         self.has_acted = False  # whether a whole frame or message has come since the last check
@@ -169,10 +164,10 @@ class Connection(asyncio.Protocol):
         self._is_sending_gap = False
         self._waiting: WaitingTime | None = None
         self._rejected_messages = 0
-        # What its user is charged.
+        # Charges.
         self.holding = Holding(server.held)
         self.pacing: Pacing | None = None
-        self._place: Share | None = None  # what the connection is charged to until its handler is
+        self._place: Share | None = None  # charged until its handler is
         # Time limits, and the end.
         self.due_s = -1  # see `peers.server.keepalive.Watched`
         self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
@@ -180,11 +175,8 @@ class Connection(asyncio.Protocol):
         self._drain_text = ""  # the reason for the far side once its queue is written, as the hub stops
         self._lingering: Lingering | None = None  # set after the last word of this side
         self._is_ending = False  # whether the next check closes the socket
-        self._refusal: NotRecognisedError | None = None
-        """Why the far side was not authenticated, until its answer is due."""
-        self.far_side_closes = False
-        """Whether the far side closes the socket first: Zeek's WebSocket server cannot answer a Close frame that comes
-        with the end of the stream."""
+        self._refusal: NotRecognisedError | None = None  # why it was not authenticated, until that is sent
+        self.far_side_closes = False  # Zeek's server cannot answer a Close with the end of the stream behind it
         self.conversation: Conversation = make(self)
         self.session: Session = self.conversation.session
 
@@ -253,7 +245,7 @@ class Connection(asyncio.Protocol):
         self.holding.leave_unwritten(0)
         self.hear()  # a slow reader may be minutes away from a ping that stands behind all of that
         if self.conversation.is_held:
-            self.read_on(UNANSWERED)  # it is read, since its answer is what the conversation waits for
+            self.read_on(UNANSWERED)  # it is read, since the conversation waits for its answer
         else:
             self.write_on()
 
@@ -285,7 +277,7 @@ class Connection(asyncio.Protocol):
         self.change_session()
         pacing, self.pacing = self.pacing, None
         if pacing is not None and pacing.rate.is_limited:
-            pacing.spend(0)  # count what was routed at the very end
+            pacing.spend(0)  # count messages routed at the very end
         self.guard(self.conversation.conclude)
         self.conversation, self.session, self.transport = ENDED, ENDED.session, NO_TRANSPORT
         self.handler = self.after_read = None
@@ -401,7 +393,7 @@ class Connection(asyncio.Protocol):
         self._left = self._left - cost if events.left > 0 else 0
         if self.unread_for & UNACTED:
             return
-        if self._lingering is not None:  # what is read is thrown away: once a turn, not as often as the loop reads
+        if self._lingering is not None:  # input is thrown away: once a turn, not as often as the loop reads
             self.stop_reading(PUT_OFF)
             server.after_turn(partial(self.take_turn, TURN_EVENTS))
             return
@@ -421,8 +413,8 @@ class Connection(asyncio.Protocol):
                 self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
-        """Act on an event, or keep it for a later turn if all share is used up; return what is left."""
-        # As `_share_of` and `ReadBudget.spend`, without two calls for each event.
+        """Act on an event, or keep it for a later turn if all share is used up; return the rest of the share."""
+        # As `ReadBudget.spend`, without a call for each event.
         share = self.server.changes if type(event) in self.conversation.changes else self.server.events
         if share.left <= 0 and not self.session.closed:
             self._event = event
@@ -434,9 +426,6 @@ class Connection(asyncio.Protocol):
         self._left -= cost  # so that `work` does not take it from the share of all once more
         return self._use_up(left - cost) if self.unread_for & KEPT_OUT else left - cost
 
-    def _share_of(self, event: Any) -> ReadBudget:
-        return self.server.changes if type(event) in self.conversation.changes else self.server.events
-
     def _use_up(self, left: int) -> int:
         self.server.events.spend(self._left - left)
         self._left = 0
@@ -446,7 +435,8 @@ class Connection(asyncio.Protocol):
         if self._left <= 0 and not self.session.closed:
             if not self.unread_for & KEPT_OUT:
                 self.stop_reading(PUT_OFF)
-                self._share_of(self._event).wait(self)
+                is_change = type(self._event) in self.conversation.changes
+                (self.server.changes if is_change else self.server.events).wait(self)
         else:
             self._refill_later()
 
@@ -460,7 +450,7 @@ class Connection(asyncio.Protocol):
         self._left = TURN_EVENTS
 
     def take_turn(self, events: int) -> None:
-        """Act on what an earlier turn has left, with a share of so many events."""
+        """Act on the rest of an earlier turn, with a share of so many events."""
         if self.conversation is ENDED:
             return
         self.unread_for &= ~PUT_OFF
@@ -498,7 +488,6 @@ class Connection(asyncio.Protocol):
     # When it is read.
 
     def stop_reading(self, reason: int) -> None:
-        """Read nothing until this reason and all others are gone."""
         self.unread_for |= reason
         self.transport.pause_reading()
 
@@ -508,13 +497,12 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def hold_back(self) -> None:
-        """The journal is behind, and this connection feeds it: read on when it has caught up."""
         if not (self.session.closed or self.transport.is_closing()):
             self.stop_reading(JOURNAL)
             self.server.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
-        self.hear()  # what the far side has sent meanwhile was not read
+        self.hear()  # its bytes were not read meanwhile
         self.read_on(JOURNAL)
 
     def bar(self, seconds: float) -> None:
@@ -524,7 +512,6 @@ class Connection(asyncio.Protocol):
             self.server.loop.call_later(seconds, self.let_in, BARRED)
 
     def let_in(self, reason: int) -> None:
-        """Act on what waits, unless there is another reason not to."""
         if self.unread_for & reason:
             self.unread_for &= ~reason
             self.hear()
@@ -574,7 +561,6 @@ class Connection(asyncio.Protocol):
         self.wait_for_reader()
 
     def write_later(self) -> None:
-        """Write the session's answers after this turn: many answers, one write."""
         if not self._is_writing_later:
             self._is_writing_later = True
             self.after_turn(self._write_now)
@@ -586,7 +572,7 @@ class Connection(asyncio.Protocol):
             self.wait_for_reader()
 
     def write_on(self) -> None:
-        """Write the handler's queue, and then what else was put off."""
+        """Write the handler's queue, and then all else that was put off."""
         handler, waiting = self.handler, self._waiting
         if handler is not None:
             waited = handler.queued_messages
@@ -607,14 +593,14 @@ class Connection(asyncio.Protocol):
             self.stop_reading(UNANSWERED)
 
     def count_rejected(self) -> None:
-        """Count at the node what the session has rejected since the last call."""
+        """Count rejected messages of the session since the last call."""
         rejected = self.session.rejected_messages
         if rejected != self._rejected_messages:
             self.server.rejected_messages += rejected - self._rejected_messages
             self._rejected_messages = rejected
 
     def change_session(self) -> None:
-        """Count what this session has rejected: the next one counts from 0."""
+        """Count rejected messages of this session: the next one counts from 0."""
         self.count_rejected()
         self._rejected_messages = 0
 
@@ -642,7 +628,6 @@ class Connection(asyncio.Protocol):
             self.fail(error)
 
     def send_gap(self, lost_messages: int) -> None:
-        """Tell the far side how many of its messages were dropped here."""
         if not self._is_sending_gap and not self.transport.is_closing():
             notice = self.conversation.render_gap(lost_messages)
             if notice:
@@ -656,7 +641,7 @@ class Connection(asyncio.Protocol):
     def close(self, code: int, text: str) -> None:
         self.end(code, text)
 
-    # What its user is charged.
+    # Charges.
 
     @property
     def has_place(self) -> bool:
@@ -675,7 +660,6 @@ class Connection(asyncio.Protocol):
                 quotas.leave(before)
 
     def charge_user(self) -> None:
-        """The handler is attached: charge its user for what this connection holds, and keep their publish rate."""
         handler = self.handler
         if handler is None or handler.rights is None:
             return
@@ -691,7 +675,6 @@ class Connection(asyncio.Protocol):
             self.stop_reading(ENTERING)
 
     def count_read(self, size_bytes: int) -> None:
-        """Count what was read, and read no further if that was more than the publish rate."""
         pacing = self.pacing
         if pacing is None or not pacing.rate.is_limited:
             return
@@ -718,7 +701,7 @@ class Connection(asyncio.Protocol):
         """Charge bytes that were read and not acted on; end the connection if they grow while there is no memory.
 
         Bytes that wait for their turn are charged until all were acted on: an event, or the rest of a piece that is
-        being read, may hold what the session has released.
+        being read, may hold bytes that the session has released.
         """
         held_bytes = self.session.held_bytes
         if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
@@ -734,7 +717,6 @@ class Connection(asyncio.Protocol):
         self.liveness.heard_s = self._now_s()
 
     def look_in(self, seconds: float) -> None:
-        """Check the connection after so long."""
         if not self.is_lost:
             self.server.keepalive.watch(self, self._now_s() + seconds)
 
@@ -753,7 +735,7 @@ class Connection(asyncio.Protocol):
             return now_s + LINGER_S
 
     def _check_end(self, now_s: float) -> float:
-        """Do what is due of an end; return 0 if none has begun."""
+        """End the connection if that is due; return 0 if none has begun."""
         if self._lingering is not None:
             unread = unread_bytes(self.transport)
             next_s = self._lingering.check(now_s, unread)
@@ -847,7 +829,6 @@ class Connection(asyncio.Protocol):
         self.look_in(LINGER_S)
 
     def finish(self, reason: str) -> None:
-        """Both sides know that it is over: close the socket once everything is written."""
         self.reason = self.reason or reason
         self.write_outgoing()
         self._depart()
@@ -924,15 +905,14 @@ class Connection(asyncio.Protocol):
         self.server.log.error(text, address=self.address, name=self.far_name, **fields)
 
 
-SHOWN_BYTES = 8
-"""How many bytes of a read are logged: the head of a frame, its kind and lengths. The rest may be a token."""
+SHOWN_BYTES = 8  # bytes of a read that are logged: the head of a frame. The rest may be a token.
 
-SHOWN_CHARACTERS = 200  # how much of the exception's text is logged, which may hold what was read
+SHOWN_CHARACTERS = 200  # how much of the exception's text is logged, which may hold input
 _SHOWN_PLACES = 3  # how many places of the stack are logged, the innermost last
 
 
 def describe(error: Exception, read: bytes) -> dict[str, object]:
-    """Return the fields of the log line for a bug: one line, whatever was read and however deep the stack was."""
+    """Return the fields of the log line for a bug: one line, of bounded length."""
     places = traceback.extract_tb(error.__traceback__)[-_SHOWN_PLACES:]
     return {
         "error": f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS],

@@ -84,8 +84,7 @@ class Conversation:
     __slots__ = ("_connection", "_queue", "_server", "session")
 
     session: Session
-    changes: ClassVar[frozenset[type]] = frozenset()
-    """The events that change what the hub knows, see `peers.server.reading`."""
+    changes: ClassVar[frozenset[type]] = frozenset()  # events that change the hub, see `peers.server.reading`
     unsaid = "the far side closed"  # the reason of an end for which the far side gave none
 
     def __init__(self, connection: Connection, queue: QueueLimits, session: Session) -> None:
@@ -142,7 +141,7 @@ class Conversation:
         return b""
 
     def write_more(self) -> None:
-        """The transport takes bytes again, and the handler's queue is written: write what else was put off."""
+        """The transport takes bytes again, and the handler's queue is written: write all else that was put off."""
 
     def ping(self) -> None: ...
 

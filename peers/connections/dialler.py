@@ -1,16 +1,13 @@
 """`Dialler`: keep a connection to one peer, of any protocol; `NameDialler`: to all hubs behind one name.
 
 ```
-connect ─▶ wait until it is lost ─▶ wait for a while, with jitter ─▶ connect ...
-
 name ─▶ resolver ─┬─ one address, or one of each family ─▶ a dialler of the name, as for any other peer
                   └─ several of one family              ─▶ a dialler for each address
 ```
 
-Failures are logged once per different reason, not once per attempt. If the far side has a link to this hub already, the
-next attempt follows when a link of this hub ends. A headless service of Kubernetes has the addresses of all its pods,
-this hub's own among them, which is recognised by its id (`peers.server.links`). A host with an IPv4 and an IPv6 address
-is one hub, so only addresses of one family count.
+Failures are logged once per different reason. If the far side has a link to this hub already, the next attempt follows
+when a link of this hub ends. A headless service of Kubernetes has the addresses of all its pods, among them this hub's
+own, which is recognised by its id. A host with an IPv4 and an IPv6 address is one hub: one family counts.
 """
 
 from __future__ import annotations
@@ -41,7 +38,7 @@ _REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_C
 
 
 class Dialler:
-    """Keeps one link up; each protocol says in a subclass what its connections are.
+    """Keeps one link up; each protocol has a subclass.
 
     Args:
         server: The hub.
@@ -148,7 +145,7 @@ class Dialler:
         try:
             await lost
         except asyncio.CancelledError:
-            if not self._server.draining:  # then the daemon lets it write out what is queued
+            if not self._server.draining:  # then the daemon lets it write its queue
                 connection.abort()
             raise
         finally:
@@ -208,14 +205,12 @@ class HubDialler(Dialler):
 
 RESOLVE_EVERY_S: Final = 15.0  # how often a name is resolved, seconds, drawn from the upper half
 
-ADDRESSES_LIMIT: Final = 64
-"""Most addresses of one name that are dialled; the others are logged once. Far fewer links connect a mesh."""
+ADDRESSES_LIMIT: Final = 64  # most addresses of one name that are dialled: far fewer links connect a mesh
 
 _ANY_ADDRESS: Final = ""  # stands for the name itself: any of its addresses
 
 
 def is_name(endpoint: Endpoint) -> bool:
-    """Return whether a peer is given by a name, which may have several addresses."""
     if endpoint.scheme not in {Scheme.TCP, Scheme.TLS}:
         return False
     try:
@@ -239,14 +234,7 @@ async def resolve(host: str, port: int) -> list[str]:
 
 
 class NameDialler:
-    """Keeps links to all hubs of one name.
-
-    Args:
-        server: The hub.
-        endpoint: Where the peers are.
-        make: Returns the dialler of one address, or of the name itself for an empty one.
-        find: Returns the addresses of a name.
-    """
+    """Keeps links to all hubs of one name; `make` returns the dialler of an address; empty: of the name."""
 
     __slots__ = ("_diallers", "_endpoint", "_find", "_has_logged", "_has_several", "_make", "_server")
 

@@ -49,7 +49,7 @@ from peers.wire.control import decode_notice
 from peers.wire.hello import grant
 from peers.wire.kinds import Kind
 
-_REQUEST_EVENTS = 10  # what a request costs of a turn's share: 100 to 200 µs
+_REQUEST_EVENTS = 10  # share of a turn for a request: 100 to 200 µs
 _METHODS = {EVENTS: "GET"}  # the method of each path; all others are for publishing
 
 _HOUR_S = "3600"
@@ -90,8 +90,7 @@ class HttpConversation(ClientConversation):
         self._refusal, self._loopback, self._any_host = refusal, loopback, any_host
         self._publishing: Publishing | None = None  # the POST that is being read, or waits for the journal
         self._stream: Stream | None = None
-        self._token_hash: bytes | None = None
-        """Of the token in the first request: later requests must have the same one."""
+        self._token_hash: bytes | None = None  # of the first request's token: later ones must have the same
         self._shared_headers: dict[str, str] = {}  # they let a browser give the answer to the page that asks
 
     @property
@@ -350,7 +349,7 @@ class HttpConversation(ClientConversation):
     def time_out(self) -> None:
         self._connection.end(CloseCode.PROTOCOL_ERROR, "no request of an authenticated client")
 
-    # What the handler writes.
+    # The handler's messages.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         stream = self._stream

@@ -52,8 +52,7 @@ _METHODS = frozenset({"GET", "HEAD"})
 
 _GATHERED = {"/metrics": "metrics", "/readyz": "ready", "/healthz": "alive"}  # the question for all processes, by path
 
-_FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
-"""Paths for everybody, under any host: load balancers use names of their own."""
+_FOR_ANYBODY = frozenset({"/healthz", "/readyz"})  # under any host: load balancers use names of their own
 
 
 def is_guarded(path: str) -> bool:
@@ -62,7 +61,6 @@ def is_guarded(path: str) -> bool:
 
 
 def denied(path: str, rights: Rights | None) -> str:
-    """Return why a user may not read a path; empty if they may."""
     if path != "/metrics" or rights is None or rights.is_admin or rights.may(Action.SUBSCRIBE, STATISTICS_TOPIC):
         return ""
     return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
@@ -230,22 +228,17 @@ def bearer(headers: Sequence[str]) -> str:
     return shown[len(_SCHEME) :].strip() or " "
 
 
-# Which names a browser may have reached this hub by: the check of the `Host` header (DNS rebinding).
-
-
 ANY_HOST = "*"  # if this stands in `websocket.hosts`, the check is off
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\s/?#@\[\]:\\]{1,253})(?::([0-9]{1,5})?)?")
 
-_PRIVATE_SUFFIXES = (".local", ".internal", ".home.arpa")
-"""Names that no public name server has: RFC 6762, ICANN's reservation of 2024, RFC 8375."""
+_PRIVATE_SUFFIXES = (".local", ".internal", ".home.arpa")  # no public names: RFC 6762, ICANN 2024, RFC 8375
 
 
 class Host(NamedTuple):
     """A `Host` header."""
 
-    name: str
-    """In lower case, without a dot at its end; an IPv6 address in brackets. Empty if HTTP/1.0 has no such header."""
+    name: str  # lower case, without a dot at its end; IPv6 in brackets; empty if HTTP/1.0 has no such header
     port: int | None  # none for the default of the scheme
 
 
@@ -271,13 +264,7 @@ def is_loopback(name: str) -> bool:
 
 
 def is_known(name: str, allowed: Collection[str], *, loopback: bool) -> bool:
-    """Return whether no stranger can have made the name that a browser asked for (DNS rebinding).
-
-    Args:
-        name: As `Host.name`.
-        allowed: `websocket.hosts`, and the names that the hub has itself; in lower case.
-        loopback: Whether the listener is bound to a loopback address.
-    """
+    """Return whether no stranger can have made a `Host.name` (DNS rebinding); `allowed` are names in lower case."""
     if not name or _address(name) is not None or is_loopback(name):
         return True
     if name in allowed or ANY_HOST in allowed:
@@ -292,9 +279,6 @@ def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None
 
 
-# Which web pages may connect: the check of the `Origin` header (cross-site WebSocket hijacking).
-
-
 _ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]:\\]+)(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
@@ -302,15 +286,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def refusal(
     origins: Sequence[str], host: Host, allowed: Collection[str], *, loopback: bool, is_host_known: bool
 ) -> str:
-    """Return why a page may not connect, empty if it may (cross-site WebSocket hijacking).
-
-    Args:
-        origins: Every `Origin` header of the request.
-        host: Its `Host` header.
-        allowed: The setting `websocket.origins`.
-        loopback: Whether the listener is bound to a loopback address.
-        is_host_known: Whether `host` is a name of this hub.
-    """
+    """Return why a page with these `Origin` headers may not connect; empty if it may (WebSocket hijacking)."""
     if not origins:
         return ""
     if len(origins) > 1:

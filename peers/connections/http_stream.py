@@ -47,9 +47,7 @@ LIVE_HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
 }
 
-LEAST_PAUSE_S: Final = 0.05
-"""How long a stream pauses at the end of another hub's journal before it looks for more, seconds: so a hub that records
-much else is asked twenty times a second at most."""
+LEAST_PAUSE_S: Final = 0.05  # before the end of another hub's journal is checked again, seconds: 20 times a second
 
 MOST_PAUSE_S: Final = 10.0  # the longest such pause, after which records without a bell here are found, seconds
 
@@ -102,14 +100,12 @@ class Stream:
         self._handler = cast("Handler", connection.handler)
         self._commands = commands
         self._wanted = wanted
-        self._is_elsewhere = bool(server.settings.journal.of) and not server.journal.id
-        """Whether the journal is another hub's."""
+        self._is_elsewhere = bool(server.settings.journal.of) and not server.journal.id  # another hub's journal
         self._journal: bytes | None = None  # the id of that journal, once it is known
         self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
         """Whether events come from the journal."""
         self._is_accepted = False
-        self._position: int | None = None
-        """All records before this offset were written; None until the stream was accepted."""
+        self._position: int | None = None  # all before this offset was written; None until accepted
         self._target = 0  # there are records up to this offset
         self._is_reading = False  # whether a piece was asked for
         self._time_us = wanted.time_us  # the time at which it begins; None once its offset is known
@@ -201,7 +197,6 @@ class Stream:
         self._conversation.refuse_stream(refusal)
 
     def refused(self, error: RejectedError, request: int) -> None:
-        """A request was rejected, or the subscription revoked."""
         if not self._is_accepted and self.is_recorded and self._is_elsewhere:
             self._turn_away(error)  # it has subscribed by then
         elif not self._is_accepted:
@@ -306,7 +301,7 @@ class Stream:
         """Call `act` after so long, if the client is still there."""
         self._server.loop.call_later(seconds, lambda: self._connection.guard(act))
 
-    # What the handler writes.
+    # The handler's messages.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as events; or ring, and return nothing."""

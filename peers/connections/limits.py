@@ -1,6 +1,6 @@
 """Limits of one connection: bytes that it holds, the publish rate of its user, and time.
 
-`Connection` owns one of each and acts on what they return; none of them knows the connection. A frame of 16 MiB stands
+`Connection` owns one of each and acts on their results; none of them knows the connection. A frame of 16 MiB stands
 in no queue until its last byte has come, and bytes in a transport stand in none any more: `Holding` charges both.
 """
 
@@ -20,7 +20,7 @@ _LEAST_S = 0.001  # waiting for less is not worth a timer
 
 
 class Holding:
-    """What one connection holds, charged to an account of the hub's memory and to its user; small amounts are free."""
+    """Bytes of one connection, charged to an account of the hub's memory and to its user; a little is free."""
 
     __slots__ = ("_account", "_acted_bytes", "_usage", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
 
@@ -82,7 +82,6 @@ class Holding:
                     self._usage.give_back(-more)
 
     def charge(self, usage: Usage, free_bytes: int) -> None:
-        """The user is known: charge them, too, from now on."""
         self._usage = usage
         self.free_bytes = free_bytes
         usage.add(self.begun_bytes + self.unwritten_bytes)
@@ -94,15 +93,10 @@ class Holding:
 
 
 class Pacing:
-    """How one connection keeps the publish rate of its user: it is not read while its user is over it.
+    """How one connection keeps the publish rate of its user, which all of their connections share.
 
-    All connections of a user share the rate. Bytes are counted as they are read, messages as they are routed.
-
-    Args:
-        rate: Of the user.
-        handler: Of the connection.
-        loop: Its clock and its timers.
-        on_over: Called when the connection may be read again.
+    It is not read while its user is over the rate. Bytes are counted as they are read, messages as they are routed.
+    `on_over` is called when the connection may be read again.
     """
 
     __slots__ = (
@@ -132,10 +126,7 @@ class Pacing:
         self._has_left = False
 
     def spend(self, size_bytes: int) -> bool:
-        """Count bytes read and messages routed; return whether the connection has to wait from now on.
-
-        To be called only while the rate is limited.
-        """
+        """While the rate is limited: count bytes read and messages routed; return whether to wait from now on."""
         rate = self.rate
         published = self._handler.published_messages
         if rate.changes != self._changes:
@@ -151,7 +142,6 @@ class Pacing:
         return True
 
     def _look(self) -> None:
-        """Go on, unless other connections of the user were read meanwhile."""
         wait_s = self.rate.wait_s(self._loop.time())
         if wait_s >= _LEAST_S:
             self._timer = self._loop.call_later(wait_s, self._look)
@@ -160,7 +150,6 @@ class Pacing:
             self._on_over()
 
     def leave(self) -> None:
-        """The connection is over: wait no more. Messages that were put off are still counted."""
         self.end()
         self._has_left = True
 

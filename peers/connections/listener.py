@@ -16,7 +16,8 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,10 @@ async def bind(  # noqa: PLR0913 -- three of them have defaults that most caller
     *,
     shares_port: bool = False,
 ) -> tuple[Listener, Endpoint]:
-    """Listen on `endpoint`.
+    """Listen on `endpoint`; port 0 picks one. Return the listener, and the endpoint with its port.
 
     Args:
-        endpoint: Port 0 picks one.
+        endpoint: The address.
         make: Called for each connection, returns its protocol.
         loop: The loop to run on.
         on_shed: Called for each connection that is closed because no descriptor is left.
@@ -63,14 +64,11 @@ async def bind(  # noqa: PLR0913 -- three of them have defaults that most caller
         shares_port: Whether other processes of this account may listen on the same port (SO_REUSEPORT): the kernel
             spreads connections over all of them.
 
-    Returns:
-        The listener, and the endpoint with its port.
-
     Raises:
         ListenError: In use, not permitted, no such address.
     """
     sockets: list[socket.socket] = []
-    try:
+    with _errors(endpoint, sockets):
         if endpoint.scheme is Scheme.UNIX:
             _make_way(endpoint)
             sockets.append(_listen_on_path(endpoint.path, unix_mode))
@@ -80,10 +78,6 @@ async def bind(  # noqa: PLR0913 -- three of them have defaults that most caller
                 sockets.append(one)
                 one.listen(BACKLOG)
         acceptors = [Acceptor(one, make, loop, on_shed=on_shed) for one in sockets]
-    except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
-        for one in sockets:
-            one.close()
-        raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
     port = 0 if endpoint.scheme is Scheme.UNIX else _port_of(sockets)
     return Listener(acceptors), endpoint.with_port(port)
 
@@ -95,16 +89,22 @@ async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[
         ListenError: In use, also by processes that share it among themselves; not permitted; no such address.
     """
     sockets: list[socket.socket] = []
-    try:
+    with _errors(endpoint, sockets):
         for family, address in await _addresses(endpoint, loop):
-            if endpoint.port:  # whoever shares a port is let in by the kernel: so look first whether anybody is there
+            if endpoint.port:  # the kernel admits all that share a port: so check first whether it is in use
                 _bound(family, address, endpoint.port).close()
             sockets.append(_bound(family, address, endpoint.port or _port_of(sockets), shares_port=True))
-    except (OSError, UnicodeError) as error:
+    return Listener(sockets), endpoint.with_port(_port_of(sockets))
+
+
+@contextmanager
+def _errors(endpoint: Endpoint, sockets: list[socket.socket]) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, UnicodeError) as error:  # a name that no resolver takes is a UnicodeError
         for one in sockets:
             one.close()
         raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
-    return Listener(sockets), endpoint.with_port(_port_of(sockets))
 
 
 async def _addresses(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> list[tuple[int, Any]]:
@@ -135,7 +135,7 @@ def _bound(family: int, address: Any, port: int, *, shares_port: bool = False) -
 def _listen_on_path(path: str, mode: int) -> socket.socket:
     listening = socket.socket(socket.AF_UNIX)
     try:
-        os.fchmod(listening.fileno(), mode)  # before it has a name: nobody finds it with other permissions
+        os.fchmod(listening.fileno(), mode)  # before it has a name, so that it never has other permissions
         listening.bind(path)
         os.chmod(path, mode)  # noqa: PTH101 -- what the process's mask has taken away
         listening.listen(BACKLOG)
@@ -184,19 +184,11 @@ ACCEPTS_PER_TURN = 16  # most connections of one listener in one turn: less than
 _PAUSE_S = 0.1  # pause after a connection could neither be accepted nor closed, seconds
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
-_GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
-"""Errors of `accept` that concern one connection only."""
+_GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})  # they concern one connection
 
 
 class Acceptor:
-    """One listening socket.
-
-    Args:
-        listening: A socket that listens; the acceptor closes it.
-        make: Called for each connection; returns its protocol.
-        loop: The loop to run on.
-        on_shed: Called for each connection that was closed because no descriptor was left.
-    """
+    """One listening socket, which it closes in the end; see `bind`."""
 
     def __init__(
         self,
@@ -272,7 +264,7 @@ class Acceptor:
             connection.close()
             self._on_shed()
             self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:  # somebody else has taken the descriptor
+        except OSError:  # another thread has taken the descriptor
             return False
         return True
 

@@ -118,11 +118,9 @@ class TcpConversation(ClientConversation):
         )
         self.dialled, self._trusted = dialled, trusted
         self._cost = LINK_COST if cost is None else cost
-        self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
-        """The id of the link, made by the side that has dialled; empty for a client."""
+        self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""  # made by the side that dials
         self._far_frame_limit = limits.frame_bytes
-        self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came
-        """As `render`, without shared memory; it cuts frames where the far side's HELLO asks for smaller ones."""
+        self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came  # without shared memory
         self.render = self.render_plainly
         self._origins: Origins | None = None  # origins for a client that has asked for them
         self.link: Link | None = None  # set once a link to a peer hub stands
@@ -230,7 +228,6 @@ class TcpConversation(ClientConversation):
     # The greeting.
 
     def _greet(self, hello: Hello) -> None:
-        """Let the far side join, reject it, or let it wait."""
         if not self.dialled:
             self._link_id = hello.link
         self._far_frame_limit = hello.frame
@@ -356,7 +353,6 @@ class TcpConversation(ClientConversation):
         self._connection.write([encode_frame(Kind.PING, token)])
 
     def proceed(self) -> None:
-        """The link that this one has waited for does not answer, or is gone."""
         connection, session = self._connection, self.session
         if not session.closed and not connection.transport.is_closing():
             session.release()

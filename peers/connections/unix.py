@@ -6,7 +6,7 @@ HELLO with `shared` ─▶ the socket is handed over to a UnixTransport ─▶ H
 
 A client that asks for shared memory sends no descriptor before it was granted, and the hub changes transports before it
 answers: so none is lost. Clients without shared memory get bytes, copied once for all of them; blocks of a ring are
-read when they come. The check of a handle costs 1.3 µs, whatever the size.
+read when they come. The check of a handle costs 1.3 µs, for any size.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class UnixConversation(TcpConversation):
         old.close()
         new = UnixTransport(loop, socket.socket(fileno=number), connection)
         connection.transport = new  # nothing was written yet
-        loop.call_soon(new.start)  # behind what the old one may still bring
+        loop.call_soon(new.start)  # behind the last bytes of the old one
         return Sharing(self._server.shared, new, lambda: connection.after_turn(self._tell_released))
 
     def _opened(self, hello: Hello, handler: Handler, text: str) -> None:
@@ -257,7 +257,6 @@ class UnixConversation(TcpConversation):
                 cast("Handler", self._connection.handler).pause()
 
     def _tell_released(self) -> None:
-        """End of a turn: report the blocks of the client that are free again."""
         if self._sharing is not None and not self.session.closed and not self._connection.transport.is_closing():
             released = self._sharing.take_released()
             if released:
@@ -275,7 +274,7 @@ class UnixConversation(TcpConversation):
 
 
 class _Forward(asyncio.Protocol):
-    """Forwards what an old transport reads until the socket was handed over."""
+    """Forwards the bytes of an old transport until the socket was handed over."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

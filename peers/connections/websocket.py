@@ -1,16 +1,14 @@
 """A connection on the WebSocket port, to a browser or any other program.
 
 ```
-Handshake ─▶ page, health, metrics
-         ├─▶ HttpConversation: publish, or follow events
+Handshake ─▶ page, health, metrics; HttpConversation: publish, or follow events
          ├─▶ HubClient: the hub's own protocol, `hub.v1.json` or `hub.v1.msgpack`, at /v1/hub
          └─▶ ZeekClient: Zeek's, at /v1/messages/json
-handler ── render ──▶ frames that all clients of one encoding share
 ```
 
-A client becomes a handler with its first message. Before that it can receive nothing; and as `hello` comes first, its
-name is known when it is announced. Answers of the session are written before the messages that the same read causes,
-and `dropped` where the lost messages would have stood.
+A client becomes a handler with its first message; as `hello` comes first, its name is known when it is announced.
+Answers of the session are written before the messages that the same read causes, and `dropped` where the lost messages
+would have stood.
 """
 
 from __future__ import annotations
@@ -77,8 +75,7 @@ _MESSAGE_EVENTS = 2  # the share of a turn that a message takes: it is decoded a
 _HANDSHAKE_EVENTS = 10  # the share of a handshake, or a page: 100 to 200 µs
 _TOKEN_EVENTS = 10  # the share of a fresh token, beyond reading it: a signature may have to be checked, 100 µs
 
-_BYTES_PER_EVENT = 512
-"""Bytes of a publication that cost as much as one event more: they are decoded, and encoded again."""
+_BYTES_PER_EVENT = 512  # of a publication, that cost as much as one event more: they are converted
 
 _FORMLESS = "a value has no JSON form, or is too large for one"
 
@@ -88,7 +85,7 @@ def websocket_connection(server: Server, queue: QueueLimits, *, loopback: bool) 
 
 
 class WebSocketConversation(ClientConversation):
-    """One client, whatever its protocol."""
+    """One client of any protocol."""
 
     __slots__ = ()
 

@@ -121,8 +121,7 @@ def cluster_diallers(
     )
 
 
-_ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"
-"""Broker's only cipher without certificates; OpenSSL counts it as insecure, as it authenticates nobody."""
+_ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"  # Broker's only cipher without certificates; insecure for OpenSSL
 
 _AUTHENTICATED = "HIGH:!aNULL:!MD5"
 _CURVE = "secp384r1"

@@ -50,8 +50,7 @@ from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumbe
 MERGED_LIMIT_BYTES = 64 * 1024  # values merged into one message stop here
 _MERGED_VALUE_BYTES = 4096  # larger msgpack values travel alone, unread: merging saves them nothing
 
-_SINGLY_LIMIT = 4096
-"""Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
+_SINGLY_LIMIT = 4096  # most values of a frame that are converted one by one when they cannot be at once: 3 µs each
 
 _MAP_OF_TWO = 0x82
 

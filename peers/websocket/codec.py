@@ -144,8 +144,7 @@ def _body_of(message: _Request[Any, Any] | _Reply[Any, Any], kind: str) -> tuple
     return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
 
 
-_SINGLY_LIMIT = 4096
-"""Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
+_SINGLY_LIMIT = 4096  # most values of a frame that are converted one by one when they cannot be at once: 3 µs each
 
 _json = msgspec.json.Encoder().encode
 
@@ -214,11 +213,10 @@ def _itself(values: bytes) -> bytes:
     return values
 
 
-# What is wrong with a message that a codec does not take, with the request that it bore.
+# The error of a message that a codec does not take, with its request number.
 
 
-_READ_AGAIN_BYTES = 4 * 1024 * 1024
-"""Largest message with too many parts that is still searched for its request number: 5 ms a MiB."""
+_READ_AGAIN_BYTES = 4 * 1024 * 1024  # largest bad message that is searched for its request number: 5 ms a MiB
 
 
 class _Envelope(msgspec.Struct):
@@ -282,8 +280,7 @@ FETCH_LIMIT_BYTES = 4 * 1024 * 1024  # most of one `fetch` under `hub.v1.msgpack
 JSON_BYTES = 64 * 1024  # default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader
 JSON_LIMIT_BYTES = 1024 * 1024  # most bytes of values in such an answer
 
-_CONTAINERS_LIMIT = 4 * 1024 * 1024
-"""Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
+_CONTAINERS_LIMIT = 4 * 1024 * 1024  # most bytes that may begin an array or map: 7 ns each, 28 ms
 
 _TOO_DEEP = f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
 

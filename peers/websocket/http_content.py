@@ -47,8 +47,7 @@ from peers.wire.reasons import MALFORMED
 
 FRAME_BYTES: Final = 64 * 1024  # values that go into one frame
 
-_CONTAINERS_LIMIT: Final = 4 * 1024 * 1024
-"""Most bytes of a msgpack value that may begin an array or map; checking one costs 7 ns."""
+_CONTAINERS_LIMIT: Final = 4 * 1024 * 1024  # most bytes of msgpack that may begin an array or map: 7 ns each
 
 _JSON: Final = "application/json"
 _LINES: Final = frozenset({"application/x-ndjson", "application/ndjson", "application/jsonl"})
@@ -261,8 +260,7 @@ def error_body(code: int, text: str, line: int = 0, **beside: Any) -> bytes:
 
 _MESSAGES_PER_EVENT: Final = 64  # messages of one frame that cost as much of a turn's share as another event
 
-RANGES_LIMIT: Final = 1_000
-"""Most ranges of offsets in an answer: messages of one POST stand together unless others publish, too."""
+RANGES_LIMIT: Final = 1_000  # most ranges of offsets in an answer; one is usual
 
 
 class Publishing:
@@ -277,8 +275,7 @@ class Publishing:
         self._target = target
         self._act = act
         self._last = 0
-        self._pending: dict[int, tuple[int, int]] = {}
-        """The number of each frame that is not answered: its first line, and its number of messages."""
+        self._pending: dict[int, tuple[int, int]] = {}  # unanswered frame → first line, messages
         self._offsets: list[list[int]] = []  # first offset and number of messages of each range that is recorded
         self._untold = 0  # messages that are recorded in further ranges
         self._refusal: tuple[int, str, int] | None = None  # code, text and line of the first rejection
@@ -306,7 +303,7 @@ class Publishing:
         if self._refusal is None:
             self._refusal = (code, text, line)
 
-    # What the hub says of it.
+    # Replies of the hub.
 
     def confirmed(self, request: int) -> None:
         _, messages = self._pending.pop(request, (0, 0))
@@ -459,7 +456,7 @@ def _queue(values: _Values) -> QueueWish | None:
 def _values(query: str, known: set[str]) -> dict[str, list[str]]:
     try:
         values = parse_qs(query, keep_blank_values=True, errors="strict", max_num_fields=PREFIXES_LIMIT)
-    except ValueError as error:  # also what is no UTF-8
+    except ValueError as error:  # also for bytes that are not UTF-8
         raise _refused(f"the query cannot be read: {error}") from error
     unknown = sorted(values.keys() - known)
     if unknown:

@@ -98,7 +98,7 @@ def read_head(head: bytes) -> Head:
     except (HeaderLineTooLong, TooManyHeaders) as error:
         text = f"the headers are too large: {error}"
         raise BadRequestError(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text) from error
-    except (ValueError, EOFError) as error:  # what is no ASCII is a ValueError, too
+    except (ValueError, EOFError) as error:  # UnicodeDecodeError is a ValueError, too
         reason = str(error)[:_SHOWN_CHARACTERS]
         if b"authorization" in head.lower():  # the line that is quoted may be the one with the token
             reason = "a line of it cannot be read"
@@ -293,8 +293,7 @@ class PieceSession:
     def __init__(self, head_limit_bytes: int) -> None:
         self._head_limit_bytes = head_limit_bytes
         self._head = bytearray()  # the beginning of a request
-        self._unread: list[bytes | memoryview] = []
-        """Pieces that were fed. A list, as they are few, and a deque takes 600 bytes in thousands of idle clients."""
+        self._unread: list[bytes | memoryview] = []  # few: a deque takes 600 bytes in each idle client
         self._events: Iterator[Any] = iter(())  # the events in the piece that is being read
         self._outgoing: list[bytes] = []
 
@@ -348,7 +347,7 @@ class HttpSession(PieceSession):
         self._is_head = False  # whether the request is HEAD, whose answer has no body
         self._is_last = True  # whether the connection ends with this request
         self._body: Body | None = None
-        self._content: Content | None = None  # what is read, and how; None outside of BODY
+        self._content: Content | None = None  # the reader of the body; None outside of BODY
 
     # As a connection sees it.
 
@@ -391,7 +390,7 @@ class HttpSession(PieceSession):
     def _asked(self, head: Head) -> Asked:
         self.phase = Phase.HELD
         self._is_head = head.request.method == "HEAD"
-        self._is_last = head.has_body or not keeps_open(head.request)  # whoever answers early has not read the body
+        self._is_last = head.has_body or not keeps_open(head.request)  # after an early answer the body is unread
         return Asked(head)
 
     def _read_head(self, data: bytes) -> Iterator[Event]:

@@ -22,8 +22,7 @@ Labels = Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)]
 
 Prefixes = TypeVar("Prefixes")  # a list from JSON, or msgpack that is not looked into yet
 
-_FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]
-"""The request number of a `fetch`; 32 bits, as it goes on to a reader process in a frame."""
+_FetchNumber = Annotated[int, msgspec.Meta(ge=1, le=2**32 - 1)]  # 32 bits: it goes on in a frame
 
 _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
@@ -132,8 +131,7 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
 
     request: _FetchNumber
     start: _Offset = 0
-    time_ms: Annotated[float, msgspec.Meta(ge=0.0, le=_LATEST_MS)] | None = None
-    """A time in ms since 1970 UTC, with fractions down to µs, in place of `start`."""
+    time_ms: Annotated[float, msgspec.Meta(ge=0.0, le=_LATEST_MS)] | None = None  # since 1970
     end: _Offset | None = None
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
     bytes: Annotated[int, msgspec.Meta(ge=0)] | None = None  # size of one answer; None for the default of the encoding
@@ -151,7 +149,7 @@ ClientMessage = Hello | Renewal | Ping | Verb  # everything that a client may sa
 
 
 class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
-    """The hub says its name, and what it grants the client."""
+    """The hub says its name, and the client's limits."""
 
     hub: str
     name: str
@@ -159,20 +157,16 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     frame: int
     software: str = SOFTWARE
     journal: str | msgspec.UnsetType = msgspec.UNSET  # the id of the hub's journal, if it has one
-    until: float | msgspec.UnsetType = msgspec.UNSET
-    """Seconds before the client's proof of identity ends; left out for never."""
-    user: str | msgspec.UnsetType = msgspec.UNSET
-    """The client's user; left out before that is known, and where there are no users."""
-    strangers: str | msgspec.UnsetType = msgspec.UNSET
-    """The role of clients without a token; left out where there is none."""
+    until: float | msgspec.UnsetType = msgspec.UNSET  # proof's seconds; left out: for ever
+    user: str | msgspec.UnsetType = msgspec.UNSET  # left out where it is unknown
+    strangers: str | msgspec.UnsetType = msgspec.UNSET  # role of clients without a token
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):
     """A request was carried out."""
 
     request: int
-    offset: int | None = None
-    """For a subscription to a hub with a journal: everything recorded from here on is delivered."""
+    offset: int | None = None  # of a subscription: all records from here on are delivered
     text: str = ""  # for a claim: "queued" if another client owns the name for now
     until: float | None = None  # for a fresh token: seconds before it ends; left out for never
 

@@ -5,11 +5,9 @@ OPENING ──Request──▶ accept()  ─▶ OPEN ─▶ CLOSED     one side 
                  └─▶ respond() ─────────▶ CLOSED     plain HTTP, or rejected
 ```
 
-The websockets library's `ServerProtocol` reads the handshake, and its `Protocol` reads frames: these are two objects,
-so that the request is forgotten when it has been answered. This class cuts the handshake from what follows it (the
-library would read on as if it were accepted), puts fragments together, and answers pings. Before the handshake is over,
-and until the client is authenticated, at most `handshake_limit_bytes` and one read are held, later one message; answers
-stand in the order of the messages.
+The websockets library's `ServerProtocol` reads the handshake, and its `Protocol` frames: the request is forgotten when
+it was answered. This class cuts the handshake off (the library would read on as if it were accepted), joins fragments,
+and answers pings in the order of the messages. Until the client is authenticated, little is held; later one message.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData
 
-_HEAD_COST = 10  # what it costs to read a request, events: about 150 µs
+_HEAD_COST = 10  # events that a request costs: about 150 µs
 _BYTES_PER_EVENT = 64  # bytes of frames that are read at the cost of an event: the smallest have 6, and take 4 µs each
 
 
@@ -113,8 +111,7 @@ class Session(PieceSession):
         self._is_held = False  # whether no more events are returned, except the end
         self._spoken = ""  # the subprotocol or the path, for error messages
         self._is_first = True  # whether `hello` is taken: no message was, except rejected ones
-        self._is_known = True
-        """False from `accept` to `let_in` if the client is not authenticated: its messages must be small."""
+        self._is_known = True  # False from `accept` to `let_in` for unauthenticated clients: messages must be small
         self._protocol: Protocol | None = None  # the library's reader of frames
         self._fragments = Fragments()
         self._replies: list[bytes] = []
@@ -125,7 +122,7 @@ class Session(PieceSession):
     def closed(self) -> bool:
         return self.phase is Phase.CLOSED
 
-    # What the hub says.
+    # To the client.
 
     def send(self, message: HubMessage) -> None:
         if self.phase is Phase.OPEN and (frame := self.encode(message)):
@@ -158,7 +155,6 @@ class Session(PieceSession):
             self._end()
 
     def _end(self) -> None:
-        """The conversation is over: hold nothing of the client."""
         self.phase = Phase.CLOSED
         self._forget()
         self._protocol = None
@@ -196,7 +192,6 @@ class Session(PieceSession):
         return True
 
     def let_in(self) -> None:
-        """The client is authenticated: its messages may be as large as any from now on."""
         self._is_known = True
 
     def respond(self, response: Response) -> None:
@@ -213,7 +208,7 @@ class Session(PieceSession):
         if self._protocol is not None:
             self._outgoing.extend(data for data in self._protocol.data_to_send() if data)  # empty: half-close
 
-    # What the client says.
+    # From the client.
 
     @property
     def held_bytes(self) -> int:
@@ -233,7 +228,6 @@ class Session(PieceSession):
             self._unread.extend(pieces_of(data))
 
     def hold(self) -> None:
-        """Return no events any more: the conversation will be ended from this side."""
         self._is_held = True
         self._forget()
 
@@ -301,7 +295,7 @@ class Session(PieceSession):
             if self.closed:
                 return
         self._send_replies()
-        ended = self._ended()  # the library may have closed for what it could not read
+        ended = self._ended()  # the library may have closed for bytes that it could not read
         if ended is not None:
             yield ended
         elif self._is_too_much(self._message_bytes):
@@ -336,7 +330,6 @@ class Session(PieceSession):
         return None
 
     def _ended(self) -> Event | None:
-        """Return the end that a Close has told, or None if neither side has sent one."""
         assert self._protocol is not None  # noqa: S101 -- made by accept
         end = end_of(self._protocol)
         if end is None:

@@ -122,7 +122,7 @@ class BridgeSession(PieceSession):
 
     @property
     def _may_speak(self) -> bool:
-        # The library reads all of a piece at once: it may have met the end behind what `next_event` has returned.
+        # The library reads all of a piece at once: it may have met the end behind the events of `next_event`.
         return self.phase in {Phase.ASKING, Phase.OPEN} and self._protocol.state is OPEN
 
     def close(self, code: int, text: str) -> None:

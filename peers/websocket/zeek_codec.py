@@ -1,27 +1,14 @@
-"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it.
+"""Zeek's WebSocket API, `/v1/messages/json`, as Broker and Zeek speak it; see docs/zeek.md.
 
 ```
-client                                              hub
 ["/zeek/", "/other"]           first, once    ──▶
                                               ◀──   {"type":"ack","endpoint":"<uuid>","version":"2.8.0-dev"}
 {"type":"data-message","topic":..,            ◀─▶   the same
- "@data-type":..,"data":..}
-                                              ◀──   {"type":"error","code":"deserialization_failed","context":".."}
+ "@data-type":..,"data":..}                   ◀──   {"type":"error","code":"deserialization_failed","context":".."}
 ```
 
-The client subscribes with its first message, once and for all. It does not get what it publishes, and `$hub/` only by
-that name: `[""]` is everything that others publish. Errors count inputs from 1, the failed ones too, the array not. A
-topic that the hub does not take is answered by an error; Broker takes it silently.
-
-| end | code, reason |
-|---|---|
-| the first message is no array of strings, or has prefixes that the hub does not take | 1008, the error again |
-| a subscription is no longer granted | 1008, what was taken away |
-| binary message | 1003 |
-| queue full, policy disconnect | 1011, `backpressure_overflow` and the hub's own text |
-| a ping without an answer | 1011, `Ping timeout` |
-| another path than the API's | 1008, `Invalid URI - use /v1/messages/json`, behind an error that says the same |
-| others | as for the hub's own clients |
+Errors count inputs from 1, the failed ones too, the array not. A topic that the hub does not take is answered by an
+error; Broker takes it silently.
 """
 
 from __future__ import annotations
@@ -81,7 +68,6 @@ class Wanted:
                 self._uncovered.add(prefix)
 
     def ask(self) -> list[str]:
-        """Return the prefixes to be asked for now."""
         self._asked = sorted(self._prefixes)
         self._uncovered.clear()
         return self._asked
@@ -91,13 +77,12 @@ class Wanted:
         return not self._uncovered
 
     def _covers(self, prefix: str) -> bool:
-        # What was asked for is minimal, so only the left neighbour can cover; see `hub.prefixes.filter`.
+        # These prefixes are minimal, so only the left neighbour can cover; see `hub.prefixes.filter`.
         place = bisect_right(self._asked, prefix)
         return place > 0 and prefix.startswith(self._asked[place - 1])
 
 
-SPLIT_LIMIT_MESSAGES = 16_384
-"""Most values of one BATCH frame that are converted. The smallest cost 2.5 µs each: 40 ms."""
+SPLIT_LIMIT_MESSAGES = 16_384  # most values of a BATCH frame that are converted: the smallest cost 2.5 µs, 40 ms
 
 
 def zeek_form(_: Batch) -> Form:
@@ -167,8 +152,7 @@ class _Failure(msgspec.Struct, frozen=True, tag="error"):
 
 INVALID_PATH_TEXT = f"Invalid URI - use {PATH}"
 
-INVALID_PATH = _encode(_Failure("invalid_uri", INVALID_PATH_TEXT))
-"""Answer of Zeek's server to a client that has asked for another path."""
+INVALID_PATH = _encode(_Failure("invalid_uri", INVALID_PATH_TEXT))  # as Zeek's server
 
 
 class _Messages:
@@ -233,7 +217,7 @@ def refusal_of(text: str, number: int) -> RefusedError:
 
 
 def _prefixes(payload: bytes) -> list[str]:
-    if payload.count(b",") >= ITEMS_LIMIT:  # before a list is made of what may be millions
+    if payload.count(b",") >= ITEMS_LIMIT:  # before a list of millions is made
         raise AnsweredError(CloseCode.NOT_ALLOWED, f"more than {ITEMS_LIMIT} subscriptions")
     try:
         return _strings_of(payload)

@@ -22,7 +22,7 @@ PING_LIMIT_BYTES = 128  # longest body of a PING, which PONG repeats
 CLOSE_TEXT_LIMIT_BYTES = 123  # longest text in CLOSE. It is that of a WebSocket's Close, so that one text fits both.
 
 PREFIXES_LIMIT = 10_000
-"""Most prefixes in one frame: ten times what a client may have, by default. A frame of the largest size could hold
+"""Most prefixes in one frame: ten times those that a client may have. A frame of the largest size could hold
 eight million of them, and keep the hub busy for seconds."""
 
 _CODE = Struct(">H")
@@ -43,14 +43,11 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     count: int = 0  # how many messages were lost, refused, or recorded
     code: int = 0
     text: str = ""
-    offset: int | None = None
-    """An offset in the journal: that of the first recorded message, or where the journal stood when a subscription
-    began."""
+    offset: int | None = None  # of the first recorded message, or of the journal when a subscription began
     again: bool = False  # whether the COMMIT that is confirmed had been carried out before
     name: str = ""  # the service name that was claimed
     segment: int = 0  # in "confirmed", the number that the hub has given to a new segment
-    until: float | None = None
-    """In "confirmed" of a TOKEN, how many seconds are left before the new proof ends; None for never."""
+    until: float | None = None  # of a TOKEN: seconds before the new proof ends; None for never
 
 
 encode_notice: Callable[[Notice], bytes] = writer(Kind.NOTICE)
@@ -91,11 +88,9 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     """Counters of one hub, the speaker, about this link, or about a former one between the same two hubs."""
 
     link: bytes  # the id of the link
-    sent: _Count = 0
-    """How many messages the speaker had for the other side: written, dropped from its queue, or still waiting there."""
+    sent: _Count = 0  # messages for the other side: written, dropped from its queue, or waiting there
     arrived: _Count = 0  # how many messages of the other side the speaker has read
-    last: bool = False
-    """Whether the speaker reads no more from this link, so that the numbers are final; CLOSE comes next."""
+    last: bool = False  # the speaker reads no more, so the numbers are final; CLOSE comes next
 
 
 encode_account: Callable[[Account], bytes] = writer(Kind.ACCOUNT)
@@ -123,8 +118,7 @@ def decode_origin(body: bytes) -> Origin:
 
 
 # RULE and UNRULE carry msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
-RULES_PER_FRAME = 1_000
-"""Most rules in one frame, as many as a client may have by default. With 32 labels each they keep the hub for 40 ms."""
+RULES_PER_FRAME = 1_000  # as many as a client may have by default; with 32 labels each they take 40 ms
 
 RuleFields = tuple[Annotated[tuple[str, ...], msgspec.Meta(max_length=LABELS_LIMIT)], str, str]
 """The labels, the prefix and the sender of a rule, none of which has been checked."""
@@ -154,8 +148,7 @@ def decode_rules(kind: int, body: bytes) -> RuleChange:
 
 
 # TOKEN carries a fresh token, shown in a running connection before the old one ends.
-TOKEN_LIMIT_BYTES = 16 * 1024
-"""Longest token, bytes of UTF-8: a JWT with hundreds of roles. HTTP headers, too, are rarely taken when longer."""
+TOKEN_LIMIT_BYTES = 16 * 1024  # a JWT with hundreds of roles; HTTP headers are rarely longer, too
 
 _decode_token = msgspec.msgpack.Decoder(tuple[Annotated[int, msgspec.Meta(ge=0)], str]).decode
 

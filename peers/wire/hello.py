@@ -32,7 +32,7 @@ def fitting_name(name: str, ending: str = "") -> str:
 
 
 class QueueWish(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The queue that a client asks for, or was granted. The listener's defaults fill in what the client leaves out."""
+    """The queue that a client asks for, or was granted. The listener's defaults fill in the rest."""
 
     messages: Annotated[int, msgspec.Meta(ge=1)] | None = None
     bytes: Annotated[int, msgspec.Meta(ge=1)] | None = None
@@ -52,17 +52,13 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     queue: QueueWish | None = None  # the queue that a client asks for, or that the hub granted; None for the default
     frame: Annotated[int, msgspec.Meta(ge=1)] = FRAME_LIMIT_BYTES  # largest body that the sender accepts, bytes
     journal: bytes = b""  # the id of a hub's journal, which is 16 random bytes made with it; empty if it has no journal
-    link: bytes = b""
-    """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub
-    repeats them."""
+    link: bytes = b""  # of a link: 8 random bytes, made by the hub that has dialled, repeated by the other one
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0  # from a hub: its version of the mesh protocol
-    origins: bool = False
-    """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it sends it."""
+    origins: bool = False  # a client asks for ORIGIN in front of messages; a hub sends it
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
     """From a client, 1 if it can use shared memory, which works over a Unix socket only. From a hub, the size in bytes
     above which values should travel in shared memory; 0 for never."""
-    until: Annotated[float, msgspec.Meta(ge=0.0)] | None = None
-    """From a hub: seconds until the token or certificate of the far side expires; None for never."""
+    until: Annotated[float, msgspec.Meta(ge=0.0)] | None = None  # hub: when the far side's proof expires
 
     def __repr__(self) -> str:
         return f"Hello(role={self.role!r}, name={self.name!r}, software={self.software!r})"
@@ -81,7 +77,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
         """Read the body of a HELLO frame.
 
         Raises:
-            ProtocolError: It is not such a map, or of another protocol version; the text says what is wrong.
+            ProtocolError: It is not such a map, or of another protocol version; the text says why.
         """
         try:
             hello = msgspec.msgpack.decode(body, type=cls)

@@ -39,5 +39,4 @@ class Kind(IntEnum):
     ACCOUNT = 129
 
 
-IGNORABLE = 0x80
-"""Unknown kinds with this bit are ignored, so that later versions can add kinds that others need not know."""
+IGNORABLE = 0x80  # unknown kinds with this bit are ignored: later versions can add kinds that others need not know

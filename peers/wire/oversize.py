@@ -1,7 +1,7 @@
 """Splitting of frames for a far side that accepts smaller frames than this hub.
 
 A frame of several values is split. Only a single value that is too large by itself is lost, and the far side is told so
-in its place. A frame whose values cannot be told apart is lost as a whole.
+in its place. A frame whose values cannot be separated is lost as a whole.
 
 No state. Cost: only batches over the limit are looked into, by one walk over their frames and values.
 """

@@ -45,8 +45,7 @@ def retry_after_s(text: str) -> float | None:
     return None if found is None else min(float(found[1]), RETRY_LIMIT_S)
 
 
-MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Raised by the decoders of msgspec, JSON or msgpack, for malformed input."""
+MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)  # of msgspec
 
 
 def decoded(decode: Callable[[bytes], T], body: bytes, name: str) -> T:
@@ -80,6 +79,6 @@ def reader(kind: Kind, of: type[T], *, ends: bool = False) -> Callable[[bytes], 
 
 
 def writer(kind: Kind) -> Callable[[Any], bytes]:
-    """Return the encoder of the frames of one kind whose bodies are msgpack."""
+    """Return the encoder of frames of one kind with msgpack bodies."""
     encode = msgspec.msgpack.Encoder().encode
     return lambda value: encode_frame(kind, encode(value))

@@ -57,20 +57,14 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
 
     request: _Request
     start: _Offset = 0  # the first offset that is wanted
-    time: _Offset | None = None
-    """A time in µs since 1970, in place of `start`: the answer begins with the first record that is not older."""
-    end: _Offset | None = None
-    """The offset after the last one wanted; None for all that is committed when the answer is made."""
+    time: _Offset | None = None  # µs since 1970, in place of `start`: the first record that is not older
+    end: _Offset | None = None  # behind the last one wanted; None for all that is committed by then
     prefixes: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)] = ("",)
-    """Only records whose topics begin with one of these are wanted."""
-    bytes: Annotated[int, msgspec.Meta(ge=0)] = FETCH_BYTES
-    """The size at which the answer ends; 0 asks only for the first and last offset."""
-    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0
-    """How long to wait for new records, if there are none."""
-    hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
-    """The name or id of the hub of the mesh whose journal is read; empty for the hub that is asked."""
-    journal: _JournalId | None = None
-    """The id of the journal; empty for any, and the answer then carries its id. None for neither."""
+    """Only records with topics under these are wanted."""
+    bytes: Annotated[int, msgspec.Meta(ge=0)] = FETCH_BYTES  # size at which the answer ends; 0: only offsets
+    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=FETCH_WAIT_LIMIT_MS)] = 0  # for new records
+    hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""  # name or id of another hub
+    journal: _JournalId | None = None  # empty for any, whose id is in the answer; None for neither
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
     """The columns of each record to return; None for all."""
     epoch: _Offset = 0
@@ -90,7 +84,7 @@ class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
     again."""
     parts: Annotated[list[_Offset], msgspec.Meta(max_length=PARTS_LIMIT)] = []
     """Which parts belong to the batch; other parts that were staged, by tasks that were repeated, are dropped."""
-    abort: bool = False  # whether to drop what was staged
+    abort: bool = False  # whether to drop staged messages
 
 
 class Stage(NamedTuple):
@@ -108,7 +102,7 @@ class Records(NamedTuple):
     request: int
     start: int
     """The offset at which the piece begins; the one that `time` was resolved to, if a time was asked for. If it is less
-    than what was asked for, the records from here to there are lost, and others have their offsets."""
+    than the wanted offset, the records from here to there are lost, and others have their offsets."""
     next: int  # the offset from which the next FETCH should ask
     first: int  # the oldest offset that is retained
     head: int  # the offset behind the newest committed record

@@ -1,21 +1,14 @@
 """ROUTING: announcements of the mesh, in parts that fit into the far side's frames.
 
-The body is a msgpack array with a number in front:
-
-| body | |
+| body, a msgpack array | |
 |---|---|
 | `[1, [[hub, seq], ...]]` | `Digest`: the hubs that the sender knows, each with its latest announcement |
-| `[2, hub]` | `Wanted`: asks for a full copy of what is known of that hub |
+| `[2, hub]` | `Wanted`: asks for a full copy of the announcements of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
 | `[7, (the same)]` | `IncompletePart`: of an announcement without prefixes and rules, not all of which are known |
 
-```
-Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
-```
-
 The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may come
-between them. A newer announcement of the same hub replaces one that is not complete. An announcement with too many
-prefixes still counts for its neighbours.
+between them. A newer announcement of the same hub replaces one that is not complete.
 """
 
 from __future__ import annotations
@@ -241,7 +234,7 @@ def _refusal(text: str) -> RejectedError:
 
 
 class _Begun:
-    """An announcement whose last part has not arrived yet."""
+    """An incomplete announcement."""
 
     __slots__ = ("_added", "_first", "_left_out", "_neighbours", "_parts", "_removed")
 
@@ -276,21 +269,10 @@ class _Begun:
             self._added += added
 
     def announcement(self) -> Announcement:
-        first = self._first
-        neighbours = None if first.neighbours is None else tuple(self._neighbours)
-        added, removed = tuple(self._added), tuple(self._removed)
-        is_whole = _is_whole(first)
-        return Announcement(
-            first.hub,
-            first.base,
-            first.seq,
-            first.name,
-            neighbours,
-            added,
-            removed,
-            self._left_out,
-            is_whole,
-        )
+        hub, base, seq, name = self._first.hub, self._first.base, self._first.seq, self._first.name
+        neighbours = None if self._first.neighbours is None else tuple(self._neighbours)
+        added, removed, is_whole = tuple(self._added), tuple(self._removed), _is_whole(self._first)
+        return Announcement(hub, base, seq, name, neighbours, added, removed, self._left_out, is_whole)
 
 
 class Assembly:

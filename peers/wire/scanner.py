@@ -1,26 +1,14 @@
 """`Scanner`: from the bytes of a stream to stretches of messages, each run of them with its route.
 
-It does not decode messages; it finds where runs begin and end (`hub.messages.runs` is the hot loop):
-
 ```
 read: [/a 100 B][/a 100 B][/a 90 B][/b 100 B][/c 7 B][SUBSCRIBE][/a ...
        └────────── same handlers: one run ─────────┘
        └────────────────── one stretch ─────────────┘ └─ frame ─┘
 ```
 
-A run is a stretch of consecutive MESSAGES frames whose routes are the *same object*: usually one topic, but also
-several topics with the same handlers (`hub.routing.routes` interns them). Bytes of messages are forwarded as they came.
-
-`FrameBuffer`, which does not depend on the protocol, holds the reads and at most one incomplete frame:
-
-```
-held:  [header|the begin...      pieces of the cut frame; small ones joined
-data:  [frame][frame][fra...     the read in progress
-later: reads that were fed meanwhile
-```
-
-A frame that lies within one read is not copied. A cut frame is copied once, by itself: joining it with the whole next
-read would copy up to 256 KiB.
+It decodes no messages: it finds where runs begin and end (`hub.messages.runs` is the hot loop). A run is consecutive
+MESSAGES frames whose routes are the *same object* (`hub.routing.routes` interns them), forwarded as they came.
+A frame within one read is not copied; a cut one is copied once, by itself, not with the whole next read.
 """
 
 from __future__ import annotations
@@ -44,11 +32,9 @@ from hub.messages.request_frame import KIND_REPLY, KIND_REQUEST
 from hub.messages.runs import batch_count
 from hub.messages.stretch import Run, Stretch, find_runs
 
-_PIECE_BYTES = 16 * 1024
-"""Smaller pieces of a cut frame are joined, so that a frame sent byte by byte does not take an object for each byte."""
+_PIECE_BYTES = 16 * 1024  # smaller pieces of a cut frame are joined: not an object for each byte
 
-_VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
-"""Kinds of frames whose decoders copy the values out of the body, so that the body need not be copied, too."""
+_VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)  # their decoders copy the values, so a view of the body will do
 
 _VIEWED_BYTES = 4096  # frames up to this size are copied nevertheless, as a view costs more
 
@@ -116,8 +102,7 @@ class FrameBuffer:
         self.data = b""
         self.position = 0
         self.has_more = False  # whether there are bytes after `position`. A plain attribute, as each read looks at it.
-        self._later: list[tuple[bytes, int]] = []
-        """Reads that were fed after `data`, each with its position; there is rarely more than one."""
+        self._later: list[tuple[bytes, int]] = []  # reads after `data`, with positions; rarely more than one
         self._held: list[bytes | bytearray] = []  # the beginning of a frame that continues in the next read
         self.held_bytes = 0  # bytes of the incomplete frame
         self._needed_bytes = 0  # size of the held frame, or of a header while the header is incomplete

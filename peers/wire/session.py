@@ -58,8 +58,7 @@ def _service(frame: Frame) -> Event:
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024  # default of the largest frame before HELLO, bytes
 
-_REJECTED_TEXTS = 16
-"""Most different NOTICEs for refused messages in one read; the others are counted together in one more."""
+_REJECTED_TEXTS = 16  # most different NOTICEs for rejected messages in one read; the others share one more
 
 _NOT_SHARED = RejectedError(
     CloseCode.NOT_ALLOWED, "SHARED: no shared memory was granted; it needs a Unix socket, and `shared` in HELLO"
@@ -121,22 +120,18 @@ class Session(Generic[R]):
         self.phase = Phase.OPENING  # HELLO of the far side ends OPENING; CLOSE of either side leads to CLOSED, for good
         self.far: Hello | None = None  # the HELLO of the far side, without its token; None before it has arrived
         self.rejected_messages = 0  # how many messages of the far side were refused by this session
-        self.shared = False
-        """Whether shared memory was granted to the far side; the owner sets it once, with its own HELLO."""
+        self.shared = False  # shared memory was granted; set once, with this side's HELLO
         self.origins = False  # whether this side has said `origins` in its HELLO; a client sets it once, with that
         self._role = role
         self._awaits_last_word = False  # true on a link between this hub's CLOSE and that of the peer hub
         self._is_held = False  # true from `hold` to `release`: no event is returned meanwhile
-        self.has_heard = False
-        """Becomes True with the first frame after HELLO that does not come in a run, and stays so."""
+        self.has_heard = False  # a frame behind HELLO has come, not in a run
         self._frame_limit_bytes = frame_limit_bytes
         self._scanner = Scanner(routes, min(handshake_limit_bytes, frame_limit_bytes))
-        self.feed: Callable[[bytes], None] = self._scanner.feed
-        """Takes bytes that were read. It is the scanner's own method until the session is closed, then a no-op."""
+        self.feed: Callable[[bytes], None] = self._scanner.feed  # a no-op once it is closed
         self.has_more = False  # whether bytes are left after the last event; if not, the next event is `NEED_DATA`
         self._outgoing: list[bytes] = []  # frames that wait for `take_outgoing`, which empties it
-        self.has_outgoing = False
-        """Whether there are bytes to write. A plain attribute, as each read and each write looks at it."""
+        self.has_outgoing = False  # a plain attribute, as each read and each write looks at it
         self._rejected: dict[str, Notice] = {}  # the refusals of this read, counted by their text, until they are sent
         self._rest: Event | None = None  # the event that was put back, until `next_event` returns it
 
@@ -194,7 +189,6 @@ class Session(Generic[R]):
         return b"".join(outgoing)
 
     def hold(self) -> None:
-        """Return no events until `release`: the far side is being authenticated."""
         self._is_held = True
 
     def release(self) -> None:
@@ -321,7 +315,6 @@ class Session(Generic[R]):
             raise ProtocolError(error.code, error.text) from error
 
     def _messages(self, frame: Frame) -> Event | None:
-        """Handle MESSAGES with SHARED or CONFIRM; all others are runs."""
         if frame.flags & FLAG_SHARED:
             if self.shared:
                 return shared_messages(frame)

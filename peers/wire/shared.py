@@ -1,23 +1,9 @@
-"""Frames about values in shared memory: SEGMENT, RELEASED, and handles in place of values. No I/O.
+"""Frames about values in shared memory: SEGMENT, RELEASED, and handles in place of values; see docs/protocol.md.
 
-```
-handle    memory of its own, mode 0               a block of a segment, mode 1
- 0  u8    0                                        0  u8   1
- 1  u64   bytes of the values                      1  u64  bytes of the values
-                                                   9  u32  number of the segment
-                                                  13  u64  where the block begins in it
-                                                  21  u64  generation of the block
-
-SEGMENT                                            RELEASED, once or more
- 0  u32  request, or number of the segment          0  u32  number of the segment; 0: memory of its own
- 4  u64  its size, bytes; 0: it is no more          4  u64  generation; of 0: how many were taken, since HELLO
-```
-
-A frame with SHARED (`hub.messages.frame`) has a handle in place of its one value, or with BATCH in place of the values
-behind their count. A descriptor travels with the first byte of each frame whose handle has mode 0, and of each SEGMENT
-whose size is not 0.
-
-RELEASED is cumulative.
+A handle is `u8 0, u64 bytes` of values in memory of its own, or `u8 1, u64 bytes, u32 segment, u64 offset, u64
+generation` of a block of a segment. A frame with SHARED has a handle in place of its one value, or with BATCH in place
+of the values behind their count. A descriptor travels with the first byte of each frame whose handle has memory of its
+own, and of each SEGMENT whose size is not 0.
 """
 
 from __future__ import annotations
@@ -44,8 +30,7 @@ class Handle(NamedTuple):
     size_bytes: int  # how many bytes the values take
     segment: int = 0  # the number of the segment; 0 if the values are in memory of their own
     offset: int = 0  # where the block begins in the segment; 0 for memory of their own
-    generation: int = 0
-    """1 or more in a segment, where each block has a higher one than those before it; 0 for memory of their own."""
+    generation: int = 0  # 1 or more in a segment, each higher than those before; 0 for memory of their own
 
     def encode(self) -> bytes:
         if not self.segment:
@@ -54,7 +39,7 @@ class Handle(NamedTuple):
 
 
 class SharedMessages(NamedTuple):
-    """A MESSAGES frame whose values are in shared memory."""
+    """A MESSAGES frame with its values in shared memory."""
 
     frame: Frame
     handle: Handle

@@ -1,15 +1,13 @@
-"""`Cluster`: what all connections of one Zeek cluster share; `Notices` and `Returning`: when nodes hear of each other.
+"""`Cluster`: the state of one Zeek cluster; `Notices` and `Returning`: when nodes learn of each other.
 
 ```
-node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
-                                └──────▶ Cluster.want ─▶ every Publisher: what to publish, and which nodes there are
-core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, want
+node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe, then Cluster.want ─▶ every Publisher: topics, and nodes
+core ─ on_filter ─▶ Publisher: topics of clients of the hub, and of other hubs
 ```
 
-A node publishes only what is wanted, and learns from subscriptions which other nodes are up. So each subscription is
-sent to all nodes, also to the node itself; its end only when neither a node nor the hub has it any more (`Wanted`). A
-subscription is in the core before a node hears of it. In a cluster with a central broker of its own (`RemoteCluster`)
-the same two connections lead there; in a `Member` the hub is a node with a name, that others see.
+A node publishes only wanted topics, and learns from subscriptions which nodes are up. So each subscription is
+sent to all nodes, also to its own; its end only when neither a node nor the hub has it any more (`Wanted`). In a
+cluster with a central broker (`RemoteCluster`) both connections lead there; in a `Member` the hub has a name.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import asyncio
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Hashable, Mapping
-from typing import TYPE_CHECKING, Final, Generic, TypeVar, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 from hub.messages.batch import Batch
 from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
@@ -35,15 +33,13 @@ from peers.zeek.zmtp.session import Mechanism
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
-S = TypeVar("S", bound=Hashable)
 
-
-class Wanted(Generic[S]):
-    """Topics, and who wants them."""
+class Wanted:
+    """Topics and their subscribers."""
 
     def __init__(self) -> None:
         self._subscribers: dict[bytes, int] = {}  # topic → number of subscribers, in the order in which topics came
-        self._by_subscriber: dict[S, dict[bytes, None]] = {}
+        self._by_subscriber: dict[Hashable, dict[bytes, None]] = {}
 
     def __contains__(self, topic: bytes) -> bool:
         return topic in self._subscribers
@@ -52,7 +48,8 @@ class Wanted(Generic[S]):
     def topics(self) -> list[bytes]:
         return list(self._subscribers)
 
-    def add(self, subscriber: S, topic: bytes) -> bool:
+    def add(self, subscriber: Hashable, topic: bytes) -> bool:
+        """Add a subscription; return whether it is new for this subscriber."""
         topics = self._by_subscriber.setdefault(subscriber, {})
         if topic in topics:
             return False
@@ -60,7 +57,7 @@ class Wanted(Generic[S]):
         self._subscribers[topic] = self._subscribers.get(topic, 0) + 1
         return True
 
-    def remove(self, subscriber: S, topic: bytes) -> bool:
+    def remove(self, subscriber: Hashable, topic: bytes) -> bool:
         """Remove a subscription; return whether it was the last one to the topic."""
         topics = self._by_subscriber.get(subscriber, {})
         if topic not in topics:
@@ -70,7 +67,8 @@ class Wanted(Generic[S]):
             del self._by_subscriber[subscriber]
         return self._release(topic)
 
-    def leave(self, subscriber: S) -> list[bytes]:
+    def leave(self, subscriber: Hashable) -> list[bytes]:
+        """Remove all subscriptions of a subscriber; return the topics that are not wanted any more."""
         return [topic for topic in self._by_subscriber.pop(subscriber, {}) if self._release(topic)]
 
     def _release(self, topic: bytes) -> bool:
@@ -81,13 +79,13 @@ class Wanted(Generic[S]):
         return True
 
 
-TURN_COST: Final = 4_000  # what may be done in one turn, about µs
+TURN_COST: Final = 4_000  # work in one turn, about µs
 _HANDED_OUT_COST: Final = TURN_COST // 2  # of that, for noting changes, so that the rest is left for sending them
 _NOTES_PER_COST: Final = 8  # publishers that note a topic in 1 µs
 
 
 class Notices:
-    """Spreads over turns what the publishers of a cluster are to be sent of subscriptions.
+    """Spreads the subscriptions for the publishers of a cluster over turns.
 
     Args:
         after_turn: Calls a function once this turn of the loop is over.
@@ -97,8 +95,7 @@ class Notices:
     def __init__(self, after_turn: Callable[[Callable[[], object]], object], publishers: Collection[Publisher]) -> None:
         self._after_turn = after_turn
         self._publishers = publishers
-        self._changed: OrderedDict[bytes, bool] = OrderedDict()
-        """Topics that no publisher has noted yet, and whether that is `again`."""
+        self._changed: OrderedDict[bytes, bool] = OrderedDict()  # topics for all publishers → `again`
         self._line: OrderedDict[Publisher, None] = OrderedDict()  # publishers with something to be sent, first come
         self._is_due = False
 
@@ -185,15 +182,13 @@ class Returning:
         announce: Callable[[bytes], object],
     ) -> None:
         self.mailbox = NODE_ID + own + b"."  # beginning of the topics of probes
-        self.held: dict[bytes, asyncio.TimerHandle] = {}
-        """Topics of nodes that have come back, of which others have not heard yet."""
+        self.held: dict[bytes, asyncio.TimerHandle] = {}  # topics of returned nodes that others do not know yet
         self._loop = loop
         self._publishers = publishers
         self._announce = announce
         self._known: dict[bytes, _Known] = {}
         self._probes = 0  # a node greets the hub only at a probe that is new to it
-        self._sent_anew: dict[Publisher, bytes] = {}
-        """Publishers that were sent all topics again → the probe behind that."""
+        self._sent_anew: dict[Publisher, bytes] = {}  # publisher with all topics again → the probe behind
 
     def comes(self, topic: bytes, subscriber: Subscriber) -> bool:
         """A node subscribes to its nodeid topic, which was not wanted; return whether the topic is held."""
@@ -228,7 +223,6 @@ class Returning:
             known.ended_s, known.subscriber = self._loop.time(), None
 
     def publisher_comes(self, publisher: Publisher) -> None:
-        """A publisher is about to be sent the topics."""
         publisher.since_s = self._loop.time()
         if self.held:
             publisher.ask(self._new_probe())
@@ -321,14 +315,13 @@ class Cluster:
         self.reads_at_s = server.loop.time() + (0.0 if self.is_far else REDIAL_S)
         """From when on publishers are read, by the loop's clock."""
         self._is_fixed = bool(serializer)
-        self.wanted: Wanted[object] = Wanted()
+        self.wanted: Wanted = Wanted()
         self.publishers: dict[Publisher, None] = {}  # from their handshakes on
         self.notices = Notices(server.after_turn, self.publishers)
         self.own = HUB_ID + f"{name or server.name}_{server.id.hex()[:12]}".encode()
-        """The hub's node id, sender of what no node has published."""
+        """The hub's node id, sender of events that no node has published."""
         self._returning = Returning(self.own, server.loop, self.publishers, self._announce)
-        self.mailbox = b"" if self.is_far else self._returning.mailbox
-        """Beginning of the topics of events to the hub itself (`hear`); empty for none."""
+        self.mailbox = b"" if self.is_far else self._returning.mailbox  # topics of events to the hub itself
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
         self._writer.serializer = serializer.encode()
 
@@ -336,17 +329,14 @@ class Cluster:
         return Form(self._writer.write)
 
     def keep(self, batch: Batch, events: bytes) -> None:
-        """Keep the bytes of a node's batch as its form for other nodes; they are binary."""
         if self._writer.serializer != JSON:
             batch.keep_form(self.form, Form.ready(self._writer.write, events))
 
     def take_in(self, publisher: Publisher) -> None:
-        """A publisher is about to be sent the topics, from now on until `let_go`."""
         self.publishers[publisher] = None
         self._returning.publisher_comes(publisher)
 
     def let_go(self, publisher: Publisher) -> None:
-        """A publisher is gone; once or more."""
         self.publishers.pop(publisher, None)
         self._returning.publisher_goes(publisher)
         self.notices.leave(publisher)
@@ -370,7 +360,6 @@ class Cluster:
         return self._writer.serializer
 
     def learn(self, serializer: bytes) -> bool:
-        """Take the serializer of a publisher's first event; return whether another one is used from now on."""
         before = self._writer.serializer
         if serializer == before:
             return False
@@ -384,7 +373,6 @@ class Cluster:
         return not self._is_fixed
 
     def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `RemoteCluster` looks at it
-        """Whether publishers may know that the hub wants a topic for others than nodes of the cluster."""
         return True
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:
@@ -410,8 +398,7 @@ class Cluster:
         self.notices.changed(topic, again=False)
 
 
-HUB_TOPIC: Final = b"topichub.hub."
-"""Beginning of the topics to which hubs subscribe: the id follows in hexadecimal digits, and a dot."""
+HUB_TOPIC: Final = b"topichub.hub."  # beginning of the topics to which hubs subscribe: hexadecimal id and a dot follow
 
 _LOOK_S: Final = 1.0  # how often it is looked whether the mesh has changed
 _SETTLE_S: Final = 0.05  # how long it is waited for more subscriptions from the broker
@@ -420,7 +407,7 @@ _SETTLE_S: Final = 0.05  # how long it is waited for more subscriptions from the
 class RemoteCluster(Cluster):
     """A cluster with a central broker of its own, where the hub is a node.
 
-    The hub publishes there what its clients, its own process, Zeeks of other protocols and other hubs publish, but
+    The hub publishes there messages of its clients, its own process, Zeeks of other protocols and other hubs, but
     nothing that a node of any cluster has published, which could go around without end. Of the hubs of one mesh that
     have joined the same cluster, the one with the smallest id exchanges its events.
 
@@ -442,10 +429,8 @@ class RemoteCluster(Cluster):
         self.address = address
         self._hub_topic = HUB_TOPIC + server.id.hex().encode() + b"."
         self.wanted.add(self, self._hub_topic)
-        self.speaker: Subscriber | None = None
-        """Connection by which the broker sends subscriptions, and gets what the hub publishes."""
-        self._holder: bytes | None = None
-        """The hub that exchanges the events; None before the broker has sent the first subscriptions of hubs."""
+        self.speaker: Subscriber | None = None  # the broker's connection for subscriptions and the hub's events
+        self._holder: bytes | None = None  # the hub that exchanges the events; None: unknown yet
         self._hubs: set[bytes] = set()  # hubs whose subscriptions the broker has sent since it is connected
         self._is_heard = False  # the broker has sent this hub's own subscription
         self._hub_timer: asyncio.TimerHandle | None = None
@@ -462,7 +447,6 @@ class RemoteCluster(Cluster):
         """Nothing is sent to other nodes."""
 
     def may_ask(self, topic: bytes) -> bool:
-        """Not where nodes would take the hub for a node, and wait for its hello."""
         return not topic.startswith(NODE_ID)
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
@@ -528,9 +512,9 @@ class Member(RemoteCluster):
     events to this node    ─▶     └─────▶ $hub/nodes/up, $hub/nodes/down; the log
     ```
 
-    The hub subscribes to the topics of its id and of its name, as nodes do, and to no pool: what a cluster shares out
+    The hub subscribes to the topics of its id and of its name, as nodes do, and to no pool: events that it shares out
     among the nodes of a pool would be lost here. Greetings are no messages of the hub, since nodes of other clusters
-    would take them for greetings, too. What nodes say to this one are messages.
+    would take them for greetings, too. Events of nodes to this one are messages.
     """
 
     def __init__(
@@ -551,7 +535,6 @@ class Member(RemoteCluster):
         self._looking: asyncio.TimerHandle | None = None  # set from the first connection on, until the hub stops
 
     def take_in(self, publisher: Publisher) -> None:
-        """The broker brings events, and is about to be sent the hub's subscriptions."""
         super().take_in(publisher)
         self._discovery.subscribing()
         self._look_again()
@@ -577,7 +560,6 @@ class Member(RemoteCluster):
         self._act()
 
     def learn(self, serializer: bytes) -> bool:
-        """Greet again: nodes could not read greetings in another serializer."""
         before = self.serializer or BINARY
         is_used = super().learn(serializer)
         if is_used and serializer != before:

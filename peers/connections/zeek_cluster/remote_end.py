@@ -1,4 +1,4 @@
-"""`RemoteEnd`: what the connections to all sockets of a Zeek node, or of a central broker, have in common.
+"""`RemoteEnd`: the base of connections to the sockets of a Zeek node, or of a central broker.
 
 It becomes a leaf of the hub with the end of the handshake. A far side that is rejected or closed gets no reason: ZeroMQ
 has no message for it that Zeek survives, so the reason is in the log.
@@ -26,7 +26,7 @@ from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
 def need_curve() -> None:
     try:
-        import nacl.bindings  # noqa: F401, PLC0415 -- optional, and only who uses CURVE pays for the import
+        import nacl.bindings  # noqa: F401, PLC0415 -- optional, and slow to import
     except ImportError as error:
         raise UsageError("CURVE needs PyNaCl, which is not installed: pip install '.[curve]'") from error
 
@@ -40,37 +40,24 @@ class Mechanisms:
     """
 
     def __init__(self, settings: ZeekSettings, allows: Callable[[bytes], bool]) -> None:
-        self.served: Callable[[], Mechanism] = _null  # of a node that has come
-        self.dialled: Callable[[], Mechanism] = _null  # of a broker
+        self.served: Callable[[], Mechanism] = lambda: NULL  # of a node that has come
+        self.dialled: Callable[[], Mechanism] = lambda: NULL  # of a broker
         if settings.curve_clients and not settings.curve_key:
             raise ConfigError("", "zeek.curve_key", "missing: without it, nobody is asked for zeek.curve_clients")
         if bool(settings.curve_broker) is not bool(settings.curve_node_key):
             missing = "curve_node_key" if settings.curve_broker else "curve_broker"
             raise ConfigError("", f"zeek.{missing}", "missing: zeek.curve_broker and zeek.curve_node_key go together")
+        if not (settings.curve_key or settings.curve_broker):
+            return
+        need_curve()
+        from peers.zeek.zmtp.curve import CurveClient, CurveServer, KeyPair  # noqa: PLC0415 -- as above
+
         if settings.curve_key:
-            self.served = _server(read_secret(settings.curve_key), allows)
+            keys = KeyPair.of_secret(read_secret(settings.curve_key))
+            self.served = lambda: CurveServer(keys, allows)
         if settings.curve_broker:
-            self.dialled = _client(read_secret(settings.curve_node_key), read_public(settings.curve_broker))
-
-
-def _null() -> Mechanism:
-    return NULL
-
-
-def _server(secret: bytes, allows: Callable[[bytes], bool]) -> Callable[[], Mechanism]:
-    need_curve()
-    from peers.zeek.zmtp.curve import CurveServer, KeyPair  # noqa: PLC0415 -- as above
-
-    keys = KeyPair.of_secret(secret)
-    return lambda: CurveServer(keys, allows)
-
-
-def _client(secret: bytes, server: bytes) -> Callable[[], Mechanism]:
-    need_curve()
-    from peers.zeek.zmtp.curve import CurveClient, KeyPair  # noqa: PLC0415 -- as above
-
-    keys = KeyPair.of_secret(secret)
-    return lambda: CurveClient(keys, server)
+            own, server = KeyPair.of_secret(read_secret(settings.curve_node_key)), read_public(settings.curve_broker)
+            self.dialled = lambda: CurveClient(own, server)
 
 
 NO_CURVE = Mechanisms(ZeekSettings(), lambda _: False)
@@ -86,7 +73,7 @@ class Complaints:
     def __init__(self, connection: Connection, text: str) -> None:
         self._connection = connection
         self._text = text
-        self._count, self._reason = 0, ""  # of what is not logged yet
+        self._count, self._reason = 0, ""  # of input that is not logged yet
         self._lines_left, self._again_s = 0, 0.0
 
     def add(self, reason: str) -> None:
@@ -114,8 +101,7 @@ class Complaints:
 
 _LOOK_S: Final = 1.0  # how soon a hub parts that has become one of the same mesh
 
-SEALED_WRITE_COST: Final = 64
-"""A byte that is written in boxes counts as so many: an event of 150 bytes is 4 boxes, which take 11 µs."""
+SEALED_WRITE_COST: Final = 64  # cost of a byte in boxes: an event of 150 bytes is 4 boxes, which take 11 µs
 
 PROOF_COST: Final = 10  # a step of a handshake with CURVE, 0.1 to 0.15 ms, counts as so many changes
 
@@ -133,8 +119,7 @@ class RemoteEnd(ZeekConversation):
         super().__init__(connection, queue, session)
         self._skipped = Complaints(connection, "skipped what a Zeek node sent")
         self._has_broken = False  # the protocol, behind its handshake
-        self._looking: asyncio.TimerHandle | None = None
-        """Set while it is checked whether the far side has become a hub of the same mesh."""
+        self._looking: asyncio.TimerHandle | None = None  # set while a hub may join the same mesh
 
     @property
     def scheme(self) -> str:
@@ -160,7 +145,6 @@ class RemoteEnd(ZeekConversation):
         self.session.feed_eof()
 
     def _become_leaf(self, on_filter: OnFilter | None = None) -> bool:
-        """The handshake is over; return whether the far side may join."""
         server, connection = self._server, self._connection
         if self.is_dialled and self._is_of_mesh():
             self._part()
@@ -205,7 +189,6 @@ class RemoteEnd(ZeekConversation):
             self._look_again()
 
     def skip(self, reason: str) -> None:
-        """Count and log something that was rejected."""
         self._connection.count_rejected()
         self._skipped.add(reason)
 
@@ -221,7 +204,7 @@ class RemoteEnd(ZeekConversation):
             self._server.zeek.broken_connections += 1
             text = "a Zeek node broke the protocol"
             self._server.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
-        connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
+        connection.transport.abort()  # a node may exit at a message, and has nothing to read
 
     def _log_fault(self, fault: Fault, reason: str) -> None:
         """Log a failed handshake, for one host and fault once a minute."""

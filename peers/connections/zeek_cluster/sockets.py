@@ -8,7 +8,7 @@ Logger      PUSH of a node: its log batches ─▶ core.publish
 
 Zeek waits for the echo of its own subscriptions, so each one is sent, also one that a node knows. While a node does not
 read, changes are kept until it reads on. Boxes of CURVE are made for each node by itself, which takes long: so nodes
-stand in the line of a turn's writers by what they cost.
+stand in the line of a turn's writers by their cost.
 """
 
 from __future__ import annotations
@@ -78,8 +78,7 @@ class Publisher(RemoteEnd):
         self.is_dialled = cluster.is_far
         self._asked: set[bytes] = set()  # topics that the hub wants for others than nodes of the cluster
         self._sent: set[bytes] = set()  # topics that are wanted, as far as the node knows
-        self._unsent: OrderedDict[bytes, bool] = OrderedDict()
-        """Topics to be sent, and whether also where the node knows that they are wanted."""
+        self._unsent: OrderedDict[bytes, bool] = OrderedDict()  # topic → also where the node knows it
         self._anew: set[bytes] = set()  # topics whose end is sent first
         self._is_behind = False  # as it does not read
         self.node_topic = b""  # nodeid topic of its node, once the node has greeted the hub
@@ -137,7 +136,6 @@ class Publisher(RemoteEnd):
         self._cluster.notices.stand(self)
 
     def is_sent(self, topic: bytes) -> bool:
-        """Whether the node knows that a topic is wanted, or is about to."""
         return topic in self._sent or topic in self._unsent
 
     def ask(self, topic: bytes) -> None:
@@ -155,7 +153,7 @@ class Publisher(RemoteEnd):
         return bool(self._unsent)
 
     def send_some(self) -> int:
-        """Send some of it; return what that has cost, about µs."""
+        """Send some of it; return the cost, about µs."""
         unsent = self._unsent
         if self._connection.is_choked:
             unsent.clear()
