@@ -38,12 +38,9 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The configuration of a named consumer."""
 
     prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
-    key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
-    """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`order_of`)."""
-    redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0
-    """Time to acknowledge a message before it is redelivered, seconds."""
-    deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
-    """Failures after which a message is a dead letter; 0: never."""
+    key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"  # "topic", "all", "none" or "field:NAME"
+    redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0  # to acknowledge a message, seconds
+    deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0  # failures that make a dead letter; 0: never
     dead_letters: _Text = ""  # topic for dead letters; empty for none
 
 
@@ -85,8 +82,7 @@ class Member:
     most_bytes: int  # a single message is never too much
     out: dict[int, Item] = field(default_factory=dict)
     out_bytes: int = 0
-    own: list[tuple[int, str]] = field(default_factory=list)
-    """A heap of offset and key of READY messages of its keys. Outdated entries are skipped."""
+    own: list[tuple[int, str]] = field(default_factory=list)  # a heap of offset and key of READY messages of its keys
 
     def has_room_for(self, item: Item) -> bool:
         if not self.out:

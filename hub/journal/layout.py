@@ -49,9 +49,7 @@ CHECKED_FROM = 8  # the checksum covers the bytes from here on
 SPARSE = 0b01  # offsets have gaps, and a column of their own
 ENCODINGS = 0b10  # some values are not msgpack: a column says which
 RECORDS_LIMIT = 65_536  # most records in one block: as many as one frame may hold
-SECTION_LIMIT_BYTES = 2**31 - 1
-"""Longest text, and longest values, of one block: ends are signed 32-bit numbers, as in Arrow."""
-
+SECTION_LIMIT_BYTES = 2**31 - 1  # of one block's text, and values: ends are signed 32-bit numbers, as in Arrow
 TOPIC_LIMIT_BYTES = 2**16 - 1  # longest topic: the key length of a frame has 16 bits
 OFFSET_LIMIT = 2**62  # offsets are below it, so that sums of two do not overflow
 Column = Literal["offset", "time", "topic", "value"]  # the columns that can be requested; see `excerpt_of`
@@ -95,17 +93,6 @@ class Columns(NamedTuple):
 
     def value(self, index: int) -> bytes:
         return bytes(self.values[self.value_ends[index] : self.value_ends[index + 1]])
-
-
-class Records(NamedTuple):
-    """The records of a new block, column by column."""
-
-    times: Sequence[int]
-    offsets: Sequence[int]
-    topic_nos: Sequence[int]
-    encodings: Sequence[int]
-    topics: Sequence[bytes]
-    values: Sequence[bytes]
 
 
 def columns_of(view: memoryview, layout: Layout) -> Columns:
@@ -197,21 +184,27 @@ class Sections(NamedTuple):
     values: bytes | memoryview
 
 
-def write_block(records: Records) -> bytes:
+def write_block(  # noqa: PLR0913, PLR0917 -- the columns
+    times: Sequence[int],
+    offsets: Sequence[int],
+    topic_nos: Sequence[int],
+    encodings: Sequence[int],
+    topics: Sequence[bytes],
+    values: Sequence[bytes],
+) -> bytes:
     """Return a block: dense if offsets have no gaps, without a column of encodings if all are msgpack."""
-    count, first = len(records.values), records.offsets[0]
-    sparse = records.offsets[-1] - first != count - 1
+    is_sparse = offsets[-1] - offsets[0] != len(values) - 1
     sections = Sections(
-        array("q", records.times).tobytes(),
-        array("q", records.offsets).tobytes() if sparse else b"",
-        array("i", records.topic_nos).tobytes(),
-        array("i", accumulate(map(len, records.values), initial=0)).tobytes(),
-        array("i", accumulate(map(len, records.topics), initial=0)).tobytes(),
-        bytes(records.encodings) if any(records.encodings) else b"",
-        b"".join(records.topics),
-        b"".join(records.values),
+        array("q", times).tobytes(),
+        array("q", offsets).tobytes() if is_sparse else b"",
+        array("i", topic_nos).tobytes(),
+        array("i", accumulate(map(len, values), initial=0)).tobytes(),
+        array("i", accumulate(map(len, topics), initial=0)).tobytes(),
+        bytes(encodings) if any(encodings) else b"",
+        b"".join(topics),
+        b"".join(values),
     )
-    return join_sections(first, count, len(records.topics), sections)
+    return join_sections(offsets[0], len(values), len(topics), sections)
 
 
 def join_sections(first: int, count: int, topics: int, sections: Sections) -> bytes:

@@ -44,8 +44,7 @@ class Entry(msgspec.Struct, frozen=True):
     sha256: str
     tail_bytes: int  # length of its footer
     tail_crc: int
-    topics: tuple[tuple[str, int], ...]
-    """Topics, or if they are too many their beginnings, and the number of records of each."""
+    topics: tuple[tuple[str, int], ...]  # topics, or their beginnings if they are too many; their records
     are_topics_whole: bool
     holes: tuple[Hole, ...] = ()
 

@@ -20,7 +20,6 @@ from hub.journal.layout import (
     TOPIC_LIMIT_BYTES,
     Columns,
     Layout,
-    Records,
     columns_of,
     read_layout,
     write_block,
@@ -38,8 +37,6 @@ from hub.messages.frame import (
     Frame,
     encode_frame,
 )
-
-# Values of msgpack
 
 # Of each first byte of msgpack: how many bytes of length follow it (-1: there is no such byte), else which of its own
 # bits are the length; how many bytes follow that for any length; and for each of the length, bytes and values.
@@ -85,8 +82,6 @@ def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
             return -1
     return position
 
-
-# Frames to blocks, blocks to blocks
 
 BLOCK_RECORDS = 8_192  # default records of a block: a reader of one record reads the whole block
 BLOCK_BYTES = 2**20  # default bytes of values, or of topics, of a block
@@ -156,9 +151,7 @@ class _Draft:
 
     def block(self) -> bytes:
         offsets = range(self._first, self._first + len(self.times))
-        return write_block(
-            Records(self.times, offsets, self._topic_nos, self._encodings, list(self._numbers), self._values)
-        )
+        return write_block(self.times, offsets, self._topic_nos, self._encodings, list(self._numbers), self._values)
 
 
 def _whole_frames(frames: bytes) -> Iterator[Frame]:
@@ -243,14 +236,12 @@ def _gather(columns: Columns, chosen: Sequence[int]) -> bytes:
     used = sorted({columns.topic_nos[index] for index in chosen})
     numbers = {old: new for new, old in enumerate(used)}
     return write_block(
-        Records(
-            [columns.times[index] for index in chosen],
-            [columns.offsets[index] for index in chosen],
-            [numbers[columns.topic_nos[index]] for index in chosen],
-            [columns.encodings[index] for index in chosen],
-            [columns.topic(number) for number in used],
-            [columns.value(index) for index in chosen],
-        )
+        [columns.times[index] for index in chosen],
+        [columns.offsets[index] for index in chosen],
+        [numbers[columns.topic_nos[index]] for index in chosen],
+        [columns.encodings[index] for index in chosen],
+        [columns.topic(number) for number in used],
+        [columns.value(index) for index in chosen],
     )
 
 
@@ -268,14 +259,12 @@ def merge(blocks: list[bytes]) -> bytes:
     ]
     first = layouts[0].first
     return write_block(
-        Records(
-            [time for some in columns for time in some.times],
-            range(first, first + sum(layout.records for layout in layouts)),
-            [table[number] for some, table in zip(columns, tables, strict=True) for number in some.topic_nos],
-            [encoding for some in columns for encoding in some.encodings],
-            list(numbers),
-            [some.value(index) for some in columns for index in range(len(some.times))],
-        )
+        [time for some in columns for time in some.times],
+        range(first, first + sum(layout.records for layout in layouts)),
+        [table[number] for some, table in zip(columns, tables, strict=True) for number in some.topic_nos],
+        [encoding for some in columns for encoding in some.encodings],
+        list(numbers),
+        [some.value(index) for some in columns for index in range(len(some.times))],
     )
 
 
@@ -304,11 +293,7 @@ def whole_checksum(block: bytes) -> int:
     return crc32(block)
 
 
-# Blocks to frames
-
-FRAME_MESSAGES = 4_096
-"""Most values of one BATCH frame: cutting one in a queue walks over its values, so it must not hold all of a block."""
-
+FRAME_MESSAGES = 4_096  # of one BATCH frame: cutting one in a queue walks over its values
 FRAME_BYTES = 65_536  # default for the largest body of a BATCH frame: publishers stop there, too
 FRAMES_BYTES = 262_144  # most bytes of frames returned as one object, unless one frame is larger
 

@@ -39,9 +39,6 @@ from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT, RECORDS_LIMIT
 
 _CHECKED_FROM = 8  # headers, heads and trailers are checksummed from there on
-
-# Epochs
-
 EPOCHS_LIMIT = 1_000  # most remembered epochs; the oldest are forgotten. 12 bytes each, in every segment.
 
 
@@ -73,8 +70,6 @@ def end_of(epochs: tuple[Epoch, ...], number: int) -> int | None:
     return next((one.first for one in epochs if one.number > number), None)
 
 
-# The header
-
 _HEADER = Struct("<4sIII16sqq16x")
 _HEADER_MAGIC = b"HJS1"
 _VERSION = 1
@@ -105,8 +100,6 @@ class Header(NamedTuple):
             raise JournalUnavailableError(f"a segment of format {version}, this version reads format {_VERSION}")
         return header
 
-
-# Entries
 
 HEAD = Struct("<4sIBBHIIIIIqqqq")
 _ENTRY_MAGIC = b"HJE1"
@@ -202,9 +195,6 @@ def payload_of(head: Head, stored: bytes | memoryview) -> bytes | memoryview:
     return payload
 
 
-# Marks
-
-
 class Write(NamedTuple):
     """The last batch that a writer has committed."""
 
@@ -239,8 +229,6 @@ class Mark(NamedTuple):
 _encode = msgspec.msgpack.Encoder().encode
 _decode_mark = msgspec.msgpack.Decoder(Mark).decode
 
-
-# The footer
 
 _TRAILER = Struct("<4sIQ8x")
 _TRAILER_MAGIC = b"HJT1"
@@ -313,9 +301,6 @@ def _ascend(rows: Iterable[Row], end: int) -> bool:
         one.place + one.stored_bytes <= following.place and one.next <= following.first and one.first <= one.next
         for one, following in pairwise([edge, *rows, last])
     )
-
-
-# Recovery
 
 
 class Placed(NamedTuple):

@@ -12,9 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from hub.errors import JournalCorruptError
 
-LISTED_LIMIT = 64
-"""Most texts of a listing. A site's logs have about as many topics; 64 of 20 bytes are 1.3 KiB beside 1 MiB."""
-
+LISTED_LIMIT = 64  # a site's logs have about as many topics; 64 of 20 bytes are 1.3 KiB beside 1 MiB
 _SEPARATOR = "\n"  # no topic holds a control character
 _REMEMBERED = 1_024  # cached answers by listing, each up to 1 KiB
 

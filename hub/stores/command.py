@@ -70,11 +70,9 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     kind: str
     key: bytes = b""  # the key in msgpack, canonical or not
     value: bytes | None = None  # a value in msgpack; None where the kind needs none
-    expiry_ns: int | None = None
-    """Lifetime, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
+    expiry_ns: int | None = None  # lifetime, ns. None: for ever after put and put_unique, else unchanged.
     if_version: int | None = None  # for put and erase: the version that the entry must have
-    empty: bytes | None = None
-    """For add: the initial value of a missing entry, in msgpack. None: a missing entry is an error."""
+    empty: bytes | None = None  # for add: the initial value of a missing entry; None: an error
 
 
 class Operations(Protocol):

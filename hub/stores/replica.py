@@ -13,6 +13,7 @@ master's state after change `number`, and `hear` and `finish` return the changes
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Any
 
@@ -29,17 +30,14 @@ class Needs(Enum):
     SNAPSHOT = auto()
 
 
+@dataclass(slots=True)
 class _Loading:
     """A snapshot that is being read."""
 
-    __slots__ = ("entries", "epoch", "number", "until")
-
-    def __init__(self, epoch: int, number: int) -> None:
-        self.epoch = epoch
-        self.entries: dict[bytes, tuple[bytes, int]] = {}
-        self.number = number  # all changes up to this one are applied: at first those from before the snapshot began
-        # The state is one state once this change is applied; None while there are more pages.
-        self.until: int | None = None
+    epoch: int
+    number: int  # all changes up to this one are applied: at first those from before the snapshot began
+    until: int | None = None  # its pages are one state once this change is applied; None while there are more pages
+    entries: dict[bytes, tuple[bytes, int]] = field(default_factory=dict)
 
 
 class Replica:
@@ -47,8 +45,7 @@ class Replica:
 
     def __init__(self, *, tells_loaded: bool = True) -> None:
         self._tells_loaded = tells_loaded
-        self.entries: dict[bytes, tuple[bytes, int]] = {}
-        """Canonical key → value and version, as of `number`. Read-only."""
+        self.entries: dict[bytes, tuple[bytes, int]] = {}  # key → value, version, as of `number`. Read-only.
         self.epoch = 0
         self.is_ready = False
         self.loaded_total = 0  # snapshots loaded

@@ -123,9 +123,7 @@ class Changes:
         return found
 
 
-Entry: TypeAlias = tuple[bytes, int, str | None]
-"""Value, version, and last writer. Plain tuples of plain things: the garbage collector skips them."""
-
+Entry: TypeAlias = tuple[bytes, int, str | None]  # value, version, writer: plain things, no work for the collector
 _PUT, _ERASE = int(ChangeKind.PUT), int(ChangeKind.ERASE)
 
 _make_change = tuple.__new__

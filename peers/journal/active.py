@@ -290,9 +290,7 @@ class Active:
 
 _FULL_SHARE = 2  # a block is small if it is less than this part of a full one
 _SMALL_LIMIT = 16  # fewer small blocks than this are not worth rewriting a segment
-_TIDIED_BYTES = 32 * 1024 * 1024
-"""Segments with longer blocks are not rewritten: that would stop the writer for more than 0.2 s, and such segments
-have blocks of 80 records and more anyway."""
+_TIDIED_BYTES = 32 * 1024 * 1024  # larger ones stop the writer for more than 0.2 s, and have blocks of 80 records
 
 
 def is_untidy(rows: Sequence[Row]) -> bool:

@@ -29,8 +29,7 @@ _HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consum
 """Names allowed in a folder that becomes a journal: those of a file system's root, and the positions of consumers of a
 journal whose segments were deleted."""
 
-_held: set[tuple[int, int]] = set()
-"""Folders opened by this process, by device and inode: `flock` does not exclude the same process."""
+_held: set[tuple[int, int]] = set()  # by device and inode: `flock` does not exclude the same process
 
 
 def sync_data(descriptor: int) -> None:

@@ -52,8 +52,7 @@ NOT_RECORDED = "topic not recorded here; see journal.topics of the hub"
 _SHARED = 1  # request number of a FETCH whose answer is for several clients
 _KIND = 4
 _NUMBER = Struct(">I")  # a RECORDS frame begins with the request number
-_FRAME_LIMIT_BYTES = 512 * 1024 * 1024
-"""Largest recorded body: lengths in a block have 31 bits, and a reader holds it twice."""
+_FRAME_LIMIT_BYTES = 512 * 1024 * 1024  # lengths in a block have 31 bits, and a reader holds it twice
 
 
 class _Waiting:

@@ -1,9 +1,5 @@
 """`Readers`: the hub's side of its reader processes.
 
-```
-fetch(FETCH) ─▶ the least busy reader ─▶ one frame, in order ─▶ answer
-```
-
 A process is started when none is idle, up to a limit. If one dies, cannot be started, or sends nothing for `fetch_s`
 (then it is killed), the waiting FETCHes get an error that says to try again. No process is left behind.
 """
@@ -217,8 +213,7 @@ def start_process(module: str, *arguments: str, connection: socket.socket) -> su
     )
 
 
-ANSWERED_PER_TURN: Final = 250
-"""Clients answered in one turn: as many as write at the end of a turn's reads."""
+ANSWERED_PER_TURN: Final = 250  # clients answered in one turn: as many as write at the end of its reads
 
 
 Piece = TypeVar("Piece", bound=Hashable)

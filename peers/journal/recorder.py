@@ -41,22 +41,15 @@ CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.2
 """Seconds: a commit is due every 10 ms, and a hanging disk takes seconds."""
 
 _PROBE_S = 1.0  # pause between probes of a journal that could not be written, seconds
-GROUP_BYTES = 4 * 1024 * 1024
-"""Most bytes of one commit: about 10 ms of work, so that a long queue does not make one commit long."""
-
-HASTE_BYTES = 2 * GROUP_BYTES
-"""More than this without a pause is not compressed: then the writer is behind, and must not hold back publishers."""
-
+GROUP_BYTES = 4 * 1024 * 1024  # of one commit: about 10 ms of work, so that no commit is long
+HASTE_BYTES = 2 * GROUP_BYTES  # more is not compressed: the writer is behind, and must not hold back publishers
 ENTRY_OVERHEAD_BYTES = 512  # charged for an entry beside its frames: its objects, its batch, and a waiting confirmation
 _IDLE_S = 5.0  # how often retention runs while nothing is published, seconds
 
 Answer = Callable[[int | RejectedError], None]  # called with the offset of the first message, or an error
 
-OnMarked = Callable[[Origin, int], Answer]
-"""Called with origin and messages of a batch that has a mark; returns the callback for its commit."""
-
-OnNews = Callable[[int, int, Collection[str] | None], object]
-"""Called with the first offset of a commit, the offset behind its last, and its topics (None: unknown)."""
+OnMarked = Callable[[Origin, int], Answer]  # called with a batch that has a mark; returns what is called at its commit
+OnNews = Callable[[int, int, Collection[str] | None], object]  # first offset, offset behind the last, topics or None
 
 
 class Entry(NamedTuple):

@@ -39,9 +39,7 @@ from peers.wire.reasons import MALFORMED, reason_of
 
 RECORDED: Final = "recorded"  # the service name between hubs (`hub.requests.hub_services`)
 ANSWER_MS: Final = 30_000  # how long an answer may take, ms: the default of all requests
-EXPECTED_LIMIT: Final = 65_536
-"""Most questions of other hubs that wait for their messages: sixteen hubs at their limits."""
-
+EXPECTED_LIMIT: Final = 65_536  # questions of other hubs: sixteen hubs at their limits
 SEEN_LIMIT: Final = 1_024  # most marked batches remembered before a hub asks about them; the oldest is forgotten
 
 
@@ -174,10 +172,7 @@ class Marks:
 _pack = msgspec.msgpack.Encoder().encode
 
 
-WAITING_LIMIT: Final = 4_096
-"""Most pending confirmations before publishers are not read: about 4 MiB of questions at both hubs, and more than a
-journal confirms in one commit."""
-
+WAITING_LIMIT: Final = 4_096  # before publishers are not read: more than a journal confirms in one commit
 SETTLE_S: Final = 1.0  # how long a stopping hub waits for confirmations, seconds
 _TEXT_CHARACTERS: Final = 1000  # most characters of another hub's text that are passed on
 _WHY = {

@@ -42,9 +42,7 @@ else:
     from backports import zstd
 
 _LEVEL = 1  # measured: within 3 % as small as levels 2 and 3, and faster by a seventh and a quarter
-_LEAST_BYTES = 512
-"""Shorter blocks are stored uncompressed: commits of a message or two, which are later rewritten with others."""
-
+_LEAST_BYTES = 512  # shorter blocks are stored uncompressed: commits of a message or two, rewritten later
 _WORTHWHILE = 7 / 8  # blocks that do not get smaller than this share are stored uncompressed
 _PASSED_OVER = 15  # blocks stored uncompressed behind one that was not worth compressing
 _LOOK_BYTES = 4_096  # read at once to find a head; most listings fit
@@ -115,7 +113,7 @@ class Segment:
         self._tried_bytes = 0  # damage is looked into once the segment is so long
         self._marks: list[int] = []  # where the marks stand that were seen
         self._lacks_writes = False
-        self.header: Header | None = None  # none if it is damaged
+        self.header: Header | None = None  # None if it is damaged
         self._descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             self._read_header()

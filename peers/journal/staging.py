@@ -43,9 +43,7 @@ _TURN_COST = 500  # the share of a turn: a new topic, or a frame, costs 1, about
 _COST_BYTES = 2048  # message bytes that cost 1: a turn routes a mebibyte, which takes a millisecond or two
 _ROUTES_PER_COST = 4
 _SEARCH_COST = 8  # cost of a new key with labels: up to 130 µs
-COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
-"""Most bytes of waiting COMMITs; a separate limit, since full staging must be able to drain."""
-
+COMMITS_LIMIT_BYTES = 64 * 1024 * 1024  # a separate limit, since full staging must be able to drain
 _OVERHEAD_BYTES = 1024  # charged for an order beside its frames
 _PART_BYTES = 40
 

@@ -22,9 +22,7 @@ from peers.journal.folder import check_is_folder, firsts, segment_path, translat
 from peers.journal.segment import Segment
 
 _OPEN_LIMIT = 16  # most open sealed segments: each a descriptor, and 0.3 KiB a block
-_COARSE_NS = 2_000_000_000
-"""How long after a change of the folder another one may have the same time: some file systems count seconds."""
-
+_COARSE_NS = 2_000_000_000  # the folder's time may stay the same for so long: some file systems count seconds
 _ROWS_LIMIT = 4_096  # most blocks looked at for one answer: a filter without matches must not keep others waiting
 _READ_BYTES = 64 * 1024 * 1024  # most bytes read for one answer, for the same reason: about 50 ms
 LARGE_FACTOR = 4

@@ -17,6 +17,7 @@ import errno
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812
@@ -31,12 +32,8 @@ from hub.errors import CloseCode, HubError, RejectedError, StorageError
 from hub.stores.command import Change, ChangeKind
 from hub.stores.store import Kept, Store
 
-Then: TypeAlias = Callable[[HubError | None], object]
-"""Called once changes are kept, or with the reason why not yet: then the outcome of the command is unknown."""
-
-Notes: TypeAlias = Mapping[str, bytes | None]
-"""State beside the entries, such as numbers of Zeek's stores; None deletes a note."""
-
+Then: TypeAlias = Callable[[HubError | None], object]  # None once changes are kept; else the outcome is unknown yet
+Notes: TypeAlias = Mapping[str, bytes | None]  # beside the entries, as numbers of Zeek's stores; None deletes
 NO_NOTES: Final[Notes] = MappingProxyType({})
 
 
@@ -62,21 +59,18 @@ class InMemory:
     async def close(self) -> None: ...
 
 
-Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]
-"""Key, value, version, expiry (ns since 1970), and the user who is charged."""
+Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]  # key, value, version, expiry in ns, charged user
 
 
+@dataclass(slots=True)
 class Unkept:
     """Changes that are not in the file."""
 
-    __slots__ = ("entries", "is_cleared", "notes", "number", "rows")
-
-    def __init__(self) -> None:
-        self.is_cleared = False  # whether all rows of the file are deleted first
-        self.rows: dict[bytes, Row | None] = {}  # key → entry; None deletes it
-        self.number = 0  # of the last change; 0 without changes
-        self.entries = 0
-        self.notes: dict[str, bytes | None] = {}
+    is_cleared: bool = False  # whether all rows of the file are deleted first
+    rows: dict[bytes, Row | None] = field(default_factory=dict)  # key → entry; None deletes it
+    number: int = 0  # of the last change; 0 without changes
+    entries: int = 0
+    notes: dict[str, bytes | None] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.number or self.notes)
@@ -196,7 +190,7 @@ class Database:
             if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
                 raise StorageError(f"store {name!r}: {self.path} is no file of a store of this version; name another")
             row = connection.execute("SELECT name, epoch, number, is_closed, entries, checksum FROM meta").fetchone()
-            if row is None or row[-1] != _checksum_of(row[:-1]):
+            if row is None or row[-1] != crc32(repr(row[:-1]).encode()):
                 raise self._damaged("what it says of itself is wrong")
             held, epoch, self.number, is_closed, self._entries, _ = row
             if held != name:
@@ -210,7 +204,7 @@ class Database:
     def _note(self, number: int, entries: int, *, is_closed: bool) -> None:
         meta = (self._name, self.epoch, number, int(is_closed), entries)
         self._connection.execute("DELETE FROM meta")
-        self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, _checksum_of(meta)))
+        self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, crc32(repr(meta).encode())))
 
     def read(self) -> Iterator[Kept]:
         count = 0
@@ -295,10 +289,6 @@ def _boot_id() -> bytes:
         return _BOOT_ID.read_bytes().strip()
     except OSError:
         return b""
-
-
-def _checksum_of(meta: tuple[object, ...]) -> int:
-    return crc32(repr(meta).encode())
 
 
 RETRY_S: Final = 1.0  # pause after a failure, seconds

@@ -63,22 +63,15 @@ _EXPIRED_AT_ONCE = 1_000  # most entries that expire in one turn: 3 ms
 _HEAD_BYTES = 8
 _LENGTH_BYTES = 4
 _SHRINKING = frozenset({"erase", "clear"})  # commands that are allowed without free memory
-SNAPSHOTS_LIMIT = 64
-"""Most snapshots at one time. More readers are rejected: replacing an older one could starve all of them."""
+SNAPSHOTS_LIMIT = 64  # more readers are rejected: replacing an older one could starve all of them
 SNAPSHOT_NS = 10_000_000_000  # how long a snapshot waits for the request for its next page, ns
-Then = Callable[[list[Change | StoreError | None], HubError | None], object]
-"""Called with the outcome of each command, or with why the changes could not be kept."""
-
-Note = Callable[[list[Change | StoreError | None]], Notes]
-"""Called with the outcomes before they are kept; returns notes to keep with them."""
-
+Then = Callable[[list[Change | StoreError | None], HubError | None], object]  # outcomes; why they could not be kept
+Note = Callable[[list[Change | StoreError | None]], Notes]  # called before changes are kept; returns notes for them
 Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
 
 T = TypeVar("T")
 _UNREADABLE_TEXT = "nothing that a store can be asked"
-_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""Errors of decoders; a `UnicodeDecodeError` is a ValueError."""
-
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)  # of decoders; a UnicodeDecodeError is a ValueError
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -111,10 +104,8 @@ class Master:
         self.store = Store(name, TypedOperations(), limits, number=number, epoch=epoch)  # read-only; `apply` changes it
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []  # called with all kept changes, in order
-        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
-        """Called with all changes before they are kept; return notes to keep with them."""
-        self.forward: Apply | None = None
-        """Applies commands of clients in place of `apply`, where the store follows another one."""
+        self.noters: list[Callable[[Sequence[Change]], Notes]] = []  # called before changes are kept; return notes
+        self.forward: Apply | None = None  # in place of `apply`, where the store follows another one
         # Snapshots between two requests for their pages: by number, with whether it has values, and when it times out.
         self._held: dict[int, tuple[Snapshot, bool, int]] = {}
         self._numbers = count(1)

@@ -33,8 +33,7 @@ class Feed:
     def __init__(self, core: Core, master: Master, prefix: str, expiry_ns: int | None) -> None:
         self._core, self._master, self._expiry_ns = core, master, expiry_ns
         self.prefix = prefix
-        self.messages_total = self.lost_total = 0
-        """Messages under the prefix, and last messages of a topic that are not in the store."""
+        self.messages_total = self.lost_total = 0  # messages under the prefix; last messages not in the store
         self._handler = Handler(
             self, role=Role.LOCAL, limits=QueueLimits(), name=f"feed of store {master.name}", address="local"
         )

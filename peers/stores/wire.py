@@ -138,9 +138,7 @@ def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
 
 Answers: TypeAlias = list[tuple[Status, bytes]]  # for each command or read: status, and answer or reason in msgpack
 _OK: Final = Status.OK  # `Status.OK` itself takes 30 ns
-_NUMBERED: Final = frozenset({"put", "put_unique", "erase", "clear"})
-"""Commands answered with the number of the change alone."""
-
+_NUMBERED: Final = frozenset({"put", "put_unique", "erase", "clear"})  # answered with the number of the change alone
 _pack = msgspec.msgpack.Encoder().encode
 
 

@@ -1,11 +1,8 @@
 """`Positions`: the positions of named consumers, in an SQLite file in the folder of the journal.
 
-```
-put, put, forget ... ─▶ waiting ── every SAVE_S, in a thread ─▶ one transaction ─▶ SQLite
-```
-
-A lost position only repeats messages, so only the creation of a consumer waits for the disk. Failed writes are retried
-with the next save, and counted. The file has the id of the journal; positions in another journal are dropped.
+Changes are collected for `SAVE_S` and written by a thread. A lost position only repeats messages, so only the creation
+of a consumer waits for the disk. Failed writes are retried with the next save, and counted. The file has the id of the
+journal; positions in another journal are dropped.
 """
 
 from __future__ import annotations
@@ -47,10 +44,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     terms: Terms
     progress: Progress
-    heard_s: float | None = None
-    """When a query has last committed its position, s since 1970; None for a consumer with members."""
-    epoch: int = 0
-    """The epoch of the journal at the time of writing: this file and the journal reach the disk separately."""
+    heard_s: float | None = None  # when a query has last committed, s since 1970; None with members
+    epoch: int = 0  # of the journal at the time of writing: this file and the journal reach the disk separately
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -1,11 +1,5 @@
 """`Served`: one named consumer of the hub: reads the journal, delivers messages, publishes dead letters.
 
-```
-Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (deliveries)
-                                          │  └──▶ Reading (the journal), while a member waits and there is room
-                                          └─▶ dead letters: published, and done once they are recorded
-```
-
 Nothing is read while no member waits. Each question of a member gets one answer.
 """
 
@@ -182,9 +176,7 @@ def records_of(outcome: bytes | bytearray | RejectedError) -> Records:
 
 _FED = 256  # records offered in a turn: about 1 ms
 _HEAD_BYTES = 4096  # room for the fields of a dead letter beside the value
-Row = list[Any]
-"""A message for a member: offset, time in µs, deliveries, topic, encoding, body; or in place of the last two whether
-the value can be decoded, and the value."""
+Row = list[Any]  # offset, time in µs, deliveries, topic, encoding, body; or for the last two: is decoded, value
 
 
 @dataclass(slots=True, eq=False)

@@ -58,11 +58,9 @@ class Join(msgspec.Struct, forbid_unknown_fields=True):
     """Some of `Terms`, with the prefixes; the others keep their values, or get the defaults for a new consumer.
     Prefixes and key of an existing consumer must be the same. None takes it as it is."""
     start: _Offset | None = None  # offset where a new consumer begins; None: at the end
-    time_us: _Offset | None = None
-    """Instead of `start`, µs since 1970: a new consumer begins with the first record that is not older."""
+    time_us: _Offset | None = None  # instead of `start`, µs since 1970: the first record that is not older
     messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
-    bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
-    """Most bytes of unacknowledged messages; a single message is never too much."""
+    bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024  # a single message is never too much
     instead: int = 0  # a membership of this connection that ends with this one; none of its messages has failed
 
 
@@ -90,8 +88,7 @@ class Nak(msgspec.Struct, forbid_unknown_fields=True):
 
     member: _Number
     offsets: _Offsets
-    delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 0.0
-    """How long they, and later messages of their keys, are not delivered, s."""
+    delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 0.0  # their keys are not delivered for so long, s
 
 
 class Leave(msgspec.Struct, forbid_unknown_fields=True):
@@ -169,8 +166,7 @@ class ConsumersStatistics(NamedTuple):
     for_hubs: ForHubs
 
 
-FORGOTTEN_S: Final = 30 * 86_400
-"""Queries not heard of for so long are forgotten, s: unused names would count for `journal.consumers`."""
+FORGOTTEN_S: Final = 30 * 86_400  # else unused names of queries would count for `journal.consumers`
 
 
 class Consumers:

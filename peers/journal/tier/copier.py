@@ -2,14 +2,10 @@
 
     python -m peers.journal.tier.copier ORDER DESCRIPTOR
 
-ORDER is JSON (`Order`). The process writes `Told` to the socket whenever that changes, and ends with the socket.
-
-```
-step:  records behind the manifest, up to the newest segment ─▶ a file ─▶ read back ─▶ manifest ─▶ tier.json
-```
-
-Files are ranges of offsets, not segments. If a crash comes before the manifest lists a file, its range is copied again.
-Damaged and absent records become holes in the manifest. Memory: 0.3 GiB. Cost: 1 µs a record of 100 bytes.
+ORDER is JSON (`Order`). The process writes `Told` to the socket whenever that changes, and ends with the socket. A step
+makes a file, reads it back, lists it in the manifest, and notes that in `tier.json`. After a crash before the manifest
+a range is copied again. Damaged and absent records become holes in the manifest. Files are ranges of offsets, not
+segments. Memory: 0.3 GiB. Cost: 1 µs a record of 100 bytes.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
@@ -231,23 +232,23 @@ class TierView:
         return Damage(offset, following, f"{self.files.place.address}: {name}: no record has them")
 
 
+@dataclass(slots=True)
 class _Piece:
     """One answer."""
 
-    def __init__(self, blocks: list[bytes], start: int, end: int | None, wanted: Selection, limit_bytes: int) -> None:
-        self.wanted = wanted
-        self.end = end
-        self.position = start
-        self.files = 0  # files opened
-        self.stripes = 0  # stripes decoded
-        self._blocks = blocks
-        self._limit_bytes = limit_bytes
-        self._size = 0
-        self._is_full = False
+    blocks: list[bytes]
+    position: int
+    end: int | None
+    wanted: Selection
+    limit_bytes: int
+    files: int = 0  # files opened
+    stripes: int = 0  # stripes decoded
+    size: int = 0
+    is_full: bool = False
 
     @property
     def is_done(self) -> bool:
-        is_full = self._is_full or self._size >= self._limit_bytes
+        is_full = self.is_full or self.size >= self.limit_bytes
         return is_full or (self.end is not None and self.position >= self.end)
 
     @property
@@ -266,11 +267,11 @@ class _Piece:
         found = bytes(block.data)
         if 0 in marks or self.position > block.first or end < block.next:
             found = select(found, self.position, end, marks)
-        if len(found) > LARGE_FACTOR * self._limit_bytes:
-            self.position = cut(self._blocks, found, self.position, end, self._limit_bytes)
-            self._is_full = True
+        if len(found) > LARGE_FACTOR * self.limit_bytes:
+            self.position = cut(self.blocks, found, self.position, end, self.limit_bytes)
+            self.is_full = True
             return
         if found:
-            self._blocks.append(found)
-        self._size += len(found)
+            self.blocks.append(found)
+        self.size += len(found)
         self.position = end

@@ -1,10 +1,5 @@
 """`Tiering`: the hub's side of the process that copies its journal to a tier; and how far a tier is.
 
-```
-tick ─▶ process is started ─ lines over a socket ─▶ Tiering ─▶ store.copied   these segments may be deleted here
-                                                           └─▶ /metrics, log
-```
-
 A process that ends by itself is restarted, with growing pauses up to a minute. Failures are logged once at the begin
 and once at the end. The event loop never waits for the tier, and no process is left behind.
 

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block, Record, pack
-from hub.journal.layout import Records, write_block
+from hub.journal.layout import write_block
 from hub.journal.manifest import Entry, Hole
 from hub.journal.selection import Selection
 from peers.journal.tier import parquet
@@ -226,15 +226,9 @@ ROW = st.tuples(st.integers(-(2**60), 2**60), TOPICS, st.integers(0, 3), st.bina
 def block_of(first: int, rows: Sequence[tuple[int, str, int, bytes]]) -> Block:
     times, topics, encodings, values = zip(*rows, strict=True)
     names = list(dict.fromkeys(topics))
-    columns = Records(
-        times,
-        range(first, first + len(rows)),
-        [names.index(topic) for topic in topics],
-        encodings,
-        [name.encode() for name in names],
-        values,
-    )
-    return Block.parse(write_block(columns))
+    offsets, numbers = range(first, first + len(rows)), [names.index(topic) for topic in topics]
+    encoded = [name.encode() for name in names]
+    return Block.parse(write_block(times, offsets, numbers, encodings, encoded, values))
 
 
 def _records(made: Sequence[Block]) -> list[Record]:
