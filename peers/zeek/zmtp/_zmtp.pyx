@@ -1,10 +1,8 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twins of functions of `peers.zeek.zmtp.events`, `logs` and `curve`, which say what they do.
+"""Compiled loops of `peers.zeek.zmtp`: runs of events, log records, and CURVE's boxes; built where a C compiler is there.
 
-Both pass the same tests. This one is built where a C compiler is there, and whoever needs them chooses it at import.
-
-Nothing that stands in a message is used as a place or a size before it was compared with what is there. What is read is
-not changed meanwhile: bytes cannot be, and a bytearray is held by its buffer.
+No number of a message is used as a place or a size before it was compared with the bytes that are there. Input does not
+change meanwhile: bytes cannot, and a bytearray is held by its buffer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -297,7 +295,21 @@ cdef Py_ssize_t take_one_head(
 
 
 def find_events(data, Py_ssize_t position, dict heads, dict table, limit_bytes, bytes beginning not None, is_event):
-    """Return events as frames, with their runs, and where the last of them ends."""
+    """Walk over whole events from `position` on whose heads and routes are known.
+
+    Args:
+        data: What was read.
+        position: Where an event begins.
+        heads: Head of an event, as it stands on the wire → its routing key.
+        table: Routing key → route.
+        limit_bytes: Longest event.
+        beginning: Of every payload; others end the walk.
+        is_event: Whether a payload that begins so is an event to its end; others end the walk, too.
+
+    Returns:
+        The same messages as the hub's frames; of each run, its route, where it ends in these frames, and its number of
+        messages; and where the last event ends. At most `RUNS_LIMIT` runs.
+    """
     cdef Py_buffer view
     cdef Out out
     cdef const uint8_t* bytes_

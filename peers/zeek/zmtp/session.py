@@ -8,11 +8,9 @@
 33  31 times 00
 ```
 
-A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and writes
-`take_outgoing()`. A far side that does not fit is refused by an end without an answer: Zeek aborts where a handshake is
-answered by an ERROR or by another mechanism. So a side that `waits` says only as much of its greeting as makes the far
-side say all of its own. ZMTP 1 and 2 are refused: libzmq takes what such a side says for messages. Besides what was
-fed, at most one incomplete message is held. Source: RFC 23 and 37 of ZeroMQ, recordings of libzmq 4.3.
+A far side that does not fit is refused by an end without an answer: Zeek aborts where a handshake is answered by an
+ERROR or by another mechanism. So a side that `waits` sends only as much of its greeting as makes the far side send all
+of its own. ZMTP 1 and 2 are refused: libzmq takes such a greeting for messages. Source: RFC 23 and 37 of ZeroMQ.
 """
 
 from __future__ import annotations
@@ -75,7 +73,7 @@ class Greeting(NamedTuple):
 
 
 def _check_beginning(data: bytes) -> None:
-    """Check as much of a greeting as there is, so that nothing waits for the rest of what is none."""
+    """Check as much of a greeting as there is, so that no session waits for the rest of an invalid one."""
     if data[:1] and data[0] != _SIGNATURE[0]:
         raise _wrong(f"the first byte is {data[0]:#04x}: this is no ZMTP 3")
     # RFC 23 allows anything between the first byte and the last one of the signature.
@@ -137,9 +135,9 @@ class Step(NamedTuple):
 class Null:
     """The mechanism NULL: nothing is encrypted, and no identity is proved.
 
-    A mechanism gives one side of one connection its name in the greeting, makes the `Incoming` that finds frames, says
-    the first word once both greetings fit (`begin`), takes commands until the handshake is done (`take`), and then
-    seals frames as they are written. `doubt` says what may be wrong if the far side ends the stream now.
+    A mechanism gives one side of one connection its name in the greeting, makes the `Incoming` that finds frames, sends
+    the first command once both greetings fit (`begin`), takes commands until the handshake is done (`take`), and then
+    seals frames as they are written. `doubt` names the likely cause if the far side ends the stream now.
     """
 
     name: Final = "NULL"
@@ -147,21 +145,17 @@ class Null:
     doubt: Final = ""
 
     def incoming(self, limit_bytes: int) -> Incoming:
-        """Frames stand as they are."""
         return Incoming(limit_bytes)
 
     def begin(self, metadata: bytes) -> bytes:
-        """Say READY, which is all."""
         return encode_command(Command(b"READY", metadata))
 
     def take(self, command: Command) -> Step:
-        """Take the far side's READY."""
         if command.name != b"READY":
             raise _wrong(f"ZMTP: {command.name!r} before READY")
         return Step(metadata=command.data)
 
     def seal(self, frames: bytes) -> bytes:
-        """Frames stand as they are."""
         return frames
 
 
@@ -309,7 +303,7 @@ class Session:
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may have something to say."""
+        """Whether `next_event` may return more."""
         return self._has_eof or self._step is not None or bool(self._incoming.held_bytes)
 
     @property
@@ -318,7 +312,7 @@ class Session:
         return bool(self._outgoing)
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+        """Return and forget the bytes to be written now."""
         outgoing = b"".join(self._outgoing)
         self._outgoing.clear()
         return outgoing
@@ -332,7 +326,6 @@ class Session:
         return self._mechanism.seal(frames)
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
         if not self.closed:
             self._incoming.feed(data)
 
@@ -347,10 +340,7 @@ class Session:
         self._incoming.forget()
 
     def next_event(self) -> Any:
-        """Return the next `Event`, `NEED_DATA`, or None for what the session has dealt with itself.
-
-        Bad input becomes `Ended`.
-        """
+        """Return the next `Event`, `NEED_DATA`, or None if the session needs nothing; bad input becomes `Ended`."""
         if self.closed:
             return NEED_DATA
         try:
@@ -465,7 +455,7 @@ class Session:
         return _wish(frames[start + 1 :], is_wanted=bool(frames[start]))
 
 
-def _wish(topic: bytes, *, is_wanted: bool) -> Event | None:
+def _wish(topic: bytes, *, is_wanted: bool) -> Event:
     if len(topic) > TOPIC_LIMIT_BYTES:
         return Refused(f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES}", is_subscription=True)
     return Subscribed(topic) if is_wanted else Unsubscribed(topic)
