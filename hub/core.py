@@ -204,7 +204,7 @@ class Core:
         self.remote_hubs = RemoteHubs(
             self.prefixes,
             self.rules,
-            self.requests,
+            self.requests.services,
             self.names,
             self.leaves,
             traffic.way_to,

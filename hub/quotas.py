@@ -40,7 +40,6 @@ class Resource(Enum):
 
     @property
     def is_size(self) -> bool:
-        """Whether it is counted in bytes."""
         return self in {Resource.QUEUED_BYTES, Resource.STAGED_BYTES}
 
     @property
@@ -69,7 +68,6 @@ class Whole:
         self.refused_total = 0
 
     def set_total(self, total: int) -> None:
-        """Set the total; users keep what they hold."""
         self.free += total - self.total
         self.total = total
 
@@ -153,7 +151,6 @@ class Usage:
             self._on_empty()
 
     def set_limit(self, limit: int | None) -> None:
-        """Set another limit; what is held is kept."""
         if self.held:
             self.whole.sharers += (limit is None) - (self.limit is None)
         self.limit = limit
@@ -371,11 +368,9 @@ class Share:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the user has no connection, and holds nothing else."""
         return not any(usage.held for usage in self.usages.values())
 
     def set_limits(self, limits: SetLimits) -> None:
-        """Let these limits apply from now on; what is held is kept."""
         if limits == self.limits:
             return
         self.limits = limits
@@ -431,7 +426,6 @@ class Quotas:
         return share
 
     def give_roles(self, share: Share, roles: frozenset[str]) -> None:
-        """Let a user have these roles from now on, and the limits that follow."""
         if roles != self._roles[share.user]:
             self._roles[share.user] = roles
             share.set_limits(self._limits.of(share.user, roles))
@@ -452,7 +446,6 @@ class Quotas:
             rates[share.user] = rate
 
     def set_total(self, resource: Resource, total: int) -> None:
-        """Set the total of a resource; users keep what they hold."""
         self.wholes[resource].set_total(total)
 
     def adopt(self, limits: QuotaLimits) -> None:
@@ -467,7 +460,6 @@ class Quotas:
             share.set_limits(found)
 
     def statistics(self) -> dict[str, WholeStatistics]:
-        """Return the totals, held amounts and refusals by resource."""
         return {
             resource.value: WholeStatistics(whole.total, whole.total - whole.free, whole.refused_total)
             for resource, whole in self.wholes.items()

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.messages.batch import Message
 from hub.messages.frame import FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame
-from hub.names.grammar import (
+from hub.names.claim import (
     LABEL_LIMIT_BYTES,
     LABELS_LIMIT,
     NAME_LIMIT_BYTES,
@@ -40,7 +40,6 @@ class TaggedMessage(Message):
     origin: bytes = b""
 
     def __new__(cls, envelope: Envelope, value: Any) -> TaggedMessage:  # noqa: PYI034 -- not of classes made of it
-        """Make the pair of topic and value."""
         made = tuple.__new__(cls, (envelope.topic, value))
         made._envelope = envelope  # noqa: SLF001 -- our own
         return made
@@ -86,7 +85,6 @@ class Envelope(NamedTuple):
     destination: str = ""  # Name whose owner alone gets it; empty for everybody who wants it
 
     def encode(self) -> bytes:
-        """Return the key, unchecked."""
         topic, sender, destination = self.topic.encode(), self.sender.encode(), self.destination.encode()
         parts = [
             _LENGTH.pack(len(topic)),

@@ -78,7 +78,6 @@ class TaggedKeys:
         self._by_topic.clear()
 
     def under(self, prefix: str) -> list[bytes]:
-        """Return the keys whose topics begin with a prefix."""
         by_topic = self._by_topic
         return [
             key

@@ -22,7 +22,7 @@ from itertools import combinations
 from typing import Generic, NamedTuple, TypeVar
 
 from hub.errors import InvalidNameError
-from hub.names.grammar import check_labels, check_name
+from hub.names.claim import check_labels, check_name
 from hub.prefixes.multimap import PrefixMultimap
 from hub.topics import check_prefix, printable
 
@@ -36,7 +36,6 @@ class Rule(NamedTuple):
 
 
 def characters(rule: Rule) -> int:
-    """Return the length of the texts that are kept for a rule."""
     return sum(map(len, rule.labels)) + len(rule.prefix)
 
 

@@ -98,7 +98,6 @@ class RuleSubscriptions:
         self._held.pop(handler, None)
 
     def tell(self, on_rule: OnRule) -> None:
-        """Tell the mesh of each rule that subscribers of this hub have, now and with each change."""
         self._here = {}
         for handler, held in self._held.items():
             for rule in held:
@@ -109,7 +108,6 @@ class RuleSubscriptions:
             on_rule(rule, True)
 
     def changing(self, far: RemoteHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
-        """Change the rules of another hub of the mesh, in steps."""
         held = far.rules
         for rule in removed:
             if held.pop(rule, far) is None:

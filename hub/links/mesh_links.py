@@ -87,7 +87,7 @@ class MeshLinks:
         self._announced = {}
         self._prefixes.asked_of_links.tell(self, self._mesh.change)
         self._rules.tell(self._change_rule)
-        self._requests.tell(self._change_served)
+        self._requests.services.tell(self._change_served)
         self._names.tell(partial(self._change_name, self._announced))
         self._leaves.tell(self._mesh.change)
 

@@ -25,7 +25,7 @@ from hub.mesh.announcement import Interest, Interests, Leaf, Served
 from hub.names.claim import Announced
 from hub.names.names import Names
 from hub.policy.policy import Action, Rights
-from hub.requests.requests import Requests
+from hub.requests.services import Services
 from hub.routing.subscriptions import PrefixSubscriptions
 from hub.scheduling.memory import Account
 from hub.scheduling.scheduler import Scheduler
@@ -91,7 +91,7 @@ class RemoteHubs:
         self,
         prefixes: PrefixSubscriptions,
         rules: RuleSubscriptions,
-        services: Requests,
+        services: Services,
         names: Names,
         leaves: Leaves,
         way_to: Callable[[bytes], tuple[int, Handler] | None],

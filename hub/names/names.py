@@ -25,8 +25,7 @@ from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
 from hub.handlers.handler import Handler
 from hub.handlers.remote_hub import RemoteHub
 from hub.limits import NameLimits
-from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
-from hub.names.grammar import check_labels, check_name
+from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, check_labels, check_name, untold
 from hub.policy.policy import Action, check_granted
 from hub.quotas import Resource
 from hub.scheduling.memory import Account, Memory
@@ -230,7 +229,6 @@ class Names:
     # Peer hubs.
 
     def tell(self, on_names: OnNames) -> None:
-        """Tell the mesh what is held here, now and with each change."""
         self._on_names = on_names
         for name, contest in self.register.contests():
             if contest.announced is not None:
@@ -323,7 +321,6 @@ class Names:
             self._announce("appeared", owner)
 
     def statistics(self) -> NamesStatistics:
-        """Return how many names there are now, and what has become of claims so far."""
         return NamesStatistics(
             names=len(self.register),
             far=self._far,
@@ -379,15 +376,12 @@ class Claimants:
         return self.held is not None or bool(self._far) or bool(self.waiting)
 
     def put_far(self, claim: Claim) -> None:
-        """Note that a peer hub has announced a claim, or another one than before."""
         self._far[claim.handler] = claim
 
     def drop_far(self, link: Owner) -> bool:
-        """Note that a peer hub does not hold the name any more; return whether it did."""
         return self._far.pop(link, None) is not None
 
     def settle(self) -> Settled:
-        """Find the owner again, after any change."""
         first = min(self._far.values(), key=_rank) if self._far else None
         held = self.held
         settled = Settled()
@@ -440,12 +434,10 @@ class Register:
     # Who owns what.
 
     def owner(self, name: str) -> Owner | None:
-        """Return the owner of a name: a client, or its hub; None for none."""
         claim = self.claim_of(name)
         return None if claim is None or claim.handler.closed else claim.handler
 
     def owner_of(self, raw: bytes) -> Owner | None:
-        """Return the owner of a name as it stands on the wire."""
         return self.owner(raw.decode("ascii", "replace"))
 
     def claim_of(self, name: str) -> Claim | None:
@@ -490,7 +482,6 @@ class Register:
     # What is contested; for `hub.names.names`.
 
     def get(self, name: str) -> Claimants | None:
-        """Return the contest for a name, None if it is not claimed."""
         contest: Claimants | None = self._contests.get(name)
         return contest
 

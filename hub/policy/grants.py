@@ -141,7 +141,6 @@ class Grants:
         self._alone: dict[str, frozenset[str]] = {}  # Role → the set of it alone, one for all nodes that have no other
 
     def add(self, role: str, path: Path, *, allowed: bool) -> None:
-        """Take a grant in, while the policy is built."""
         components = path.components
         self._depth = max(self._depth, len(components))
         alone = self._alone.get(role)
@@ -248,7 +247,6 @@ class Grants:
         return _is_allowed(reversed(levels), user) and _denial(met, part, user) is None
 
     def denial_beneath(self, prefix: str, user: User) -> Grant | None:
-        """Return a grant that denies something beneath a prefix to a user, or None."""
         _, met, part = self._descend_prefix(prefix)
         return _denial(met, part, user)
 

@@ -212,11 +212,9 @@ class Rights:
         return grants.decisive(grants.domain(topic), self.user)
 
     def denial(self, action: Action, prefix: str) -> Grant | None:
-        """Return a grant that denies an action for some topic that begins with a prefix, or None."""
         return self.policy.grants[action].denial_beneath(prefix, self.user)
 
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
-        """Return at most `limit` paths beneath a prefix for which an action is allowed."""
         return self.policy.grants[action].granted_beneath(prefix, self.user, limit)
 
 
@@ -350,7 +348,6 @@ def withheld(deed: Deed, topic: str) -> str:
 
 
 def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic: str) -> Verdict:
-    """Return the decision of a policy."""
     why = withheld(deed, topic)
     if why:
         return Verdict(False, why)

@@ -40,7 +40,6 @@ class Later:
         self._tell()
 
     def fail(self, error: HubError) -> None:
-        """Answer with the reason why there is no value."""
         self.error = error
         self._tell()
 
@@ -233,7 +232,6 @@ class Directed:
         self._questions: dict[bytes, Questions] = {}
 
     def add(self, what: str, questions: Questions) -> None:
-        """Let a kind of question be asked."""
         self._questions[what.encode()] = questions
 
     def find(self, request: Request) -> tuple[bytes, Questions, bytes]:

@@ -8,18 +8,15 @@ requester's ids            ids issued to the service          every 10 ms
 40   one frame ── Block ──  3
 ```
 
-A frame of requests, or a part of it at one service, is one `Block` until the last of its requests is answered. It
-stands in the map (`Spans`) of the requester, in that of the service, and in the bucket of what is due at the same time;
-only `Block.enter` and `Block.leave` write there. Ids of pending requests never overlap on either side. Requests that
-came alone are found in a dictionary, the others in order of their first id.
-
-`_block.pyx` is the compiled twin of `PureBlock`, of 80 bytes instead of 190, and unknown to the garbage collector.
+A frame of requests, or a part of it at one service, is one `Block` until the last of its requests is answered. Ids of
+pending requests never overlap on either side. `_block.pyx` is the compiled twin of `PureBlock`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -70,11 +67,7 @@ class AnswerRuns:
 
 
 def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes, int]] | None:
-    """Return values and flags for each piece (place of the first value, and how many) of a reply.
-
-    Returns:
-        None if the values cannot be told apart.
-    """
+    """Return values and flags for each piece (place of the first value, and how many); None if they are invalid."""
     if not reply.flags & FLAG_BATCH:
         return [(reply.values, reply.flags) for _ in pieces]
     plain = reply.flags & ~FLAG_BATCH
@@ -99,11 +92,7 @@ BUCKET_MS = 10  # Exactness of a time-out: a tenth of the shortest one in use, a
 
 
 class Deadlines:
-    """Buckets of blocks.
-
-    Args:
-        wake_at: Called with a time, ms, at which `take` is due; it replaces the time of the call before.
-    """
+    """Buckets of blocks; `wake_at` is called with the time, ms, at which `take` is due next."""
 
     __slots__ = ("_armed", "_buckets", "_numbers", "_wake_at")
 
@@ -162,24 +151,21 @@ OwnService: TypeAlias = Callable[[Handler, Request, Callable[[Reply, int], objec
 
 
 class PureBlock:
-    """Those requests of one frame that went to one service, until all of them are answered."""
+    """Those requests of one frame that went to one service, until all of them are answered.
+
+    It stands in the map (`Spans`) of the requester, in that of the service, and in the bucket of blocks that are due at
+    the same time; only `enter` and `leave` write there.
+    """
 
     __slots__ = ("answered", "asker", "bucket", "count", "first", "issued", "left", "responder")
 
     asker: Participant
-
     responder: Participant
-
     first: int  # Transaction id of the first, as the requester has it
-
     issued: int  # The same, as the service has it
-
     count: int
-
     left: int  # How many of them are pending; 0 when the block is settled
-
     answered: bytearray | None  # A byte for each, 1 for those that are not pending; None while all are
-
     bucket: dict[PureBlock, None]  # Blocks due at the same time; it is in it until it is settled or due
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made for each request: by place is quicker than by name
@@ -200,7 +186,6 @@ class PureBlock:
         self.bucket = bucket
 
     def enter(self) -> None:
-        """Put the block into both maps and into the bucket."""
         asker, responder = self.asker, self.responder
         if self.count == 1:
             asker.asked.singles[self.first] = responder.owed.singles[self.issued] = self
@@ -287,74 +272,6 @@ except ImportError:  # not built: no compiler was there
     Block = PureBlock  # type: ignore[misc]
 
 
-class Participant:
-    """A handler as one that asks, and as one that serves."""
-
-    __slots__ = (
-        "asked",
-        "asked_requests",
-        "gone",
-        "handler",
-        "is_link",
-        "issued_total",
-        "owed",
-        "owed_requests",
-        "own",
-        "served",
-        "usage",
-    )
-
-    handler: Handler
-
-    is_link: bool
-
-    asked: Spans  # Its pending requests, by its own ids
-
-    asked_requests: int
-
-    owed: Spans  # What it is to answer, by the ids that the hub has issued to it
-
-    owed_requests: int
-
-    issued_total: int  # How many ids it was issued; the next one is that, modulo 2^32
-
-    served: dict[str, int]  # Prefix → how often it serves it; kept by `hub.requests.services`
-
-    own: OwnService | None  # Answers in its place, if it is a service of this process
-
-    usage: Usage | None  # Pending requests of its user; None where nothing is charged
-
-    gone: bool  # Its handler has left: it gets no further request, and what is pending is settled in steps
-
-    def __init__(self, handler: Handler) -> None:
-        self.handler = handler
-        self.is_link = handler.is_link
-        self.asked = Spans()
-        self.asked_requests = 0
-        self.owed = Spans()
-        self.owed_requests = 0
-        self.issued_total = 0
-        self.served = {}
-        self.own = None
-        self.usage = None if handler.share is None else handler.share[Resource.PENDING_REQUESTS]
-        self.gone = False
-
-    def take_ids(self, count: int) -> int:
-        """Return the first of so many consecutive ids that no pending request at this service has."""
-        while True:
-            first = self.issued_total & _MASK
-            if first + count > TRANSACTIONS:  # a block does not go over the end
-                self.issued_total += TRANSACTIONS - first
-                continue
-            self.issued_total += count
-            if self.owed.is_free(first, count):  # not after 2^32 requests, if an old one is still pending
-                return first
-
-    def was_issued(self, number: int) -> bool:
-        """Return whether this service was ever issued this id."""
-        return (self.issued_total - 1 - number) & _MASK < self.issued_total
-
-
 class Spans:
     """Blocks, found by an id of one of their requests."""
 
@@ -368,13 +285,11 @@ class Spans:
 
     @property
     def ranges(self) -> SortedDict:
-        """The blocks of several requests, by their first id."""
         if self._ranges is None:
             self._ranges = SortedDict()
         return self._ranges
 
     def blocks(self) -> list[Block]:
-        """Return every block, those of one request first."""
         return [*self.singles.values(), *(self._ranges.values() if self._ranges is not None else ())]
 
     def covering(self, number: int) -> tuple[Block, int] | None:
@@ -421,3 +336,39 @@ class Spans:
             if not 0 < distance < count:
                 break
             yield block, 0, min(block.count, count - distance)
+
+
+@dataclass(slots=True, eq=False)
+class Participant:
+    """A handler as one that asks, and as one that serves."""
+
+    handler: Handler
+    is_link: bool = field(init=False)
+    usage: Usage | None = field(init=False)  # Pending requests of its user; None where nothing is charged
+    asked: Spans = field(default_factory=Spans)  # Its pending requests, by its own ids
+    asked_requests: int = 0
+    owed: Spans = field(default_factory=Spans)  # Pending requests to it, by the ids that the hub has issued
+    owed_requests: int = 0
+    issued_total: int = 0  # How many ids it was issued; the next one is that, modulo 2^32
+    served: dict[str, int] = field(default_factory=dict)  # Prefix → how often it serves it; kept by `Services`
+    own: OwnService | None = None  # Answers in its place, if it is a service of this process
+    gone: bool = False  # Its handler has left: it gets no further request, and pending ones are settled in steps
+
+    def __post_init__(self) -> None:
+        handler = self.handler
+        self.is_link = handler.is_link
+        self.usage = None if handler.share is None else handler.share[Resource.PENDING_REQUESTS]
+
+    def take_ids(self, count: int) -> int:
+        """Return the first of so many consecutive ids that no pending request at this service has."""
+        while True:
+            first = self.issued_total & _MASK
+            if first + count > TRANSACTIONS:  # a block does not go over the end
+                self.issued_total += TRANSACTIONS - first
+                continue
+            self.issued_total += count
+            if self.owed.is_free(first, count):  # not after 2^32 requests, if an old one is still pending
+                return first
+
+    def was_issued(self, number: int) -> bool:
+        return (self.issued_total - 1 - number) & _MASK < self.issued_total

@@ -29,10 +29,9 @@ from hub.messages.frame import FLAG_SHARED
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
 from hub.names.claim import Owner
 from hub.policy.policy import not_granted
-from hub.prefixes.filter import Change
 from hub.requests.hub_services import Directed, HubServices, is_directed
 from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
-from hub.requests.services import Services, Serving
+from hub.requests.services import Services
 from hub.scheduling.memory import Memory
 from hub.topics import RESERVED, printable
 
@@ -128,7 +127,7 @@ class Requests:
         # Every handler that has asked or served something, until it leaves.
         self._participants: dict[Handler, Participant] = {}
         self.services_allowed = services_allowed
-        self._services = Services(services_allowed, self._link_to)
+        self.services = Services(services_allowed, self._link_to)
         self._way_to = way_to
         self._deadlines = Deadlines(wake_at)
         # How many requests are pending, of all requesters: raised when one is passed on, lowered when it is settled.
@@ -159,13 +158,12 @@ class Requests:
             raise ClosedError("the handler is not attached to this hub")
         if handler.poster is None:
             raise RejectedError(CloseCode.NOT_ALLOWED, "requests do not reach what is connected in this way")
-        yield from self._services.serving(self._participant(handler), prefixes)
+        yield from self.services.serving(self._participant(handler), prefixes)
 
     def unserving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
-        """Take back one for each prefix, in steps; those that the handler does not serve are passed over."""
         participant = self._participants.get(handler)
         if participant is not None:
-            yield from self._services.unserving(participant, prefixes)
+            yield from self.services.unserving(participant, prefixes)
 
     def serve_here(self, handler: Handler, prefix: str, service: OwnService) -> None:
         """Let a service of this process answer, with a handler of its own.
@@ -177,13 +175,6 @@ class Requests:
             pass
         self._participant(handler).own = service
 
-    def prefixes_served(self) -> list[str]:
-        """Return the prefixes that are served here or at other hubs, in no order."""
-        return self._services.prefixes()
-
-    def who_serves(self, prefix: str) -> Serving:
-        return self._services.who_serves(prefix)
-
     def served_by(self, handler: Handler) -> Iterable[str]:
         participant = self._participants.get(handler)
         return () if participant is None else participant.served
@@ -192,15 +183,7 @@ class Requests:
         """Let a handler serve a prefix no more. What it was asked already it may still answer."""
         participant = self._participants.get(handler)
         if participant is not None:
-            self._services.take_away(participant, prefix)
-
-    def tell(self, on_change: Callable[[Change], object]) -> None:
-        """Tell the mesh what is served here: now, if there is something, and each change of it."""
-        self._services.tell(on_change)
-
-    def changing(self, far: RemoteHub, added: list[str], removed: list[str]) -> Iterator[None]:
-        """Change the prefixes that another hub of the mesh serves, in steps."""
-        return self._services.changing(far, added, removed)
+            self.services.take_away(participant, prefix)
 
     def _link_to(self, hub: bytes) -> tuple[int, Participant] | None:
         way = self._way_to(hub)
@@ -275,7 +258,7 @@ class Requests:
             if request.flags & FLAG_NAMED:
                 responder = self._owner(asker, request.target)
             else:
-                responder = self._services.choose(request.target, asker)
+                responder = self.services.choose(request.target, asker)
         except InvalidTopicError as error:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, str(error))
             return
@@ -441,7 +424,6 @@ class Requests:
         self._fail_all(self._deadlines.take(now_ms, _EXPIRED_PER_TURN), Status.TIMED_OUT, "no answer in time")
 
     def has_pending(self, handler: Handler) -> bool:
-        """Return whether a handler waits for an answer, or owes one."""
         participant = self._participants.get(handler)
         return participant is not None and bool(participant.asked_requests or participant.owed_requests)
 
@@ -455,7 +437,7 @@ class Requests:
         return self._settling(participant, participant.asked.blocks() + participant.owed.blocks())
 
     def _settling(self, participant: Participant, blocks: list[Block]) -> Iterator[None]:
-        yield from self._services.forgetting(participant)
+        yield from self.services.forgetting(participant)
         for start in range(0, len(blocks), _LEAVING_AT_ONCE):
             some = blocks[start : start + _LEAVING_AT_ONCE]
             self._settle_left(participant, some)
@@ -486,7 +468,7 @@ class Requests:
     # Statistics.
 
     def statistics(self) -> RequestStatistics:
-        return self.counters.statistics(len(self._services), self._pending)
+        return self.counters.statistics(len(self.services), self._pending)
 
     def _participant(self, handler: Handler) -> Participant:
         participant = self._participants.get(handler)

@@ -92,7 +92,6 @@ class Services:
         return len(self._prefixes)
 
     def prefixes(self) -> list[str]:
-        """Return the prefixes that are served here or at other hubs, in no order."""
         return list(self._prefixes)
 
     def who_serves(self, prefix: str) -> Serving:
@@ -140,7 +139,6 @@ class Services:
                 return
 
     def unserving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
-        """Take back one for each prefix, in steps; those that are not served are passed over."""
         for prefix in prefixes:
             if self._allowed.give_back(participant.handler, participant.served, prefix):
                 self._remove(participant, prefix)
@@ -152,7 +150,6 @@ class Services:
             self._remove(participant, prefix)
 
     def forgetting(self, participant: Participant) -> Iterator[None]:
-        """Take back the prefixes that a handler served which has left, in steps."""
         while participant.served:
             self._remove(participant, self._allowed.give_back_any(participant.handler, participant.served))
             yield
@@ -200,7 +197,6 @@ class Services:
         return target
 
     def changing(self, far: RemoteHub, added: list[str], removed: list[str]) -> Iterator[None]:
-        """Change the prefixes that another hub of the mesh serves, in steps."""
         for prefix in removed:
             if far.served.pop(prefix, far) is None:
                 served = self._prefixes[prefix]

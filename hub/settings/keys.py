@@ -70,7 +70,6 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """The accepted values, for people."""
         match self.kind:
             case Kind.COUNT:
                 return f"a whole number from {self.least} to {self.most} ({self.unit})"

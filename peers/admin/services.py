@@ -126,7 +126,7 @@ def served_here(server: Server, after: str) -> Work[dict[str, Any]]:
     """Return what one process knows: `rows` of the first prefixes behind one, and which hub it is itself."""
     requests = server.core.requests
     first: list[str] = []
-    prefixes = requests.prefixes_served()
+    prefixes = requests.services.prefixes()
     for start in range(0, len(prefixes), _PREFIXES_PER_STEP):
         some = prefixes[start : start + _PREFIXES_PER_STEP]
         first = nsmallest(PAGE, [*first, *(prefix for prefix in some if prefix > after)])
@@ -135,7 +135,7 @@ def served_here(server: Server, after: str) -> Work[dict[str, Any]]:
 
 
 def _row(server: Server, prefix: str) -> dict[str, Any]:
-    serving = server.core.requests.who_serves(prefix)
+    serving = server.core.requests.services.who_serves(prefix)
     shown = [_connection(handler, pending) for handler, pending in serving.handlers[:SHOWN]]
     return {
         "prefix": prefix,

@@ -25,7 +25,7 @@ from hub.errors import UsageError
 from hub.journal.layout import Column
 from hub.labels.rules import check_rule
 from hub.messages.batch import Message
-from hub.names.grammar import check_name
+from hub.names.claim import check_name
 from peers.client.dial import Destination, Remote
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.journal import Committed, History, JournalState, time_us

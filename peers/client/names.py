@@ -14,8 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
-from hub.names.claim import Wish
-from hub.names.grammar import check_labels, check_name
+from hub.names.claim import Wish, check_labels, check_name
 from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, granted, wake
 from peers.wire.control import NameClaim, NameRelease, Notice
 from peers.wire.hello import Hello

@@ -37,7 +37,7 @@ from hub.errors import (
 )
 from hub.messages.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH
 from hub.messages.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
-from hub.names.grammar import check_name
+from hub.names.claim import check_name
 from hub.topics import check_topic
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Refusal, wake

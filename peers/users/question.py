@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hub.errors import UsageError
-from hub.names.grammar import check_name
+from hub.names.claim import check_name
 from hub.policy.policy import (
     ADMIN,
     ANONYMOUS,

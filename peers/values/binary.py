@@ -104,7 +104,6 @@ def read_length(body: bytes, position: int) -> tuple[int, int]:
 
 
 def length_bytes(number: int) -> bytes:
-    """Return the shortest LEB128 form of `number`."""
     if number < 0x80:
         return bytes((number,))
     out = bytearray()
@@ -164,14 +163,12 @@ def real_of(raw: bytes) -> float:
 
 
 def real_bytes(number: float) -> bytes:
-    """Return the 8 bytes that Broker writes for `number`."""
     if number != number:  # noqa: PLR0124  NaN, without importing math for it
         return _WIRE_NAN
     return _WIRE_OF_SPECIAL.get(number) or _REAL.pack(number)
 
 
 def read_port(body: bytes, position: int) -> tuple[int, int]:
-    """Return the number and the protocol of the port at `position`."""
     number, protocol = _PORT.unpack_from(body, position)
     if protocol >= len(PROTOCOLS):
         raise InvalidDataError(f"{protocol} at byte {position + 2} is no transport protocol")
@@ -192,7 +189,6 @@ def read_network(body: bytes, position: int) -> tuple[bytes, int]:
 
 
 def refuse_tag(body: bytes, position: int) -> NoReturn:
-    """Refuse the unknown tag in front of `position`."""
     raise InvalidDataError(f"{body[position - 1]} at byte {position - 1} is no type")
 
 

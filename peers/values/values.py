@@ -140,7 +140,6 @@ class Timespan(_Nanoseconds):
 
     @classmethod
     def of(cls, span: timedelta) -> Timespan:
-        """Convert a `timedelta`."""
         return cls(span // _MICROSECOND * 1000)
 
     def to_timedelta(self) -> timedelta:
@@ -175,7 +174,6 @@ class Set(AbstractSet["Value"]):
 
     @classmethod
     def of_distinct(cls, members: list[Value], keys: frozenset[Any]) -> Set:
-        """Make a set of distinct values with these identities."""
         made = cls.__new__(cls)
         made._fill(members, keys)  # noqa: SLF001 -- its own class
         return made

@@ -9,7 +9,7 @@ import msgspec
 from hub.errors import RejectedError
 from hub.journal.layout import COLUMNS, Column
 from hub.limits import QueueLimits
-from hub.names.grammar import LABELS_LIMIT
+from hub.names.claim import LABELS_LIMIT
 from peers.commands.commands import Verb
 from peers.wire.control import PREFIXES_LIMIT, RULES_PER_FRAME, Renewal
 from peers.wire.hello import SOFTWARE, QueueWish

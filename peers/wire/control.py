@@ -13,8 +13,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.labels.rules import Rule
 from hub.messages.frame import encode_frame
 from hub.messages.origin import Origin
-from hub.names.claim import Wish
-from hub.names.grammar import LABELS_LIMIT
+from hub.names.claim import LABELS_LIMIT, Wish
 from peers.wire.kinds import Kind
 from peers.wire.reasons import decoded, reader, writer
 

@@ -24,8 +24,7 @@ from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedE
 from hub.labels.rules import Rule, check_rule
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted, is_topic
 from hub.messages.frame import encode_frame
-from hub.names.claim import LATEST_US, Announced
-from hub.names.grammar import LABELS_LIMIT, check_labels, check_name
+from hub.names.claim import LABELS_LIMIT, LATEST_US, Announced, check_labels, check_name
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind

@@ -345,8 +345,8 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
         other = await stack.enter_async_context(connect(far.endpoint.location))
         for client, prefix in ((one, "/a/"), (other, "/a/"), (other, "/b/")):
             await stack.enter_async_context(client.serve(prefix, wait))
-        await eventually(lambda: len(near.server.core.requests.prefixes_served()) == 2)
-        await eventually(lambda: near.server.core.requests.who_serves("/a/").hubs)
+        await eventually(lambda: len(near.server.core.requests.services.prefixes()) == 2)
+        await eventually(lambda: near.server.core.requests.services.who_serves("/a/").hubs)
         asking = asyncio.create_task(asker.request("/a/x", 1))
         await asked.wait()
         (number,) = [each.id for each in near.server.core.handlers.values() if each.name == "one"]
@@ -368,7 +368,7 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
         going_on.set()
         await asking
         await stack.aclose()
-        await eventually(lambda: not near.server.core.requests.prefixes_served())
+        await eventually(lambda: not near.server.core.requests.services.prefixes())
         assert await asker.request("$hub/services", None) == []
 
 

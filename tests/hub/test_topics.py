@@ -20,7 +20,7 @@ from hub.errors import (
     RejectedError,
     RequestTimeoutError,
 )
-from hub.names.grammar import (
+from hub.names.claim import (
     LABEL_LIMIT_BYTES,
     LABELS_LIMIT,
     NAME_LIMIT_BYTES,

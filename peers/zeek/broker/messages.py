@@ -211,7 +211,6 @@ class Envelope(NamedTuple):
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return an envelope as a frame."""
     sender, receiver, kind, topic, payload, ttl = envelope
     size = _LAYOUT.size + len(topic) + len(payload)
     return _HEADER.pack(size, sender, receiver, kind, ttl, len(topic)) + topic + payload

@@ -163,26 +163,21 @@ class Session(Generic[R]):
 
     @property
     def is_peered(self) -> bool:
-        """Whether messages may be sent."""
         return self._reader is not None and not self.closed
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
         return bool(self._outgoing)
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may return more."""
         return self._has_eof or self._incoming.has_more
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were read and not acted on."""
         return self._incoming.waiting_bytes
 
     def take_outgoing(self) -> bytes:
-        """Return and forget the bytes to be written now."""
         outgoing = b"".join(self._outgoing)
         self._outgoing.clear()
         return outgoing

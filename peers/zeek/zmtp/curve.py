@@ -123,7 +123,6 @@ class Traffic:
         self._came_nonce = _FROM_CLIENT if is_server else _FROM_SERVER
 
     def seal(self, frames: bytes) -> bytes:
-        """Return whole frames in boxes."""
         sealed, self._sent = seal_frames(frames, self._sent, self._sent_nonce, self._key, _SEALER)
         return sealed
 
@@ -175,11 +174,9 @@ class SealedIncoming(Incoming):
 
     @property
     def held_bytes(self) -> int:
-        """How much was fed, or opened, and not taken."""
         return super().held_bytes + len(self._sealed) - self._position_sealed
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
         if self._traffic is None:
             super().feed(data)
             return
@@ -192,7 +189,6 @@ class SealedIncoming(Incoming):
         self._position_sealed = 0
 
     def forget(self) -> None:
-        """Throw away everything that was fed and not taken."""
         super().forget()
         self._sealed, self._position_sealed = bytearray(), 0
 
@@ -247,13 +243,11 @@ class KeyPair(NamedTuple):
 
     @classmethod
     def new(cls) -> KeyPair:
-        """Make a new pair."""
         public, secret = crypto_box_keypair()
         return cls(public, secret)
 
     @classmethod
     def of_secret(cls, secret: bytes) -> KeyPair:
-        """Return the pair that a secret key belongs to."""
         return cls(crypto_scalarmult_base(secret), secret)
 
     def __repr__(self) -> str:
@@ -332,12 +326,10 @@ class CurveServer(_Curve):
         self._came = 0
 
     def begin(self, metadata: bytes) -> bytes:
-        """The far side speaks first."""
         self._metadata = metadata
         return b""
 
     def take(self, command: Command) -> Step:
-        """Take HELLO, then INITIATE."""
         return self._initiate(command) if self._cookie_key else self._hello(command)
 
     def _hello(self, command: Command) -> Step:
@@ -414,7 +406,6 @@ class CurveClient(_Curve):
         self.doubt = ""
 
     def begin(self, metadata: bytes) -> bytes:
-        """Say HELLO."""
         self._metadata = metadata
         self._hello_key = _try(Fault.KEY, _NO_KEY, crypto_box_beforenm, self._server, self._own.secret)
         number = NUMBER.pack(1)
@@ -423,7 +414,6 @@ class CurveClient(_Curve):
         return encode_command(Command(b"HELLO", VERSION + bytes(PADDING_BYTES) + self._own.public + number + proof))
 
     def take(self, command: Command) -> Step:
-        """Take WELCOME, then READY."""
         return self._ready(command) if self._key else self._welcome(command)
 
     def _welcome(self, command: Command) -> Step:

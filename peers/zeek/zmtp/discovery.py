@@ -95,7 +95,6 @@ class Discovery:
 
     @property
     def mailbox(self) -> bytes:
-        """Topic of events to this node."""
         return _topic(self._own)
 
     @property
@@ -104,7 +103,6 @@ class Discovery:
         return {node_id: node.name for node_id, node in self._nodes.items() if node.is_up}
 
     def changes(self) -> list[Change]:
-        """Return and forget the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
@@ -186,7 +184,6 @@ class Discovery:
             self._greet(node_id)
 
     def _greet(self, node_id: str) -> None:
-        """Send a node the greetings that are due."""
         node = self._nodes[node_id]
         if not (self._is_heard and node.is_there):
             return

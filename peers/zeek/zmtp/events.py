@@ -21,7 +21,7 @@ from hub.labels.envelope import Envelope, tagged
 from hub.messages.batch import Batch
 from hub.messages.frame import BROKER_FLAGS, FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, topic_of
 from hub.messages.stretch import Run, Stretch
-from hub.names.grammar import LABEL_LIMIT_BYTES
+from hub.names.claim import LABEL_LIMIT_BYTES
 from peers.values import InvalidDataError, InvalidInputError, check, decode_message, encode_json, from_msgpack
 from peers.values.binary import Tag, read_length
 from peers.wire.scanner import NEED_DATA, RouteTable
@@ -69,7 +69,6 @@ class EventHead(NamedTuple):
     serializer: bytes = BINARY
 
     def encode(self) -> bytes:
-        """Return the three parts as frames of ZMTP."""
         return b"".join([encode_frame(part, MORE) for part in self])
 
     @property
@@ -122,7 +121,6 @@ def node_labels(sender: bytes) -> list[str]:
 
 
 def is_of_node(routing_key: bytes) -> bool:
-    """Return whether a node of a cluster has published a message of the hub."""
     if not routing_key[1] & FLAG_TAGGED:
         return False
     return any(label.startswith(NODE_LABEL) for label in Envelope.decode(routing_key[HEADER_BYTES - 4 :]).labels)
@@ -145,7 +143,6 @@ def check_event(payload: bytes) -> None:
 
 
 def is_event(payload: bytes) -> bool:
-    """Return whether `check_event` accepts a payload."""
     try:
         check_event(payload)
     except (RejectedError, InvalidDataError):
@@ -231,7 +228,6 @@ class EventSession(Session, Generic[R]):
         return super().next_event() if found is None else found
 
     def _next_stretch(self) -> Run[R] | Stretch[R] | None:
-        """Return the events that come next, as far as their heads are known."""
         if find_events is None:
             return None
         incoming = self._incoming

@@ -36,7 +36,6 @@ class Message(NamedTuple):
 
     @property
     def parts(self) -> list[bytes]:
-        """The bodies of its frames."""
         return [self.frames[start:end] for start, end in zip(self.starts, self.ends, strict=True)]
 
 
@@ -55,13 +54,11 @@ def encode_frame(body: bytes, flags: int = 0) -> bytes:
 
 
 def encode_message(parts: list[bytes]) -> bytes:
-    """Return a message of one part or more."""
     last = len(parts) - 1
     return b"".join([encode_frame(part, MORE if number < last else 0) for number, part in enumerate(parts)])
 
 
 def encode_command(command: Command) -> bytes:
-    """Return a command as a frame."""
     return encode_frame(bytes((len(command.name),)) + command.name + command.data, COMMAND)
 
 
@@ -80,11 +77,9 @@ class Incoming:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were fed and not taken."""
         return len(self._held) - self._start
 
     def feed(self, data: bytes) -> None:
-        """Take what was read."""
         if self._start:
             self._let_go()
         self._held += data
@@ -96,11 +91,9 @@ class Incoming:
 
     @property
     def start(self) -> int:
-        """Where the next message begins in `held`."""
         return self._start
 
     def go_to(self, position: int) -> None:
-        """Take whole messages up to there."""
         self._start = self._position = position
         self._starts, self._ends = [], []
         if position > TAKEN_BYTES:
@@ -112,7 +105,6 @@ class Incoming:
         self._start = 0
 
     def forget(self) -> None:
-        """Throw away everything that was fed and not taken."""
         self._held = bytearray()
         self._start = self._position = 0
         self._starts, self._ends = [], []
@@ -125,7 +117,6 @@ class Incoming:
         return data
 
     def peek(self, size: int) -> bytes:
-        """Return at most `size` next bytes."""
         return bytes(memoryview(self._held)[self._start : self._start + size])
 
     def open_more(self) -> bool:

@@ -270,7 +270,6 @@ class LogSession(Session, Generic[R]):
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may have something to say."""
         return self._batch is not None or super().has_more
 
     def _next(self) -> Any:

@@ -58,7 +58,6 @@ class Greeting(NamedTuple):
     is_server: bool = False
 
     def encode(self) -> bytes:
-        """Return the greeting as it stands on the wire."""
         mechanism = self.mechanism.encode("ascii").ljust(20, b"\0")
         return _SIGNATURE + bytes((_MAJOR, self.minor)) + mechanism + bytes((self.is_server,)) + bytes(31)
 
@@ -84,7 +83,6 @@ def _check_beginning(data: bytes) -> None:
 
 
 def encode_properties(properties: dict[str, bytes]) -> bytes:
-    """Return properties as the data of a READY command."""
     parts: list[bytes] = []
     for name, value in properties.items():
         parts += (bytes((len(name),)), name.encode("ascii"), _LENGTH.pack(len(value)), value)
@@ -175,12 +173,10 @@ class SocketType(Enum):
 
     @property
     def publishes(self) -> bool:
-        """Whether the far side sends it subscriptions."""
         return self in (SocketType.PUB, SocketType.XPUB)
 
     @property
     def counterparts(self) -> tuple[str, ...]:
-        """Types that it talks with."""
         return _COUNTERPARTS[self]
 
 
@@ -288,31 +284,25 @@ class Session:
 
     @property
     def closed(self) -> bool:
-        """Whether the session is over."""
         return self._state is _State.ENDED
 
     @property
     def is_open(self) -> bool:
-        """Whether messages may be sent."""
         return self._state is _State.OPEN
 
     @property
     def held_bytes(self) -> int:
-        """Bytes that were fed and not taken."""
         return self._incoming.held_bytes
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may return more."""
         return self._has_eof or self._step is not None or bool(self._incoming.held_bytes)
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
         return bool(self._outgoing)
 
     def take_outgoing(self) -> bytes:
-        """Return and forget the bytes to be written now."""
         outgoing = b"".join(self._outgoing)
         self._outgoing.clear()
         return outgoing
@@ -330,11 +320,9 @@ class Session:
             self._incoming.feed(data)
 
     def feed_eof(self) -> None:
-        """The far side has ended the stream."""
         self._has_eof = True
 
     def end(self) -> None:
-        """End the session from this side."""
         self._state = _State.ENDED
         self._step = None
         self._incoming.forget()

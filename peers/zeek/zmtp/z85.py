@@ -16,7 +16,6 @@ _LARGEST: Final = 2**32 - 1
 
 
 def encode_key(key: bytes) -> str:
-    """Return a key as text."""
     characters: list[str] = []
     for number in _NUMBERS.unpack(key):
         group = [_CHARACTERS[number // _BASE**place % _BASE] for place in range(_GROUP_CHARACTERS)]

@@ -209,14 +209,14 @@ def test_what_the_mesh_is_told(room: Room) -> None:
     told: list[Change] = []
     service, _ = room.join("/a", "/b")
     room.join("/far", role=Role.LINK)
-    room.requests.tell(told.append)
+    room.requests.services.tell(told.append)
     other, _ = room.join("/a", "/c")
     room.core.detach(service, "gone")
     at_once(room.requests.unserving(other, ["/a"]))
     assert told == [Change(added=("/a", "/b")), Change(added=("/c",)), Change(removed=("/b",)), Change(removed=("/a",))]
     room.core.detach(other, "gone")
     assert told[4:] == [Change(removed=("/c",))]
-    room.requests.tell(told.append)
+    room.requests.services.tell(told.append)
     assert len(told) == 5
 
 

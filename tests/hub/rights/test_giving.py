@@ -62,7 +62,7 @@ def hall() -> Hall:
 def test_services_are_taken_away(hall: Hall) -> None:
     alice, client = hall.join("alice", roles=["all"]), hall.join(None)
     changes: list[Filter] = []
-    hall.core.requests.tell(changes.append)
+    hall.core.requests.services.tell(changes.append)
     at_once(hall.core.requests.serving(alice.handler, ["/a/x", "/b", "/b"]))
     hall.core.requests.ask(client.handler, request("/b", 1, 1), 0)
     told = Told(alice)

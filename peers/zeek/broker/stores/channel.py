@@ -80,12 +80,10 @@ class Consumer:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the handshake has come."""
         return self.next > 0
 
     @property
     def is_idle(self) -> bool:
-        """Whether no known number is missing."""
         return self.next > 0 and self.next >= self._last
 
     def attach(self, offset: int) -> None:
@@ -101,7 +99,6 @@ class Consumer:
         self._say(CumulativeAck(self.next - 1))
 
     def ask(self) -> None:
-        """Ask for the handshake."""
         self._say(Nack((0,)))
 
     def hear(self, number: int, action: Action | None, size_bytes: int = 0) -> None:
@@ -123,7 +120,6 @@ class Consumer:
         self._early_bytes = 0
 
     def tick(self) -> None:
-        """Let a tick pass."""
         if not self.next:
             self._idle_ticks += 1
             if self._idle_ticks >= NACK_TICKS:

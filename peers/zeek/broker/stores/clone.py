@@ -124,7 +124,6 @@ class Clone:
 
     @property
     def is_attached(self) -> bool:
-        """Whether the copy follows a master."""
         return self._consumer.is_attached
 
     @property
@@ -136,11 +135,9 @@ class Clone:
         return len(self._written)  # commands that wait for their answers
 
     def begin(self) -> None:
-        """Ask for a master."""
         self._consumer.ask()
 
     def restart(self, reason: str) -> None:
-        """Give up on the master, and look for one."""
         self._consumer.stop()
         self._begin_anew()
         self._answer_all(reason)
@@ -423,7 +420,6 @@ class Clone:
         return self._number
 
     def attach_writer(self) -> None:
-        """Begin the channel of wishes."""
         self._is_writer = True
         self._shake_hands()
 

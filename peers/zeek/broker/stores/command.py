@@ -46,7 +46,6 @@ def node_of(of: bytes) -> bytes:
 
 
 def object_of(of: bytes) -> int:
-    """Return an entity's number in its node."""
     number: int = _U64.unpack_from(of, _NODE_BYTES)[0]
     return number
 
@@ -277,7 +276,6 @@ KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)
 
 
 def encode_command(command: Command) -> bytes:
-    """Return a command as it stands behind the topic."""
     seq, sender, receiver, content = command
     kind = KINDS[type(content)]
     fields = zip(_LAYOUTS[kind][1], content, strict=True)
@@ -321,12 +319,10 @@ def master_topic(name: str) -> str:
 
 
 def clone_topic(name: str) -> str:
-    """Return the topic that the clones of a store read."""
     return name.rstrip("/") + _CLONE
 
 
 def is_store_topic(topic: str) -> bool:
-    """Return whether a topic is that of a store's master or clones."""
     return topic.endswith((_MASTER, _CLONE))
 
 

@@ -98,12 +98,10 @@ class Forwarder:
 
     @property
     def entities(self) -> int:
-        """Number of entities that are known."""
         return len(self._targets)
 
     @property
     def stores(self) -> int:
-        """Number of stores that are announced."""
         topics = {topic for peer in self._peers.values() for topic in peer.topics}
         return len({wire.store_of(topic) for topic in topics if topic.endswith("master")})
 
@@ -122,7 +120,6 @@ class Forwarder:
         self.announced(peer_id, prefixes)
 
     def announced(self, peer_id: bytes, prefixes: Iterable[str]) -> None:
-        """A peer has another filter."""
         peer = self._peers[peer_id]
         peer.prefixes = tuple(prefixes)
         topics = [prefix for prefix in peer.prefixes if wire.is_store_topic(prefix)]
@@ -130,7 +127,6 @@ class Forwarder:
         self._set_topics(peer, frozenset(topics[: self._limits.topics]))
 
     def leave(self, peer_id: bytes) -> None:
-        """A peer is lost."""
         peer = self._peers.get(peer_id)
         if peer is not None:
             peer.end = None
@@ -143,7 +139,6 @@ class Forwarder:
         return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
 
     def is_announced(self, peer_id: bytes, topic: str) -> bool:
-        """Return whether a topic is one of `topics_for`."""
         return any(topic in peer.topics for peer in self._others(peer_id))
 
     def user_of(self, alias: bytes) -> str | None:
@@ -178,7 +173,6 @@ class Forwarder:
     # Commands.
 
     def hear(self, peer_id: bytes, envelope: Envelope) -> None:
-        """Forward a command of a peer."""
         payload = envelope.payload
         peer = self._peers.get(peer_id)
         if peer is None or peer.end is None:

@@ -154,7 +154,6 @@ class _Writer:
 
 
 def publisher_of(of: bytes) -> str:
-    """Return an entity as the publisher of changes."""
     return f"{_ZEEK}{uuid.UUID(bytes=wire.node_of(of))}#{wire.object_of(of)}"
 
 
@@ -225,7 +224,6 @@ class Master:
         owner.listeners.append(self._publish)
 
     def close(self) -> None:
-        """Stop serving the store."""
         self._owner.noters.remove(self._note)
         self._owner.listeners.remove(self._publish)
 
@@ -344,7 +342,6 @@ class Master:
         return {self._prefix + "state": _STATE.pack(wire.object_of(self.own), self.number, self._store.number)}
 
     def _add(self, action: wire.Action) -> None:
-        """Give an action the next number."""
         if not self._is_durable and not self._clones:
             # A store in memory changes without a clone: one that comes back must find a gap.
             if self._may_be_known:
