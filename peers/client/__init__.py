@@ -27,26 +27,33 @@ from hub.errors import (
     ResponderGoneError,
     UsageError,
 )
-from hub.journal.message import RecordedMessage
-from hub.limits import Overflow
-from hub.messages.batch import Message
 from peers.client.client import Client, connect
 from peers.client.exchange import ClientStatistics
-from peers.client.names import KnownName, ServiceName
-from peers.client.service import Service, ServiceRequest
 from peers.client.settings import Options
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage, InvalidValueError
-from peers.shm.ring import Block
-from peers.shm.views import View
-from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
+    from hub.journal.message import RecordedMessage
+    from hub.limits import Overflow
+    from hub.messages.batch import Message
     from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
-    from peers.client.replica import StoreChange, StoreChangeKind, StoreReplica, StoreWatch
-    from peers.client.store import Store, StoreEntry, StoreState
+    from peers.client.names import KnownName, ServiceName
+    from peers.client.service import Service, ServiceRequest
+    from peers.client.store import (
+        Store,
+        StoreChange,
+        StoreChangeKind,
+        StoreEntry,
+        StoreReplica,
+        StoreState,
+        StoreWatch,
+    )
     from peers.client.writer import Writer
+    from peers.shm.ring import Block
+    from peers.shm.views import View
+    from peers.transport.endpoints import InvalidEndpointError
 
 __all__ = [
     "BadMessage",
@@ -101,24 +108,33 @@ __all__ = [
     "connect",
 ]
 
+# Names that are loaded when they are asked for: few programs need them.
 _LATE = {
-    "ConsumedMessage": "peers.client.consumer_stream",
-    "ConsumerStream": "peers.client.consumer_stream",
-    "Store": "peers.client.store",
-    "StoreChange": "peers.client.replica",
-    "StoreChangeKind": "peers.client.replica",
-    "StoreEntry": "peers.client.store",
-    "StoreReplica": "peers.client.replica",
-    "StoreState": "peers.client.store",
-    "StoreWatch": "peers.client.replica",
-    "Writer": "peers.client.writer",
+    "hub.journal.message": ("RecordedMessage",),
+    "hub.limits": ("Overflow",),
+    "hub.messages.batch": ("Message",),
+    "peers.client.consumer_stream": ("ConsumedMessage", "ConsumerStream"),
+    "peers.client.names": ("KnownName", "ServiceName"),
+    "peers.client.service": ("Service", "ServiceRequest"),
+    "peers.client.store": (
+        "Store",
+        "StoreChange",
+        "StoreChangeKind",
+        "StoreEntry",
+        "StoreReplica",
+        "StoreState",
+        "StoreWatch",
+    ),
+    "peers.client.writer": ("Writer",),
+    "peers.shm.ring": ("Block",),
+    "peers.shm.views": ("View",),
+    "peers.transport.endpoints": ("InvalidEndpointError",),
 }
-"""Names of what is loaded when it is asked for, as in `Client`: few programs need it."""
 
 
 def __getattr__(name: str) -> Any:
-    """Return what is loaded late."""
-    if name not in _LATE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_LATE[name]), name)
-    return found
+    for module, names in _LATE.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(module), name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled twin of `pure_is_plain` in `peers.client.plain`; both pass the same tests."""
+"""The compiled twin of `pure_is_plain` in `peers.client.values`; both pass the same tests."""
 
 from cpython.object cimport PyObject
 

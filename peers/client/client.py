@@ -8,8 +8,8 @@ subscribe ◀─ streams, callbacks ◀─ Subscriptions ◀─ Connection ◀�
 ```
 
 It belongs to one event loop; threads use `peers.client.blocking`. Messages leave in the order of the calls. Delivery is
-at most once: what was handed to a connection that is lost before the hub has read it is gone. Stores, consumers, the
-journal and writers are imported by the method that begins them, so that programs such as `hub pub` start quickly.
+at most once: messages in a connection that is lost before the hub has read them are gone. Methods import the modules
+of features that few programs use, so that `hub pub` and its like start quickly.
 """
 
 from __future__ import annotations
@@ -26,26 +26,24 @@ from hub.journal.layout import Column
 from hub.labels.rules import check_rule
 from hub.messages.batch import Message
 from hub.names.claim import check_name
-from peers.client.dial import Destination, Remote
-from peers.client.exchange import ClientStatistics, Exchange
-from peers.client.journal import Committed, History, JournalState, time_us
-from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
+from peers.client.exchange import ClientStatistics, Destination, Exchange, Remote
 from peers.client.publications import target
 from peers.client.requests import TIMEOUT_S, unfailed
-from peers.client.routes import Addressed
-from peers.client.service import CONCURRENCY, Service, ServiceRequest
+from peers.client.routes import Addressed, Wanted
 from peers.client.settings import PREFETCH, ClientSettings, Options
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import encode_value
-from peers.shm.ring import Block
-from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 
 if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumerStream
+    from peers.client.journal import Committed, History, JournalState
+    from peers.client.names import KnownName, ServiceName
+    from peers.client.service import Service, ServiceRequest
     from peers.client.store import Store
     from peers.client.writer import Writer
+    from peers.shm.ring import Block
 
 
 class Client:
@@ -56,9 +54,7 @@ class Client:
         self._reports = exchange.reports
         self._publishing = exchange.publishing
         self._subscriptions = exchange.subscriptions
-        self._journal = exchange.journal
         self._requests = exchange.requests
-        self._names = exchange.names
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +73,7 @@ class Client:
             topic: Topic of the message.
             value: Anything that has a msgpack form.
             labels: At most 32, of 1 to 128 bytes each: a rule whose labels are among them matches it.
-            sender: A name that this client owns; subscribers can tell that the message is from its owner.
+            sender: A name that this client owns, so that subscribers know the message to be from its owner.
             to: A name; only its owner gets the message.
 
         Raises:
@@ -85,7 +81,7 @@ class Client:
             InvalidTopicError: No client may publish to this topic.
             InvalidNameError: A label or a name is invalid, or there are too many labels.
             InvalidValueError: The value has no msgpack form.
-            RejectedError: The value is larger than what the hub takes.
+            RejectedError: The value is larger than the hub's limit.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         where = target(topic, labels, sender, to) if labels or sender or to else topic
@@ -94,43 +90,21 @@ class Client:
     def publish_packed_nowait(
         self, topic: str, packed: bytes, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> None:
-        """Publish a value that is msgpack already, and is not looked into.
-
-        Args:
-            topic: Topic of the message.
-            packed: The value.
-            labels: As for `publish_nowait`.
-            sender: As for `publish_nowait`.
-            to: As for `publish_nowait`.
-
-        Raises:
-            BusyError, InvalidTopicError, InvalidNameError, RejectedError, ClosedError, PeerError: As `publish_nowait`.
-        """
+        """Publish a value that is msgpack already, and is not checked; otherwise as `publish_nowait`."""
         self._publishing.put_nowait(target(topic, labels, sender, to), packed)
 
     async def publish_packed(
         self, topic: str, packed: bytes, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> None:
-        """Publish a value that is msgpack already, as `publish`; arguments are those of `publish_packed_nowait`."""
+        """Publish a value that is msgpack already, and is not checked; otherwise as `publish`."""
         await self._publishing.put(target(topic, labels, sender, to), packed)
 
     async def publish(
         self, topic: str, value: Any, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> None:
-        """Publish; waits for room in the buffer if need be, and lets others run after each 256 KiB.
+        """Publish as `publish_nowait`, but wait for room in the buffer, and let other tasks run after each 256 KiB.
 
         Cancellation: then the value is not published.
-
-        Args:
-            topic: Topic of the message.
-            value: Anything that has a msgpack form.
-            labels: As for `publish_nowait`.
-            sender: As for `publish_nowait`.
-            to: As for `publish_nowait`.
-
-        Raises:
-            InvalidTopicError, InvalidNameError, InvalidValueError, RejectedError, ClosedError, PeerError: As
-                `publish_nowait`.
         """
         where = target(topic, labels, sender, to) if labels or sender or to else topic
         await self._publishing.put(where, encode_value(value))
@@ -138,18 +112,15 @@ class Client:
     async def publish_confirmed(
         self, topic: str, value: Any, labels: Iterable[str] = (), *, sender: str = "", to: str = ""
     ) -> int:
-        """Publish, and wait until the message is in the hub's journal.
+        """Publish, and wait until the message is in the hub's journal; return its offset.
 
         Many at once (`asyncio.gather`) travel and are committed together; one after the other, each waits for a commit.
 
         Cancellation: the message may be recorded or not.
 
-        Returns:
-            Its offset.
-
         Raises:
-            RejectedError: It is not recorded: the hub has no journal, or not for this topic, or cannot write it. Then
-                it may have been published all the same; the text says why.
+            RejectedError: It is not recorded: the hub has no journal, or not for this topic, or cannot write it. It may
+                have been published all the same; the text says why.
             ConnectionLostError: It may be recorded or not.
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
@@ -159,22 +130,22 @@ class Client:
         """Return a writer: it publishes messages that are recorded once each, over lost connections and restarts.
 
         Args:
-            name: Its name at the hub, at most 127 bytes. A program that starts again and gives the same numbers to the
-                same messages is recognised by it. One writer at a time may use it. Empty: a random name.
+            name: Its name at the hub, at most 127 bytes: the hub recognises a program that starts again, and gives the
+                same numbers to the same messages, by it. One writer at a time may use it. Empty: a random name.
 
         Raises:
             UsageError: The name is too long.
         """
-        from peers.client.writer import Writer  # noqa: PLC0415 -- loaded late, see the head of this module
+        from peers.client.writer import Writer  # noqa: PLC0415
 
-        return Writer(self._journal, name, lambda: self._exchange.hub, lambda: self.ended)
+        return Writer(self._exchange.journal, name, lambda: self._exchange.hub, lambda: self.ended)
 
     async def allocate(self, size_bytes: int) -> Block:
         """Return a block for bytes, to be filled and then published, asked or answered as any value.
 
-        Over a Unix socket it is shared memory: nothing is copied on its way to clients on this machine that share
-        memory, too. Elsewhere it is memory of this process, and travels as bytes. Waits until there is room: until
-        blocks sent before were released, or are older than `lease_s`.
+        Over a Unix socket it is shared memory: nothing is copied on its way to clients of this machine that share
+        memory, too. Elsewhere it travels as bytes. Waits for room: until earlier blocks were released, or are older
+        than `lease_s`.
 
         Raises:
             UsageError: The block is larger than `ring_bytes`.
@@ -186,7 +157,7 @@ class Client:
         return self._exchange.blocks.allocate_nowait(size_bytes)
 
     async def drain(self) -> None:
-        """Wait until everything that was published is handed to the operating system.
+        """Wait until the operating system has all publications.
 
         Raises:
             ClosedError, PeerError: The client is closed, or has ended with an error, before that.
@@ -208,13 +179,18 @@ class Client:
     async def request_packed(
         self, topic: str, packed: bytes, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> Any:
-        """Ask with a value that is msgpack already, and is not looked into; as `request`."""
+        """Ask with a value that is msgpack already, and is not checked; as `request`."""
         return await self._requests.ask(topic, packed, timeout_s, named=name)
 
     def request_nowait(
         self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> asyncio.Future[Any]:
-        """Ask, and wait for nothing: the future gets what `request` returns or raises. See `Requests.ask_nowait`."""
+        """Ask, and wait for nothing: the future gets the result or the error of `request`.
+
+        Raises:
+            BusyError: `buffer_bytes` of requests wait already.
+            RequestTooBigError, UsageError, PeerError: As `request`.
+        """
         return self._requests.ask_nowait(topic, encode_value(value), timeout_s, named=name)
 
     def request_packed_nowait(
@@ -234,7 +210,7 @@ class Client:
     ) -> list[Any]:
         """Ask one service several things in one frame (of up to 1 MiB); return the replies in order.
 
-        With `return_exceptions` errors stand where replies would; else the first of them is raised, as by `request`.
+        With `return_exceptions` errors stand in place of replies; else the first of them is raised, as by `request`.
         """
         answers = await self._requests.ask_many(topic, list(values), timeout_s, named=name)
         return answers if return_exceptions else unfailed(answers)
@@ -243,9 +219,9 @@ class Client:
         """Return a store of the mesh, by its name; nothing is asked yet. See docs/stores.md.
 
         Raises:
-            UsageError: That is no name.
+            UsageError: The name is invalid.
         """
-        from peers.client.store import Store  # noqa: PLC0415 -- loaded late
+        from peers.client.store import Store  # noqa: PLC0415
 
         return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 
@@ -254,7 +230,7 @@ class Client:
         prefixes: Sequence[str] | str,
         function: Callable[[ServiceRequest], Any],
         *,
-        concurrency: int = CONCURRENCY,
+        concurrency: int = 1024,
     ) -> Service:
         """Answer requests, for `async with client.serve("/sum", function)`; see `Service`.
 
@@ -267,21 +243,22 @@ class Client:
         return self._service(prefixes, function, concurrency, batches=False)
 
     def serve_batches(
-        self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = CONCURRENCY
+        self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = 1024
     ) -> Service:
-        """Answer as many requests at once as came together: `function` gets the values, returns as many replies."""
+        """Answer the requests that came together at once: `function` gets the values, returns as many replies."""
         return self._service(prefixes, function, concurrency, batches=True)
 
     def _service(
         self, prefixes: Sequence[str] | str, function: Callable[[Any], Any], concurrency: int, *, batches: bool
     ) -> Service:
-        timeout_s = self._exchange.settings.close_timeout_s
+        from peers.client.service import Service  # noqa: PLC0415
+
         return Service(
             self._exchange.services,
             prefixes,
             function,
             concurrency=concurrency,
-            close_timeout_s=timeout_s,
+            close_timeout_s=self._exchange.settings.close_timeout_s,
             batches=batches,
         )
 
@@ -302,15 +279,17 @@ class Client:
             InvalidNameError, UsageError: The name or a label is invalid; this client has claimed it already.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        return await self._names.claim(name, labels, queue=queue)
+        return await self._exchange.names.claim(name, labels, queue=queue)
 
     async def names(self, prefix: str = "") -> list[KnownName]:
         """List the service names that the hub knows, those of its peers among them; raises as `request`."""
+        from peers.client.names import LISTED_UNDER, list_names  # noqa: PLC0415
+
         return await list_names(lambda page: self.request(LISTED_UNDER, page), prefix)
 
     # Subscribing.
 
-    def subscribe(  # noqa: PLR0913 -- one for each thing that can be said of a stream
+    def subscribe(  # noqa: PLR0913 -- one for each property of a stream
         self,
         *prefixes: str | Iterable[str],
         buffer_bytes: int | None = None,
@@ -322,17 +301,17 @@ class Client:
     ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
-        Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises.
+        Entering waits for the hub's confirmation, and raises as `MessageStream.open`.
 
         Args:
             prefixes: One or more, also as lists; the empty one matches everything.
-            buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
+            buffer_bytes: Size of unread messages at which the client stops reading; default `stream_bytes`.
             from_offset: Read the hub's journal from this offset on, for ever: each message as it is committed (some
                 10 ms after it was published), with its offset and time (`RecordedMessage`), once, also over lost
                 connections. Messages that the journal does not record do not come.
             from_time: The same, from the first record that is not older.
             hub: The journal of this hub of the mesh, by its name or id, instead of that of the hub that is connected.
-            recorded: The same, from the end that the journal has now, if no other place is given.
+            recorded: The same, from the present end of the journal, if no other place is given.
             epoch: The epoch of the journal to which `from_offset` belongs (`MessageStream.epoch`); 0 if unknown.
                 If records before the offset are lost, the stream begins earlier, and `breaks` counts that.
 
@@ -341,21 +320,26 @@ class Client:
                 without `from_offset`.
         """
         wanted = _several(prefixes)
-        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if epoch and from_offset is None:
             raise UsageError("epoch: it belongs to an offset; give from_offset as well")
         if from_offset is None and from_time is None and not recorded:
             if hub:
                 raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
-            return MessageStream(self._subscriptions, wanted, self._reports.decode, size)
+            return self._live_stream(wanted, buffer_bytes)
         if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
             raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")
-        from peers.client.journal_stream import JournalStream, Start  # noqa: PLC0415 -- loaded late
+        from peers.client.journal import JournalStream, Start, time_us  # noqa: PLC0415
+        from peers.transport.backoff import Backoff  # noqa: PLC0415
 
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, epoch)
-        source = JournalStream(self._journal, start, size, Backoff(), self._reports)
+        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        source = JournalStream(self._exchange.journal, start, size, Backoff(), self._reports)
         return MessageStream(source, wanted, source.decode, size, source)
+
+    def _live_stream(self, wanted: tuple[Wanted, ...], buffer_bytes: int | None) -> MessageStream:
+        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        return MessageStream(self._subscriptions, wanted, self._reports.decode, size)
 
     def subscribe_rule(
         self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
@@ -363,32 +347,26 @@ class Client:
         """Subscribe by a rule, for `async with client.subscribe_rule(["door", "urgent"]) as messages`.
 
         Args:
-            labels: A message matches when it bears all of them.
+            labels: A message matches when it has all of them.
             prefix: And its topic begins with this.
-            sender: And it bears this name of its sender.
+            sender: And it has this name of its sender.
             buffer_bytes: As for `subscribe`.
 
         Raises:
             InvalidTopicError, InvalidNameError: A part of it is invalid, or it has neither labels nor a sender: use
                 `subscribe` then.
         """
-        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        return MessageStream(self._subscriptions, (check_rule(labels, prefix, sender),), self._reports.decode, size)
+        return self._live_stream((check_rule(labels, prefix, sender),), buffer_bytes)
 
     def subscribe_name(self, name: str, *, buffer_bytes: int | None = None) -> MessageStream:
         """Subscribe to messages `to` a name, which the hub delivers while this client owns it; see `claim`.
 
         Other subscriptions of this client that match get those messages, too.
 
-        Args:
-            name: A name of this client.
-            buffer_bytes: As for `subscribe`.
-
         Raises:
-            InvalidNameError: It is invalid.
+            InvalidNameError: The name is invalid.
         """
-        size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        return MessageStream(self._subscriptions, (Addressed(check_name(name)),), self._reports.decode, size)
+        return self._live_stream((Addressed(check_name(name)),), buffer_bytes)
 
     async def subscribe_callback(
         self, prefixes: tuple[str, ...] | list[str] | str, function: Callable[[Message], object]
@@ -404,7 +382,7 @@ class Client:
 
     # The journal.
 
-    def read(  # noqa: PLR0913 -- what one read depends on
+    def read(  # noqa: PLR0913 -- one for each property of a range
         self,
         *prefixes: str,
         start: int = 0,
@@ -418,29 +396,31 @@ class Client:
         """Read a journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
 
         Iterating raises `GoneError` where `start` was deleted (its `first` is the oldest that is left), is not there
-        yet, or records before it are lost (its `first` is where others begin that have their offsets), and
+        yet, or records before it are lost (its `first` is the offset from which on there are others now), and
         `RejectedError` where the hub has no journal or cannot read it.
 
         Args:
-            prefixes: Prefixes of the topics wanted; without any, all topics are wanted.
+            prefixes: Of the topics; without any, all records are read.
             start: First offset.
-            end: The one behind the last; None for what is committed when reading begins.
+            end: The one behind the last; None for the end of the journal when reading begins.
             start_time: Instead of `start`: the first record that is not older.
-            piece_bytes: How much one answer of the hub holds, bytes.
+            piece_bytes: Size of one answer of the hub.
             hub: Another hub of the mesh, by its name or id, whose journal is read. Iterating raises `RejectedError`
                 where it is not known, or several have the name (1007), or cannot be reached now (1013): reading goes on
                 at `next`.
             columns: Columns of the records: "offset", "time", "topic", "value"; None for all. Others are not sent: in a
                 `Record` they are 0, empty, or None.
-            epoch: The epoch of the journal to which `start` belongs (`History.epoch`, `JournalState.epoch`); 0 if it is
-                not known: then the loss of records before it goes unnoticed.
+            epoch: The epoch of the journal to which `start` belongs (`History.epoch`, `JournalState.epoch`); 0 if
+                unknown: then the loss of records before it goes unnoticed.
 
         Raises:
             InvalidTopicError: One of the prefixes is invalid.
             UsageError: There is no such column.
         """
+        from peers.client.journal import History  # noqa: PLC0415
+
         return History(
-            self._journal,
+            self._exchange.journal,
             prefixes,
             start=start,
             epoch=epoch,
@@ -452,7 +432,7 @@ class Client:
             on_bad=self._reports.bad,
         )
 
-    def consume(  # noqa: PLR0913 -- one for each thing that can be said of a consumer
+    def consume(  # noqa: PLR0913 -- one for each property of a consumer
         self,
         name: str,
         *prefixes: str,
@@ -466,27 +446,28 @@ class Client:
     ) -> ConsumerStream:
         """Consume recorded messages, each at least once: `async with client.consume("orders", "/app/") as messages`.
 
-        The hub keeps the consumer, under its name, until it is removed: a later client of that name goes on where this
-        one ended. Clients of the same name at the same time share the messages. Each message is to be acknowledged
-        (`await message.ack()`), or is delivered again. Arguments that are left out stay as they are, or are the
-        defaults of a new consumer. See docs/consumers.md.
+        The hub keeps the consumer until it is removed: a later client of that name goes on where this one ended.
+        Clients of the same name at the same time share the messages. Each message is to be acknowledged (`await
+        message.ack()`), or is delivered again. Without a value, a property of an existing consumer stays as it is. See
+        docs/consumers.md.
 
         Args:
             name: 1 to 128 letters, digits, `_`, `.`, `:`, `-`.
             prefixes: Of the topics. Without any, the consumer must exist.
             from_offset: Where a new consumer begins; by default with the next record.
             from_time: The same, from the first record that is not older.
-            key: Which messages keep their order, and are with one client at a time: those of one "topic", "all",
-                "none", or "field:NAME": those with the same value in a field.
+            key: Messages that keep their order, and are with one client at a time: those of one "topic", "all", "none",
+                or "field:NAME": those with the same value in a field.
             redeliver_s: How long a message may take to be acknowledged (30 s).
-            deliveries: How often a message may fail before it is given up (0: without limit).
-            dead_letters: Topic under which messages that were given up are published (empty: nowhere).
+            deliveries: How often a message may fail before it is a dead letter (0: without limit).
+            dead_letters: Topic of dead letters (empty: they are not published).
             prefetch: How many messages this client has at most that are not acknowledged.
 
         Raises:
             UsageError: Terms without prefixes; two places to begin, or one before the first.
         """
-        from peers.client.consumer_stream import ConsumerStream, ConsumerTerms  # noqa: PLC0415 -- loaded late
+        from peers.client.consumer_stream import ConsumerStream, ConsumerTerms  # noqa: PLC0415
+        from peers.client.journal import time_us  # noqa: PLC0415
 
         at_us = time_us(from_time)
         if (from_offset is not None and at_us is not None) or min(from_offset or 0, at_us or 0) < 0:
@@ -509,14 +490,17 @@ class Client:
         return removed
 
     async def journal(self, *, hub: str = "") -> JournalState:
-        """Ask how far the hub's journal reaches, or that of another hub of the mesh, by its name or id.
+        """Return the range of the hub's journal, or that of another hub of the mesh, by its name or id.
 
         Raises:
             RejectedError: It has none, or cannot read it.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        found = await self._journal.fetch(Fetch(1, time=END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
-        return JournalState(found.journal or self._journal.id, found.first, found.head, found.epoch)
+        from peers.client.journal import JournalState  # noqa: PLC0415
+
+        access = self._exchange.journal
+        found = await access.fetch(Fetch(1, time=END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
+        return JournalState(found.journal or access.id, found.first, found.head, found.epoch)
 
     async def stage(self, transaction: str, part: int, frames: bytes) -> None:
         """Send messages that wait for `commit`, for at most the hub's `journal.staged_s`.
@@ -524,13 +508,13 @@ class Client:
         Args:
             transaction: Its unique name, 1 to 255 bytes.
             part: Number of a part of it; the messages of one part keep the order of the calls.
-            frames: Whole MESSAGES frames (`hub.journal.block.frames_of_columns`), at most what the hub takes.
+            frames: Whole MESSAGES frames (`hub.journal.block.frames_of_columns`), up to the hub's frame limit.
 
         Raises:
             RejectedError: A topic is not recorded, or too much is staged.
             ConnectionLostError, ClosedError, PeerError: It may be staged or not.
         """
-        await self._journal.stage(Stage(0, transaction, part, frames))
+        await self._exchange.journal.stage(Stage(0, transaction, part, frames))
 
     async def commit(self, transaction: str, parts: list[int], *, query: str = "", batch: int = 0) -> Committed:
         """Publish and record the staged messages, all or none.
@@ -545,11 +529,11 @@ class Client:
             RejectedError: A part is missing, or the journal cannot be written.
             ConnectionLostError, ClosedError, PeerError: It may be committed; with `query`, stage and commit again.
         """
-        return await self._journal.commit(Commit(1, transaction, query, batch, parts))
+        return await self._exchange.journal.commit(Commit(1, transaction, query, batch, parts))
 
     async def abort(self, transaction: str) -> None:
-        """Drop what was staged; raises as `commit`."""
-        await self._journal.commit(Commit(1, transaction, abort=True))
+        """Drop staged messages; raises as `commit`."""
+        await self._exchange.journal.commit(Commit(1, transaction, abort=True))
 
     # The rest.
 
@@ -560,7 +544,7 @@ class Client:
 
     @property
     def dropped_messages(self) -> int:
-        """How many messages for this client the hub has lost."""
+        """How many messages for this client the hub has dropped."""
         return self._reports.dropped_messages
 
     def __repr__(self) -> str:
@@ -572,21 +556,16 @@ class Client:
         return self._exchange.ended is not None
 
     def statistics(self) -> ClientStatistics:
-        """Return counters of the client, and what waits in it."""
         return self._exchange.statistics()
 
     async def wait_closed(self) -> None:
-        """Wait until the client has ended: closed, or with an error that no reconnecting cures.
-
-        Raises:
-            PeerError: That error.
-        """
+        """Wait until the client is closed; raise `PeerError` if it ends with an error that no reconnect repairs."""
         await self._exchange.wait_closed()
 
     async def close(self) -> None:
-        """Send what was published, for at most `close_timeout_s`, then end the connection and all streams.
+        """Send publications, for at most `close_timeout_s`, then end the connection and all streams.
 
-        Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
+        It does not wait for a connection. Unsent messages are counted, and logged as a warning.
         """
         await self._exchange.close()
 

@@ -1,27 +1,25 @@
 """`Connection`: one socket of a client; the thin shell between asyncio and a `Conversation`.
 
-| it ended with | error | again? |
+| it ended with | error | reconnect? |
 |---|---|---|
 | 1008, 4401, 4403 | `RejectedError`: a person must act | no; after 4401 yes, if there may be a fresh token |
 | 1002, 1003, 1007, 1009 | `ProtocolError`: the same bytes would end the same way | no, see below |
 | all others (1001, 1013, 4008, no CLOSE at all ...) | `ConnectionLostError` | yes |
 
-A hub also closes with 1002 when its PING stayed unanswered. If this side had heard nothing for so long, because the
-process was stopped or the machine asleep, it dials again. A sleep excuses no other code.
-
-`writable` means that the operating system has taken all that was written (the transport's high-water mark is 0), so
-that messages wait where they are counted: in `peers.client.publications`.
+A hub also closes with 1002 when its PING stayed unanswered. If this side had read nothing for so long, because the
+process was stopped or the machine asleep, it reconnects. A sleep excuses no other code.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from hub.errors import CloseCode, ConnectionLostError, PeerError, ProtocolError, RejectedError
 from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run
-from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable
+from peers.client.conversation import ABNORMAL, Conversation, Refusal, Unreadable, Verb
 from peers.client.settings import ClientSettings
 from peers.transport.liveness import Act, Liveness
 from peers.transport.transport import end_writing, pause_while_unwritten
@@ -43,7 +41,6 @@ _FINAL: dict[int, type[PeerError]] = {
     CloseCode.BAD_DATA: ProtocolError,
     CloseCode.TOO_BIG: ProtocolError,
 }
-
 
 _NOT_NOW = frozenset({CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER})
 """Codes whose text may say when to come back."""
@@ -94,8 +91,8 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._liveness = Liveness(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
         self._timer: asyncio.Handle | None = None
-        self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
-        # Whether the next connection may show something else: files of certificates are read for each, too.
+        self._due_s = 0.0  # of the timer: a handle of uvloop does not know it, if it was due at once
+        # Whether the next connection may have another proof: files of certificates are read for each, too.
         self._has_fresh_proof = callable(settings.token) or bool(settings.certificate)
         self._reading = True
         # True if reading was paused since the last check: then silence is no sign that the hub is gone.
@@ -103,14 +100,18 @@ class Connection(asyncio.Protocol):
         self._leaving = False
         self._ending: Ending | None = None
         self.conversation = conversation
-        # True while the operating system has taken all that was written; False for good after the end.
+        # True while the operating system has taken everything that was written (the transport's high-water mark is 0,
+        # so that messages wait where they are counted, in `Publications`); False for good after the end.
         self.writable = True
         # Done once: with the hub's HELLO, or with the end where that comes first.
         self.opened: asyncio.Future[Hello | Ending] = self._loop.create_future()
-        # Done once, at the end, with the way in which the connection ended.
         self.lost: asyncio.Future[Ending] = self._loop.create_future()
 
-    # What asyncio calls.
+    async def adopt(self, sock: socket.socket) -> None:
+        """Use a connected Unix socket."""
+        await self._loop.create_unix_connection(lambda: self, sock=sock)
+
+    # Called by asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
@@ -125,18 +126,21 @@ class Connection(asyncio.Protocol):
         on_run = self._exchange.subscriptions.receive
         for event in self.conversation.receive(data):
             if isinstance(event, Closing):
-                self._end(Ending(event.code, event.text or "closed by the hub", overslept, self._is_renewable))
+                renewable = self._has_fresh_proof and self.opened.done()
+                self._end(Ending(event.code, event.text or "closed by the hub", overslept, renewable))
             elif self._leaving:
                 continue
             elif type(event) is Run:
                 on_run(event)
             elif isinstance(event, Hello):
-                self._open(event)
+                if not self.opened.done():
+                    self.opened.set_result(event)
+                self._watch(now_s)
             elif isinstance(event, Run):  # in shared memory
                 on_run(event)
             else:
-                self._exchange.hear(event)
-        self._exchange.services.flush()
+                self._exchange.receive(event)
+        self._exchange.flush_replies()
         self.write_outgoing()
         if self._ending is not None and self._transport is not None:
             self._transport.close()
@@ -162,10 +166,15 @@ class Connection(asyncio.Protocol):
         self.conversation.publish(frames)
         self.write_outgoing()
 
+    def say(self, verb: Verb) -> None:
+        self.conversation.say(verb)
+        self.write_outgoing()
+
     def write_outgoing(self) -> None:
         outgoing = self.conversation.take_outgoing()
         if outgoing and self._transport is not None and not self._transport.is_closing():
             self._transport.write(outgoing)
+        self._exchange.subscriptions.regulate()  # the hub may owe an answer now, or none any more
 
     def read(self, reading: bool) -> None:  # noqa: FBT001 -- on or off
         """Read from the socket, or stop reading, so that the hub's queue fills and its policy decides."""
@@ -193,8 +202,8 @@ class Connection(asyncio.Protocol):
     async def wait_closed(self, code: int, text: str, timeout_s: float) -> None:
         """Close, and give the hub `timeout_s` to close its side.
 
-        What the hub still sends is read and thrown away: closing a socket with unread bytes would reset the connection,
-        and the hub might never read what was published last.
+        Data that the hub still sends is read and thrown away: closing a socket with unread bytes would reset the
+        connection, and the hub might never read the last publications.
         """
         transport = self._transport
         self._leaving = True
@@ -213,17 +222,8 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
-    @property
-    def _is_renewable(self) -> bool:
-        return self._has_fresh_proof and self.opened.done()
-
-    def _open(self, hello: Hello) -> None:
-        if not self.opened.done():
-            self.opened.set_result(hello)
-        self._watch(self._loop.time())
-
     def _end(self, ending: Ending) -> None:
-        self.writable = False  # what is published from now on waits for the next connection
+        self.writable = False  # later publications wait for the next connection
         if self._ending is None:
             self._ending = ending
         if not self.opened.done():

@@ -1,8 +1,8 @@
-"""What a client has in common with the protocols that it speaks. Without I/O: bytes in, events out.
+"""What a client has in common with the protocols that it speaks, without I/O: bytes in, events out.
 
-There are two protocols: `peers.client.wire` (TCP and Unix sockets) and `peers.client.websocket`. Both take publications
-as MESSAGES frames, and give what the hub delivers as runs of such frames with their route. A conversation never raises
-for bad input: it ends with a `Closing` event.
+There are two: `peers.client.wire` (TCP and Unix sockets) and `peers.client.websocket`. Both take publications as
+MESSAGES frames, and yield messages as runs of such frames with their route. Bad input raises nothing: a conversation
+ends with a `Closing` event.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from peers.wire.records import Commit, Fetch, Records, Stage
 if TYPE_CHECKING:
     from peers.client.connection import Connection
 
+# The part of a client to which an answer belongs is known by its request number.
 SUBSCRIPTIONS = range(1, 1 << 29)
 NAMES = range(1 << 29, (1 << 30) - (1 << 16))
 TOKENS = range((1 << 30) - (1 << 16), 1 << 30)
@@ -35,13 +36,13 @@ ABNORMAL = 1006
 
 
 class Unreadable(NamedTuple):
-    """Messages in a frame that contradicts itself; they were passed over."""
+    """Messages in a frame that contradicts itself; they were skipped."""
 
     messages: int
 
 
 class Refusal(NamedTuple):
-    """The hub has refused a `Request`, and answers none of its requests."""
+    """The hub has rejected a `Request` frame, and answers none of its requests."""
 
     first: int
     """Transaction id of its first request."""
@@ -52,12 +53,12 @@ Event = Run[Route] | Hello | Notice | Records | Request | Reply | Refusal | Unre
 """Hello comes once, first."""
 
 Verb = SubscriptionChange | RuleChange | ServiceChange | NameClaim | NameRelease | Renewal | Fetch | Stage | Commit
-"""What a client asks its hub for; answered by a `Notice` with the same request, a `Fetch` also by `Records`."""
+"""A command for the hub; answered by a `Notice` with the same request, a `Fetch` also by `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """What a client says of itself."""
+    """A client's part of the handshake."""
 
     name: str = ""
     token: str = field(default="", repr=False)
@@ -70,11 +71,11 @@ class Conversation(Protocol):
     """The state of the protocol over one connection."""
 
     half_close: bool
-    """Whether this side, when it has said that it closes, ends its direction of the stream at once."""
+    """Whether this side ends its direction of the stream as soon as it has sent its close."""
 
     @property
     def closed(self) -> bool:
-        """Whether one of the sides has said that it closes."""
+        """Whether one of the sides has sent a close."""
 
     def open(self) -> None: ...
 
@@ -85,10 +86,10 @@ class Conversation(Protocol):
     def send(self, item: Request | Reply) -> None: ...
 
     def say(self, verb: Verb) -> None:
-        """Ask the hub for something.
+        """Send a command.
 
         Raises:
-            UsageError: This protocol has no word for it.
+            UsageError: This protocol has no message for it.
         """
 
     def ping(self) -> None: ...
@@ -108,7 +109,7 @@ def wake(change: asyncio.Event) -> None:
 
 
 class Numbers:
-    """Gives out the request numbers of one part, and begins again behind the last."""
+    """Request numbers of one part of a client, starting again after the last."""
 
     def __init__(self, numbers: range) -> None:
         self._numbers = numbers
@@ -131,16 +132,15 @@ class Change(NamedTuple, Generic[T]):
     adds: bool
     """True to subscribe, serve or claim, False for the opposite."""
     again: bool
-    """Whether it was granted before, over an earlier connection."""
+    """Whether an earlier connection had granted it."""
 
 
 class Changes(Generic[T]):
     """The changes that one part of a client has asked the hub for: each stays until its answer."""
 
-    def __init__(self, numbers: range, on_waiting: Callable[[], None]) -> None:
+    def __init__(self, numbers: range) -> None:
         self.connection: Connection | None = None
         self._numbers = Numbers(numbers)
-        self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
         self._pending: dict[int, Change[T]] = {}
         self._ended: HubError | None = None
@@ -166,19 +166,16 @@ class Changes(Generic[T]):
 
     def _send(self, number: int, change: Change[T]) -> None:
         if self.connection is not None:
-            self.connection.conversation.say(change.verb(number))
-            self.connection.write_outgoing()
-            self._on_waiting()
+            self.connection.say(change.verb(number))
 
     def take(self, notice: Notice) -> tuple[Change[T], RejectedError | None] | None:
-        """Take the hub's answer; return what it is about, and the error if the hub refuses."""
+        """Take the hub's answer; return the change that it answers, and the error if the hub rejects."""
         change = self._pending.pop(notice.request, None)
         if change is None:
             return None
         error = RejectedError(notice.code, notice.text) if notice.kind == "error" else None
         if not change.answer.done():
             change.answer.set_result(error)
-        self._on_waiting()
         return change, error
 
     def connected(self, connection: Connection) -> None:
@@ -192,7 +189,7 @@ class Changes(Generic[T]):
         self.drop(lambda change: not change.adds or change.again)
 
     def drop(self, is_over: Callable[[Change[T]], bool], error: HubError | None = None) -> None:
-        """Forget some changes; those that wait for them get `error`."""
+        """Forget some changes; tasks that wait for them get `error`."""
         for number, change in list(self._pending.items()):
             if is_over(change):
                 del self._pending[number]
@@ -206,7 +203,7 @@ class Changes(Generic[T]):
 
 
 async def granted(answer: asyncio.Future[HubError | None]) -> None:
-    """Wait for an answer without cancelling it; raise the error that it is."""
+    """Wait for an answer without cancelling it, and raise it if it is an error."""
     await asyncio.wait([answer])
     error = answer.result()
     if error is not None:

@@ -1,79 +1,260 @@
-"""`Exchange`: one client and its hub: the connection, kept up, and the parts that use it.
+"""`Exchange`: one client and its hub: makes the connection, keeps it up, and gives each message to its part.
 
 ```
- subscriptions, journal, services, names, publishing, requests, blocks, renewal
-       ▲ what the hub says, each to its part          their frames ▼
+ subscriptions, journal, services, names, publishing, requests, renewal
+       ▲ events of the hub, each for one part          frames ▼
  Exchange: dial ─▶ Connection ◀─▶ hub; lost ─▶ backoff ─▶ dial again; given up, closed ─▶ finish
 ```
 
-Owner: one client, in its event loop. Parts learn of the connection's state in the order of `_parts`; `finish` comes
-once, and nothing after it.
+Owner: one client, in its event loop. Parts get the state of the connection in the order of `_parts`; `finish` comes
+once, and nothing after it. Every failure to connect becomes one error that says how to repair it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
-from typing import NamedTuple
+import socket
+import ssl
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, PeerError, RejectedError
 from hub.messages.request_frame import Reply, Request
 from peers.client.connection import Connection, Ending, Told
-from peers.client.conversation import JOURNAL, SERVICES, TOKENS, Introduction, Refusal, Unreadable
-from peers.client.dial import Destination, dial
-from peers.client.journal import JournalAccess
-from peers.client.names import Names
+from peers.client.conversation import (
+    ABNORMAL,
+    JOURNAL,
+    NAMES,
+    SERVICES,
+    TOKENS,
+    Conversation,
+    Introduction,
+    Refusal,
+    Unreadable,
+)
 from peers.client.publications import Publishing
 from peers.client.reports import Reports
 from peers.client.requests import Requests
-from peers.client.service import Services
+from peers.client.routes import LocalRoutes
 from peers.client.settings import ClientSettings
-from peers.client.sharing import Blocks, SharingConnection
 from peers.client.stream import Subscriptions
-from peers.client.token_source import TokenRenewal, TokenSource
+from peers.client.token_source import TokenSource
 from peers.client.values import BadMessage
+from peers.client.wire import WireConversation
 from peers.transport.backoff import Backoff
+from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tls import TlsError, client_context, explained
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 
+if TYPE_CHECKING:
+    from peers.client.journal import JournalAccess
+    from peers.client.names import Names
+    from peers.client.service import Services
+    from peers.client.sharing import Blocks
+
+Make = Callable[[], Connection]
+
 _STABLE_S = 5.0
-"""How long a connection must hold before the backoff is reset: a hub that accepts and then closes at once is not to be
+"""How long a connection must hold before the backoff is reset: a hub that accepts and closes at once is not to be
 dialled ten times a second."""
+
+_NO_REASON = "; is the scheme right? a port with TLS is reached with tls:// or wss://, one without with tcp:// or ws://"
+
+_STANDINGS = frozenset({"owned", "queued", "lost"})
+"""Notices about claims of names that answer no request."""
 
 _log = logging.getLogger("peers.client")
 
 
+class Destination(Protocol):
+    """A hub and the way to it: a `Remote`, or a hub in this process. May be used again and again."""
+
+    @property
+    def location(self) -> str:
+        """The address of the hub, for people."""
+
+    @property
+    def shares_memory(self) -> bool:
+        """Whether memory can be handed over on the way to the hub."""
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+        """Make the protocol state of one connection without shared memory."""
+
+    async def connect(self, make: Make) -> Connection:
+        """Make one connection; after an OSError or `ConnectionLostError` another attempt may succeed."""
+
+    def advice(self, error: OSError) -> str:
+        """Return one line on how to repair an error of `connect`."""
+
+
+class Remote:
+    """A hub that is reached by its URL.
+
+    Raises:
+        InvalidEndpointError: The URL is none of a hub.
+        TlsError: A file that TLS needs cannot be used, or is given although the URL is not one of TLS.
+    """
+
+    def __init__(self, url: str, settings: ClientSettings) -> None:
+        self._endpoint = Endpoint.parse_remote(url)
+        self._settings = settings
+        # Made before the first connection, so that bad files raise at once.
+        self._first_tls: ssl.SSLContext | None = None
+        if self._endpoint.scheme.is_secure:
+            self._first_tls = self._tls()
+        elif settings.ca or settings.certificate or settings.key:
+            raise TlsError(f"{url}: ca, certificate and key are for tls:// and wss://; this URL has no TLS")
+
+    @property
+    def location(self) -> str:
+        return self._endpoint.location
+
+    @property
+    def shares_memory(self) -> bool:
+        if self._endpoint.scheme is not Scheme.UNIX:
+            return False
+        from peers.shm import memory  # noqa: PLC0415 -- Unix sockets alone need it
+
+        return memory.AVAILABLE
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+        endpoint = self._endpoint
+        if not endpoint.scheme.is_websocket:
+            return WireConversation(introduction, routes)
+        from peers.client.websocket import PATH, WebSocketConversation  # noqa: PLC0415 -- it is as large as the rest
+
+        url = endpoint.location if endpoint.path else endpoint.location + PATH
+        return WebSocketConversation(url, introduction, routes)
+
+    async def connect(self, make: Make) -> Connection:
+        loop = asyncio.get_running_loop()
+        endpoint = self._endpoint
+        if endpoint.scheme is not Scheme.UNIX:
+            try:
+                tls = self._first_tls or self._tls() if endpoint.scheme.is_secure else None
+            except TlsError as error:
+                raise ConnectionLostError(ABNORMAL, f"{self.location}: {error}") from error
+            self._first_tls = None
+            _, connection = await loop.create_connection(make, endpoint.host, endpoint.port, ssl=tls)
+            return connection
+        sock = socket.socket(socket.AF_UNIX)
+        try:
+            sock.setblocking(False)
+            await loop.sock_connect(sock, endpoint.path)
+            connection = make()
+            await connection.adopt(sock)
+        except BaseException:
+            sock.close()
+            raise
+        return connection
+
+    def _tls(self) -> ssl.SSLContext:
+        """Return a context for one connection: its files may have changed since the last one."""
+        settings = self._settings
+        return client_context(settings.ca, settings.certificate, settings.key)
+
+    def advice(self, error: OSError) -> str:
+        endpoint, place = self._endpoint, self.location
+        if reason := explained(error, endpoint.host):
+            return f"{place}: {reason}"
+        start = "is the hub running? start it with `hub run`"
+        if isinstance(error, socket.gaierror):
+            return f"{place}: the host name {endpoint.host!r} is not known ({error.strerror})"
+        if error.errno == errno.ECONNREFUSED:
+            return f"nothing listens on {place}: {start}"
+        if error.errno == errno.ENOENT:
+            return f"there is no socket {endpoint.path}: start it with `hub run --listen {place}`"
+        if error.errno in {errno.EACCES, errno.EPERM}:
+            return f"{place}: no permission to connect; the socket's owner and mode decide who may"
+        return f"cannot connect to {place}: {error}; {start}"
+
+
+async def _dial(destination: Destination, make: Make, timeout_s: float) -> tuple[Connection, Hello]:
+    """Connect and wait until the hub has answered, `timeout_s` for each.
+
+    Raises:
+        ConnectionLostError: No connection; another attempt may succeed.
+        RejectedError, ProtocolError: The hub refuses, or there is no hub; another attempt will not succeed.
+    """
+    place = destination.location
+    try:
+        async with asyncio.timeout(timeout_s):
+            connection = await destination.connect(make)
+    except TimeoutError:
+        raise ConnectionLostError(ABNORMAL, f"no connection to {place} within {timeout_s:g} s") from None
+    except ConnectionLostError:
+        raise
+    except OSError as error:
+        raise ConnectionLostError(ABNORMAL, destination.advice(error)) from error
+    try:
+        await asyncio.wait([connection.opened], timeout=timeout_s)
+    except asyncio.CancelledError:
+        connection.abort()
+        raise
+    if not connection.opened.done():
+        connection.abort()
+        raise ConnectionLostError(
+            ABNORMAL,
+            f"something listens on {place}, but does not answer as a hub within {timeout_s:g} s; "
+            f"is the port right? a hub's TCP port is reached with tcp://, its WebSocket port with ws://",
+        )
+    opened = connection.opened.result()
+    if isinstance(opened, Ending):
+        connection.abort()
+        hint = _NO_REASON if opened.code == ABNORMAL else ""
+        raise opened._replace(text=f"{place}: {opened.text}{hint}").error()
+    return connection, opened
+
+
 class ClientStatistics(NamedTuple):
-    """What a client has done, and what waits in it, at one moment. Counts are from its beginning."""
+    """Counters of a client since its beginning, and the state of its buffers at one moment."""
 
     connected: bool
     connections: int
     """How often a connection was made."""
     published_messages: int
-    """Messages that `publish` and its like have taken."""
+    """Messages that `publish` and its variants have taken."""
     buffered_bytes: int
-    """How much of these waits to be sent, bytes."""
+    """Size of those that wait to be sent."""
     unsent_messages: int
-    """Messages of these that were left over when the client ended."""
+    """Those that were left over when the client ended."""
     received_messages: int
     received_bytes: int
     dropped_messages: int
-    """Messages for this client that the hub has lost, as it tells."""
+    """Messages for this client that the hub has dropped."""
     rejected_messages: int
-    """Messages published here that the hub refused, or that are too large for the hub that is connected now."""
+    """Publications that the hub rejected, or that are too large for the hub that is connected now."""
     bad_messages: int
-    """Messages that came and were not msgpack, once for each subscription that got them."""
+    """Received messages that were not msgpack, once for each subscription that got them."""
     prefixes: int
     """How many different prefixes are subscribed to."""
     paused: bool
     """Whether a full stream keeps the client from reading."""
     pending_requests: int
-    """Requests that were made here and are not answered yet."""
+    """Requests of this client that have no reply yet."""
     late_replies: int
     """Replies that came after their request was over."""
     served_requests: int
-    """Requests that were answered here, or are about to be."""
+    """Requests that this client's services got."""
+
+
+class _Part(Protocol):
+    """A part of a client: one kind of command, and the state of it over connections."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the hub owes an answer, for which the connection must be read."""
+
+    def connected(self, connection: Connection, hello: Hello) -> None: ...
+
+    def disconnected(self) -> None:
+        """The connection was lost, and is made again."""
+
+    def finish(self, ended: HubError) -> None: ...
 
 
 class Exchange:
@@ -82,26 +263,17 @@ class Exchange:
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self.settings = settings
         self.reports = Reports(settings)
-        self.subscriptions = Subscriptions(self.reports, self._awaiting)
-        regulate = self.subscriptions.regulate
-        self.journal = JournalAccess(regulate)
-        self.services = Services(regulate)
-        self.names = Names(regulate)
-        self.publishing = Publishing(settings.buffer_bytes, self.reports.reject, regulate)
-        self.requests = Requests(settings.buffer_bytes, self.publishing.write, regulate)
-        self.blocks = Blocks(settings, shares=settings.shared_memory and destination.shares_memory)
-        self._token = TokenSource(settings.token, settings.connect_timeout_s)
-        self.renewal = TokenRenewal(self._token, regulate, self.reports.tell)
+        self.subscriptions = Subscriptions(self.reports, lambda: any(part.waiting for part in self._parts))
+        self.publishing = Publishing(settings.buffer_bytes, self.reports.reject)
+        self.requests = Requests(settings.buffer_bytes, self.publishing.write)
+        self.tokens = TokenSource(settings.token, settings.connect_timeout_s, self.reports.tell)
         # Publications leave before requests, and both once everything that was subscribed before is asked for again.
-        self._parts = (
-            self.subscriptions,
-            self.journal,
-            self.services,
-            self.names,
-            self.publishing,
-            self.requests,
-            self.renewal,
-        )
+        self._parts: list[_Part] = [self.subscriptions, self.publishing, self.requests, self.tokens]
+        # Parts that few programs need are made, and their modules loaded, when they are used.
+        self._journal: JournalAccess | None = None
+        self._services: Services | None = None
+        self._names: Names | None = None
+        self._blocks: Blocks | None = None
         # Of the hub that is connected, or was last.
         self.hub: Hello | None = None
         # The connection that is open and has its HELLO.
@@ -119,6 +291,51 @@ class Exchange:
         state = "closed" if self.ended is not None else "connected" if self.connection is not None else "not connected"
         return f"client {name!r} of {self._destination.location}, {state}"
 
+    @property
+    def journal(self) -> JournalAccess:
+        if self._journal is None:
+            from peers.client.journal import JournalAccess  # noqa: PLC0415
+
+            self._journal = JournalAccess()
+            self._add(self._journal)
+        return self._journal
+
+    @property
+    def services(self) -> Services:
+        if self._services is None:
+            from peers.client.service import Services  # noqa: PLC0415
+
+            self._services = Services()
+            self._add(self._services)
+        return self._services
+
+    @property
+    def names(self) -> Names:
+        if self._names is None:
+            from peers.client.names import Names  # noqa: PLC0415
+
+            self._names = Names()
+            self._add(self._names)
+        return self._names
+
+    @property
+    def blocks(self) -> Blocks:
+        if self._blocks is None:
+            from peers.client.sharing import Blocks  # noqa: PLC0415
+
+            shares = self.settings.shared_memory and self._destination.shares_memory
+            self._blocks = Blocks(self.settings, shares=shares)
+            if self.ended is not None:
+                self._blocks.finish()
+        return self._blocks
+
+    def _add(self, part: _Part) -> None:
+        self._parts.insert(1, part)
+        if self.connection is not None and self.hub is not None:
+            part.connected(self.connection, self.hub)
+        if self.ended is not None:
+            part.finish(self.ended)
+
     def statistics(self) -> ClientStatistics:
         return ClientStatistics(
             connected=self.connection is not None,
@@ -135,7 +352,7 @@ class Exchange:
             paused=self.subscriptions.holding,
             pending_requests=self.requests.pending,
             late_replies=self.requests.late_replies,
-            served_requests=self.services.requests,
+            served_requests=0 if self._services is None else self._services.requests,
         )
 
     async def open(self) -> None:
@@ -186,7 +403,7 @@ class Exchange:
         try:
             return await self._attempt()
         except RejectedError as error:
-            if error.code != CloseCode.NOT_RECOGNISED or not self._token.is_renewable:
+            if error.code != CloseCode.NOT_RECOGNISED or not self.tokens.is_renewable:
                 raise
             _log.warning("%s; once more, with a fresh token", error)
         return await self._attempt()
@@ -194,16 +411,16 @@ class Exchange:
     async def _attempt(self) -> tuple[Connection, Hello]:
         settings = self.settings
         introduction = Introduction(
-            settings.name, await self._token.fresh(), settings.queue, settings.narrow, settings.origins
+            settings.name, await self.tokens.fresh(), settings.queue, settings.narrow, settings.origins
         )
         routes = self.subscriptions.routes
 
         def make() -> Connection:
-            if self.blocks.shares:
-                return SharingConnection(self.blocks.converse(introduction, routes), settings, self)
+            if settings.shared_memory and self._destination.shares_memory:
+                return self.blocks.connection(introduction, self)
             return Connection(self._destination.converse(introduction, routes), settings, self)
 
-        return await dial(self._destination, make, settings.connect_timeout_s)
+        return await _dial(self._destination, make, settings.connect_timeout_s)
 
     def _connected(self, connection: Connection, hello: Hello) -> None:
         self.connection = connection
@@ -215,8 +432,9 @@ class Exchange:
 
     def _disconnected(self, ending: Ending, *, again: bool) -> None:
         self.connection = None
-        for part in self._parts:
-            part.disconnected(again=again)
+        if again:
+            for part in self._parts:
+                part.disconnected()
         _log.warning("disconnected from %s: %s", self._destination.location, ending)
         self.reports.call(self.settings.on_disconnect, str(ending))
 
@@ -227,7 +445,8 @@ class Exchange:
             self.connection = None
             for part in self._parts:
                 part.finish(ended)
-            self.blocks.finish()
+            if self._blocks is not None:
+                self._blocks.finish()
 
     async def wait_closed(self) -> None:
         """Wait until the client has ended; raise its error, if it has one."""
@@ -237,7 +456,7 @@ class Exchange:
             raise self.ended.with_traceback(None)
 
     async def close(self) -> None:
-        """Send what was published, for at most `close_timeout_s`, then end the connection and all streams."""
+        """Send publications, for at most `close_timeout_s`, then end the connection and all streams."""
         connection = self.connection
         try:
             if connection is not None:
@@ -255,34 +474,38 @@ class Exchange:
         if self._keeping is not None:
             await asyncio.wait([self._keeping])
 
+    # Called by the connection.
+
     def write(self) -> None:
-        """Write what waits, as the operating system takes bytes again."""
+        """Write buffered frames, as the operating system takes bytes again."""
         self.publishing.write()
         self.requests.write()
 
-    def _awaiting(self) -> bool:
-        """Return whether the hub owes an answer, for which the connection must be read."""
-        return any(part.waiting for part in self._parts)
+    def flush_replies(self) -> None:
+        if self._services is not None:
+            self._services.flush()
 
-    def hear(self, told: Told) -> None:
-        """Give what the hub says to the part that it is for."""
+    def receive(self, told: Told) -> None:
+        """Give an event to the part that it is for."""
         if isinstance(told, Reply):
             self.requests.receive(told)
         elif isinstance(told, Request):
             self.services.receive(told)
         elif isinstance(told, Refusal):
             self.requests.refuse(told)
-        elif not (isinstance(told, Notice) and self.names.takes(told)):
+        elif isinstance(told, Unreadable):
+            reason = "a batch does not hold the number of values it says"
+            self.reports.bad(BadMessage("", b"", told.messages, reason))
+        elif isinstance(told, Records) or told.request in JOURNAL:
+            self.journal.receive(told)
+        else:
             self._notice(told)
 
-    def _notice(self, notice: Notice | Records | Unreadable) -> None:
-        if isinstance(notice, Unreadable):
-            reason = "a batch does not hold the number of values it says"
-            self.reports.bad(BadMessage("", b"", notice.messages, reason))
-        elif isinstance(notice, Records) or notice.request in JOURNAL:
-            self.journal.receive(notice)
+    def _notice(self, notice: Notice) -> None:
+        if notice.kind in _STANDINGS or notice.request in NAMES:
+            self.names.receive(notice)
         elif notice.request in TOKENS:
-            self.renewal.answer(notice)
+            self.tokens.answer(notice)
         elif notice.kind in {"recorded", "unrecorded"}:
             self.publishing.answer(notice)
         elif notice.kind == "dropped":

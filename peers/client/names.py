@@ -41,20 +41,18 @@ class KnownName(NamedTuple):
 
 
 async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: str) -> list[KnownName]:
-    """Ask for one page of names after the other."""
     found: list[KnownName] = []
     while True:
         page = await ask({"prefix": prefix, "after": found[-1].name if found else ""})
         try:
-            found += [_known(each) for each in page]
+            found += [
+                KnownName(each["name"], tuple(each["labels"]), each["owner"], bytes.fromhex(each["hub"]))
+                for each in page
+            ]
         except (KeyError, TypeError, ValueError) as error:
             raise ConnectionLostError(ABNORMAL, f"{LISTED_UNDER}: an answer that is no list of names") from error
         if len(page) < _LIST_LIMIT:
             return found
-
-
-def _known(each: dict[str, Any]) -> KnownName:
-    return KnownName(each["name"], tuple(each["labels"]), each["owner"], bytes.fromhex(each["hub"]))
 
 
 class ServiceName:
@@ -68,7 +66,7 @@ class ServiceName:
         self.labels = tuple(wish.labels)
         self.queue = wish.queue
         self.reason = ""
-        """Why the name is not owned, or not any more; for people."""
+        """Why the name is not owned; for people."""
         self._names = names
         self._owned = False
         self._ended: HubError | None = None
@@ -141,20 +139,17 @@ class ServiceName:
         wake(self._changes)
 
 
-_STANDINGS = frozenset({"owned", "queued", "lost"})
-"""Notices of a hub about claims that it was not asked for."""
-
 _log = logging.getLogger("peers.client")
 
 
 class Names:
     """The service names of one client, which has one claim to each.
 
-    They are given up with the connection, and claimed again over the next one: another client may own one by then.
+    They are lost with the connection, and claimed again over the next one: another client may own one by then.
     """
 
-    def __init__(self, on_waiting: Callable[[], None]) -> None:
-        self._changes: Changes[ServiceName] = Changes(NAMES, on_waiting)
+    def __init__(self) -> None:
+        self._changes: Changes[ServiceName] = Changes(NAMES)
         # Names that are claimed: from `claim` on, until they are released or lost.
         self._claimed: dict[str, ServiceName] = {}
         # Those of them that the hub has confirmed, over this connection or the one before.
@@ -201,15 +196,18 @@ class Names:
         if self._changes.connection is not None:
             await asyncio.wait([self._ask(claimed, claims=False)])
 
-    def takes(self, notice: Notice) -> bool:
-        """Take a notice of the hub if it is about names; return whether it is."""
-        if notice.kind in _STANDINGS:
-            self._hear(notice)
-        elif notice.request in NAMES:
+    def receive(self, notice: Notice) -> None:
+        """Take a notice about names: the answer to a request, or news of a claim."""
+        if notice.request in NAMES:
             self._answer(notice)
+            return
+        claimed = self._claimed.get(notice.name)
+        if claimed is None:  # released meanwhile
+            return
+        if notice.kind == "lost":
+            self._lose(claimed, RejectedError(CloseCode.NOT_ALLOWED, notice.text))
         else:
-            return False
-        return True
+            claimed.stand(notice.text, owned=notice.kind == "owned")
 
     def _answer(self, notice: Notice) -> None:
         taken = self._changes.take(notice)
@@ -224,21 +222,12 @@ class Names:
             elif change.again:
                 self._lose(claimed, error)
 
-    def _hear(self, notice: Notice) -> None:
-        claimed = self._claimed.get(notice.name)
-        if claimed is None:  # released meanwhile
-            return
-        if notice.kind == "lost":
-            self._lose(claimed, RejectedError(CloseCode.NOT_ALLOWED, notice.text))
-        else:
-            claimed.stand(notice.text, owned=notice.kind == "owned")
-
     def connected(self, connection: Connection, hello: Hello) -> None:  # noqa: ARG002 -- as all parts
         self._changes.connected(connection)
         for claimed in list(self._granted):
             self._ask(claimed, again=True)
 
-    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+    def disconnected(self) -> None:
         self._changes.disconnected()
         self._changes.drop(lambda change: change.about in self._granted)  # claimed again, with the labels of then
         for claimed in self._granted:

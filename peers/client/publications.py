@@ -1,4 +1,4 @@
-"""`Publications`: what a client has published and not yet sent, as frames, bounded in bytes; `Publishing` sends it.
+"""`Publications`: the outbound buffer of a client, as frames, bounded in bytes; `Publishing` sends them.
 
 ```
 target(topic, labels, sender, to) ─▶ Target
@@ -8,8 +8,8 @@ append(Target, packed) ─▶ open: values of one topic ──other topic, 64 Ki
 
 Values published one after the other to the same topic leave as one BATCH frame; a value for another topic closes the
 batch, so that the order over all topics is the order of the calls. A `Target` without labels and names is the topic
-itself, so that publishing to topics costs nothing more. A call that raises has added nothing. What is charged is the
-frames with the objects around them; the values of the one open batch, at most 4096, cost 41 bytes each on top.
+itself, so that publishing to topics costs nothing more. A call that raises has added nothing. Frames are charged with
+the objects around them; the values of the one open batch, at most 4096, cost 41 bytes each on top.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from hub.errors import BusyError, CloseCode, ConnectionLostError, HubError, InvalidTopicError, RejectedError
 from hub.labels.envelope import Envelope, tagged
@@ -28,13 +28,13 @@ from hub.messages.batch import Batch, encode_values
 from hub.messages.frame import BATCH_COUNT, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.topics import RESERVED, check_topic, printable
 from peers.client.conversation import ABNORMAL, wake
-from peers.shm.ring import BlockValues
 from peers.wire.control import Notice
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.oversize import fitting
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection
+    from peers.shm.ring import BlockValues
 
 BUFFER_BYTES = 8 * 1024 * 1024
 """Default: 80,000 messages of 100 bytes, or a second of a busy sensor."""
@@ -94,13 +94,13 @@ class Publications:
         self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()
         # Receipts of the values that are open.
         self._receipts: list[Receipt] = []
-        # Values of one target that become the next frame.
+        # Values of one target, for the next frame.
         self._open: list[bytes] = []
         self._open_bytes = 0
         self._topic: Target | None = None
-        # The head of the frame that they become.
+        # The head of that frame.
         self._head = b""
-        # What is charged for that frame beside its values, bytes.
+        # The charge for that frame beside its values, bytes.
         self._overhead_bytes = 0
         # Both limits follow the hub that is connected: see `fit`.
         self._frame_limit = FRAME_LIMIT_BYTES
@@ -156,7 +156,8 @@ class Publications:
         if len(values) == 1:  # topics in turn: the usual case where it matters
             head = _LENGTH.pack(self._open_bytes) + self._head
             value = values[0]
-            frame = value.frame(head) if type(value) is BlockValues else head + value
+            # The value of a `Block` makes a frame without a copy.
+            frame = cast("BlockValues", value).frame(head) if hasattr(value, "block") else head + value
             self.buffered_bytes -= BATCH_COUNT.size  # was charged, but one value alone has no count
         else:
             frame = encode_values(self._head[_HEAD_BYTES:], values, self._head[_FLAGS_IN_HEAD])
@@ -210,7 +211,7 @@ class Publications:
         return lost
 
     def clear(self, error: HubError) -> int:
-        """Throw away what waits, because of `error`; return how many values that were."""
+        """Drop all frames, because of `error`; return how many values they had."""
         lost = self.buffered_messages
         for receipts in (*(receipts for _, _, receipts in self._frames), self._receipts):
             for receipt in receipts:
@@ -263,13 +264,8 @@ _log = logging.getLogger("peers.client")
 class Publishing:
     """The outbound side of one client."""
 
-    def __init__(
-        self, buffer_bytes: int, on_refused: Callable[[RejectedError, int], None], on_waiting: Callable[[], None]
-    ) -> None:
+    def __init__(self, buffer_bytes: int, on_refused: Callable[[RejectedError, int], None]) -> None:
         self._on_refused = on_refused
-        self._on_waiting = on_waiting
-        # Whether the hub owes a confirmation, as last reported to `on_waiting`.
-        self.waiting = False
         self.publications = Publications(buffer_bytes)
         # How many values were published and will not be sent.
         self.unsent_messages = 0
@@ -279,8 +275,12 @@ class Publishing:
         self._flush_due = False
         # How much `put` has taken since it let others run, bytes.
         self._unyielded_bytes = 0
-        # Those who wait for room, or until everything is sent.
+        # Set when there is room, or everything is sent.
         self._progress = asyncio.Event()
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self.publications.awaited)
 
     def put_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
         """Take a value, as `Client.publish_nowait`."""
@@ -336,11 +336,10 @@ class Publishing:
             _log.warning("closing although the hub does not read: what was written last may not reach it")
 
     def write(self) -> None:
-        """Hand over what waits, as long as the operating system takes it."""
+        """Send frames, as long as the operating system takes them."""
         publications, connection = self.publications, self._connection
         while connection is not None and connection.writable and publications:
             connection.publish(publications.take(_WRITE_BYTES))
-        self._tell_waiting()
         if publications.buffered_bytes <= publications.limit_bytes // 2:
             wake(self._progress)
 
@@ -351,7 +350,6 @@ class Publishing:
             is_recorded = notice.kind == "recorded" and notice.offset is not None
             outcome = (notice.offset or 0) + number if is_recorded else RejectedError(notice.code, notice.text)
             _settle(awaited.popleft(), outcome)
-        self._tell_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
         too_large = self.publications.fit(hello.frame)
@@ -361,31 +359,24 @@ class Publishing:
         self._connection = connection
         self.write()
 
-    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
-        """Settle receipts of what was sent: it may be lost. What waits goes on waiting."""
+    def disconnected(self) -> None:
+        """Settle receipts of frames that were sent: they may be lost. Others go on waiting."""
         self._connection = None
         text = "the connection was lost before the hub confirmed; the message may be recorded or not"
         awaited = self.publications.awaited
         while awaited:
             _settle(awaited.popleft(), ConnectionLostError(ABNORMAL, text))
-        self._tell_waiting()
 
     def finish(self, ended: HubError) -> None:
         self._ended = ended
         self.give_up(self.publications.clear(ended))
-        self.disconnected(again=False)
+        self.disconnected()
         wake(self._progress)
 
     def give_up(self, messages: int) -> None:
         if messages:
             self.unsent_messages += messages
             _log.warning("%d messages were published and never sent", messages)
-
-    def _tell_waiting(self) -> None:
-        waiting = bool(self.publications.awaited)
-        if waiting is not self.waiting:
-            self.waiting = waiting
-            self._on_waiting()
 
     @property
     def _sent(self) -> bool:

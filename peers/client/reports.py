@@ -1,4 +1,4 @@
-"""`Reports`: what a client reports to its program beside messages: losses, refusals, unreadable messages.
+"""`Reports`: events that a client reports to its program beside messages: losses, rejections, unreadable messages.
 
 Each is counted, given to the function that the program gave to `connect`, and logged the first time. An exception of
 such a function is reported to the event loop, and stops nothing.
@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from hub.errors import PeerError, RejectedError
 from hub.labels.envelope import TaggedMessage
 from hub.messages.batch import Batch, Message
-from hub.messages.origin import Origin
-from hub.messages.stretch import Run
 from hub.topics import printable
-from peers.client.conversation import Event
 from peers.client.routes import Sink
 from peers.client.settings import ClientSettings
 from peers.client.values import BadMessage, decode_batch
-from peers.wire.hello import Hello
+
+_log = logging.getLogger("peers.client")
 
 
 class OriginMessage(Message):
@@ -48,28 +46,6 @@ def with_origin(messages: Iterable[Message], origin: bytes) -> list[Message]:
     return marked
 
 
-class Origins:
-    """The origin of the messages that a hub delivers now."""
-
-    def __init__(self) -> None:
-        self.now: Origin | None = None
-        """None until HELLO, and for good where the hub does not tell."""
-
-    def mark(self, events: Iterable[Event | Origin]) -> Iterator[Event]:
-        for event in events:
-            if isinstance(event, Origin):
-                self.now = event
-                continue
-            if isinstance(event, Run):
-                event.origin = self.now
-            elif isinstance(event, Hello) and event.origins:
-                self.now = Origin(event.id, 0)
-            yield event
-
-
-_log = logging.getLogger("peers.client")
-
-
 class Reports(Sink):
     """The reports of one client. As a sink it gets messages whose routing key is no topic that this version reads."""
 
@@ -82,7 +58,7 @@ class Reports(Sink):
         self.bad_messages = 0
 
     def drop(self, messages: int) -> None:
-        """Report that the hub has lost messages for this client."""
+        """Report that the hub has dropped messages for this client."""
         self.dropped_messages += messages
         self.call(self._settings.on_dropped, messages)
 
@@ -92,17 +68,17 @@ class Reports(Sink):
         self.call(self._settings.on_cut, lost)
 
     def reject(self, error: RejectedError, messages: int) -> None:
-        """Report that published messages were refused, or that the hub has taken something away."""
+        """Report that publications were rejected, or a right withdrawn."""
         self.rejected_messages += messages
         self._warn_once(f"refused by the hub: {error}", "rejected")
         self.call(self._settings.on_rejected, error)
 
     def tell(self, error: PeerError) -> None:
-        """Report that the hub does not take something that is no message."""
+        """Report that the hub rejects something other than a message."""
         self.call(self._settings.on_rejected, error)
 
     def bad(self, bad: BadMessage) -> None:
-        """Report that something came that is not what its encoding says."""
+        """Report data that does not match its encoding."""
         self.bad_messages += bad.messages
         self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
         self.call(self._settings.on_bad_message, bad)
@@ -114,14 +90,14 @@ class Reports(Sink):
             self.bad(BadMessage(topic, frame.body, frame.messages, reason))
 
     def decode(self, batch: Batch, kind: type[Message] = Message) -> list[Message]:
-        """Return the messages of a batch, of this class; report what cannot be read."""
+        """Return the messages of a batch, of this class; report unreadable ones."""
         messages, bad = decode_batch(batch, kind)
         for each in bad:
             self.bad(each)
         return messages if batch.origin is None else with_origin(messages, batch.origin.hub)
 
     def call(self, function: Callable[[Any], object], argument: object) -> None:
-        """Call one of the program's functions; what it raises is reported, not passed on."""
+        """Call one of the program's functions; its exceptions are reported to the event loop."""
         try:
             function(argument)
         except Exception as error:  # noqa: BLE001 -- of the caller's function

@@ -1,4 +1,4 @@
-"""`Requests`: what a client asks of services, and the answers.
+"""`Requests`: the requests of a client to services, and the answers.
 
 ```
 ask_nowait ─▶ open: a block for each target ──end of turn, 64 KiB──▶ ready ─▶ Connection ─▶ hub
@@ -6,8 +6,8 @@ future ◀── Pending ◀─────────────────�
 ```
 
 The requests of one turn to the same target leave as one frame. Requests without a connection wait for the next one, as
-long as their time allows; from then on the hub keeps the time. What was sent when the connection is lost ends with
-`ConnectionLostError` and is not repeated: it may have been carried out.
+long as their time allows; from then on the hub keeps the time. Requests that were sent when the connection is lost end
+with `ConnectionLostError` and are not repeated: they may have been carried out.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bisect import bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from hub.errors import (
     BusyError,
@@ -42,8 +42,7 @@ from hub.topics import check_topic
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL, Refusal, wake
 from peers.client.publications import BATCH_BYTES
-from peers.client.values import encode_values, read_values
-from peers.shm.ring import joined
+from peers.client.values import encode_values, joined, read_values
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.reasons import reason_of
 
@@ -74,49 +73,44 @@ _REQUEST_OVERHEAD_BYTES = 64
 _TOPICS_LIMIT = 65_536
 
 
-class Many:
-    """Collects the answers to several requests of one call, which may stand in several frames."""
+class Block:
+    """The requests of one frame, from the first one that is made to the last answer.
 
-    __slots__ = ("answers", "future", "left")
+    Each has a future of its own; or all of them have one, `whole`, for the list of their answers.
+    """
 
-    def __init__(self, future: Future[list[Any]], requests: int) -> None:
-        self.future = future
-        self.answers: list[Any] = [_OPEN] * requests
-        self.left = requests
+    __slots__ = ("_answers", "deadline_s", "first", "flags", "futures", "left", "packed", "requests", "size", "target",
+                 "timeout_s", "whole")  # fmt: skip
+
+    def __init__(
+        self, target: bytes, flags: int, timeout_s: float, deadline_s: float, whole: Future[list[Any]] | None = None
+    ) -> None:
+        self.target = target
+        self.flags = flags
+        self.timeout_s = timeout_s
+        self.deadline_s = deadline_s
+        self.whole = whole
+        # In order; None for a request that has its answer.
+        self.futures: list[Future[Any] | None] = []
+        self._answers: list[Any] | None = None
+        self.packed: list[bytes] = []
+        self.size = 0
+        self.requests = 0
+        # Transaction id of the first request, and how many are not answered: both are 0 until the block is sent.
+        self.first = self.left = 0
 
     def put(self, start: int, answers: Sequence[Any]) -> int:
-        """Take answers from `start` on; return how many of them were still open."""
-        end = start + len(answers)
-        fresh = self.answers[start:end].count(_OPEN)
-        if fresh == len(answers):
-            self.answers[start:end] = answers
-        else:
-            for place, answer in zip(range(start, end), answers, strict=True):
-                if self.answers[place] is _OPEN:
-                    self.answers[place] = answer
+        """Take answers, values or `HubError`s, from the request at `start` on; return how many were missing."""
+        fresh = self._put_each(start, answers) if self.whole is None else self._put_whole(self.whole, start, answers)
         self.left -= fresh
-        if not self.left and not self.future.done():
-            self.future.set_result(self.answers)
         return fresh
 
-
-_OPEN = object()
-
-
-class Asked:
-    """The futures of the requests of one frame, in order; None for one that has its answer."""
-
-    __slots__ = ("futures",)
-
-    def __init__(self) -> None:
-        self.futures: list[Future[Any] | None] = []
-
-    def put(self, start: int, answers: Sequence[Any]) -> int:
+    def _put_each(self, start: int, answers: Sequence[Any]) -> int:
         end = start + len(answers)
         futures = self.futures
-        whole = end - start == len(futures)
+        is_all = len(answers) == len(futures)
         fresh = 0
-        for future, answer in zip(futures if whole else futures[start:end], answers, strict=True):
+        for future, answer in zip(futures if is_all else futures[start:end], answers, strict=True):
             if future is None:
                 continue
             fresh += 1
@@ -126,40 +120,30 @@ class Asked:
                 future.set_exception(answer)
             else:
                 future.set_result(answer)
-        if not whole:
+        if not is_all:
             futures[start:end] = [None] * (end - start)
         return fresh
 
-
-A = TypeVar("A", Asked, Many)
-
-
-class Block(Generic[A]):
-    """The requests of one frame, from the first one that is made to the last answer."""
-
-    __slots__ = ("askers", "deadline_s", "first", "flags", "left", "packed", "requests", "size", "start", "target",
-                 "timeout_s")  # fmt: skip
-
-    def __init__(  # noqa: PLR0913, PLR0917 -- the parts of a frame
-        self, target: bytes, flags: int, timeout_s: float, deadline_s: float, askers: A, start: int = 0
-    ) -> None:
-        self.target = target
-        self.flags = flags
-        self.timeout_s = timeout_s
-        self.deadline_s = deadline_s
-        self.askers: A = askers
-        self.start = start
-        self.packed: list[bytes] = []
-        self.size = 0
-        self.requests = 0
-        # Transaction id of the first request, and how many are not answered: both are 0 until the block is sent.
-        self.first = self.left = 0
-
-    def put(self, at: int, answers: Sequence[Any]) -> None:
-        self.left -= self.askers.put(self.start + at, answers)
+    def _put_whole(self, whole: Future[list[Any]], start: int, answers: Sequence[Any]) -> int:
+        if self._answers is None:
+            if len(answers) == self.requests and not whole.done():  # the usual case
+                whole.set_result(list(answers))
+                return self.requests
+            self._answers = [_OPEN] * self.requests
+        fresh = 0
+        for place, answer in enumerate(answers, start):
+            if self._answers[place] is _OPEN:
+                self._answers[place] = answer
+                fresh += 1
+        if not whole.done() and _OPEN not in self._answers:
+            whole.set_result(self._answers)
+        return fresh
 
     def fail(self, make: Callable[[], HubError]) -> None:
         self.put(0, failures(make, self.requests))
+
+
+_OPEN = object()
 
 
 def failures(make: Callable[[], HubError], count: int) -> list[HubError]:
@@ -170,7 +154,7 @@ class Pending:
     """The frames of one client that are sent and not answered."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, Block[Any]] = {}
+        self._blocks: dict[int, Block] = {}
         # The same ids, ascending.
         self._firsts: list[int] = []
         self._next = 1
@@ -180,7 +164,7 @@ class Pending:
     def __bool__(self) -> bool:
         return bool(self._blocks)
 
-    def add(self, block: Block[Any]) -> int:
+    def add(self, block: Block) -> int:
         """Take a block that is being sent; return the transaction id of its first request."""
         first, count = self._next, block.requests
         if first + count > TRANSACTIONS:
@@ -196,7 +180,7 @@ class Pending:
         return first
 
     def answer(self, first: int, answers: Sequence[Any]) -> None:
-        """Take answers, values or `HubError`s, from the transaction id `first` on."""
+        """Take answers from the transaction id `first` on."""
         block = self._blocks.get(first)
         if block is not None and block.requests == len(answers):
             self._put(block, 0, answers)
@@ -218,17 +202,15 @@ class Pending:
         if block is not None:
             self._put(block, 0, failures(make, block.requests))
 
-    def _put(self, block: Block[Any], at: int, answers: Sequence[Any]) -> None:
-        left = block.left
-        block.put(at, answers)
-        answered = left - block.left
+    def _put(self, block: Block, at: int, answers: Sequence[Any]) -> None:
+        answered = block.put(at, answers)
         self.requests -= answered
         self.late += len(answers) - answered
         if not block.left:
             del self._blocks[block.first]
             del self._firsts[bisect_right(self._firsts, block.first) - 1]
 
-    def _find(self, first: int, count: int) -> Iterator[tuple[Block[Any] | None, int, int]]:
+    def _find(self, first: int, count: int) -> Iterator[tuple[Block | None, int, int]]:
         """Yield, for the ids from `first` on, the block or None, the place in it, and how many ids."""
         firsts = self._firsts
         end = first + count
@@ -275,24 +257,16 @@ def unfailed(answers: list[Any]) -> list[Any]:
     return answers
 
 
-def error_of(status: int, text: str) -> RequestError:
-    return _ERRORS.get(status, RequestError)(status, text)
+def _timed_out(text: str = "there was no connection within the time that the request gives") -> RequestError:
+    return RequestTimeoutError(Status.TIMED_OUT, text)
 
 
-def timed_out() -> RequestError:
-    return RequestTimeoutError(Status.TIMED_OUT, "there was no connection within the time that the request gives")
-
-
-def unanswered() -> RequestError:
-    return RequestTimeoutError(Status.TIMED_OUT, "the hub has not answered, not even that there is no reply")
-
-
-def another(error: HubError) -> HubError:
-    """Copy an error: a raised one bears where it was raised."""
+def _another(error: HubError) -> HubError:
+    """Copy an error: a raised one has the place where it was raised."""
     return type(error)(*error.args)
 
 
-def readable(answer: Any) -> Any:
+def _readable(answer: Any) -> Any:
     if isinstance(answer, ValueError):
         return RequestFailedError(Status.FAILED, f"the reply cannot be read: {answer}")
     return answer
@@ -301,25 +275,24 @@ def readable(answer: Any) -> Any:
 class Requests:
     """The asking side of one client."""
 
-    def __init__(self, buffer_bytes: int, before_write: Callable[[], None], on_waiting: Callable[[], None]) -> None:
+    def __init__(self, buffer_bytes: int, before_write: Callable[[], None]) -> None:
         self._buffer_bytes = buffer_bytes
         self._before_write = before_write
-        self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         # Both limits follow the hub that is connected.
         self._frame_limit = FRAME_LIMIT_BYTES
         self._batch_limit = BATCH_BYTES
         # Target → the block that requests of this turn join.
-        self._open: dict[str, Block[Asked]] = {}
-        self._ready: deque[Block[Any]] = deque()
+        self._open: dict[str, Block] = {}
+        self._ready: deque[Block] = deque()
         self._buffered_bytes = 0
         self._pending = Pending()
         self._flush_due = False
-        # The timer for what waits to be sent.
+        # The timer for requests that wait to be sent.
         self._timer: asyncio.Handle | None = None
-        self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
-        # The timer for what was sent.
+        self._due_s = 0.0  # of the timer: a handle of uvloop does not know it, if it was due at once
+        # The timer for requests that were sent.
         self._sweeper: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._ended: HubError | None = None
@@ -364,12 +337,9 @@ class Requests:
         block.packed.append(packed)
         block.size += size
         block.requests += 1
-        block.askers.futures.append(future)
+        block.futures.append(future)
         self._buffered_bytes += charge
-        if not self._flush_due:
-            self._flush_due = True
-            self._loop.call_soon(self._flush)
-        elif self._buffered_bytes >= _WRITE_BYTES:
+        if not self._flush_soon() and self._buffered_bytes >= _WRITE_BYTES:
             self.write()
         return future
 
@@ -391,39 +361,32 @@ class Requests:
         """
         if not values:
             return []
-        pieces = self._pieces(values)
-        many = Many(self._loop.create_future(), len(values))
-        start = 0
-        for packed, requests in pieces:
+        wholes: list[Future[list[Any]]] = []
+        for packed, requests in self._pieces(values):
             while self._buffered_bytes and self._buffered_bytes + len(packed) > self._buffer_bytes:
                 await self._room.wait()
-            block = self._block(target, timeout_s, many, start, named=named)
+            wholes.append(self._loop.create_future())
+            block = self._block(target, timeout_s, wholes[-1], named=named)
             block.packed.append(packed)
             block.size, block.requests = len(packed), requests
             self._buffered_bytes += len(packed) + _REQUEST_OVERHEAD_BYTES * requests
             self._ready.append(block)
-            start += requests
-            if not self._flush_due:
-                self._flush_due = True
-                self._loop.call_soon(self._flush)
-        return await many.future
+            self._flush_soon()
+        return [answer for whole in wholes for answer in await whole]
 
     def receive(self, reply: Reply) -> None:
         if reply.status == Status.OK:
             answers = read_values(reply.flags, reply.values)
             if any(isinstance(answer, ValueError) for answer in answers):
-                answers = [readable(answer) for answer in answers]
+                answers = [_readable(answer) for answer in answers]
         else:
             text = reason_of(reply)
-            answers = [error_of(reply.status, text) for _ in range(reply.requests)]
+            error = _ERRORS.get(reply.status, RequestError)
+            answers = [error(reply.status, text) for _ in range(reply.requests)]
         self._pending.answer(reply.first, answers)
-        if not self._pending:
-            self._on_waiting()
 
     def refuse(self, refusal: Refusal) -> None:
         self._pending.refuse(refusal.first, lambda: RequestTooBigError(Status.TOO_BIG, refusal.text))
-        if not self._pending:
-            self._on_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
         self._connection = connection
@@ -431,11 +394,9 @@ class Requests:
         self._batch_limit = min(BATCH_BYTES, hello.frame - _HEAD_BYTES)
         self.write()
 
-    def disconnected(self, *, again: bool) -> None:
-        """Fail what was sent: it may have been carried out or not. The rest goes on waiting."""
+    def disconnected(self) -> None:
+        """Fail requests that were sent: they may have been carried out or not. The others go on waiting."""
         self._connection = None
-        if not again:
-            return  # `finish` follows, with the reason
         text = "the connection was lost before the answer; the service may have carried the request out or not"
         self._pending.fail_all(lambda: ConnectionLostError(ABNORMAL, text))
         self._watch()
@@ -447,52 +408,49 @@ class Requests:
         ready, self._ready = self._ready, deque()
         self._buffered_bytes = 0
         for block in ready:
-            block.fail(lambda: another(ended))
-        self._pending.fail_all(lambda: another(ended))
+            block.fail(lambda: _another(ended))
+        self._pending.fail_all(lambda: _another(ended))
         for timer in (self._timer, self._sweeper):
             if timer is not None:
                 timer.cancel()
         wake(self._room)
 
     def write(self) -> None:
-        """Hand over what waits, as long as the operating system takes it."""
+        """Send waiting requests, as long as the operating system takes them."""
         self._seal()
         connection = self._connection
         if connection is None or not self._ready:
             return
         self._before_write()
-        idle = not self._pending
         now_s = self._loop.time()
         while self._ready and connection.writable:
             written = 0
             while self._ready and written < _WRITE_BYTES:
                 written += self._send(self._ready.popleft(), connection, now_s)
             connection.write_outgoing()
-        if idle and self._pending:
-            self._on_waiting()
-            if self._sweeper is None:
-                self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
+        if self._pending and self._sweeper is None:
+            self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
         if self._buffered_bytes <= self._buffer_bytes // 2:
             wake(self._room)
 
-    def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block[Asked]:
+    def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block:
         if size + _HEAD_BYTES > self._frame_limit:
             text = f"a value of {size} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
             raise RequestTooBigError(Status.TOO_BIG, text)
-        block = self._block(target, timeout_s, Asked(), named=named)
+        block = self._block(target, timeout_s, named=named)
         full = self._open.pop(target, None)
         if full is not None and full.requests:
             self._ready.append(full)
         self._open[target] = block
         return block
 
-    def _block(self, target: str, timeout_s: float, askers: A, start: int = 0, *, named: bool) -> Block[A]:
+    def _block(self, target: str, timeout_s: float, whole: Future[list[Any]] | None = None, *, named: bool) -> Block:
         if self._ended is not None:
-            raise another(self._ended)
+            raise _another(self._ended)
         if not 0 < timeout_s <= TIMEOUT_LIMIT_S:
             raise UsageError(f"timeout_s is {timeout_s:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
         deadline_s = self._loop.time() + timeout_s
-        return Block(_checked(target, named), FLAG_NAMED if named else 0, timeout_s, deadline_s, askers, start)
+        return Block(_checked(target, named), FLAG_NAMED if named else 0, timeout_s, deadline_s, whole)
 
     def _busy(self) -> BusyError:
         return BusyError(
@@ -514,6 +472,14 @@ class Requests:
         half = len(values) // 2
         return self._pieces(values[:half]) + self._pieces(values[half:])
 
+    def _flush_soon(self) -> bool:
+        """Write at the end of this turn; return False where that was due already."""
+        if self._flush_due:
+            return False
+        self._flush_due = True
+        self._loop.call_soon(self._flush)
+        return True
+
     def _flush(self) -> None:
         self._flush_due = False
         self.write()
@@ -524,13 +490,13 @@ class Requests:
             self._ready.extend([block for block in self._open.values() if block.requests])
             self._open = {}
 
-    def _send(self, block: Block[Any], connection: Connection, now_s: float) -> int:
+    def _send(self, block: Block, connection: Connection, now_s: float) -> int:
         """Send a block; return its size in bytes."""
         requests, size = block.requests, block.size
         self._buffered_bytes -= size + _REQUEST_OVERHEAD_BYTES * requests
         timeout_ms = math.ceil((block.deadline_s - now_s) * 1000)
         if timeout_ms <= 0:
-            block.fail(timed_out)
+            block.fail(_timed_out)
             return 0
         if size + _HEAD_BYTES > self._frame_limit:
             text = f"{size} bytes of requests that waited are more than this hub takes at once"
@@ -544,7 +510,7 @@ class Requests:
         return size
 
     def _watch(self) -> None:
-        """Keep the time of what waits to be sent."""
+        """Keep the time of requests that wait to be sent."""
         if not self._ready:
             return
         due_s = min(block.deadline_s for block in self._ready)
@@ -561,20 +527,20 @@ class Requests:
         self._ready = deque(block for block in self._ready if block.deadline_s > now_s)
         for block in due:
             self._buffered_bytes -= block.size + _REQUEST_OVERHEAD_BYTES * block.requests
-            block.fail(timed_out)
+            block.fail(_timed_out)
         wake(self._room)
         self._watch()
 
     def _sweep(self) -> None:
         """Give up requests that the hub should have answered long ago."""
         self._sweeper = None
-        overdue = self._pending.overdue(self._loop.time() - OVERDUE_S)
-        for first in overdue:
-            self._pending.refuse(first, unanswered)
+        for first in self._pending.overdue(self._loop.time() - OVERDUE_S):
+            self._pending.refuse(
+                first,
+                lambda: _timed_out("the hub has not answered, not even that there is no reply"),
+            )
         if self._pending:
             self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
-        elif overdue:
-            self._on_waiting()
 
 
 @lru_cache(_TOPICS_LIMIT)

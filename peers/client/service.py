@@ -7,8 +7,8 @@ requests ─▶ function that returns ─▶ replies, in the same turn
 ```
 
 The return value of the function is the reply; an exception is the reason of a failure, and logged the first time. Each
-request is answered once, unless its connection is lost before: then calls that run go on to their end, and their
-replies are thrown away. What waits is bounded by what the hub lets be pending.
+request is answered once, unless its connection is lost before: then running calls go on to their end, and their replies
+are dropped. The hub's limit of pending requests bounds waiting calls.
 """
 
 from __future__ import annotations
@@ -30,17 +30,13 @@ from hub.topics import check_prefix, printable
 from peers.client.conversation import SERVICES, Change, Changes, granted
 from peers.client.publications import BATCH_BYTES
 from peers.client.stream import Opened
-from peers.client.values import InvalidValueError, encode_value, encode_values, read_values
-from peers.shm.ring import joined
+from peers.client.values import InvalidValueError, encode_value, encode_values, joined, read_values
 from peers.wire.control import Notice
 from peers.wire.events import ServiceChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection
-
-CONCURRENCY = 1024
-"""Default of how many calls of an async function run at once."""
 
 _REPLIES_LIMIT = 4096
 """Most answers that are joined to one frame, as of values that are published."""
@@ -221,7 +217,7 @@ class Service(Opened):
         await self._services.open(self)
 
     async def close(self) -> None:
-        """Serve no longer: nothing new comes; what runs is waited for, as long as the client's `close_timeout_s`."""
+        """Serve no longer: nothing new comes; running calls may take the client's `close_timeout_s`."""
         self._used = True
         await self._services.close(self)
         try:
@@ -248,7 +244,7 @@ class Service(Opened):
             run.drop()
 
     def cancel(self) -> None:
-        """End what runs, and what waits; it is answered with a failure where there is still a connection."""
+        """End running and waiting calls; they are answered with a failure where there is still a connection."""
         waiting, self._waiting = self._waiting, deque()
         for run in waiting:
             run.drop()
@@ -285,7 +281,7 @@ class Service(Opened):
         self._put(first + begun, answers, replies)
 
     def _put(self, first: int, answers: list[Any], replies: Replies) -> None:
-        """Answer with what the function has returned, one by one where not all of it can be sent."""
+        """Answer with the results of the function, one by one where not all of them can be sent."""
         if not answers:
             return
         try:
@@ -354,15 +350,15 @@ class Service(Opened):
         replies.fail(first, count, str(error) or type(error).__name__)
         if type(error) not in self._warned:
             self._warned.add(type(error))
-            text = "the service under %s has failed (told once for each kind of error): %r"
+            text = "the service under %s has failed (logged once for each kind of error): %r"
             _log.warning(text, self.prefixes, error, exc_info=error)
 
 
 class Services:
     """The services of one client; a prefix is served by one of them."""
 
-    def __init__(self, on_waiting: Callable[[], None]) -> None:
-        self._changes: Changes[Service] = Changes(SERVICES, on_waiting)
+    def __init__(self) -> None:
+        self._changes: Changes[Service] = Changes(SERVICES)
         self._loop = asyncio.get_running_loop()
         # Answers that were not sent yet; a new object for each connection.
         self._replies = Replies()
@@ -410,7 +406,7 @@ class Services:
             self._let_go(service)
 
     def flush_soon(self) -> None:
-        """Send what was answered at the end of this turn of the loop."""
+        """Send replies at the end of this turn of the loop."""
         if not self._flush_due:
             self._flush_due = True
             self._loop.call_soon(self._flush_now)
@@ -425,14 +421,14 @@ class Services:
             service.receive(topic, request.first, values, self._replies)
 
     def flush(self) -> None:
-        """Put what was answered into frames; the caller writes them."""
+        """Put replies into frames; the caller writes them."""
         connection, replies = self._changes.connection, self._replies
         if replies and connection is not None:
             for reply in replies.take():
                 connection.conversation.send(reply)
 
     def answer(self, notice: Notice) -> PeerError | None:
-        """Take the hub's answer about a service; return an error if it refuses what it had granted before."""
+        """Take the hub's answer about a service; return an error if it withdraws an earlier grant."""
         taken = self._changes.take(notice)
         if taken is None:
             return None
@@ -448,8 +444,8 @@ class Services:
         for service in self._held:
             self._ask(service, serve=True, again=True)
 
-    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
-        self._replies = Replies(self._replies.frame_limit_bytes)  # what still runs answers into the old one
+    def disconnected(self) -> None:
+        self._replies = Replies(self._replies.frame_limit_bytes)  # running calls answer into the old one
         self._changes.disconnected()
         for service in dict.fromkeys(self._services.values()):
             service.disconnected()
@@ -460,8 +456,8 @@ class Services:
             service.cancel()
 
     def _find(self, target: bytes) -> tuple[str, Service | None]:
-        """Find, and remember, who answers under a topic: the longest prefix wins, as in the hub."""
         topic = target.decode("utf-8", "replace")
+        # The longest prefix wins, as in the hub.
         found = max((prefix for prefix in self._services if topic.startswith(prefix)), key=len, default=None)
         if len(self._targets) >= _TARGETS_LIMIT:
             self._targets.clear()

@@ -14,20 +14,8 @@ from peers.transport.backoff import Backoff
 from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
-STREAM_BYTES = 1024 * 1024
-"""Default: four reads of the most that asyncio reads at once."""
-
 PREFETCH = 256
 """Default of how many messages of a named consumer a client has that are not acknowledged."""
-
-CONNECT_TIMEOUT_S = 5.0
-CLOSE_TIMEOUT_S = 5.0
-
-RING_BYTES = 64 * 1024 * 1024
-"""Default of the segment of blocks: a second of a camera's pictures, and a quarter of what a hub takes."""
-
-LEASE_S = 1.0
-"""Default of how long a reader may hold a block that its publisher needs."""
 
 
 class Options(TypedDict, total=False):
@@ -39,31 +27,32 @@ class Options(TypedDict, total=False):
             and again before the proof of a connection ends. A plain one must be quick.
         narrow: Accept subscriptions to more than this client may see, for the part that it may see. If not, they are
             rejected.
-        origins: Whether messages tell in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
-            Unix sockets, and not for records of their journals.
+        origins: Whether messages have an `origin`: the hub by which they entered the mesh. Only over TCP and Unix
+            sockets, and not for records of journals.
         ca: Over TLS, the PEM file of the authorities that may vouch for the hub; by default those of the system.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
         key: The PEM file of its key; not needed if the certificate's file has it.
         queue: The hub's send queue for this client, for when it reads too slowly; by default the hub's.
-        reconnect: Whether a lost connection is made again, for ever. If not, everything that waits raises.
+        reconnect: Whether a lost connection is made again, for ever. If not, all waiting calls raise.
         backoff: Pauses between attempts; 0.1 s doubling up to 30 s, with full jitter.
-        buffer_bytes: Most that is published and not yet sent.
-        stream_bytes: What a stream holds, unread, before the client stops reading from the hub.
+        buffer_bytes: Limit of publications that are not sent yet, and of requests.
+        stream_bytes: Size of the unread messages of a stream at which the client stops reading from the hub.
         connect_timeout_s: For connecting and for the hub's answer, each.
-        close_timeout_s: When the client closes, for sending what is published, and for the hub to have read it, each.
+        close_timeout_s: When the client closes, for sending its publications, and for the hub to read them, each.
         ping_after_s: Silence after which the hub is sent a PING.
         ping_timeout_s: Time for its answer; then the connection counts as lost.
         shared_memory: Over a Unix socket, whether large values travel as memory instead of bytes.
-        views: Whether bytes that come in shared memory are a `View`, not copied.
+        views: Whether bytes in shared memory are given as a `View`, not copied.
         ring_bytes: Size of the segment of blocks; it is made with the first one.
         lease_s: How long a reader may hold a block when its publisher needs the room.
         on_connect: Called with the hub's HELLO, after each connection.
         on_disconnect: Called with the reason after each lost connection.
         on_dropped: Called with a number when the hub has lost so many messages for this client.
         on_cut: Called with the offsets of records that a stream had read, or was to begin behind, and that the journal
-            has lost: it goes on with those that have these offsets now.
-        on_rejected: Called when the hub rejects messages of this client, or a buffered one is too large for it.
-        on_bad_message: Called with what came and was not msgpack.
+            has lost: the stream goes on with the records that have these offsets now.
+        on_rejected: Called with the error when the hub rejects messages of this client, or a buffered one is too
+            large for it.
+        on_bad_message: Called with each message that is not msgpack.
     """
 
     name: str
@@ -113,15 +102,15 @@ class ClientSettings:
     reconnect: bool = True
     backoff: Backoff | None = None
     buffer_bytes: int = BUFFER_BYTES
-    stream_bytes: int = STREAM_BYTES
-    connect_timeout_s: float = CONNECT_TIMEOUT_S
-    close_timeout_s: float = CLOSE_TIMEOUT_S
+    stream_bytes: int = 1024 * 1024  # four reads of the most that asyncio reads at once
+    connect_timeout_s: float = 5.0
+    close_timeout_s: float = 5.0
     ping_after_s: float = PING_AFTER_S
     ping_timeout_s: float = PING_TIMEOUT_S
     shared_memory: bool = True
     views: bool = False
-    ring_bytes: int = RING_BYTES
-    lease_s: float = LEASE_S
+    ring_bytes: int = 64 * 1024 * 1024  # a second of a camera's pictures, and a quarter of a hub's limit
+    lease_s: float = 1.0
     on_connect: Callable[[Hello], object] = ignore
     on_disconnect: Callable[[str], object] = ignore
     on_dropped: Callable[[int], object] = ignore
@@ -130,21 +119,12 @@ class ClientSettings:
     on_bad_message: Callable[[BadMessage], object] = ignore
 
     def __post_init__(self) -> None:
-        """Check what a hub would refuse anyway.
-
-        Raises:
-            UsageError: The name or the token is too long, or is not UTF-8.
-        """
-        name_bytes = _size_bytes("name", self.name)
+        """Raise `UsageError` where the name or the token is too long, or not UTF-8: a hub would reject it anyway."""
+        try:
+            name_bytes = len(self.name.encode())
+        except UnicodeEncodeError as error:
+            raise UsageError(f"the client's name is not UTF-8 at character {error.start}") from error
         if name_bytes > NAME_LIMIT_BYTES:
             raise UsageError(f"the client's name has {name_bytes} bytes, the limit is {NAME_LIMIT_BYTES}")
         if not callable(self.token):
             checked(self.token)
-
-
-def _size_bytes(what: str, text: str) -> int:
-    """Return the length of a text in UTF-8; raise `UsageError` for half of a surrogate pair."""
-    try:
-        return len(text.encode())
-    except UnicodeEncodeError as error:
-        raise UsageError(f"the client's {what} is not UTF-8 at character {error.start}") from error

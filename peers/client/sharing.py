@@ -1,4 +1,4 @@
-"""Shared memory on a client's side: a conversation that hands memory over, and takes it.
+"""Shared memory on a client's side: a conversation and a connection that hand memory over, and the client's blocks.
 
 ```
 publish, request, reply ─ large ─▶ memfd ───────────┐                 ┌─▶ SharedRun ─▶ streams: value, or View
@@ -6,9 +6,10 @@ publish, request, reply ─ large ─▶ memfd ───────────
                                                                       └─▶ Request, Reply: value, or View
 ```
 
-Over a Unix socket, values larger than the hub says (`shared` in its HELLO) go as memory of their own, filled and sealed
-here. A `Block` goes as its handle, without a copy. Where that is not granted, or not possible now (no descriptor is
-left, the ring is not confirmed yet), the same travels as bytes. Received memory is checked before it is mapped.
+Over a Unix socket, values larger than the hub's limit (`shared` in its HELLO) travel as memory of their own, filled and
+sealed here. A `Block` travels as its handle, without a copy. Where that is not granted, or not possible now (no
+descriptor is left, the ring is not confirmed yet), the same travels as bytes. Received memory is checked before it is
+mapped.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
+import socket
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hub.errors import BlockGoneError, BusyError, CloseCode, ProtocolError, RejectedError
 from hub.messages.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
@@ -48,6 +50,9 @@ from peers.wire.shared import (
     encode_segment,
 )
 
+if TYPE_CHECKING:
+    from peers.client.exchange import Exchange
+
 _RING_REQUEST = 1
 """Request number of the ring; its answer is recognised by its segment."""
 
@@ -55,13 +60,19 @@ _DESCRIPTORS_LIMIT = 64
 """Messages whose memory stays open until they are read; more are copied when they come."""
 
 _TELL_DESCRIPTORS = 16
-"""After so many descriptors RELEASED is sent at once: a quarter of what a hub has in flight, by default."""
+"""After so many descriptors RELEASED is sent at once: a quarter of a hub's default limit."""
 
 _TELL_BYTES = 8 * 1024 * 1024
-"""After so many bytes RELEASED is sent at once: an eighth of that."""
+"""After so many bytes RELEASED is sent at once: an eighth of that limit."""
 
 _TELL_S = 0.01
 """Delay of RELEASED for fewer, seconds. A hub with lower limits than the default waits so each time."""
+
+_LOOK_AGAIN_S = 0.05
+"""Interval at which a client that waits for room looks again, seconds: blocks dropped unsent make room silently."""
+
+_Piece = tuple[bytes, Descriptor | None]
+"""A frame, or several, and the descriptor that goes with it."""
 
 
 class SharingConversation(WireConversation):
@@ -77,27 +88,42 @@ class SharingConversation(WireConversation):
         views: bool,
     ) -> None:
         super().__init__(introduction, routes)
-        self.connection: SharingConnection | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = routes
         self._views = views
-        # Values that are larger go as memory; 0 until the hub has granted it.
+        # Of the connection, while there is one: received descriptors, and its `write_outgoing`.
+        self._descriptors: deque[Descriptor] = deque()
+        self._write: Callable[[], None] | None = None
+        # Larger values travel as memory; 0 until the hub has granted it.
         self._over_bytes = 0
         self._ring = ring
         self._on_room = on_room
         # The number that the hub has given the ring; 0 before.
         self._ring_number = 0
-        # FloodQueue pieces, each with the descriptor that goes with it.
-        self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
+        self._pieces: deque[_Piece] = deque()
         # Number → segment of another client.
         self._known: dict[int, KnownSegment] = {}
-        # Segments with released blocks of which the hub was not told yet.
+        # Segments with released blocks that are not reported to the hub yet.
         self._released: dict[int, KnownSegment] = {}
         self._account = Account(_DESCRIPTORS_LIMIT)
         # How many descriptors were taken since HELLO; of how many RELEASED was sent; and the size of the others.
         self._taken = self._told = 0
         self._untold_bytes = 0
         self._telling: asyncio.TimerHandle | None = None
+
+    def attach(self, descriptors: deque[Descriptor], write: Callable[[], None]) -> None:
+        self._descriptors, self._write = descriptors, write
+
+    def detach(self) -> None:
+        """Forget the connection, which is closed."""
+        for segment in self._known.values():
+            segment.close()
+        if self._telling is not None:
+            self._telling.cancel()
+        self._known.clear()
+        self._pieces.clear()
+        self._released.clear()
+        self._write = None
 
     def _hello(self, shared: int = 1) -> Hello:
         return super()._hello(shared)
@@ -116,7 +142,7 @@ class SharingConversation(WireConversation):
 
     def _publish_large(self, frame: bytes) -> None:
         if isinstance(frame, BlockFrame):
-            kind, flags, key = _head(frame.head)
+            kind, flags, key = frame.head[4], frame.head[5], frame.head[HEADER_BYTES:]
             values, descriptor, shared = self._values_of(frame.block)
         else:
             (whole,) = iterate_frames(frame)
@@ -168,11 +194,11 @@ class SharingConversation(WireConversation):
     def use_ring(self, ring: Ring) -> None:
         """Announce the ring of the client to the hub."""
         self._ring = ring
-        if self._over_bytes and self.connection is not None:
+        if self._over_bytes and self._write is not None:
             self._hand_over(encode_segment(Segment(_RING_REQUEST, ring.size_bytes)), ring.descriptor)
-            self._loop.call_soon(self.connection.write_outgoing)
+            self._loop.call_soon(self._write)
 
-    def take_pieces(self) -> list[tuple[bytes, Descriptor | None]]:
+    def take_pieces(self) -> list[_Piece]:
         if self._released:
             released = [(number, segment.released) for number, segment in self._released.items()]
             self._released = {}
@@ -195,11 +221,9 @@ class SharingConversation(WireConversation):
                 return
             if heard is not None:
                 yield heard
-        if self._taken != taken:
-            self._tell_taken()
-
-    def _tell_taken(self) -> None:
-        """Tell the hub of taken descriptors: at once if they are many, else together a little later."""
+        if self._taken == taken:
+            return
+        # Report taken descriptors: at once if they are many, else together a little later.
         if self._taken - self._told >= _TELL_DESCRIPTORS or self._untold_bytes >= _TELL_BYTES:
             self._tell_now()
         elif self._telling is None:
@@ -214,14 +238,17 @@ class SharingConversation(WireConversation):
 
     def _tell_late(self) -> None:
         self._telling = None
-        if self.connection is not None and not self._session.closed:
+        if self._write is not None and not self._session.closed:
             self._tell_now()
-            self.connection.write_outgoing()
+            self._write()
 
     def _heard(self, event: object) -> Event | None:
         match event:
             case SharedMessages():
-                return self._messages(event)
+                messages = self._messages(event)
+                if isinstance(messages, Run):
+                    messages.origin = self.origin
+                return messages
             case Request() | Reply() if event.flags & FLAG_SHARED:
                 return self._item(event)
             case Segment():
@@ -231,30 +258,29 @@ class SharingConversation(WireConversation):
             case Notice() if event.segment:
                 self._ring_number = event.segment
             case Hello():
-                self._granted(event)
+                self._over_bytes = event.shared
+                self._session.shared = bool(event.shared)
+                if self._ring is not None:
+                    self.use_ring(self._ring)
                 return event
             case _:
                 return cast("Event", event)
         return None
 
-    def _granted(self, hello: Hello) -> None:
-        self._over_bytes = hello.shared
-        self._session.shared = bool(hello.shared)
-        if self._ring is not None:
-            self.use_ring(self._ring)
+    def _blocks_released(self, released: Released) -> None:
+        for number, generation in released.each:
+            if number == self._ring_number and self._ring is not None:
+                self._ring.released(generation)
+                self._on_room()
 
     def _messages(self, event: SharedMessages) -> Event:
-        messages = self._messages_of(event)
-        if self._origins is not None and isinstance(messages, Run):
-            messages.origin = self._origins.now
-        return messages
-
-    def _messages_of(self, event: SharedMessages) -> Event:
         frame = event.frame
         route = self._routes.find(frame.routing_key)
         try:
             received = self._take(event.handle)
-            if not self._is_kept(received):
+            # Values stay where they are until they are read, or are copied now: a block is another client's, and the
+            # reader of the stream may be slow; descriptors are few.
+            if not (self._views if isinstance(received, ReadBlock) else received.is_charged):
                 body = copied(received, frame.body, frame.flags)
                 return Run(route, encode_frame(frame.kind, body, key=frame.key, flags=frame.flags), frame.messages)
         except BlockGoneError:
@@ -263,13 +289,6 @@ class SharingConversation(WireConversation):
             return Unreadable(frame.messages)
         return SharedRun(route, frame, received, views=self._views)
 
-    def _is_kept(self, received: Received) -> bool:
-        """Return whether values stay where they are until they are read; else they are copied now.
-
-        A block is another client's, and the reader of the stream may be slow; descriptors are few.
-        """
-        return self._views if isinstance(received, ReadBlock) else received.is_charged
-
     def _item(self, item: Request | Reply) -> Event:
         try:
             received = self._take(decode_handle(item.values, item.flags))
@@ -277,7 +296,7 @@ class SharingConversation(WireConversation):
                 return item._replace(values=ViewValues.of(received))
             values = copied(received, item.values, item.flags)
         except (RejectedError, ValueError):
-            values = b"\xc1"  # no msgpack: told as such
+            values = b"\xc1"  # no msgpack: reported as such
         return item._replace(values=values, flags=item.flags & ~FLAG_SHARED)
 
     def _take(self, handle: Handle) -> Received:
@@ -296,10 +315,9 @@ class SharingConversation(WireConversation):
         return segment.block(handle)
 
     def _next_descriptor(self) -> Descriptor:
-        waiting = self.connection.descriptors if self.connection is not None else None
-        if not waiting:
+        if self._write is None or not self._descriptors:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "SHARED: no descriptor came with the frame")
-        return waiting.popleft()
+        return self._descriptors.popleft()
 
     def _segment(self, event: Segment) -> None:
         old = self._known.pop(event.number, None)
@@ -311,71 +329,48 @@ class SharingConversation(WireConversation):
         try:
             memory.check_segment(descriptor.number, event.size_bytes)
         except RejectedError:
-            return  # what comes from it is unreadable
+            return  # its blocks are unreadable
         self._known[event.number] = KnownSegment(event.number, event.size_bytes, descriptor, self._tell_released)
 
     def _tell_released(self, segment: KnownSegment) -> None:
-        if not self._released and self.connection is not None:
-            self._loop.call_soon_threadsafe(self.connection.write_outgoing)
+        if not self._released and self._write is not None:
+            self._loop.call_soon_threadsafe(self._write)  # a view may end in any thread
         self._released[segment.number] = segment
-
-    def _blocks_released(self, released: Released) -> None:
-        for number, generation in released.each:
-            if number == self._ring_number and self._ring is not None:
-                self._ring.released(generation)
-                self._on_room()
-
-    def forget(self) -> None:
-        for segment in self._known.values():
-            segment.close()
-        if self._telling is not None:
-            self._telling.cancel()
-        self._known.clear()
-        self._pieces.clear()
-        self._released.clear()
-        self.connection = None
-
-
-def _head(head: bytes) -> tuple[int, int, bytes]:
-    return head[4], head[5], head[HEADER_BYTES:]
 
 
 class SharingConnection(Connection):
     """A connection whose transport hands memory over."""
 
-    @property
-    def descriptors(self) -> deque[Descriptor]:
-        return cast("UnixTransport", self._transport).descriptors
+    conversation: SharingConversation
+    _transport: UnixTransport | None
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast("SharingConversation", self.conversation).connection = self
-        super().connection_made(transport)
+    async def adopt(self, sock: socket.socket) -> None:
+        transport = UnixTransport(self._loop, sock, self)
+        self.conversation.attach(transport.descriptors, self.write_outgoing)
+        self.connection_made(transport)
+        transport.start()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        cast("SharingConversation", self.conversation).forget()
+        self.conversation.detach()
 
     def write_outgoing(self) -> None:
-        pieces = cast("SharingConversation", self.conversation).take_pieces()
-        transport = cast("UnixTransport | None", self._transport)
-        if transport is None or transport.is_closing():
-            return
-        for frame, descriptor in pieces:
-            if descriptor is None:
-                transport.write(frame)
-            else:
-                transport.hand_over(frame, descriptor, 1)
-
-
-_LOOK_AGAIN_S = 0.05
-"""How often a client that waits for room looks again, seconds: blocks that are let go unsent make room silently."""
+        pieces = self.conversation.take_pieces()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            for frame, descriptor in pieces:
+                if descriptor is None:
+                    transport.write(frame)
+                else:
+                    transport.hand_over(frame, descriptor, 1)
+        self._exchange.subscriptions.regulate()
 
 
 class Blocks:
     """The blocks of one client."""
 
     def __init__(self, settings: ClientSettings, *, shares: bool) -> None:
-        self.shares = shares
+        self._shares = shares
         self._settings = settings
         self._loop = asyncio.get_running_loop()
         self._conversation: SharingConversation | None = None
@@ -384,13 +379,12 @@ class Blocks:
         # True once `finish` was called, or there was no memory for a ring.
         self._closed = False
 
-    def converse(self, introduction: Introduction, routes: LocalRoutes) -> SharingConversation:
+    def connection(self, introduction: Introduction, exchange: Exchange) -> SharingConnection:
         if self._ring is not None:  # blocks sent over the last connection will not be released
             self._ring.released(self._ring.generation)
-        self._conversation = SharingConversation(
-            introduction, routes, self._ring, self._room.set, views=self._settings.views
-        )
-        return self._conversation
+        routes, views = exchange.subscriptions.routes, self._settings.views
+        self._conversation = SharingConversation(introduction, routes, self._ring, self._room.set, views=views)
+        return SharingConnection(self._conversation, self._settings, exchange)
 
     def allocate_nowait(self, size_bytes: int) -> Block:
         ring = self._ring or self._open()
@@ -404,17 +398,14 @@ class Blocks:
             try:
                 return self.allocate_nowait(size_bytes)
             except BusyError:
-                await self._wait_room()
-
-    async def _wait_room(self) -> None:
-        due_s = self._ring.due_s() - self._loop.time() if self._ring is not None else math.inf
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, min(due_s, _LOOK_AGAIN_S))):
-                await self._room.wait()
+                due_s = self._ring.due_s() - self._loop.time() if self._ring is not None else math.inf
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(max(0.0, min(due_s, _LOOK_AGAIN_S))):
+                        await self._room.wait()
 
     def _open(self) -> Ring | None:
         """Make the ring; without memory or descriptors for it, blocks travel as bytes."""
-        if self._closed or not self.shares:
+        if self._closed or not self._shares:
             return None
         try:
             self._ring = Ring(self._settings.ring_bytes, self._settings.lease_s)
@@ -426,7 +417,7 @@ class Blocks:
         return self._ring
 
     def finish(self) -> None:
-        """Let the ring go; no other is made."""
+        """Release the ring; no other is made."""
         self._closed = True
         if self._ring is not None:
             self._ring.close()

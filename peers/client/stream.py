@@ -2,17 +2,16 @@
 
 ```
 stream, callback ─ open ─▶ Claims ─▶ SUBSCRIBE ─▶ hub ─▶ confirmed
-                     └──▶ LocalRoutes ◀─ run by run ─ what the hub delivers ─▶ sinks
-full stream ─ hold ─▶ the connection is not read until it has room again
+                     └──▶ LocalRoutes ◀─ run by run ─ hub ─▶ sinks
+full stream ─ hold ─▶ the connection is not read until the stream has room again
 ```
 
-Each prefix is asked for once, however many subscriptions want it; a new connection is asked for all of them again.
-While an answer is awaited the connection is read, also when a stream is full: else a reader that waits for the answer
-would wait for ever.
+Each prefix is asked for once, however many subscriptions want it. While an answer is awaited the connection is read,
+also when a stream is full: else a reader that waits for the answer would wait for ever.
 
 A stream holds unread messages up to `buffer_bytes`, packed. Above that the client stops reading its socket: then the
-hub's queue for this client fills, and its policy decides. Nothing is dropped on this side. The source of a stream is
-held exactly while the stream is full, and let go once half of it was read.
+hub's queue for this client fills, and its policy decides. The source of a stream is held exactly while the stream is
+full, and let go once half of it was read.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection
-    from peers.client.journal_stream import JournalStream  # it loads blocks
+    from peers.client.journal import JournalStream  # it loads blocks
 
 T = TypeVar("T")
 
@@ -79,10 +78,10 @@ class Items(Opened, Generic[T]):
 
 
 Decode = Callable[[Batch], list[Message]]
-"""Makes the messages of a batch, when they are read; reports by itself what is not msgpack."""
+"""Makes the messages of a batch, when they are read; reports bad ones by itself."""
 
 _TAKE_BYTES = 256 * 1024
-"""How much of what waits is decoded in one go: about 10 ms of small values, so that the loop stays responsive."""
+"""How much is decoded in one go: about 10 ms of small values, so that the loop stays responsive."""
 
 
 class _Mark(Enum):
@@ -93,7 +92,7 @@ _BREAK: Final = _Mark.BREAK
 
 
 class Source(Protocol):
-    """Where the messages of a stream come from: `Subscriptions`, or a `JournalStream`."""
+    """The source of a stream: `Subscriptions`, or a `JournalStream`."""
 
     async def open(self, sink: MessageStream, wants: Iterable[Wanted]) -> list[Claim]: ...
 
@@ -118,17 +117,17 @@ class MessageStream(Opened, Sink):
     """How many messages of this client the hub has lost before the message that was read last.
 
     The hub counts for the client as a whole; with several subscriptions, those lost may belong to another. Of a stream
-    that is read from the journal: how many records, of all topics, were deleted before it came to them."""
+    of the journal: how many records, of all topics, were deleted before it came to them."""
 
     breaks: int
     """How often the connection was lost and restored before the message that was read last.
 
-    What was published in between is missing; it is unknown how much that is. A stream that is read from the journal
-    goes on where it was; it counts how often the end of the journal was lost, so that what comes next has offsets that
-    others had before."""
+    Messages that were published in between are missing; their number is unknown. A stream of the journal goes on where
+    it was, and counts how often the end of the journal was lost: the next records have offsets that others had before.
+    """
 
     buffered_bytes: int
-    """How much waits to be read, bytes."""
+    """Size of the unread messages."""
 
     def __init__(
         self,
@@ -151,7 +150,7 @@ class MessageStream(Opened, Sink):
         self._finished = False
         # The reason for that; None before the end, and where it was asked for.
         self._error: Exception | None = None
-        # What waits: batches, and marks between them. A number is a gap of so many messages.
+        # Unread batches, and marks between them. A number is a gap of so many messages.
         self._items: deque[Batch | int | _Mark] = deque()
         # Messages that were decoded for `receive`, the oldest last.
         self._ready: list[Message] = []
@@ -171,20 +170,20 @@ class MessageStream(Opened, Sink):
 
     @property
     def live(self) -> bool:
-        """Whether a stream that reads the journal has come to its end once; a stream without history is always live."""
+        """Whether a stream of the journal has come to its end once; a stream without history is always live."""
         return self._journal is None or self._journal.live
 
     @property
     def position(self) -> int | None:
-        """Of a stream that is read from the journal: everything recorded before this offset was read; None of others.
+        """Of a stream of the journal: all records before this offset were read; None of others.
 
-        A stream that is subscribed to from here, with `epoch`, misses nothing; what was read last may come again.
+        A stream that is subscribed to from here, with `epoch`, misses nothing; the last messages may come again.
         """
         return self._journal.position if self._journal is not None else None
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal to which `position` belongs, to be kept with it; 0 if it is not known."""
+        """The epoch of the journal to which `position` belongs; 0 if it is not known."""
         return self._journal.epoch if self._journal is not None else 0
 
     @property
@@ -201,8 +200,8 @@ class MessageStream(Opened, Sink):
         """Subscribe, and wait for the hub's confirmation.
 
         Raises:
-            InvalidTopicError: One of the prefixes is none.
-            GoneError: Where it is to begin was deleted from the journal, or is not there yet.
+            InvalidTopicError: One of the prefixes is invalid.
+            GoneError: Its start was deleted from the journal, or is not there yet.
             RejectedError: The hub refuses; the text says why.
             ClosedError, PeerError: The client is closed, or has ended with an error.
             UsageError: The stream was opened before.
@@ -289,11 +288,11 @@ class MessageStream(Opened, Sink):
         return messages
 
     def close_nowait(self) -> None:
-        """Unsubscribe and throw away what was not read; do not wait for the hub."""
+        """Unsubscribe and drop unread messages; do not wait for the hub."""
         self._release()
 
     async def close(self) -> None:
-        """Unsubscribe, throw away what was not read, and wait until the hub has confirmed."""
+        """Unsubscribe, drop unread messages, and wait until the hub has confirmed."""
         answer = self._release()
         if answer is not None:
             await asyncio.wait([answer])
@@ -315,7 +314,7 @@ class MessageStream(Opened, Sink):
         return answer
 
     def _taken(self) -> None:
-        """Tell the source that something was taken, or was not there."""
+        """The reader has taken messages, or found none."""
         if self._journal is not None:
             self._journal.taken()
         if self._held and self.buffered_bytes <= self._buffer_bytes // 2:
@@ -339,7 +338,7 @@ class MessageStream(Opened, Sink):
         self._items.append(_BREAK)
 
     def finish(self, error: Exception | None) -> None:
-        """Take nothing more; `error` is raised once the reader has read what is here."""
+        """Take nothing more; `error` is raised once the reader has read all messages."""
         if not self._finished:
             self._finished = True
             self._error = error
@@ -369,7 +368,7 @@ class Subscriptions:
         self.received_messages = 0
         self.received_bytes = 0
         self._frame_limit = FRAME_LIMIT_BYTES
-        self._changes: Changes[list[Claim]] = Changes(SUBSCRIPTIONS, self.regulate)
+        self._changes: Changes[list[Claim]] = Changes(SUBSCRIPTIONS)
         # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
         self._claims: dict[Wanted, Claim] = {}
         # All sinks that are subscribed; each gets gaps, breaks and the end.
@@ -487,11 +486,10 @@ class Subscriptions:
             self._ask([self._claims[want] for want in portion], again=True)
         self.regulate()
 
-    def disconnected(self, *, again: bool) -> None:
+    def disconnected(self) -> None:
         self._changes.disconnected()
-        if again:
-            for sink in self._sinks:
-                sink.put_break()
+        for sink in self._sinks:
+            sink.put_break()
 
     def finish(self, ended: HubError) -> None:
         """End all streams; those of a client that was closed end without an error."""

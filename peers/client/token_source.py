@@ -1,12 +1,13 @@
-"""The token that a client shows to its hub: a text, or what a function of the program gives; and its renewal.
+"""`TokenSource`: the token of a client, a text or the result of the program's function, and its renewal.
 
 ```
 hub: until=600 ─▶ about 480 s later: the program's function ─▶ TOKEN ─▶ hub: confirmed, until=600 ─▶ ...
-                                        └── it fails, or the hub refuses: reported, and tried again in the time left
+                                        └── it fails, or the hub rejects: reported, and tried again in the time left
 ```
 
 The token is in no representation, no error and no line of the log. A function is called again for each connection, and
-its results are not kept.
+its results are not kept. There is one attempt to renew at a time, and none without a connection. Failures are reported
+and logged, and raised nowhere: the connection is good until its proof ends.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from peers.client.connection import Connection
 
 Token = str | Callable[[], str | Awaitable[str]]
-"""What the option `token` takes."""
+"""Type of the option `token`."""
 
 _EARLIEST, _LATEST = 0.75, 0.85
 """The part of a proof's time after which it is renewed: drawn between the two, so that clients that signed in together
@@ -40,37 +41,8 @@ _LEAST_S = 1.0
 _log = logging.getLogger("peers.client")
 
 
-class TokenSource:
-    """Gives the token for the next connection."""
-
-    def __init__(self, token: Token, timeout_s: float) -> None:
-        self._token = token
-        self._timeout_s = timeout_s
-
-    @property
-    def is_renewable(self) -> bool:
-        return callable(self._token)
-
-    async def fresh(self) -> str:
-        """Return a token; a function that fails is like a hub that is down: `ConnectionLostError`."""
-        if not callable(self._token):
-            return self._token
-        try:
-            async with asyncio.timeout(self._timeout_s):
-                given = self._token()
-                token = await given if inspect.isawaitable(given) else given
-        except TimeoutError as error:
-            raise _without(f"has given none within {self._timeout_s:g} s") from error
-        except Exception as error:  # whatever the program's function raises
-            raise _without(f"has failed with {type(error).__name__}") from error
-        try:
-            return checked(token)
-        except UsageError as error:
-            raise _without(f"has given something else: {error}") from None
-
-
 def checked(token: object) -> str:
-    """Return `token` if it can be said; the text of the `UsageError` for others does not hold it."""
+    """Return `token` if it is a valid one; the text of the `UsageError` for others does not hold it."""
     if not isinstance(token, str):
         raise UsageError(f"the client's token is a {type(token).__name__}, not a text")
     try:
@@ -83,12 +55,8 @@ def checked(token: object) -> str:
     raise UsageError(f"the client's token is not UTF-8 at character {start}")
 
 
-def _without(reason: str) -> ConnectionLostError:
-    return ConnectionLostError(ABNORMAL, f"there is no token to be shown: the function for it {reason}")
-
-
 def read_token(path: str) -> str:
-    """Return the token in a file: one line, blanks around it are passed over.
+    """Return the token in a file: one line, blanks around it are ignored.
 
     Raises:
         UsageError: The file cannot be read, or holds no such line. The text names the file, and shows nothing of it.
@@ -108,18 +76,16 @@ def read_token(path: str) -> str:
     return checked(token)
 
 
-class TokenRenewal:
-    """Shows a fresh token before the last one ends, so that a connection outlives it. A text cannot be renewed.
+def _without(reason: str) -> ConnectionLostError:
+    return ConnectionLostError(ABNORMAL, f"there is no token to be shown: the function for it {reason}")
 
-    One attempt at a time, and none without a connection. Failures are reported and logged, and raised nowhere: the
-    connection is good until its proof ends.
-    """
 
-    def __init__(
-        self, source: TokenSource, on_waiting: Callable[[], None], report: Callable[[PeerError], None]
-    ) -> None:
-        self._source = source
-        self._on_waiting = on_waiting
+class TokenSource:
+    """Gives the token for the next connection, and renews the proof of one that lasts. A text cannot be renewed."""
+
+    def __init__(self, token: Token, timeout_s: float, report: Callable[[PeerError], None]) -> None:
+        self._token = token
+        self._timeout_s = timeout_s
         self._report = report
         self._loop = asyncio.get_running_loop()
         self._random = random.Random()  # noqa: S311 -- spread, not secrecy
@@ -128,13 +94,34 @@ class TokenRenewal:
         self._ends_s = 0.0
         # The number of the TOKEN that the hub has not answered; 0 for none.
         self._asked = 0
-        # What comes next: the time to ask for a token, or the asking.
+        # The next step: the time to ask for a token, or the asking.
         self._timer: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
 
     @property
+    def is_renewable(self) -> bool:
+        return callable(self._token)
+
+    @property
     def waiting(self) -> bool:
         return bool(self._asked)
+
+    async def fresh(self) -> str:
+        """Return a token; a function that fails is like a hub that is down: `ConnectionLostError`."""
+        if not callable(self._token):
+            return self._token
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                given = self._token()
+                token = await given if inspect.isawaitable(given) else given
+        except TimeoutError as error:
+            raise _without(f"has given none within {self._timeout_s:g} s") from error
+        except Exception as error:  # whatever the program's function raises
+            raise _without(f"has failed with {type(error).__name__}") from error
+        try:
+            return checked(token)
+        except UsageError as error:
+            raise _without(f"has given something else: {error}") from None
 
     def answer(self, notice: Notice) -> None:
         """Take the hub's answer to a TOKEN."""
@@ -145,14 +132,13 @@ class TokenRenewal:
             self._failed(RejectedError(notice.code, notice.text))
         elif notice.until is not None:
             self._expect_end(notice.until)
-        self._on_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
         self._connection = connection
-        if hello.until is not None and self._source.is_renewable:
+        if hello.until is not None and self.is_renewable:
             self._expect_end(hello.until)
 
-    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+    def disconnected(self) -> None:
         """Stop: the next connection brings a fresh token of its own."""
         self._connection = None
         self._asked = 0
@@ -163,7 +149,7 @@ class TokenRenewal:
         self._timer = self._task = None
 
     def finish(self, ended: HubError) -> None:  # noqa: ARG002 -- as all parts
-        self.disconnected(again=False)
+        self.disconnected()
 
     def _expect_end(self, left_s: float) -> None:
         self._ends_s = self._loop.time() + left_s
@@ -174,16 +160,13 @@ class TokenRenewal:
 
     async def _renew(self) -> None:
         try:
-            token = await self._source.fresh()
+            token = await self.fresh()
         except PeerError as error:
             self._failed(error)
             return
-        connection = self._connection
-        if connection is not None:
+        if self._connection is not None:
             self._asked = self._numbers.next()
-            connection.conversation.say(Renewal(self._asked, token))
-            connection.write_outgoing()
-            self._on_waiting()
+            self._connection.say(Renewal(self._asked, token))
 
     def _failed(self, error: PeerError) -> None:
         """Report it, and try again when half of the time that is left is over."""

@@ -1,7 +1,8 @@
 """Values: from Python objects to msgpack and back.
 
 msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, tuples as arrays,
-dataclasses and structs as maps; types that msgspec would convert silently are refused (`peers.client.plain`). Zeek's
+dataclasses and structs as maps; types that msgspec would convert silently (a UUID into text, a set into a list) are
+refused: that check costs a tenth of the encoding with its compiled twin, and as much as the encoding without. Zeek's
 events and values (`peers.values`) travel as extensions 1 to 10; others arrive as `msgspec.msgpack.Ext`. Reading never
 raises: bad msgpack becomes a `BadMessage`, and its neighbours are delivered. Cost, measured (docs/clients.md): about
 0.25 µs a message that has its own frame, 0.1 µs in a batch, and 0.1 to 0.4 µs for a value that is a map.
@@ -9,10 +10,13 @@ raises: bad msgpack becomes a `BadMessage`, and its neighbours are delivered. Co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache, partial
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime, time, timedelta
+from functools import cache, lru_cache, partial
 from itertools import repeat
-from typing import Any, NamedTuple
+from types import NoneType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
@@ -33,9 +37,11 @@ from hub.messages.frame import (
     encode_frame,
     iterate_frames,
 )
-from peers.client.plain import check_convertible, is_plain
-from peers.shm.ring import Block
-from peers.shm.views import SharedRun, ViewValues
+from hub.messages.stretch import Run
+
+if TYPE_CHECKING:
+    from peers.shm.ring import BlockValues
+    from peers.shm.views import SharedRun
 
 _ARRAY_32 = b"\xdd"
 """msgpack's "array, 32 bit count follows". Behind it a BATCH body, a count and values, is an array."""
@@ -81,8 +87,10 @@ def _value_in(flags: int, body: bytes) -> Any:
 
 def _view_in(values: bytes) -> Any:
     """Read a value of a request or reply in shared memory: bytes as a view."""
+    from peers.shm.views import ViewValues  # noqa: PLC0415 -- rarely needed
+
     if not isinstance(values, ViewValues):
-        raise ValueError("a handle of shared memory that was not granted")  # noqa: TRY004 -- as for all that is no value
+        raise ValueError("a handle of shared memory that was not granted")  # noqa: TRY004 -- as for all bad values
     view = values.value()
     try:
         return view if view is not None else _decode(values.received.memory())
@@ -100,6 +108,89 @@ _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 class InvalidValueError(UsageError):
     """A value that has no msgpack form."""
+
+
+_SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
+
+
+@cache
+def _conversions() -> tuple[tuple[type, str], ...]:
+    """Return the types that msgspec would turn into others, each with the conversion to write instead."""
+    from decimal import Decimal  # noqa: PLC0415 -- rarely needed, as the others
+    from enum import Enum  # noqa: PLC0415
+    from uuid import UUID  # noqa: PLC0415
+
+    from msgpack import ExtType  # noqa: PLC0415
+
+    return (
+        (Enum, "value.value"),
+        (set, "sorted(value)"),
+        (frozenset, "sorted(value)"),
+        (timedelta, "value.total_seconds()"),
+        (date, "value.isoformat()"),
+        (time, "value.isoformat()"),
+        (ExtType, "msgspec.msgpack.Ext(value.code, value.data)"),
+        (Decimal, "str(value)"),
+        (UUID, "str(value)"),
+    )
+
+
+def pure_is_plain(value: object) -> bool:
+    """Return whether a value and all that it holds are of the types that msgpack itself has.
+
+    Those are None, bool, int, float, str, bytes, list, tuple and dict, but no subclasses. The value must not hold
+    itself.
+    """
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        kind = type(each)
+        if kind is dict:
+            waiting += each
+            waiting += each.values()
+        elif kind is list or kind is tuple:
+            waiting += each
+        elif kind not in _SCALARS:
+            return False
+    return True
+
+
+def check_convertible(value: object) -> None:
+    """Check that nothing in a value would arrive as another type.
+
+    Raises:
+        TypeError: Something would, or is a `datetime` without a zone; the text says what to write instead.
+    """
+    waiting: list[Any] = [value]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, datetime):
+            if each.tzinfo is None:
+                raise TypeError(f"{each!r} has no zone: give it one, as datetime.now(UTC) or value.astimezone() have")
+            continue
+        for kind, advice in _conversions():
+            if isinstance(each, kind):
+                shown = f"{type(each).__name__} {str(each)[:80]!r}"
+                raise TypeError(f"{shown} would become another type: convert it, as by {advice}")
+        waiting += _held(each)
+
+
+def _held(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return (*value.keys(), *value.values())
+    if isinstance(value, list | tuple):
+        return value
+    if isinstance(value, msgspec.Struct):
+        return (getattr(value, name) for name in value.__struct_fields__)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return (getattr(value, field.name) for field in dataclasses.fields(value))
+    return ()
+
+
+try:
+    from peers.client._plain import is_plain as is_plain  # noqa: PLC0414 -- for importers
+except ImportError:  # not built: no compiler was there
+    is_plain = pure_is_plain
 
 
 class BadMessage(NamedTuple):
@@ -126,6 +217,8 @@ def encode_value(value: Any) -> bytes:
         if not is_plain(value):
             check_convertible(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        from peers.shm.ring import Block  # noqa: PLC0415 -- rarely needed
+
         if isinstance(value, Block):
             return value.take()
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
@@ -137,7 +230,15 @@ def encode_values(values: Sequence[Any]) -> bytes:
     if len(values) == 1:  # it may be a block, which stays one
         return encode_value(values[0])
     array = encode_value(values if type(values) is list else list(values))
-    return array[_array_start(array[0]) :]
+    mark = array[0]
+    return array[1 if mark & 0xF0 == 0x90 else 3 if mark == 0xDC else 5 :]
+
+
+def joined(values: list[bytes]) -> bytes:
+    """Join packed values. A single value stays in its block; of several, those in blocks are copied."""
+    if len(values) == 1:
+        return values[0]
+    return b"".join([cast("BlockValues", value).block.copy() if hasattr(value, "block") else value for value in values])
 
 
 def read_values(flags: int, body: bytes) -> list[Any]:
@@ -187,14 +288,14 @@ def value_of(packed: bytes | None) -> Any:
 def decode_batch(  # noqa: C901 -- one loop
     batch: Batch, kind: type[Message] = Message
 ) -> tuple[list[Message], list[BadMessage]]:
-    """Return the messages of a batch, oldest first, and what of it could not be read.
+    """Return the messages of a batch, oldest first, and its unreadable ones.
 
     Args:
         batch: The batch.
         kind: Class of messages without labels that are not in shared memory.
     """
-    if isinstance(batch, SharedRun):
-        return _decode_shared(batch)
+    if isinstance(batch, Run) and type(batch) is not Run:  # in shared memory
+        return _decode_shared(cast("SharedRun[Any]", batch))
     # One loop and local names on purpose: a call or an attribute here is paid for every message.
     frames = batch.frames
     starts_with = frames.startswith
@@ -299,11 +400,6 @@ def _bodies(frame: Frame) -> Iterator[bytes]:
     for end in value_ends(frame) or ():
         yield frame.body[start:end]
         start = end
-
-
-def _array_start(mark: int) -> int:
-    """Return where the first item of a msgpack array begins."""
-    return 1 if mark & 0xF0 == 0x90 else 3 if mark == 0xDC else 5
 
 
 def _reason(error: Exception, encoding: int) -> str:

@@ -1,18 +1,15 @@
-"""`WireConversation`: a client's side of the hub's own protocol, for TCP and Unix sockets. No I/O.
-
-The rules of the protocol are in `peers.wire.session`.
-"""
+"""`WireConversation`: a client's side of the hub's own protocol (`peers.wire.session`), for TCP and Unix. No I/O."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from hub.messages.frame import encode_frame
+from hub.messages.origin import Origin
 from hub.messages.request_frame import Reply, Request
-from hub.messages.stretch import Stretch
+from hub.messages.stretch import Run, Stretch
 from peers.client.conversation import Event, Introduction, Unreadable, Verb
-from peers.client.reports import Origins
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import (
     NameClaim,
@@ -62,11 +59,12 @@ class WireConversation:
         self, introduction: Introduction, routes: LocalRoutes, frame_limit_bytes: int = _FRAME_LIMIT_BYTES
     ) -> None:
         self.half_close = True
+        # Of the messages that the hub delivers now: None until HELLO, and for good where it does not send origins.
+        self.origin: Origin | None = None
         self._introduction = introduction
         self._frame_limit_bytes = frame_limit_bytes
         self._session: Session[Route] = Session("client", routes, frame_limit_bytes)
         self._session.origins = introduction.origins
-        self._origins = Origins() if introduction.origins else None
 
     @property
     def closed(self) -> bool:
@@ -76,22 +74,33 @@ class WireConversation:
         self._session.send(self._hello().encode())
 
     def _hello(self, shared: int = 0) -> Hello:
-        who = self._introduction
+        mine = self._introduction
         return Hello(
             protocol=PROTOCOL,
             role="client",
-            name=who.name,
-            token=who.token,
-            narrow=who.narrow,
-            origins=who.origins,
-            queue=who.queue,
+            name=mine.name,
+            token=mine.token,
+            narrow=mine.narrow,
+            origins=mine.origins,
+            queue=mine.queue,
             frame=self._frame_limit_bytes,
             shared=shared,
         )
 
     def receive(self, data: bytes) -> Iterator[Event]:
         events = self._receive(data)
-        return events if self._origins is None else self._origins.mark(events)
+        return self._with_origins(events) if self._introduction.origins else events
+
+    def _with_origins(self, events: Iterable[Event | Origin]) -> Iterator[Event]:
+        for event in events:
+            if isinstance(event, Origin):
+                self.origin = event
+                continue
+            if isinstance(event, Run):
+                event.origin = self.origin
+            elif isinstance(event, Hello) and event.origins:
+                self.origin = Origin(event.id, 0)
+            yield event
 
     def _receive(self, data: bytes) -> Iterator[Event]:
         session = self._session
@@ -116,8 +125,7 @@ class WireConversation:
         self._session.send(frames[0] if len(frames) == 1 else b"".join(frames))
 
     def send(self, item: Request | Reply) -> None:
-        """Send a frame; large values are copied once only, into what is written."""
-        if len(item.values) > _COPIED_BYTES:
+        if len(item.values) > _COPIED_BYTES:  # large values are copied once only, into the output
             self._session.send(item.head())
             self._session.send(item.values)
         else:

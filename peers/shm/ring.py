@@ -128,13 +128,6 @@ class BlockValues(bytes):
         return frame
 
 
-def joined(values: list[bytes]) -> bytes:
-    """Join values. A single value stays in its block; of several, those in blocks are copied."""
-    if len(values) == 1:
-        return values[0]
-    return b"".join([value.block.copy() if type(value) is BlockValues else value for value in values])
-
-
 class BlockFrame(bytes):
     """The head of a MESSAGES frame, and the block with its value. Its length is that of the whole frame."""
 

@@ -43,8 +43,7 @@ NOT_FOR_EVERYBODY = (
     "hub.stores",  # only for `hub store`
     "json",
     "peers.client.consumer_stream",
-    "peers.client.journal_stream",  # only for streams that begin in the journal
-    "peers.client.replica",
+    "peers.client.journal",  # only for programs that read a journal
     "peers.client.store",
     "peers.client.writer",
     "peers.stores",

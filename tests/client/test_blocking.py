@@ -25,7 +25,7 @@ from hub.messages.batch import encode_value, encode_values
 from hub.settings.settings import Settings
 from peers.client import BadMessage, InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
-from peers.client.dial import Remote
+from peers.client.exchange import Remote
 from peers.client.journal import Record
 from peers.client.settings import ClientSettings
 from peers.daemon.daemon import Daemon

@@ -238,20 +238,14 @@ OTHER = b"fedcba9876543210"
 class FakeConnection:
     def __init__(self) -> None:
         self.sent: list[Fetch | Stage | Commit] = []
-        self.writes = 0
-        self.conversation = self
 
     def say(self, verb: Fetch | Stage | Commit) -> None:
         self.sent.append(verb)
 
-    def write_outgoing(self) -> None:
-        self.writes += 1
-
 
 class Asking:
     def __init__(self) -> None:
-        self.waiting: list[bool] = []
-        self.access = JournalAccess(lambda: self.waiting.append(self.access.waiting))
+        self.access = JournalAccess()
         self.connection = FakeConnection()
 
     def connect(self, journal_id: bytes = JOURNAL) -> FakeConnection:
@@ -324,7 +318,7 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Asking, code: i
 
 async def test_a_fetch_of_another_journal(bench: Asking) -> None:
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
-    bench.access.disconnected(again=True)
+    bench.access.disconnected()
     connection = bench.connect(OTHER)
     with pytest.raises(RejectedError, match="the hub has another journal than before") as caught:
         await asking
@@ -338,7 +332,7 @@ async def test_a_fetch_of_another_journal(bench: Asking) -> None:
 
 async def test_a_fetch_of_the_journal_of_another_hub(bench: Asking) -> None:
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7, hub="b")))
-    bench.access.disconnected(again=True)
+    bench.access.disconnected()
     connection = bench.connect(OTHER)
     (sent,) = connection.sent
     assert (sent.start, sent.hub) == (7, "b")

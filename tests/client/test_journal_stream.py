@@ -26,7 +26,7 @@ from hub.messages.batch import Batch, Message
 from hub.messages.frame import KIND_MESSAGES, encode_frame
 from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, connect
-from peers.client.journal_stream import decoded, recorded_batches
+from peers.client.journal import decoded, recorded_batches
 from peers.client.values import decode_batch
 from peers.commands.commands import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
@@ -314,7 +314,7 @@ async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
         await client.publish_confirmed("/n", 0)
         assert (await anext(messages)).value == 0
-        hub.journal._recorder._failed_now(JournalUnavailableError("the disk is full"), 1)
+        hub.journal._recorder._failed(JournalUnavailableError("the disk is full"), 1)
         with pytest.raises(RejectedError, match="the disk is full"):
             await client.publish_confirmed("/n", "not recorded")
         async with client.subscribe("/n", from_offset=0) as another:
@@ -427,14 +427,14 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
 
 async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
     from hub.errors import InternalError
-    from peers.client import journal_stream
+    from peers.client import journal
 
     def fail(_: bytes) -> list[tuple[bytes, int]]:
         raise ZeroDivisionError
 
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 1)
-        monkeypatch.setattr(journal_stream, "recorded_batches", fail)
+        monkeypatch.setattr(journal, "recorded_batches", fail)
         async with client.subscribe("/n", from_offset=0) as messages:
             with pytest.raises(InternalError, match="ZeroDivisionError"):
                 await anext(messages)

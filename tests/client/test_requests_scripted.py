@@ -18,7 +18,7 @@ from hub.messages.request_frame import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
 from peers.client.conversation import SERVICES
-from peers.client.requests import Asked, Block, Pending
+from peers.client.requests import Block, Pending
 from peers.client.service import Replies
 from peers.client.values import InvalidValueError, read_values
 from peers.wire.control import Notice, decode_subscription, encode_notice
@@ -237,12 +237,11 @@ def test_reasons() -> None:
     assert reason_of(Reply(1, Status.FAILED, b"\xc1")) == "the reason that was given cannot be read"
 
 
-def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list[asyncio.Future[Any]]]:
+def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block, list[asyncio.Future[Any]]]:
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in range(requests)]
-    asked = Asked()
-    asked.futures.extend(futures)
-    block = Block(b"/a", 0, 1.0, deadline_s, asked)
+    block = Block(b"/a", 0, 1.0, deadline_s)
+    block.futures.extend(futures)
     block.requests = requests
     return block, futures
 

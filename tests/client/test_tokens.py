@@ -280,7 +280,7 @@ async def test_a_function_that_takes_too_long() -> None:
         return SECRET
 
     with pytest.raises(ConnectionLostError, match=r"none within 0\.01 s"):
-        await TokenSource(never, 0.01).fresh()
+        await TokenSource(never, 0.01, print).fresh()
 
 
 async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
@@ -288,7 +288,7 @@ async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
     told = Told()
     scripted.hello = msgspec.structs.replace(scripted.hello, until=1000.0)
     async with told.connect(scripted.url, token=tokens.plain) as client:
-        renewal = client._exchange.renewal
+        renewal = client._exchange.tokens
         planned = renewal._timer
         assert planned is not None
         assert renewal._ends_s - 251.0 <= planned.when() <= renewal._ends_s - 149.0

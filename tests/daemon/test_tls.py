@@ -364,7 +364,7 @@ async def test_files_are_read_for_each_connection(
         made.append(client_context(*files))
         return made[-1]
 
-    monkeypatch.setattr("peers.client.dial.client_context", counted)
+    monkeypatch.setattr("peers.client.exchange.client_context", counted)
     hub = await start(start_daemon, hub_files, "tls")
     async with connect(hub.endpoints[0].location, ca=authority.ca) as client:
         assert len(made) == 1

@@ -23,8 +23,7 @@ from typing import Any, NamedTuple, Protocol
 
 from hub.errors import HubError
 from peers.client import Client, connect
-from peers.client.replica import StoreChange, StoreChangeKind, StoreReplica, StoreWatch
-from peers.client.store import Store
+from peers.client.store import Store, StoreChange, StoreChangeKind, StoreReplica, StoreWatch
 from tests.daemon.hub_process import HubProcess
 
 _EXPIRES_S = 0.2

@@ -19,9 +19,9 @@ from hub.messages.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.settings.settings import Settings, StoresSettings
 from hub.stores.command import parse_feed
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
-from peers.client import replica as replica_module
+from peers.client import store as replica_module
 from peers.client.blocking import connect as connect_blocking
-from peers.client.replica import StoreChangeKind
+from peers.client.store import StoreChangeKind
 from peers.client.values import encode_value
 from peers.values import Count, Set, Table, Timespan, encode, value_of
 from tests.hubs.eventually import eventually

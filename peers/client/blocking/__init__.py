@@ -1,13 +1,12 @@
 """Clients for threads: the asyncio client in a thread of its own, for programs without an event loop.
 
 ```
-your threads ─ publish ─▶ Mailbox ─▶ │ loop thread │ ─▶ Client ─▶ hub
+your threads ─ publish ─▶ mailbox ─▶ │ loop thread │ ─▶ Client ─▶ hub
              ◀─ batch ─ one call ─── │             │ ◀─
 ```
 
-Everything here may be called from any thread. Functions given to the client (`on_dropped`, `subscribe_callback`,
-`serve`
-...) are called in the loop thread: they must be quick, and must not call the client but for `publish_nowait`.
+Any thread may call. Functions given to the client (`on_dropped`, `subscribe_callback`, `serve` ...) are called in the
+loop thread: they must be quick, and may call only `publish_nowait` of the client.
 
 Cost, measured in docs/clients.md: publishing packs the value in the calling thread and appends it to a list under a
 lock; the loop is woken once for many. Reading crosses threads once per batch (about 0.1 ms each time).
@@ -31,7 +30,7 @@ from peers.client.blocking.faces import (
     BlockingSubscription,
     BlockingWriter,
 )
-from peers.client.dial import Remote
+from peers.client.exchange import Remote
 from peers.client.settings import ClientSettings, Options
 
 __all__ = [

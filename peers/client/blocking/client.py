@@ -1,14 +1,13 @@
-"""`BlockingClient`: a client's connection to a hub, for threads, over an event loop in a thread of its own.
+"""`BlockingClient`: a client for threads, over an event loop in a thread of its own.
 
 ```
-your threads ─ put ─▶ Mailbox ─ forward ─▶ │ LoopThread: Exchange, Client │ ─▶ hub
+your threads ─ put ─▶ mailbox ─ forward ─▶ │ LoopThread: Exchange, Client │ ─▶ hub
              ─ call, submit ─────────────▶ │                              │
 ```
 
-It has the methods of `peers.client.Client` with the same arguments, and `timeout_s` where something is waited for; a
-test compares them. Any thread may call. What one thread publishes, asks and confirms leaves in the order of its calls;
-values are packed in the thread that calls. Bound: the mailbox, the batch taken out of it, and the client's own buffer.
-Cost: an append under a lock to publish, about 0.1 ms for a call.
+It has the methods of `peers.client.Client` with the same arguments, and `timeout_s` where it waits; a test compares
+them. Publications, requests and confirmations of one thread leave in the order of its calls; values are packed in the
+thread that calls. Limits: the mailbox, the batch taken out of it, and the client's own buffer.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable
 from datetime import datetime
 from functools import wraps
 from inspect import signature
-from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hub.errors import BusyError, ClosedError, HubError, InternalError, RejectedError, RequestTimeoutError, UsageError
 from hub.journal.layout import Column
@@ -42,8 +41,7 @@ from peers.client.blocking.faces import (
     in_loop,
 )
 from peers.client.client import Client
-from peers.client.dial import Destination
-from peers.client.exchange import ClientStatistics, Exchange
+from peers.client.exchange import ClientStatistics, Destination, Exchange
 from peers.client.journal import Committed, JournalState
 from peers.client.names import KnownName
 from peers.client.publications import Target, checked_head, target
@@ -59,8 +57,8 @@ T = TypeVar("T")
 P = ParamSpec("P")
 F = TypeVar("F")
 
-MAILBOX_BYTES = 1024 * 1024
-"""Default limit; a running loop empties it within milliseconds."""
+_MAILBOX_BYTES = 1024 * 1024
+"""Limit of the mailbox; a running loop empties it within milliseconds."""
 
 _ITEM_BYTES = 120
 """Cost of an item beside its payload: a pair (56), a bytes object (33), its place in a list (8), rounded up."""
@@ -68,80 +66,8 @@ _ITEM_BYTES = 120
 _log = logging.getLogger("peers.client")
 
 
-class Mailbox(Generic[T]):
-    """A queue of items for a loop, whose `on_mail` must lead to `take`."""
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, on_mail: Callable[[], object], limit_bytes: int = MAILBOX_BYTES
-    ) -> None:
-        self._loop = loop
-        self._on_mail = on_mail
-        self._limit_bytes = limit_bytes
-        self._items: list[T] = []
-        """Not empty: the loop was woken."""
-        self._size_bytes = 0
-        self._waiting = 0
-        """Threads that wait in `put`."""
-        self._error: Exception | None = None
-        """The argument of `close`."""
-        self._room = threading.Condition(threading.Lock())
-        """Its lock guards all fields above."""
-
-    def put_nowait(self, item: T, size_bytes: int) -> None:
-        """Add an item; any thread may call it. Raises BusyError, or the error that was given to `close`."""
-        with self._room:
-            if not self._has_room(size_bytes):
-                raise BusyError(f"{self._size_bytes} bytes wait for the loop, the limit is {self._limit_bytes}")
-            self._append(item, size_bytes)
-
-    def put(self, item: T, size_bytes: int, timeout_s: float | None = None) -> None:
-        """Add an item, and wait for room. Not for the loop's own thread, which makes room."""
-        with self._room:
-            if not self._has_room(size_bytes):
-                self._waiting += 1
-                try:
-                    found = self._room.wait_for(lambda: self._has_room(size_bytes), timeout_s)
-                finally:
-                    self._waiting -= 1
-                if not found:
-                    raise BusyError(f"no room in the mailbox within {timeout_s} s")
-            self._append(item, size_bytes)
-
-    def take(self) -> list[T]:
-        """Remove and return everything; for the loop only."""
-        with self._room:
-            items, self._items = self._items, []
-            self._size_bytes = 0
-            if self._waiting:
-                self._room.notify_all()
-            return items
-
-    def close(self, error: Exception) -> None:
-        """Accept nothing more: `put` raises `error`. Items can still be taken."""
-        with self._room:
-            self._error = error
-            self._room.notify_all()
-
-    def _has_room(self, size_bytes: int) -> bool:
-        """Return whether `put` need not wait. An empty mailbox accepts any item."""
-        if self._error is not None:
-            return True
-        return not self._items or self._size_bytes + size_bytes + _ITEM_BYTES <= self._limit_bytes
-
-    def _append(self, item: T, size_bytes: int) -> None:
-        if self._error is not None:
-            raise self._error.with_traceback(None)
-        if not self._items:
-            try:
-                self._loop.call_soon_threadsafe(self._on_mail)
-            except RuntimeError as error:
-                raise ClosedError("the event loop is closed") from error
-        self._items.append(item)
-        self._size_bytes += size_bytes + _ITEM_BYTES
-
-
 class LoopThread:
-    """The loop of one client, in a thread of its own."""
+    """The loop of one client, in a thread of its own, and the mailbox of publications for it."""
 
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self._destination = destination
@@ -149,12 +75,17 @@ class LoopThread:
         self._thread = threading.Thread(target=self._run, name=f"hub client {settings.name}".rstrip(), daemon=True)
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._closing = threading.Lock()
+        # Its lock guards the four fields below: the mailbox, the threads that wait for room, and why it is closed.
+        self._room = threading.Condition(threading.Lock())
+        self._items: list[tuple[Target, bytes]] = []  # not empty: the loop was woken
+        self._size_bytes = 0
+        self._waiting = 0
+        self._error: Exception | None = None
         # Taken from the mailbox, and not yet by the client; only the holder of `_forwarding` takes from it.
         self._pending: deque[tuple[Target, bytes]] = deque()
         # Made in the loop thread before `open` returns:
         self.exchange: Exchange
         self.loop: asyncio.AbstractEventLoop
-        self._mailbox: Mailbox[tuple[Target, bytes]]
         self._mail: asyncio.Event
         self._forwarding: asyncio.Lock
         self._stop: asyncio.Event
@@ -169,7 +100,7 @@ class LoopThread:
             raise
 
     def close(self) -> None:
-        """Send what was put, for at most `close_timeout_s`, and end the client and the thread. May be called twice."""
+        """Send publications, for at most `close_timeout_s`, and end the client and the thread. May be called twice."""
         self._check_outside("close")
         with self._closing:
             if self._thread.is_alive():
@@ -180,11 +111,54 @@ class LoopThread:
     def put(self, where: Target, packed: bytes, timeout_s: float | None) -> None:
         """Publish when there is room; raises as `BlockingClient.publish`."""
         self._check_outside("publish, which waits; use publish_nowait")
-        self._mailbox.put((where, packed), len(packed), timeout_s)
+        with self._room:
+            if not self._has_room(packed):
+                self._waiting += 1
+                try:
+                    found = self._room.wait_for(lambda: self._has_room(packed), timeout_s)
+                finally:
+                    self._waiting -= 1
+                if not found:
+                    raise BusyError(f"no room in the mailbox within {timeout_s} s")
+            self._append(where, packed)
 
     def put_nowait(self, where: Target, packed: bytes) -> None:
         """Publish; raises as `put`."""
-        self._mailbox.put_nowait((where, packed), len(packed))
+        with self._room:
+            if not self._has_room(packed):
+                raise BusyError(f"{self._size_bytes} bytes wait for the loop, the limit is {_MAILBOX_BYTES}")
+            self._append(where, packed)
+
+    def _has_room(self, packed: bytes) -> bool:
+        """Return whether `put` need not wait. An empty mailbox accepts any item."""
+        if self._error is not None or not self._items:
+            return True
+        return self._size_bytes + len(packed) + _ITEM_BYTES <= _MAILBOX_BYTES
+
+    def _append(self, where: Target, packed: bytes) -> None:
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if not self._items:
+            try:
+                self.loop.call_soon_threadsafe(self._mail.set)
+            except RuntimeError as error:
+                raise ClosedError("the event loop is closed") from error
+        self._items.append((where, packed))
+        self._size_bytes += len(packed) + _ITEM_BYTES
+
+    def _take(self) -> None:
+        """Empty the mailbox."""
+        with self._room:
+            self._pending.extend(self._items)
+            self._items = []
+            self._size_bytes = 0
+            if self._waiting:
+                self._room.notify_all()
+
+    def _close_mailbox(self, error: Exception) -> None:
+        with self._room:
+            self._error = error
+            self._room.notify_all()
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None = None) -> T:
         """Run a coroutine in the loop thread and wait for it.
@@ -221,11 +195,11 @@ class LoopThread:
             raise UsageError(f"a function called by the client cannot call {what}: it would wait for itself")
 
     async def forward(self) -> None:
-        """Give the client all that was put before; raises the error with which the client has ended."""
+        """Give the client all earlier publications; raises the error with which the client has ended."""
         async with self._forwarding:
             self._mail.clear()
+            self._take()
             pending = self._pending
-            pending.extend(self._mailbox.take())
             while pending:
                 try:
                     await self.exchange.publishing.put(*pending[0])
@@ -236,7 +210,7 @@ class LoopThread:
                 pending.popleft()
 
     async def forward_within(self, timeout_s: float) -> float:
-        """Forward what was put before a request; return what is left of its time, or raise."""
+        """Forward earlier publications before a request; return the rest of its time, or raise."""
         if (not self._pending and not self._mail.is_set()) or not timeout_s > 0:
             return timeout_s
         due_s = self.loop.time() + timeout_s
@@ -245,7 +219,7 @@ class LoopThread:
                 await self.forward()
         left_s = due_s - self.loop.time()
         if left_s <= 0:
-            text = "what was published before could not be sent within the time that the request gives"
+            text = "earlier publications could not be sent within the time that the request gives"
             raise RequestTimeoutError(Status.TIMED_OUT, text)
         return left_s
 
@@ -261,26 +235,25 @@ class LoopThread:
     async def _main(self) -> None:
         self.loop = asyncio.get_running_loop()
         self._mail, self._stop, self._forwarding = asyncio.Event(), asyncio.Event(), asyncio.Lock()
-        self._mailbox = Mailbox(self.loop, self._mail.set)
         self.exchange = exchange = Exchange(self._destination, self._settings)
         await exchange.open()
         self._ready.set_result(None)
         pump = asyncio.create_task(self._pump())
         watch = asyncio.create_task(self._watch())
         await self._stop.wait()
-        self._mailbox.close(ClosedError("the client is closed"))
+        self._close_mailbox(ClosedError("the client is closed"))
         watch.cancel()
         if exchange.connection is not None:
             with contextlib.suppress(TimeoutError, HubError):
                 async with asyncio.timeout(self._settings.close_timeout_s):
                     await self.forward()
         pump.cancel()
-        self._pending.extend(self._mailbox.take())
+        self._take()
         exchange.publishing.give_up(len(self._pending))
         await exchange.close()
         callers = asyncio.all_tasks() - {asyncio.current_task()}
         if callers:
-            await asyncio.wait(callers, timeout=1.0)  # what other threads wait for is answered before the loop ends
+            await asyncio.wait(callers, timeout=1.0)  # calls of other threads are answered before the loop ends
 
     async def _pump(self) -> None:
         """Forward the mailbox, as fast as the client takes it."""
@@ -289,9 +262,9 @@ class LoopThread:
                 await self._mail.wait()
                 await self.forward()
         except HubError as error:
-            self._mailbox.close(error)
+            self._close_mailbox(error)
         except Exception as error:
-            self._mailbox.close(InternalError(f"a bug of the client, please report it: {error!r}"))
+            self._close_mailbox(InternalError(f"a bug of the client, please report it: {error!r}"))
             raise
 
     async def _watch(self) -> None:
@@ -299,7 +272,7 @@ class LoopThread:
         try:
             await self.exchange.wait_closed()
         except HubError as error:
-            self._mailbox.close(error)
+            self._close_mailbox(error)
 
 
 async def _within(work: Coroutine[Any, Any, T], timeout_s: float) -> T:
@@ -349,7 +322,7 @@ class BlockingClient:
 
     @property
     def dropped_messages(self) -> int:
-        """How many messages for this client the hub has lost."""
+        """How many messages for this client the hub has dropped."""
         return self._client.dropped_messages
 
     def publish(  # noqa: PLR0913 -- as the asyncio client's
@@ -362,23 +335,11 @@ class BlockingClient:
         to: str = "",
         timeout_s: float | None = None,
     ) -> None:
-        """Publish; waits while the mailbox is full, which it is when the client's buffer is.
-
-        Args:
-            topic: Topic of the message.
-            value: Packed before this returns.
-            labels: As for `Client.publish_nowait`.
-            sender: As for `Client.publish_nowait`.
-            to: As for `Client.publish_nowait`.
-            timeout_s: Most to wait; None for as long as it takes.
+        """Publish as `Client.publish_nowait`; waits while the mailbox is full, which it is when the client's buffer is.
 
         Raises:
             BusyError: There was no room within `timeout_s`.
-            InvalidTopicError: No client may publish to this topic.
-            InvalidNameError: A label or a name is none.
-            InvalidValueError: The value has no msgpack form.
-            RejectedError: The value is larger than what the hub takes.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
+            UsageError, PeerError: As `Client.publish_nowait`.
         """
         self._put(target(topic, labels, sender, to), encode_value(value), timeout_s)
 
@@ -436,7 +397,7 @@ class BlockingClient:
         return self._thread.call(in_loop(lambda: self._client.allocate_nowait(size_bytes)))
 
     def drain(self, *, timeout_s: float | None = None) -> None:
-        """Wait until everything that was published is handed to the operating system."""
+        """Wait until the operating system has all publications."""
         self._thread.call(self._drain(), timeout_s)
 
     subscribe = _made(Client.subscribe, BlockingStream)
@@ -457,7 +418,7 @@ class BlockingClient:
     # Requests.
 
     def request(self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False) -> Any:
-        """Ask the service of a topic, behind what was published before; return the reply. See `Client.request`."""
+        """Ask the service of a topic, behind earlier publications; return the reply. See `Client.request`."""
         return self._thread.call(self._request(topic, encode_value(value), timeout_s, name))
 
     def request_packed(self, topic: str, packed: bytes, *, timeout_s: float = TIMEOUT_S, name: bool = False) -> Any:
@@ -467,7 +428,7 @@ class BlockingClient:
     def request_nowait(
         self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False
     ) -> concurrent.futures.Future[Any]:
-        """Begin to ask: the future gets what `request` returns or raises."""
+        """Begin to ask: the future gets the result or the error of `request`."""
         return self._thread.submit(self._request(topic, encode_value(value), timeout_s, name))
 
     def request_packed_nowait(
@@ -485,7 +446,7 @@ class BlockingClient:
         name: bool = False,
         return_exceptions: bool = False,
     ) -> list[Any]:
-        """Ask one service several things at once, behind what was published before; see `Client.request_many`."""
+        """Ask one service several things at once, behind earlier publications; see `Client.request_many`."""
         answers = self._thread.call(self._request_many(topic, list(values), timeout_s, name))
         return answers if return_exceptions else unfailed(answers)
 
@@ -527,19 +488,21 @@ class BlockingClient:
     ) -> BlockingHistory:
         """Read a journal, for `for record in client.read("/zeek/")`, or its `blocks()`; see `Client.read`.
 
-        Iterating raises what `Client.read` names, and `TimeoutError` if one answer takes longer than `timeout_s`.
+        Iterating also raises `TimeoutError` if one answer takes longer than `timeout_s`.
         """
-        history = self._client.read(
-            *prefixes,
-            start=start,
-            epoch=epoch,
-            end=end,
-            start_time=start_time,
-            piece_bytes=piece_bytes,
-            hub=hub,
-            columns=columns,
+        return self._face(
+            lambda call, history: BlockingHistory(call, history, self._thread.report_bad, timeout_s),
+            lambda client: client.read(
+                *prefixes,
+                start=start,
+                epoch=epoch,
+                end=end,
+                start_time=start_time,
+                piece_bytes=piece_bytes,
+                hub=hub,
+                columns=columns,
+            ),
         )
-        return BlockingHistory(self._thread.call, history, self._thread.report_bad, timeout_s)
 
     consume = _made(Client.consume, BlockingConsumerStream)
 
@@ -556,7 +519,7 @@ class BlockingClient:
         self._thread.call(self._client.stage(transaction, part, frames), timeout_s)
 
     def stage_nowait(self, transaction: str, part: int, frames: bytes) -> concurrent.futures.Future[None]:
-        """Begin to send messages: the future gets what `stage` returns or raises."""
+        """Begin to send messages: the future gets the result or the error of `stage`."""
         return self._thread.submit(self._client.stage(transaction, part, frames))
 
     def commit(
@@ -566,7 +529,7 @@ class BlockingClient:
         return self._thread.call(self._client.commit(transaction, parts, query=query, batch=batch), timeout_s)
 
     def abort(self, transaction: str, *, timeout_s: float | None = None) -> None:
-        """Drop what was staged."""
+        """Drop staged messages."""
         self._thread.call(self._client.abort(transaction), timeout_s)
 
     # The rest.
@@ -580,7 +543,7 @@ class BlockingClient:
         return self._client.ended
 
     def statistics(self) -> ClientStatistics:
-        """Return counters of the client; what is on its way to the loop thread is not counted yet."""
+        """Return counters of the client, without the messages in the mailbox."""
         return self._client.statistics()
 
     def wait_closed(self, *, timeout_s: float | None = None) -> None:
@@ -588,7 +551,7 @@ class BlockingClient:
         self._thread.call(self._thread.exchange.wait_closed(), timeout_s)
 
     def close(self) -> None:
-        """Send what was published, for at most `close_timeout_s`, then end the connection and the thread.
+        """Send publications, for at most `close_timeout_s`, then end the connection and the thread.
 
         Streams end, also for readers in other threads. May be called twice.
         """
@@ -603,7 +566,7 @@ class BlockingClient:
         self._thread.put_nowait(where, packed)
 
     def _check(self, where: Target, packed: bytes) -> None:
-        """Raise at the call what the loop thread could only tell later. The limit is that of the hub as known now."""
+        """Raise errors at the call that the loop thread could only report. The limit is that of the hub as of now."""
         checked_head(where)
         self._thread.exchange.publishing.publications.check_size(where, len(packed))
 
@@ -611,7 +574,7 @@ class BlockingClient:
         return face(self._thread.call, self._thread.call(in_loop(lambda: make(self._client))))
 
     async def _behind(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Do something behind what was published before."""
+        """Run a coroutine behind earlier publications."""
         try:
             await self._thread.forward_within(timeout_s)
         except BaseException:

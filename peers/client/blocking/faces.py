@@ -1,13 +1,9 @@
-"""What a blocking client's calls return: streams, services, names, stores and writers, for threads.
+"""Streams, services, names, stores and writers for threads, each before its asyncio object in the loop thread.
 
-```
-your threads ─ call ─▶ │ loop thread: MessageStream, Service, ServiceName, Store, ... │
-```
-
-Each class has the methods of its asyncio class with the same arguments, and `timeout_s` where something is waited for
-(`TimeoutError` then); a test compares them. Any thread may call, and several may share one object: a message is given
-to one reader, oldest first. A call crosses threads, about 0.1 ms, so streams are read in batches and many messages are
-acknowledged at once. A replica is read in the calling thread.
+Each class has the methods of its asyncio class with the same arguments, and `timeout_s` where it waits (`TimeoutError`
+then); a test compares them. Several threads may share one object: a message is given to one reader, oldest first. A
+call crosses threads, about 0.1 ms, so streams are read in batches and many messages are acknowledged at once. A replica
+is read in the calling thread.
 """
 
 from __future__ import annotations
@@ -29,10 +25,9 @@ from hub.messages.batch import Message
 from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
 from peers.client.journal import History, Record, records_of
 from peers.client.names import ServiceName
-from peers.client.replica import StoreChange, StoreReplica, StoreWatch
 from peers.client.routes import Wanted
 from peers.client.service import Service
-from peers.client.store import Store, StoreEntry
+from peers.client.store import Store, StoreChange, StoreEntry, StoreReplica, StoreWatch
 from peers.client.stream import CallbackSubscription, MessageStream
 from peers.client.values import BadMessage
 from peers.client.writer import Writer
