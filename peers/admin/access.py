@@ -23,7 +23,7 @@ from hub.topics import RESERVED, printable
 from peers.admin.steps import in_steps, service
 from peers.server.audit import By
 from peers.server.server import Server
-from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
+from peers.users.users import Question, asked_deed, decide, is_stranger, own_roles, told
 
 # The others are for peer hubs
 _FOR_CLIENTS: Final = (Action.PUBLISH, Action.SUBSCRIBE, Action.REQUEST, Action.SERVE, Action.CLAIM, Action.JOURNAL)
@@ -36,8 +36,8 @@ _OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
 def rights(server: Server, handler: Handler, _: None) -> dict[str, Any]:
     """Answer null with a map about the asker: `user`, `roles`, `admin`.
 
-    Beside these `may`, the actions that are granted for anything at all; `asks`, the services of the hub that would be
-    answered; and `hears`, of the hub's own topics those that may be heard.
+    Beside these `may`, the actions that are granted for any topic; `asks`, the services of the hub that would answer;
+    and `hears`, the hub's own topics that the asker may subscribe to.
     """
     held = handler.rights
     return {
@@ -61,19 +61,16 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
 def policy_test(server: Server, _: Handler, asked: _Asked) -> dict[str, Any]:
     """Answer what the policy says; question and answer are in docs/observability.md."""
     question = Question(asked.user, asked.roles, asked.action, asked.topic)
-    found = _verdict(server, question)
-    server.access.tested["allowed" if found.allowed else "refused"] += 1
-    return {"verdict": told(question, found)}
-
-
-def _verdict(server: Server, question: Question) -> Verdict:
-    policy = server.access.policy
+    policy, own = server.access.policy, own_roles(server.settings)
     if policy is None:
         why = withheld(asked_deed(question), question.topic)
-        return Verdict(not why, why or "this hub has no users: everybody may do everything")
-    own = own_roles(server.settings)
-    found = decide(policy, question, own)
-    return found if is_stranger(policy, question, own) else _of_hub(server, question, found)
+        found = Verdict(not why, why or "this hub has no users: everybody may do everything")
+    else:
+        found = decide(policy, question, own)
+        if not is_stranger(policy, question, own):
+            found = _of_hub(server, question, found)
+    server.access.tested["allowed" if found.allowed else "refused"] += 1
+    return {"verdict": told(question, found)}
 
 
 def _of_hub(server: Server, question: Question, found: Verdict) -> Verdict:
@@ -93,24 +90,11 @@ def _of_hub(server: Server, question: Question, found: Verdict) -> Verdict:
 
 USERS: Final = 1000  # Most users in an answer; fewer say that there are no more
 _SEEN_PER_STEP = 2000  # Connections in a turn: about 2 ms
-_DESCRIBED = 100  # Users in a turn, about 0.2 ms
 _NOBODY = User("", frozenset())  # Stands for all without rights of their own
 
 
 class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
     after: str | None = None
-
-
-class _Seen:
-    def __init__(self, roles: frozenset[str]) -> None:
-        self.roles = roles
-        self.connections = self.queued_bytes = self.published = self.dropped = 0
-
-    def add(self, handler: Handler) -> None:
-        self.connections += 1
-        self.queued_bytes += handler.queued_bytes
-        self.published += handler.published_messages
-        self.dropped += handler.dropped_messages
 
 
 @service("null, or a map with `after`", _UsersPage)
@@ -126,32 +110,23 @@ def users(server: Server, _: Handler, page: _UsersPage) -> Any:
 def _users(server: Server, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
     policy = server.access.policy
     named = {} if policy is None else policy.users
-    found = {name: _Seen(roles) for name, roles in named.items() if after is None or name > after}
+    found = {name: _user_row(name, roles) for name, roles in named.items() if after is None or name > after}
     for place, handler in enumerate(list(server.core.handlers.values()), 1):
         user = handler.rights.user if handler.rights is not None else _NOBODY
         if handler.role is not Role.LOCAL and (after is None or user.name > after):
-            if user.name not in found:
-                found[user.name] = _Seen(user.roles)
-            found[user.name].add(handler)
+            row = found.setdefault(user.name, _user_row(user.name, user.roles))
+            row["connections"] += 1
+            row["queued_bytes"] += handler.queued_bytes
+            row["published_messages"] += handler.published_messages
+            row["dropped_messages"] += handler.dropped_messages
         if not place % _SEEN_PER_STEP:
             yield
-    page = []
-    for place, name in enumerate(sorted(found)[:USERS], 1):
-        page.append(_user_row(name, found[name]))
-        if not place % _DESCRIBED:
-            yield
-    return page
+    return [found[name] for name in sorted(found)[:USERS]]
 
 
-def _user_row(name: str, seen: _Seen) -> dict[str, Any]:
-    return {
-        "user": name,
-        "roles": sorted(seen.roles),
-        "connections": seen.connections,
-        "queued_bytes": seen.queued_bytes,
-        "published_messages": seen.published,
-        "dropped_messages": seen.dropped,
-    }
+def _user_row(name: str, roles: frozenset[str]) -> dict[str, Any]:
+    counters = {"connections": 0, "queued_bytes": 0, "published_messages": 0, "dropped_messages": 0}
+    return {"user": name, "roles": sorted(roles), **counters}
 
 
 _CLOSED_PER_STEP = 50  # Connections in a turn: about 3 ms
@@ -166,7 +141,7 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
 
 @service("a map with `id` or `user`, and `text`", _Order)
 def kick(server: Server, by: By, order: _Order) -> Any:
-    """Answer a map with `id` or `user`, and perhaps `text`, with `kicked`, how many connections were closed.
+    """Answer a map with `id` or `user`, and perhaps `text`, with `kicked`, the number of closed connections.
 
     It fails if there is no such connection. The asker's own one stays open where a user is kicked, for the answer.
     """
@@ -176,9 +151,17 @@ def kick(server: Server, by: By, order: _Order) -> Any:
 
 
 def _closed(server: Server, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
-    wanted = [one for one in _wanted(server, order) if one.role is not Role.LOCAL and not one.closed]
-    if order.user is not None:
-        wanted = [one for one in wanted if one is not by]
+    wanted = [
+        one
+        for one in server.core.handlers.values()
+        if one.role is not Role.LOCAL
+        and not one.closed
+        and (
+            one.id == order.id
+            if order.user is None
+            else one is not by and one.rights is not None and one.rights.user.name == order.user
+        )
+    ]
     if not wanted:
         who = f"with id {order.id}" if order.user is None else f"of user {order.user!r}"
         raise UsageError(f"there is no connection {who}")
@@ -189,14 +172,6 @@ def _closed(server: Server, by: By, order: _Order) -> Generator[None, None, dict
         if not place % _CLOSED_PER_STEP:
             yield
     return {"kicked": len(wanted)}
-
-
-def _wanted(server: Server, order: _Order) -> list[Handler]:
-    handlers = server.core.handlers
-    if order.user is None:
-        one = handlers.get(order.id or 0)
-        return [one] if one is not None else []
-    return [one for one in handlers.values() if one.rights is not None and one.rights.user.name == order.user]
 
 
 EVENTS: Final = 200  # Most events in an answer, beside those of the same moment as the last one

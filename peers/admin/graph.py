@@ -37,22 +37,20 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
 def graph(server: Server, _: Handler, page: _Page) -> Any:
     """Answer null, or a map with `after`, the id of a hub, with a list of maps, by id; an empty list is the last."""
     after = bytes.fromhex(page.after)
-    if server.whole is None:
-        return _page(server, after, links_here(server))
-    return in_steps(server, _of_all(server, after))
+
+    def answer() -> Work[list[dict[str, Any]]]:
+        links: Links = {}
+        for part in (yield server.whole.ask("links")) if server.whole is not None else ():
+            links = part | links
+        return _page(server, after, links | links_here(server))
+
+    return _page(server, after, links_here(server)) if server.whole is None else in_steps(server, answer())
 
 
 def links_here(server: Server) -> Links:
     """Return the figures of the links of this process, by the id of the hub at the far end."""
     now_s, here = server.loop.time(), server.id.hex()
     return {link.peer.hub.hex(): _measured(server, link, now_s) | {"at": here} for link in server.traffic.standing()}
-
-
-def _of_all(server: Server, after: bytes) -> Work[list[dict[str, Any]]]:
-    links: Links = {}
-    for part in (yield server.whole.ask("links")) if server.whole is not None else ():
-        links = part | links
-    return _page(server, after, links | links_here(server))
 
 
 def _page(server: Server, after: bytes, links: Links) -> list[dict[str, Any]]:
@@ -99,7 +97,7 @@ def _zeeks(server: Server, hub: bytes) -> dict[str, bool]:
 
 
 def _lost_at(server: Server, record: Record) -> float:
-    """Return since when a hub cannot be reached, s since 1970; as far as was looked, which is once a second."""
+    """Return since when a hub cannot be reached, s since 1970; it is looked at once a second."""
     now_s = server.loop.time()
     return round(server.wall_us() / 1e6 - (now_s - min(record.lost_s, now_s)), 3)
 

@@ -19,13 +19,10 @@ from hub.statistics.events import AUDIT_TOPIC
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph, trace
-from peers.admin.state import history, losses, state
-from peers.admin.steps import Service, Work, in_steps, service
+from peers.admin.state import history, losses, state, who
+from peers.admin.steps import Service, Work, in_steps, parts_of, service
 from peers.admin.topics import topics
-from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
-from peers.journal.remote_journals import JournalStatistics
-from peers.journal.tier.tiering import TierStatistics
 from peers.server.server import Server
 
 
@@ -42,11 +39,9 @@ def settings(server: Server, _: Handler, __: None) -> list[dict[str, Any]]:
 def journal(server: Server, _: Handler, __: None) -> dict[str, Any] | None:
     """Answer null with a map; with null where this hub records nothing."""
     statistics = server.journal.statistics()
-    return None if statistics is None else _journal(server, statistics)
-
-
-def _journal(server: Server, statistics: JournalStatistics) -> dict[str, Any]:
-    settings = server.settings.journal
+    if statistics is None:
+        return None
+    settings, tier = server.settings.journal, statistics.tier
     recorder = statistics.recorder
     return {
         "id": server.journal.id.hex(),
@@ -69,13 +64,11 @@ def _journal(server: Server, statistics: JournalStatistics) -> dict[str, Any]:
         "fetches": statistics.fetches,
         "staged_transactions": len(statistics.staging),
         "staged_bytes": statistics.staging.size_bytes,
-        "tier": None if statistics.tier is None else _tier(statistics.tier),
+        "tier": None
+        if tier is None
+        else tier.progress._asdict()
+        | {"failures_total": tier.failures_total, "restarts_total": tier.restarts_total, "error": tier.error},
     }
-
-
-def _tier(tier: TierStatistics) -> dict[str, Any]:
-    told = tier.progress._asdict()
-    return told | {"failures_total": tier.failures_total, "restarts_total": tier.restarts_total, "error": tier.error}
 
 
 NODES_TOPIC: Final = RESERVED + "nodes"
@@ -111,15 +104,11 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
 @service("null, or a map with `after`, a prefix", _Page)
 def served(server: Server, _: Handler, page: _Page) -> Later:
     """Answer null, or a map with `after`, a prefix, with a list of maps, by prefix."""
-    return in_steps(server, _answered(server, page.after))
 
+    def answer() -> Work[list[dict[str, Any]]]:
+        return together((yield from parts_of(server, "services", page.after, lambda: served_here(server, page.after))))
 
-def _answered(server: Server, after: str) -> Work[list[dict[str, Any]]]:
-    if server.whole is None:
-        parts = [(yield from served_here(server, after))]
-    else:
-        parts = yield server.whole.ask("services", after)
-    return together(parts)
+    return in_steps(server, answer())
 
 
 def served_here(server: Server, after: str) -> Work[dict[str, Any]]:
@@ -136,19 +125,16 @@ def served_here(server: Server, after: str) -> Work[dict[str, Any]]:
 
 def _row(server: Server, prefix: str) -> dict[str, Any]:
     serving = server.core.requests.services.who_serves(prefix)
-    shown = [_connection(handler, pending) for handler, pending in serving.handlers[:SHOWN]]
     return {
         "prefix": prefix,
-        "connections": shown,
+        "connections": [
+            {"id": None if one.role is Role.LOCAL else one.id, "name": one.name or one.address, "pending": pending}
+            for one, pending in serving.handlers[:SHOWN]
+        ],
         "connections_total": len(serving.handlers),
         "pending": sum(pending for _, pending in serving.handlers),
         "hubs": [hub.hex() for hub in serving.hubs],
     }
-
-
-def _connection(handler: Handler, pending: int) -> dict[str, Any]:
-    is_own = handler.role is Role.LOCAL
-    return {"id": None if is_own else handler.id, "name": handler.name or handler.address, "pending": pending}
 
 
 def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -169,11 +155,8 @@ def together(parts: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for row in rows.values():
         row["hubs_total"] = len(row["hubs"])
         del row["hubs"][SHOWN:]
-    return [rows[prefix] for prefix in sorted(rows) if _is_served(rows[prefix])][:PAGE]
-
-
-def _is_served(row: Mapping[str, Any]) -> bool:
-    return bool(row["connections_total"] or row["hubs_total"])
+    served = (row for row in rows.values() if row["connections_total"] or row["hubs_total"])
+    return sorted(served, key=lambda row: str(row["prefix"]))[:PAGE]
 
 
 # For users with a grant

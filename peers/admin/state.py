@@ -1,22 +1,27 @@
-"""The state of the hub in figures and in one sentence, its last losses, its last minutes, and `$hub/statistics`.
+"""The state of the hub, its losses, its last minutes and its connections, as services; and `$hub/statistics`.
 
-`$hub/state` and `$hub/losses` are for users with the grant: they tell what clients call themselves.
+`$hub/state` and `$hub/losses` are for users with the grant: they have names of clients. `who` takes about 8 µs a
+connection, `PAGE` of them a turn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
 
+from hub.handlers.delivery import Role
 from hub.handlers.handler import Handler
 from hub.quotas import USERS_SHOWN
 from hub.requests.hub_services import Later
 from hub.statistics.events import STATISTICS_TOPIC, Event
 from hub.statistics.losses import KEPT
 from peers.admin.steps import in_steps, service
-from peers.server.server import Server
+from peers.server.server import Server, connection_of
+from peers.server.ticker import counters_of
 
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
@@ -34,7 +39,7 @@ def state(server: Server, _: Handler, __: None) -> dict[str, Any]:
 def losses(server: Server, _: Handler, question: _Question) -> list[dict[str, Any]]:
     """Answer null, or a map with `id`, of a handler, and `limit`, with a list of maps, the newest first.
 
-    Each is what one handler has lost in one second: `at` (s since 1970), `id`, `label`, `messages`, `why`.
+    Each is of one handler and second: `at` (s since 1970), `id`, `label`, `messages`, `why`.
     """
     began_s = server.wall_us() / 1e6 - server.loop.time()
     return [
@@ -49,14 +54,10 @@ def losses(server: Server, _: Handler, question: _Question) -> list[dict[str, An
     ]
 
 
-# What `$hub/statistics` tells: each handler with its counters, and what the process takes.
-
-
 HANDLERS_PER_STEP: Final = 256  # Handlers of a message, and of a turn: about 64 KiB, and 3 ms
 
 
 def totals(server: Server) -> dict[str, Any]:
-    """Return the figures of a process as a whole."""
     memory = server.memory.statistics()
     return {
         "hub": server.name,
@@ -89,9 +90,6 @@ def statistics(server: Server) -> Later:
     return in_steps(server, collected())
 
 
-# What the hub as a whole has done over the last ten minutes.
-
-
 class _HistoryQuestion(msgspec.Struct, forbid_unknown_fields=True):
     after: int | None = None
 
@@ -105,6 +103,90 @@ def history(server: Server, _: Handler, question: _HistoryQuestion) -> dict[str,
 def clock_of(server: Server) -> dict[str, float]:
     """Return one moment, since 1970 and by the clock that numbers points."""
     return {"now_s": server.wall_us() / 1e6, "clock_s": server.loop.time()}
+
+
+PAGE: Final = 64  # Most connections in an answer by default. Sixteen answers are the most of a turn: 5 ms
+LARGEST_PAGE: Final = 1024  # About 400 KiB, made over several turns
+PREFIXES: Final = 1000  # Most that are listed of one connection
+
+
+class _WhoPage(msgspec.Struct, forbid_unknown_fields=True):
+    after: int = 0
+    user: str | None = None
+    limit: int | None = None
+    id: int | None = None
+    history: bool = False
+
+
+@service("null, or a map with `after`, `limit`, `user`, `id` and `history`", _WhoPage)
+def who(server: Server, _: Handler, page: _WhoPage) -> Any:
+    """Answer with a list of maps, by id; fewer than the limit say that there are no more.
+
+    The question is null, or a map with `after`, an id, `limit`, and `user`, for the connections of one user; or `id`,
+    for one connection alone with up to `PREFIXES` prefixes, and `history`, for its figures of the last ten minutes.
+    """
+    if page.id is not None:
+        one = server.core.handlers.get(page.id)
+        return [] if one is None or one.role is Role.LOCAL else [_in_full(server, one, with_history=page.history)]
+    limit = limit_of({} if page.limit is None else {"limit": page.limit})
+    if limit > PAGE:
+        return in_steps(server, _who_in_steps(server, page, limit))
+    return _connections(server, page, page.after, limit)
+
+
+def limit_of(value: Any) -> int:
+    asked = value.get("limit", PAGE) if isinstance(value, dict) else PAGE
+    return min(max(1, asked), LARGEST_PAGE) if isinstance(asked, int) else PAGE
+
+
+def _who_in_steps(server: Server, page: _WhoPage, limit: int) -> Generator[None, None, list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    after = page.after
+    while len(rows) < limit:
+        some = _connections(server, page, after, min(PAGE, limit - len(rows)))
+        rows += some
+        if not some:
+            break
+        after = some[-1]["id"]
+        yield
+    return rows
+
+
+def _connections(server: Server, page: _WhoPage, after: int, limit: int) -> list[dict[str, Any]]:
+    handlers = server.core.handlers
+    ids = list(handlers)  # in their order, since numbers only grow
+    found = (handlers[number] for number in islice(ids, bisect_right(ids, after), None))
+    shown = (one for one in found if one.role is not Role.LOCAL and _is_of(one, page.user))
+    return [_described(server, one) for one in islice(shown, limit)]
+
+
+def _in_full(server: Server, handler: Handler, *, with_history: bool) -> dict[str, Any]:
+    found = _described(server, handler) | {"sample": sorted(islice(handler.shown_prefixes, PREFIXES))}
+    history = server.ticker.recent.rings.behind(handler.id) if with_history else None
+    return found if history is None else found | {"history": history | clock_of(server)}
+
+
+def _is_of(handler: Handler, user: str | None) -> bool:
+    return user is None or (handler.rights is not None and handler.rights.user.name == user)
+
+
+def _described(server: Server, handler: Handler) -> dict[str, Any]:
+    connection = connection_of(handler)
+    rights = handler.rights
+    counted: Mapping[str, Any] = handler.statistics()._asdict()
+    rates = server.ticker.recent.rates(handler.id, connection.since_s, counters_of(handler), server.loop.time())
+    return dict(counted) | {
+        "user": rights.user.name if rights is not None else "",
+        "how": connection.how,
+        "protocol": connection.protocol,
+        "queue": {"messages": handler.limits.messages, "bytes": handler.limits.bytes},
+        "received_bytes": connection.read_bytes,
+        "software": connection.software,
+        "since": round(server.wall_us() / 1e6 - (server.loop.time() - connection.since_s), 3),
+        "rules": sum(1 for _ in server.core.rules.of(handler)),
+        "rates": rates,
+        "history": None,
+    }
 
 
 class Telling:
@@ -132,7 +214,6 @@ class Telling:
             later.then(lambda: self._take(later))
 
     def _take(self, later: Later) -> None:
-        """Take the answer of the processes of the hub; if it failed, the next second asks again."""
         self._is_asking = False
         if later.error is None:
             found = dict(later.value)
@@ -144,7 +225,7 @@ class Telling:
         self._next()
 
     def _next(self) -> None:
-        """Tell of some handlers, and of the next ones in the next turn: thousands take 0.1 s."""
+        # Some handlers a turn: thousands take 0.1 s.
         if self._telling is None:
             return
         if next(self._telling, None) is None:

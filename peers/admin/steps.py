@@ -76,6 +76,14 @@ def in_steps(server: Server, work: Work[Any]) -> Later:
     return later
 
 
+def parts_of(server: Server, what: str, value: Any, here: Callable[[], Work[Any]]) -> Work[list[Any]]:
+    """Return the answers of all processes of the hub to a question; `here` is the answer of this one."""
+    if server.whole is None:
+        return [(yield from here())]
+    parts: list[Any] = yield server.whole.ask(what, value)
+    return parts
+
+
 async def awaited(answer: Any) -> Any:
     """Return an answer, of a `Later` once it is there, or raise its error."""
     if not isinstance(answer, Later):

@@ -26,7 +26,7 @@ from hub.statistics.history import merged
 from hub.statistics.topic_rates import Node as TreeNode
 from hub.statistics.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.state import clock_of
-from peers.admin.steps import Work, in_steps, service
+from peers.admin.steps import Work, in_steps, parts_of, service
 from peers.server.server import Server
 
 ROWS: Final = 256  # Most rows in an answer; all others are one row
@@ -73,10 +73,7 @@ def subscribers_here(server: Server, prefixes: Iterable[str]) -> Work[list[int]]
 
 
 def _answered(server: Server, asker: Handler, question: _Question) -> Work[dict[str, Any]]:
-    if server.whole is None:
-        parts = [(yield from counted_here(server, question.under))]
-    else:
-        parts = yield server.whole.ask("topics", question.under)
+    parts = yield from parts_of(server, "topics", question.under, lambda: counted_here(server, question.under))
     rates = yield from _visible(asker, parts)
     nodes = found(question.search, rates) if question.search else nodes_under(question.under, rates)
     yield None
@@ -84,10 +81,9 @@ def _answered(server: Server, asker: Handler, question: _Question) -> Work[dict[
     subscribers: Sequence[int | None] = [None] * len(shown)
     if is_admin(asker):
         prefixes = [one.prefix for one in shown]
-        if server.whole is None:
-            subscribers = yield from subscribers_here(server, prefixes)
-        else:
-            subscribers = yield server.whole.ask("subscribers", prefixes)
+        (subscribers,) = yield from parts_of(
+            server, "subscribers", prefixes, lambda: subscribers_here(server, prefixes)
+        )
     return {
         "at_s": server.loop.time(),
         "counted": sum(part["counted"] for part in parts) if is_admin(asker) else len(rates),

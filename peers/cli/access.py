@@ -25,9 +25,8 @@ from peers.cli.admin import ask
 from peers.cli.contexts import DEFAULT_HUB, HubFlags, Json
 from peers.cli.texts import FlagError, counted, encoder, escaped, examples, print_json, show
 from peers.daemon.sources import flag, load, variable
-from peers.users.question import Question, decide, own_roles, told
 from peers.users.tokens import LABEL_CHARACTERS, TokenFile
-from peers.users.users import policy_of, read_policy_file
+from peers.users.users import Question, decide, own_roles, policy_of, read_policy_file, told
 
 _KEY = "access.tokens"
 
@@ -263,7 +262,7 @@ def new_pair(
     from peers.connections.zeek_cluster.remote_end import need_curve  # noqa: PLC0415 -- needs packages of the server
 
     need_curve()
-    from peers.users.curve_keys import write_public, write_secret  # noqa: PLC0415 -- as above
+    from peers.users.files import write_public, write_secret  # noqa: PLC0415 -- as above
     from peers.zeek.zmtp.curve import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
     from peers.zeek.zmtp.z85 import encode_key  # noqa: PLC0415 -- as above
 

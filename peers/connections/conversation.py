@@ -30,8 +30,7 @@ from hub.names.claim import Change
 from hub.policy.policy import ZEEK, Rights
 from peers.commands.commands import Commands
 from peers.transport.transport import NO_TRANSPORT
-from peers.users.access import Proof
-from peers.users.identity import Identity
+from peers.users.identity import Identity, Proof
 from peers.values.forms import Form
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.z85 import encode_key

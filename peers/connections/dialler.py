@@ -29,8 +29,8 @@ from peers.connections.tcp import TcpConversation, tcp_connection
 from peers.server.server import Server
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.transport.tasks import end_all
 from peers.transport.tls import TlsError, client_context, explained
+from peers.transport.transport import end_all
 
 CONNECT_TIMEOUT_S = 5.0
 

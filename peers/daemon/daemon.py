@@ -51,9 +51,9 @@ from peers.journal.remote_journals import NoJournal
 from peers.server.memory import MemoryWatch
 from peers.server.server import Connected, Server
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.transport.tasks import end_all
 from peers.transport.tls import server_context
 from peers.transport.tls_transport import TlsTransport
+from peers.transport.transport import end_all
 from peers.users.users import Users, read_users
 from peers.values import conversion  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 

@@ -1,4 +1,4 @@
-"""`Admission`: which connections are admitted, and which silent one must give way when there are too many.
+"""`Admission`: limits of connections, and which silent one must give way when there are too many.
 
 ```
 accepted ──admit──▶ newcomer ──settle (HELLO, handshake)──▶ settled ──release──▶ gone
@@ -79,11 +79,10 @@ class Admission:
         self._enter(connection, "")
 
     def settle(self, connection: Connected) -> None:
-        """Note that the far side has sent HELLO: no other connection gets its place."""
+        """The far side has sent HELLO: no other connection gets its place."""
         self._newcomers.remove(connection)
 
     def release(self, connection: Connected) -> None:
-        """Free the place of a closed connection."""
         self.settle(connection)
         host = self.connections.pop(connection, "")
         if host:
@@ -114,10 +113,7 @@ class Admission:
         connection.abort()
 
 
-# Those who have come and not said yet who they are, and who of them gives way to one more.
-
-
-_SHARE = 4  # An address with more than one in so many of the places must give way itself; there are at most three such
+_SHARE = 4  # An address with more than this part of the places must give way itself; there are at most three such
 One = TypeVar("One")
 
 
@@ -164,14 +160,11 @@ class Newcomers(Generic[One]):
                 del self._of[host]
 
 
-# The TLS handshakes that go on at one time, at all listeners of a hub.
-
-
 STEPS_PER_TURN = 8  # Steps of TLS handshakes in one turn: about 4 ms with a key of RSA, 2 with one of an elliptic curve
 
 
 class Handshakes:
-    """The TLS handshakes that go on at one time, at all listeners of a hub."""
+    """The TLS handshakes in progress, at all listeners of a hub."""
 
     def __init__(self, limits: Limits, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -179,9 +172,7 @@ class Handshakes:
         self.limit_s = limits.tls_handshake_s
         self.evicted = 0
         self._timers: dict[TlsTransport, asyncio.TimerHandle] = {}
-        # Whose next step can be taken, first come first served; without those that have lost their place, as a flood
-        # may come faster than steps are taken
-        self._line: dict[TlsTransport, None] = {}
+        self._line: dict[TlsTransport, None] = {}  # Those with a next step, first come first served
         self._is_woken = False  # Whether steps will be taken in the next turn
         self._is_closed = False
 
@@ -197,7 +188,6 @@ class Handshakes:
         self._newcomers.limit = limit
 
     def begin(self, one: TlsTransport) -> None:
-        """Give one a place, if need be that of another."""
         host = host_of(one.address)
         if self._is_closed:  # it was accepted in the moment in which the hub began to stop
             one.abort()
@@ -211,7 +201,6 @@ class Handshakes:
         self._timers[one] = self._loop.call_later(self.limit_s, one.time_out)
 
     def is_due(self, one: TlsTransport) -> None:
-        """Let one wait for its turn."""
         self._line[one] = None
         self._wake()
 
@@ -223,7 +212,6 @@ class Handshakes:
             timer.cancel()
 
     def close(self) -> None:
-        """End all of them, because the hub stops."""
         self._is_closed = True
         for one in list(self._newcomers):
             self.end(one)

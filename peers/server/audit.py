@@ -1,15 +1,9 @@
-"""`Audit`: who did what to the hub, or was refused what, as events on `$hub/audit`.
+"""`Audit`: authentication, refusals and acts of admins, as events on `$hub/audit`.
 
-```
-recognised, turned away, kick, reload, drain ──────────────▶ told at once
-refused publish, subscribe, ... ── first of its kind ──────▶ told at once
-                               └── more of it this second ─▶ counted ── tick ─▶ told once, with `count`
-```
-
-Repeated refusals are published once a second for each user and reason; at most `KINDS` are kept apart, of one user
-`KINDS_OF_USER`; the others are one event, `others`. An event has `what`, `at` (s since 1970), and of whom it is:
-`user`, `id`, `name`, `address`. It goes to subscribers that are admins, and into the journal if its `topics` have it.
-No secret is ever in an event.
+Repeated refusals are published once a second for each user and reason, with `count`; at most `KINDS` are kept apart, of
+one user `KINDS_OF_USER`; the others are one event, `others`. An event has `what`, `at` (s since 1970), and `user`,
+`id`, `name` and `address` of its subject. It goes to subscribers that are admins, and into the journal if its `topics`
+have it. No secret is ever in an event.
 """
 
 from __future__ import annotations
@@ -24,7 +18,7 @@ from hub.handlers.handler import Handler
 from hub.statistics.events import AUDIT_TOPIC, Event
 
 KINDS: Final = 256  # Most pairs of a user and a reason that are counted apart in one second
-KINDS_OF_USER: Final = 32  # Most of one user: else one user's refusals would keep those of others out of the audit
+KINDS_OF_USER: Final = 32  # Else one user's refusals would keep those of others out of the audit
 KEPT: Final = 1_024  # Events kept for `Audit.before`, about 1 KiB each; the journal keeps more
 _KEPT_CHARACTERS = 1_000  # Length of texts kept there: an admin's text for closed connections may be long
 
@@ -56,35 +50,26 @@ class Audit:
         self.refused_total = 0  # Messages and requests refused for want of a right
         self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)  # The newest at the end; texts are cut
 
-    # What happens at the door.
-
     def recognised(self, handler: Handler, how: str) -> None:
-        """A client was recognised, and is a part of the hub now."""
         self._tell(RECOGNISED, who_did(handler) | {"how": how})
 
     def turned_away(self, address: str, reason: str, text: str) -> None:
-        """A client was not recognised, for one of a few reasons: published once a second for each."""
+        """A client was not recognised."""
         self._count("connect", "", reason, {"address": address, "reason": reason, "text": text}, 1)
 
-    # What somebody asks for.
-
     def refused(self, handler: Handler, what: str, error: RejectedError, count: int = 1) -> None:
-        """Note that a user may not do something; handlers without rights are not told of."""
+        """Note that a user lacks a right; handlers without rights are not audited."""
         if handler.rights is None:
             return
         self.refused_total += count
         self._count(what, handler.rights.user.name, error.text, who_did(handler) | {"text": error.text}, count)
 
-    # What an admin does.
-
     def did(self, by: By | None, what: str, **fields: Any) -> None:
         """An admin has changed something; None where it was a signal."""
         self._tell(what, who_did(by) | fields)
 
-    # Once a second.
-
     def tick(self) -> None:
-        """Tell what was counted since the last second."""
+        """Publish the refusals that were counted since the last second."""
         for kind, counted in list(self._counted.items()):
             if not counted.count:
                 del self._counted[kind]
@@ -116,12 +101,10 @@ class Audit:
         if what != RECOGNISED:
             self._kept.append({name: _cut(value) for name, value in told.items()})
 
-    # What was told before.
-
     def before(self, at_s: float, limit: int) -> list[dict[str, Any]]:
         """Return events before a time, s since 1970, the newest first: so many, and those of the same moment.
 
-        Thus the next page, before the last of them, misses nothing.
+        Thus the next page, before the last of them, is complete.
         """
         found = [event for event in reversed(self._kept) if event["at"] < at_s]
         if len(found) <= limit:
@@ -135,12 +118,12 @@ def _cut(value: Any) -> Any:
     return value[:_KEPT_CHARACTERS] + "…" if is_long else value
 
 
-# Who has done something; if that was at another process of this hub, what `who_did` returns there
+# Who has done something; or the result of `who_did` at another process of this hub
 By = Handler | Mapping[str, Any]
 
 
 def who_did(handler: By | None) -> dict[str, Any]:
-    """Return who that is, for events and answers; None is a signal."""
+    """Return the subject of an event; None is a signal."""
     if handler is None:
         return {"user": "", "name": "signal"}
     if not isinstance(handler, Handler):

@@ -1,16 +1,9 @@
-"""`Ticker`: looks at the whole hub once a second, and keeps what it saw: its state, and its figures.
+"""`Ticker`: looks at the whole hub once a second, and keeps its state and its figures of the last minutes.
 
-```
-beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ history: figures of this second
- ▲                                                                        ├▶ losses.State
-                                                                        └▶ history: each connection, every 5 s
- └ what was lost in the second: losses            (both of hub.statistics)
-```
-
-Nothing is counted for this while messages pass: counters of handlers are summed up, a part of them a turn, and figures
-are divided by the time between two looks. 0.5 µs for each connection and second: 5 ms with 10,000 of them. Other
-processes of the hub look for themselves, by the same clock (`peers.workers`). Links between processes do not count, as
-messages that cross them count at another one; nor do handlers in this process, such as the journal.
+No message costs anything for this: counters of handlers are summed up, `STEP` handlers a turn, and figures are divided
+by the time between two looks. 0.5 µs for each connection and second: 5 ms with 10,000 of them. Other processes of the
+hub look for themselves, by the same clock (`peers.workers`). Links between processes do not count, as messages that
+cross them count at another one; nor do handlers in this process, such as the journal.
 """
 
 from __future__ import annotations
@@ -53,13 +46,11 @@ class Ticker:
         self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))  # Figures of the busiest topics
         self.state = State()  # As of the last look that was over
         self._before: _Sums | None = None  # The sums of the look before; None before the first
-        self._waiting: set[int] = set()  # For whom messages waited then
-        # Links between the processes of this hub, each with how much had come on it at the last look, bytes.
-        self._inner: dict[Connected, int] = {}
-        self._gone_bytes = 0  # What had come on those of them that are over
-        # The handlers of these links, and those in this process, by number, with what they had done at the last look.
-        self._aside: dict[int, Look] = {}
-        self._gone = Look()  # What those of them had done that have left: it stays among the sums of the core
+        self._waiting: set[int] = set()  # Handlers with queued messages at that look
+        self._inner: dict[Connected, int] = {}  # Links between the processes of this hub, with their read bytes
+        self._gone_bytes = 0  # Read bytes of those that are over
+        self._aside: dict[int, Look] = {}  # Counters of handlers of these links, and of those in this process
+        self._gone = Look()  # Counters of those that have left: they stay among the sums of the core
         self._marked = -1  # The number of the step in which `recent` was marked last
         self._looking: Iterator[None] | None = None  # The look that is under way; None between two
 
@@ -72,7 +63,7 @@ class Ticker:
         self._inner[link] = 0
 
     def lose(self, second: int, event: Mapping[str, Any]) -> None:
-        """Take in what one handler has lost in a second, as `hub.statistics.events` tells it."""
+        """Add the losses of one handler in a second, as an event of `hub.statistics.events`."""
         label = event["name"] or event["address"]
         why = event.get("overflow", "unreadable")
         self.losses.add(Loss(second, event["id"], label, event["lost"], why))
@@ -125,7 +116,7 @@ class Ticker:
         yield from self.topics.add(math.floor(now_s) - 1, found, lambda one: (one.messages_per_s, one.bytes_per_s))
 
     def _leave_out(self) -> Collection[int]:
-        """Return the numbers of handlers that do not count, and note what they, and inner links, have done."""
+        """Return the numbers of handlers that do not count, and note their counters."""
         source = self._source
         for link, seen_bytes in list(self._inner.items()):
             if link in source.connections:

@@ -49,11 +49,7 @@ def fence() -> None:
 
 
 def make_sealed(parts: Iterable[bytes | memoryview], size_bytes: int) -> int:
-    """Fill new memory with values of `size_bytes` in all (1 or more), seal it, and return its descriptor.
-
-    Raises:
-        OSError: No descriptor, or no memory, is left.
-    """
+    """Return a descriptor of new, sealed memory with values of `size_bytes` in all, 1 or more."""
     descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         _fill(descriptor, list(parts), size_bytes)
@@ -78,11 +74,7 @@ def _fill(descriptor: int, parts: list[bytes | memoryview], size_bytes: int) -> 
 
 
 def make_segment(size_bytes: int) -> int:
-    """Make memory for blocks, with all pages allocated. Map it, then call `seal_segment`.
-
-    Raises:
-        OSError: No descriptor, or no memory, is left.
-    """
+    """Make memory for blocks, with all pages allocated; may raise an `OSError`. Map it, then call `seal_segment`."""
     descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.posix_fallocate(descriptor, 0, size_bytes)
@@ -93,25 +85,17 @@ def make_segment(size_bytes: int) -> int:
 
 
 def seal_segment(descriptor: int) -> None:
-    """Allow writes through the existing mapping only.
-
-    Raises:
-        OSError: Linux is older than 5.1.
-    """
+    """Allow writes through the existing mapping only; an `OSError` where Linux is older than 5.1."""
     fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEGMENT_SEALED | _SEAL_SEAL)
 
 
 def check_sealed(descriptor: int, size_bytes: int) -> None:
-    """Check that a descriptor is sealed memory with values of that size.
-
-    Raises:
-        RejectedError: It is not; the text says why.
-    """
+    """Raise a `RejectedError` if a descriptor is not sealed memory with values of that size."""
     _check(descriptor, VALUES_AT + size_bytes, _SEALED, "against writing, shrinking and growing")
 
 
 def check_segment(descriptor: int, size_bytes: int) -> None:
-    """Check that a descriptor can be a segment of that size; raises as `check_sealed`."""
+    """Raise a `RejectedError` if a descriptor cannot be a segment of that size."""
     _check(descriptor, size_bytes, _SEGMENT_SEALED, "against future writing, shrinking and growing")
 
 
@@ -181,7 +165,6 @@ class Account:
         return self.open < self.limit and (self.parent is None or self.parent.has_room)
 
     def refuse(self) -> None:
-        """Count a descriptor that there was no room for."""
         self.refused += 1
         if self.usage is not None and not self.usage.room:
             self.usage.refuse()
@@ -189,7 +172,6 @@ class Account:
             self.parent.refuse()
 
     def add(self, number: int) -> None:
-        """Add to the number of open descriptors, here, in the wider account, and for the user; negative takes away."""
         self.open += number
         if self.usage is not None:
             if number > 0:
@@ -217,17 +199,14 @@ class Descriptor:
         return f"<Descriptor {self.number}>"
 
     def charge(self, account: Account) -> None:
-        """Charge an account until the descriptor is closed."""
         self._account = account
         account.add(1)
 
     @property
     def is_charged(self) -> bool:
-        """Whether an account is charged."""
         return self._account is not None
 
     def close(self) -> None:
-        """Close it now; idempotent."""
         if self.number < 0:
             return
         os.close(self.number)

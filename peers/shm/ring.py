@@ -40,7 +40,7 @@ _FILLING, _SENT, _FREE = _State.FILLING, _State.SENT, _State.FREE
 
 
 class _Place:
-    """The place of one block in a ring, and its state."""
+    """The place of one block in a ring."""
 
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
@@ -75,15 +75,10 @@ class Block:
 
     @classmethod
     def alone(cls, size_bytes: int) -> Block:
-        """Make a block without shared memory; it travels as bytes."""
         return cls(memoryview(bytearray(BIN_BYTES + size_bytes)))
 
     def take(self) -> bytes:
-        """Return the placeholder of the block for `encode_value`.
-
-        Raises:
-            UsageError: The block was sent before.
-        """
+        """Return the placeholder of the block for `encode_value`; a block is sent once."""
         if self._ring is None or self._place is None:
             return bytes(self._values)
         if self._place.state is not _FILLING:
@@ -107,13 +102,12 @@ class Block:
 
 
 class BlockValues(bytes):
-    """Placeholder for the msgpack of a block. Its length is that of the msgpack; it holds no bytes."""
+    """Placeholder for the msgpack of a block, with its length, but without its bytes."""
 
     block: Block
 
     @classmethod
     def of(cls, block: Block) -> BlockValues:
-        """Make the placeholder of a block."""
         values = cls()
         values.block = block
         return values
@@ -158,7 +152,6 @@ class Ring:
             raise OSError("this system has no memory that can be handed over")
         self.size_bytes = size_bytes
         self.lease_s = lease_s
-        self.expired_blocks = 0  # Blocks that were taken back before every reader had released them
         self.descriptor: Final = Descriptor(memory.make_segment(size_bytes))
         self._memory = memoryview(mmap.mmap(self.descriptor.number, size_bytes))
         memory.seal_segment(self.descriptor.number)
@@ -168,11 +161,10 @@ class Ring:
 
     @property
     def blocks(self) -> int:
-        """Number of blocks in use."""
         return len(self._places)
 
     def allocate(self, size_bytes: int, now_s: float) -> Block:
-        """Return a block for so many bytes.
+        """Return a block of so many bytes.
 
         Raises:
             BusyError: There is no room now: readers have not released their blocks.
@@ -196,7 +188,7 @@ class Ring:
         return Block(values, self, place)
 
     def _find(self, needed: int) -> int:
-        """Return the offset of so much free room behind the newest block; -1 if there is none."""
+        """Return the offset of free room behind the newest block; -1 if there is none."""
         if not self._places:
             return 0
         if len(self._places) >= BLOCKS_LIMIT:
@@ -209,16 +201,13 @@ class Ring:
         return self._next if oldest - self._next >= needed else -1
 
     def _take_back(self, now_s: float) -> bool:
-        """Free the oldest block if possible."""
         if not self._places:
             return False
         oldest = self._places[0]
         if oldest.state is _FILLING:
             return False
-        if oldest.state is _SENT:
-            if now_s - oldest.sent_s < self.lease_s:
-                return False
-            self.expired_blocks += 1
+        if oldest.state is _SENT and now_s - oldest.sent_s < self.lease_s:
+            return False
         _GENERATION.pack_into(self._memory, oldest.offset, 0)
         memory.fence()  # before anything is written over it
         oldest.state = _FREE
@@ -241,11 +230,9 @@ class Ring:
         return Handle(size_bytes, 0, place.offset, place.generation)
 
     def released(self, generation: int) -> None:
-        """Every reader is done with blocks up to that generation."""
         for place in self._places:
             if place.state is _SENT and place.generation <= generation:
                 place.state = _FREE
 
     def close(self) -> None:
-        """Close the descriptor; blocks in use keep the memory mapped."""
         self.descriptor.close()

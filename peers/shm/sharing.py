@@ -34,19 +34,13 @@ class Reader(Protocol):
     """A client that knows a segment."""
 
     def forget(self, segment: SharedSegment) -> None:
-        """Forget a segment; its publisher has gone."""
+        """The publisher of a segment has gone."""
 
     def __hash__(self) -> int: ...
 
 
 class SharedSegment:
-    """The segment of one publisher in the hub.
-
-    Args:
-        number: Its number in this hub, 1 or more.
-        descriptor: Descriptor of its memory, checked.
-        on_released: Called when `released` has grown.
-    """
+    """The segment of one publisher in the hub; `on_released` is called when `released` has grown."""
 
     __slots__ = ("_latest", "_leases", "_on_released", "descriptor", "number", "readers", "released", "size_bytes")
 
@@ -64,11 +58,7 @@ class SharedSegment:
         self._leases: OrderedDict[int, None] = OrderedDict()
 
     def lease(self, handle: Handle) -> Lease:
-        """Take a block that the publisher has filled.
-
-        Raises:
-            RejectedError: There is no such block; the text says why.
-        """
+        """Return a lease of a block that the publisher has filled; may raise a `RejectedError`."""
         end = handle.offset + memory.VALUES_AT + handle.size_bytes
         if handle.offset % BLOCK_ALIGNMENT or end > self.size_bytes or not handle.size_bytes:
             text = f"SHARED: {handle.size_bytes} bytes at {handle.offset} are no block of {self.size_bytes} bytes"
@@ -83,11 +73,7 @@ class SharedSegment:
         return Lease(self, handle)
 
     def read(self, handle: Handle) -> bytes:
-        """Copy the values of a block.
-
-        Raises:
-            RejectedError: The publisher has taken it back.
-        """
+        """Copy the values of a block, or raise a `RejectedError` if the publisher has taken it back."""
         offset = handle.offset + memory.VALUES_AT
         values = memory.read(self.descriptor.number, handle.size_bytes, offset)
         if self._head(handle) != (handle.generation, handle.size_bytes):
@@ -95,7 +81,6 @@ class SharedSegment:
         return values
 
     def let_go(self, generation: int) -> None:
-        """End a lease."""
         leases = self._leases
         first = next(iter(leases)) == generation
         del leases[generation]
@@ -106,7 +91,6 @@ class SharedSegment:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the publisher has gone."""
         return self._on_released is None
 
     def close(self) -> None:
@@ -135,7 +119,6 @@ class Lease:
         self.segment.let_go(self.handle.generation)
 
     def read(self) -> bytes:
-        """Copy the values; raises as `SharedSegment.read`."""
         return self.segment.read(self.handle)
 
 
@@ -153,7 +136,6 @@ class Memfd:
         self.handle = handle
 
     def read(self) -> bytes:
-        """Copy the values."""
         return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
 
 
@@ -161,12 +143,7 @@ Shared = Memfd | Lease  # Where values are
 
 
 class SharedBatch(Batch):
-    """One MESSAGES frame with values in shared memory.
-
-    Args:
-        frame: The decoded frame, without SHARED; its body as received.
-        shared: The memory of its values.
-    """
+    """One MESSAGES frame with values in shared memory; `frame` is decoded, without SHARED."""
 
     __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
 
@@ -202,15 +179,10 @@ class SharedBatch(Batch):
         return self._bytes
 
     def topics(self) -> Iterable[bytes]:
-        """Return the topic; this does not read the values."""
         return (self._frame.topic,)
 
     def copy(self) -> None:
-        """Make `frames` now.
-
-        Raises:
-            RejectedError: The block is gone.
-        """
+        """Make `frames` now, or raise a `RejectedError` if the block is gone."""
         if self._bytes:
             return
         frame = self._frame
@@ -218,7 +190,6 @@ class SharedBatch(Batch):
         self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:  # noqa: ARG002 -- wherever: it is not cut
-        """Return the batch itself: its values cannot be separated."""
         return self, None
 
     def _cuts(self) -> Iterator[tuple[int, int, int]]:
@@ -232,22 +203,16 @@ class SharedValues(bytes):
 
     @classmethod
     def of(cls, values: bytes, shared: Shared) -> SharedValues:
-        """Join a handle and its memory."""
         joined = cls(values)
         joined.shared = shared
         return joined
 
     @property
     def shared_bytes(self) -> int:
-        """Size of the values beside the handle, bytes."""
         return self.shared.handle.size_bytes
 
     def plain(self, flags: int) -> bytes:
-        """Return the values; `flags` are those of the frame.
-
-        Raises:
-            RejectedError: The block is gone.
-        """
+        """Return the values, or raise a `RejectedError` if the block is gone; `flags` are those of the frame."""
         count = self[: BATCH_COUNT.size] if flags & FLAG_BATCH else b""
         return count + self.shared.read()
 
@@ -269,32 +234,12 @@ class SharedMemory:
         self._last_segment = 0
 
     def next_number(self) -> int:
-        """Return the number of a new segment; numbers are not reused."""
         self._last_segment += 1
         return self._last_segment
 
 
 class Sharing:
-    """What one connection shares with the hub.
-
-    Args:
-        on_released: Called once `take_released` has something for the client.
-    """
-
-    __slots__ = (
-        "_account",
-        "_common",
-        "_flight",
-        "_flight_bytes",
-        "_given",
-        "_latest",
-        "_on_released",
-        "_released",
-        "_segments",
-        "_sent",
-        "_settings",
-        "_transport",
-    )
+    """Shared memory of one connection; `on_released` is called once `take_released` has something for the client."""
 
     def __init__(self, common: SharedMemory, transport: UnixTransport, on_released: Callable[[], object]) -> None:
         self._common = common
@@ -313,7 +258,6 @@ class Sharing:
         self._flight_bytes = 0
 
     def charge(self, usage: Usage) -> None:
-        """Charge a user for what this client will bring."""
         self._account.usage = usage
 
     # From the client.
@@ -346,10 +290,9 @@ class Sharing:
         return Memfd(descriptor, handle)
 
     def is_beyond(self, shared: Shared) -> bool:
-        """Return whether values must be copied now, because there are too many descriptors."""
         if isinstance(shared, Lease) or shared.descriptor.is_charged:
             return False
-        self._account.refuse()
+        self._account.refuse()  # values must be copied now, because there are too many descriptors
         self._common.copied_total += 1
         return True
 
@@ -366,11 +309,7 @@ class Sharing:
         return self._transport.descriptors.popleft()
 
     def open_segment(self, segment: Segment) -> int:
-        """Take a segment of the client and return its number.
-
-        Raises:
-            RejectedError, ProtocolError: As `take`.
-        """
+        """Take a segment of the client and return its number; raises as `take`."""
         descriptor = self._next_descriptor()
         try:
             self._check_segment(segment, descriptor)
@@ -452,16 +391,12 @@ class Sharing:
 
     @property
     def is_full(self) -> bool:
-        """Whether the client has to take something before it is given more."""
+        """Whether the client has to take memory before it is given more."""
         settings = self._settings
         return len(self._flight) >= settings.client_descriptors or self._flight_bytes >= settings.client_bytes
 
     def released(self, number: int, generation: int) -> None:
-        """The client has released blocks up to that generation, or taken that many descriptors.
-
-        Raises:
-            ProtocolError: It was never given so many.
-        """
+        """The client has released blocks up to that generation, or taken that many descriptors."""
         if number == DESCRIPTORS:
             taken = generation - (self._given - len(self._flight))
             if taken > len(self._flight):
@@ -478,18 +413,16 @@ class Sharing:
                 return
 
     def take_released(self) -> dict[int, int]:
-        """Return, once, what the client has to know about its segments."""
+        """Return, once, the released generations of the segments of the client."""
         released, self._released = self._released, {}
         return released
 
     def forget(self, segment: SharedSegment) -> None:
-        """Forget a segment; its publisher has gone."""
         del self._sent[segment]
         self._latest.pop(segment, None)
         self._transport.write(encode_segment(Segment(segment.number, 0)))
 
     def close(self) -> None:
-        """Release everything, as the client has gone; idempotent."""
         for number in list(self._segments):
             self.close_segment(number)
         for segment in self._sent:

@@ -54,7 +54,6 @@ class UnixTransport(asyncio.Transport):
         self.descriptors: deque[Descriptor] = deque()  # Received descriptors, the oldest first
 
     def start(self) -> None:
-        """Begin to read."""
         self._started = True
         self.resume_reading()
 
@@ -175,11 +174,7 @@ class UnixTransport(asyncio.Transport):
         self.write(b"".join(list_of_data))
 
     def hand_over(self, frame: bytes, descriptor: Descriptor, charge_bytes: int = 0) -> None:
-        """Write a frame, and a descriptor with its first byte.
-
-        Args:
-            charge_bytes: Charged for the descriptor, beside the frame, while it is buffered.
-        """
+        """Write a frame, and a descriptor with its first byte; it is charged beside the frame while it is buffered."""
         if self._refuses():
             return
         if not self._buffer:
@@ -237,7 +232,6 @@ class UnixTransport(asyncio.Transport):
             self._sock.shutdown(socket.SHUT_WR)
 
     def _empty(self) -> None:
-        """Write until nothing is left; raises where the socket takes no more."""
         buffer = self._buffer
         while buffer:
             data, descriptor, charge_bytes = buffer[0]

@@ -42,11 +42,9 @@ class Mapping:
 
     @property
     def is_charged(self) -> bool:
-        """Whether an account is charged for its descriptor."""
         return self._descriptor.is_charged
 
     def memory(self) -> memoryview:
-        """Return the values, read-only."""
         if self._map is None:
             length = memory.VALUES_AT + self.size_bytes
             self._map = mmap.mmap(self._descriptor.number, length, mmap.MAP_SHARED, mmap.PROT_READ)
@@ -69,13 +67,7 @@ class Mapping:
 
 
 class KnownSegment:
-    """A segment of another client, mapped for reading.
-
-    Args:
-        number: The hub's number of the segment.
-        descriptor: Descriptor of its memory, checked.
-        on_released: Called when `released` has grown.
-    """
+    """A segment of another client, mapped for reading; `on_released` is called when `released` has grown."""
 
     def __init__(
         self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[KnownSegment], None]
@@ -89,11 +81,7 @@ class KnownSegment:
         self._on_released: Callable[[KnownSegment], None] | None = on_released  # None once the connection has ended
 
     def block(self, handle: Handle) -> ReadBlock:
-        """Return a block, in use until this object is dropped.
-
-        Raises:
-            ValueError: The handle is not a block of this segment.
-        """
+        """Return a block, or raise a `ValueError` if the handle is none of this segment."""
         end = handle.offset + memory.VALUES_AT + handle.size_bytes
         if end > self.size_bytes or handle.generation in self._open:
             raise ValueError(f"{handle} is no block of a segment of {self.size_bytes} bytes")
@@ -102,7 +90,6 @@ class KnownSegment:
         return ReadBlock(self, handle)
 
     def let_go(self, generation: int) -> None:
-        """The block of that generation is not in use any more."""
         generations = self._open
         del generations[generation]
         released = min(generations) - 1 if generations else self._latest
@@ -139,11 +126,7 @@ class ReadBlock:
         return copied
 
     def memory(self) -> memoryview:
-        """Return the values, read-only.
-
-        Raises:
-            BlockGoneError: The publisher has taken the block back.
-        """
+        """Return the values, read-only, or raise a `BlockGoneError` if the publisher has taken the block back."""
         self.check()
         start = self._handle.offset + memory.VALUES_AT
         return self._segment.map[start : start + self.size_bytes]
@@ -197,16 +180,12 @@ class View:
         return 0
 
     def __enter__(self) -> memoryview:
-        """Return the bytes, read-only.
-
-        Raises:
-            BlockGoneError: The publisher has taken the block back.
-        """
+        """Return the bytes, read-only, or raise a `BlockGoneError`."""
         values = self._received.memory()
         payload = payload_of(values)
         if payload is None:
             self._received.check()
-            raise BlockGoneError("what stood in the block was no bytes, or was taken back by its publisher")
+            raise BlockGoneError("the block had no bytes, or was taken back by its publisher")
         self._open = payload
         return payload
 
@@ -219,11 +198,7 @@ class View:
             self._received.check()
 
     def copy(self) -> bytes:
-        """Copy the bytes.
-
-        Raises:
-            BlockGoneError: The publisher has taken the block back.
-        """
+        """Copy the bytes, or raise a `BlockGoneError`."""
         with self as found:
             copied = bytes(found)
         return copied  # noqa: RET504 -- checked when the block above is left
@@ -233,13 +208,7 @@ R = TypeVar("R")
 
 
 class SharedRun(Run[R]):
-    """Messages with values in shared memory, which are read on demand.
-
-    Args:
-        frame: The decoded frame, without SHARED.
-        received: The memory of the values.
-        views: Whether bytes are given as a `View`.
-    """
+    """Messages with values in shared memory, which are read on demand; `frame` is decoded, without SHARED."""
 
     __slots__ = ("_bytes", "_frame", "_received", "_views")
 
@@ -258,11 +227,7 @@ class SharedRun(Run[R]):
 
     @property
     def frames(self) -> bytes:  # type: ignore[override]
-        """The same messages as plain bytes.
-
-        Raises:
-            BlockGoneError: The publisher has taken the block back.
-        """
+        """The same messages as plain bytes; may raise a `BlockGoneError`."""
         if not self._bytes:
             frame = self._frame
             body = copied(self._received, frame.body, frame.flags)
@@ -271,7 +236,6 @@ class SharedRun(Run[R]):
 
     @property
     def topic(self) -> str:
-        """The topic of all messages."""
         return self._frame.key.decode()
 
     @property
@@ -290,7 +254,6 @@ class SharedRun(Run[R]):
 
 
 def copied(received: Received, body: bytes, flags: int) -> bytes:
-    """Return values as bytes, with their count in a batch."""
     values = bytes(received.memory())
     received.check()
     return body[: BATCH_COUNT.size] + values if flags & FLAG_BATCH else values
@@ -311,11 +274,9 @@ class ViewValues(bytes):
 
     @classmethod
     def of(cls, received: Received) -> ViewValues:
-        """Make the placeholder."""
         values = cls()
         values.received = received
         return values
 
     def value(self) -> View | None:
-        """Return a view of the value; None if it is not bytes."""
         return View(self.received) if is_bytes(self.received) else None

@@ -24,11 +24,7 @@ HELD_S: Final = 30.0  # Bound after a rejection that lasts until something chang
 
 
 class Backoff:
-    """The bound doubles with each failure, up to a cap.
-
-    Args:
-        source: Random numbers.
-    """
+    """The bound doubles with each failure, up to a cap."""
 
     def __init__(
         self, base_s: float = FIRST_S, cap_s: float = CLIENT_CAP_S, source: random.Random | None = None
@@ -41,11 +37,9 @@ class Backoff:
 
     @classmethod
     def for_link(cls) -> Backoff:
-        """Return a backoff for a link to a hub or Zeek."""
         return cls(FIRST_S, LINK_CAP_S)
 
     def next_s(self) -> float:
-        """Return how long to wait now, seconds."""
         bound_s = self._bound_s if self._waited_s >= EARLY_S else min(self._bound_s, max(EARLY_CAP_S, self._base_s))
         wait_s = self._random.uniform(0, bound_s)
         self._waited_s += wait_s
@@ -53,9 +47,8 @@ class Backoff:
         return wait_s
 
     def held_s(self) -> float:
-        """Return how long to wait after a rejection that lasts, seconds: in the upper half of the window."""
+        """Return the wait after a rejection that lasts, seconds: in the upper half of the window."""
         return self._random.uniform(HELD_S / 2, HELD_S)
 
     def reset(self) -> None:
-        """Start from the first bound, after a sign of life."""
         self._bound_s, self._waited_s = self._base_s, 0.0

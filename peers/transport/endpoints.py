@@ -53,12 +53,7 @@ def url_host(host: str) -> str:
 
 
 class InvalidEndpointError(UsageError):
-    """An invalid URL.
-
-    Attributes:
-        url: The URL as given.
-        reason: The cause, for people.
-    """
+    """An invalid URL; `reason` is the cause, for people."""
 
     def __init__(self, url: str, reason: str) -> None:
         shown = url if url.isprintable() else ascii(url)[1:-1]
@@ -70,7 +65,7 @@ class InvalidEndpointError(UsageError):
 
 
 class Scheme(enum.StrEnum):
-    """Scheme of a URL."""
+    """Of a URL."""
 
     TCP = "tcp"
     TLS = "tls"
@@ -85,7 +80,6 @@ class Scheme(enum.StrEnum):
 
     @property
     def is_websocket(self) -> bool:
-        """Whether clients speak WebSocket and HTTP there."""
         return self in {Scheme.WS, Scheme.WSS}
 
     @property
@@ -100,7 +94,6 @@ class Scheme(enum.StrEnum):
 
     @property
     def is_zeek(self) -> bool:
-        """Whether the other end is a Zeek."""
         return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}
 
 
@@ -116,7 +109,6 @@ class QueueOverride:
     overflow: Overflow | None = None
 
     def applied_to(self, default: QueueLimits) -> QueueLimits:
-        """Return `default` with these options."""
         return QueueLimits(
             messages=default.messages if self.messages is None else self.messages,
             bytes=default.bytes if self.bytes is None else self.bytes,
@@ -126,33 +118,22 @@ class QueueOverride:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An address to listen on or to connect to.
-
-    Attributes:
-        host: A name or an address, without brackets; empty for Unix sockets.
-        port: 0 to 65535. For a listener, 0 lets the system choose; 0 for Unix sockets.
-        path: The path of a Unix socket, or of a WebSocket URL; else empty.
-        publish: Prefixes of topics that are sent to a Zeek's WebSocket server.
-        cost: The cost of links; None if not given.
-        xsub: The second port of a central ZeroMQ broker.
-        serializer: The event format of a cluster; empty to detect it.
-        name: The hub's name as a node of a cluster; empty if it is not one.
-    """
+    """An address to listen on or to connect to."""
 
     scheme: Scheme
-    host: str = ""
-    port: int = 0
-    path: str = ""
+    host: str = ""  # A name or an address, without brackets; empty for Unix sockets
+    port: int = 0  # For a listener, 0 lets the system choose; 0 for Unix sockets
+    path: str = ""  # Of a Unix socket, or of a WebSocket URL
     queue: QueueOverride = QueueOverride()
-    publish: tuple[str, ...] = ()
-    cost: int | None = None
-    xsub: int = 0
-    name: str = ""
-    serializer: str = ""
+    publish: tuple[str, ...] = ()  # Prefixes of topics that are sent to a Zeek's WebSocket server
+    cost: int | None = None  # Of links
+    xsub: int = 0  # The second port of a central ZeroMQ broker
+    name: str = ""  # Of the hub as a node of a cluster; empty if it is not one
+    serializer: str = ""  # The event format of a cluster; empty to detect it
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """Parse a URL; raises InvalidEndpointError."""
+        """Parse a URL, or raise an `InvalidEndpointError`."""
         if len(url) > _URL_CHARACTERS:
             raise InvalidEndpointError(url, f"longer than {_URL_CHARACTERS} characters")
         if any(character.isspace() or not character.isprintable() for character in url):
@@ -185,11 +166,7 @@ class Endpoint:
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
-        """Parse a URL for a client: like `parse_peer`, but without Zeeks and costs.
-
-        Raises:
-            InvalidEndpointError: The URL is invalid, or not for clients.
-        """
+        """Parse a URL for a client: like `parse_peer`, but without Zeeks and costs."""
         scheme, separator, rest = url.partition("://")
         if separator and scheme.lower() not in _SCHEMES:
             is_http = scheme.lower() in {"http", "https"} and url.isprintable()
@@ -209,9 +186,6 @@ class Endpoint:
         """Parse a URL for a hub to connect to: like `parse`, but without port 0 and queue options.
 
         The URL of a Zeek may set the queue, since a Zeek does not ask for one.
-
-        Raises:
-            InvalidEndpointError: The URL is invalid, or for listeners only.
         """
         endpoint = cls.parse(url)
         if endpoint.scheme is Scheme.ZEEK_LOG:
@@ -233,7 +207,6 @@ class Endpoint:
         return f"{self.scheme.value}://{url_host(self.host)}:{self.port}{path}"
 
     def with_port(self, port: int) -> Endpoint:
-        """Return the endpoint with the port that the system chose."""
         return replace(self, port=port)
 
     def __str__(self) -> str:
@@ -295,8 +268,10 @@ def _host_and_port(url: str, authority: str) -> tuple[str, int]:
         raise InvalidEndpointError(url, "a URL carries no user name and no password")
     if authority.startswith("["):
         host, bracket, rest = authority[1:].partition("]")
-        if not bracket or not _is_ipv6(host):
-            raise InvalidEndpointError(url, "what stands in brackets is not an IPv6 address")
+        try:
+            ipaddress.IPv6Address(host if bracket else "")
+        except ValueError:
+            raise InvalidEndpointError(url, "what stands in brackets is not an IPv6 address") from None
     else:
         host, colon, digits = authority.partition(":")
         rest = colon + digits
@@ -309,14 +284,6 @@ def _host_and_port(url: str, authority: str) -> tuple[str, int]:
         if _HOST.fullmatch(host) is None:
             raise InvalidEndpointError(url, f"{host!r} is neither a host name nor an address")
     return host, _port(url, rest)
-
-
-def _is_ipv6(host: str) -> bool:
-    try:
-        ipaddress.IPv6Address(host)
-    except ValueError:
-        return False
-    return True
 
 
 def _port(url: str, rest: str) -> int:
@@ -420,14 +387,10 @@ def _setting(found: dict[str, str], name: str) -> Any:
 
 
 def host_of(address: str) -> str:
-    """Return the host that a connection is counted for.
+    """Return the host that a connection counts for, of an address such as `127.0.0.1:50000` or `unix:...`.
 
-    Args:
-        address: As connections show it: `127.0.0.1:50000`, `[2001:db8::1]:50000`, `unix:...`.
-
-    Returns:
-        The IPv4 address, or the /64 network of an IPv6 address. Empty for this machine, where a proxy may have many
-            clients.
+    That is the IPv4 address, or the /64 network of an IPv6 address; empty for this machine, where a proxy may have many
+    clients.
     """
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:

@@ -43,7 +43,6 @@ class Fragments:
 
     @property
     def held_bytes(self) -> int:
-        """Size of the unfinished message."""
         return len(self._payload or b"")
 
     @property
@@ -52,11 +51,7 @@ class Fragments:
         return 0 if self._payload is None else self._begun
 
     def take(self, frame: Frame) -> Message | None:
-        """Return the message that this frame completes, or None.
-
-        Raises:
-            ProtocolError: The message has too many frames.
-        """
+        """Return the message that this frame completes, or None."""
         match frame.opcode:
             case Opcode.TEXT | Opcode.BINARY:
                 if frame.fin:

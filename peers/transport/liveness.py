@@ -21,7 +21,7 @@ NO_ANSWER = "no answer to the ping"
 
 
 class Act(Enum):
-    """What a connection must do now."""
+    """A duty of a connection."""
 
     NOTHING = "nothing"
     PING = "send PING"
@@ -30,20 +30,14 @@ class Act(Enum):
 
 
 class Step(NamedTuple):
-    """What to do now, and when to look again."""
+    """A duty, and the time of the next look."""
 
     act: Act
     next_s: float  # Time of the next look; may be infinite
 
 
 class Liveness:
-    """The heartbeat of one connection.
-
-    Args:
-        now_s: The time, which counts as the first sign of life.
-        ping_after_s: Silence before a PING.
-        ping_timeout_s: Time for an answer.
-    """
+    """The heartbeat of one connection; `now_s` counts as the first sign of life."""
 
     __slots__ = ("_ping_after_s", "_ping_timeout_s", "_pinged_s", "heard_s")
 

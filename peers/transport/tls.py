@@ -43,11 +43,7 @@ class TlsError(UsageError):
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
-    """Return the context of a listener.
-
-    Raises:
-        TlsError: A file is missing or unusable; the text names its key in the settings.
-    """
+    """Return the context of a listener, or raise a `TlsError` that names the key of a missing or unusable file."""
     if not settings.certificate:
         raise TlsError("tls.certificate is missing: a listener on tls:// or wss:// needs tls.certificate and tls.key")
     clients = settings.clients
@@ -77,16 +73,13 @@ def bound(context: ssl.SSLContext) -> None:
 
 
 def client_context(ca: str = "", certificate: str = "", key: str = "", crl: str = "") -> ssl.SSLContext:
-    """Return the context of a client or dialling hub.
+    """Return the context of a client or dialling hub, or raise a `TlsError`.
 
     Args:
         ca: PEM file of authorities; empty for those of the system.
         certificate: PEM file of an own certificate; empty for none.
         key: PEM file of its key; empty if it is in the file of the certificate.
         crl: PEM file of revocation lists; empty for none.
-
-    Raises:
-        TlsError: A file is unusable.
     """
     if key and not certificate:
         raise TlsError("a key without its certificate: give both, or neither")
@@ -105,11 +98,7 @@ def client_context(ca: str = "", certificate: str = "", key: str = "", crl: str 
 
 
 def load_certificate(context: ssl.SSLContext, certificate: str, key: str, of: str, key_of: str) -> None:
-    """Load a certificate and its key; `of` and `key_of` name them in errors.
-
-    Raises:
-        TlsError: A file is unusable.
-    """
+    """Load a certificate and its key, or raise a `TlsError`, in which `of` and `key_of` name them."""
     place = f"{of} {certificate}, {key_of} {key}" if key else f"{of} {certificate}"
 
     def refuse() -> str:  # OpenSSL would ask the terminal
@@ -122,11 +111,6 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str, of: st
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
-    """Load trusted authorities.
-
-    Raises:
-        TlsError: The file is unusable.
-    """
     try:
         context.load_verify_locations(ca)
     except OSError as error:
@@ -134,11 +118,7 @@ def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
 
 
 def load_revoked(context: ssl.SSLContext, crl: str) -> None:
-    """Load revocation lists: from now on each certificate needs one of its issuer.
-
-    Raises:
-        TlsError: The file is unusable.
-    """
+    """Load revocation lists: from now on each certificate needs one of its issuer."""
     load_authorities(context, crl, "tls.crl")
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 

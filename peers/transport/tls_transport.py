@@ -40,18 +40,13 @@ class TlsSession:
         self._largest_bytes = 0  # Most bytes encrypted at once
 
     def feed(self, data: bytes) -> None:
-        """Take received bytes."""
         if not self._unfed and len(data) <= _SLICE_BYTES:
             self._incoming.write(data)
         else:
             self._unfed = memoryview(bytes(self._unfed) + data if self._unfed else data)
 
     def shake(self) -> bool:
-        """Continue the handshake; return whether it is done.
-
-        Raises:
-            ssl.SSLError: It has failed; `outgoing` has the alert.
-        """
+        """Continue the handshake; return whether it is done. After an error, `outgoing` has the alert."""
         while True:
             try:
                 self.object.do_handshake()
@@ -62,11 +57,7 @@ class TlsSession:
                 return True
 
     def read(self) -> bytes:
-        """Return all decrypted bytes.
-
-        Raises:
-            ssl.SSLError: The bytes are not TLS, or were changed.
-        """
+        """Return all decrypted bytes, or raise an `ssl.SSLError`."""
         pieces: list[bytes] = []
         incoming, read = self._incoming, self.object.read
         while not self.has_ended:
@@ -124,7 +115,7 @@ class TlsSession:
         return True
 
 
-_TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
+_SESSION_INFO: dict[str, Callable[[ssl.SSLObject], Any]] = {
     "ssl_object": lambda of: of,
     "sslcontext": lambda of: of.context,
     "peercert": lambda of: _certificate(of),  # noqa: PLW0108 -- it stands below
@@ -135,25 +126,20 @@ _UNREAD_ANSWERS_BYTES = 16 * 1024  # Most bytes that OpenSSL may answer by itsel
 
 
 class Handshakes(Protocol):
-    """Admission of handshakes."""
+    """Admission of handshakes: see `peers.server.admission`."""
 
     def begin(self, one: TlsTransport) -> None:
-        """A handshake begins; calls `time_out` when it takes too long, or `abort` if it must give way."""
+        """Calls `time_out` when a handshake takes too long, or `abort` if it must give way."""
 
     def is_due(self, one: TlsTransport) -> None:
         """Bytes have arrived: `shake` is called in its turn."""
 
     def end(self, one: TlsTransport) -> None:
-        """A handshake is over."""
+        pass
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
-    """One connection.
-
-    Args:
-        make: Returns the protocol after the handshake.
-        on_failure: Called with the far side's address and the reason if the handshake fails.
-    """
+    """One connection; `make` returns the protocol after the handshake."""
 
     __slots__ = (
         "_ends",
@@ -232,7 +218,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # The handshake.
 
     def shake(self) -> None:
-        """Take the next step of the handshake."""
         if self.is_closing():
             return
         try:
@@ -249,7 +234,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.resume_reading()
 
     def time_out(self) -> None:
-        """The handshake has taken too long."""
         self._fail("the handshake has taken too long")
         self._tcp.abort()
 
@@ -375,8 +359,8 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == KEPT_BYTES:
             return self._session.kept_bytes
-        told = _TOLD_BY_SESSION.get(name)
-        return self._tcp.get_extra_info(name, default) if told is None else told(self._session.object)
+        get = _SESSION_INFO.get(name)
+        return self._tcp.get_extra_info(name, default) if get is None else get(self._session.object)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self if self._protocol is None else self._protocol

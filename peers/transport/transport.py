@@ -1,4 +1,4 @@
-"""Helpers for asyncio transports that hide differences between versions and kinds of transport."""
+"""Helpers for asyncio: transports, over differences between versions and kinds; the end of tasks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ import fcntl
 import socket
 import sys
 import termios
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 from peers.transport.endpoints import url_host
 
@@ -104,3 +106,11 @@ def unread_bytes(transport: asyncio.Transport) -> int:
     except OSError:
         return waiting
     return waiting + int.from_bytes(number, sys.byteorder)
+
+
+async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks, and wait until each has ended."""
+    ending = list(tasks)
+    for task in ending:
+        task.cancel()
+    await asyncio.gather(*ending, return_exceptions=True)

@@ -1,9 +1,4 @@
-"""`Access`: the one place where a node asks who a client is, and what it may do.
-
-```
-Proof ──recognise──▶ Identity ──rights──▶ Rights, or None where everything is allowed
-   └── NotRecognisedError: always the same text and code, after the time that its address has to wait
-```
+"""`Access`: authentication (`Proof` to `Identity`) and authorisation (`Identity` to `Rights`).
 
 Credentials are checked in this order: certificate, token or JWT, Unix account:
 
@@ -16,7 +11,8 @@ Credentials are checked in this order: certificate, token or JWT, Unix account:
 | the hub's own account, or root | an admin, `local` |
 | nothing, or any other account | the role of `access.anonymous`; refused if there is none |
 
-A user without any role is not known. Users are swapped whole (`adopt`); no secret is kept, logged or told.
+A user without any role is refused, as is an unknown one: always with the same text and code, after a delay that grows
+with the failures of its address. Users are swapped whole (`adopt`); no secret is kept, logged or sent.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, NoReturn
+from typing import Any, Literal, NoReturn
 
 import structlog
 
@@ -33,13 +29,13 @@ from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, Policy, Rights
 from hub.topics import printable
 from peers.transport.endpoints import host_of
-from peers.users.identity import How, Identity, Reason, Refusal
+from peers.users.identity import How, Identity, Proof, Reason, Refusal
 from peers.users.tokens import SCHEME
 from peers.users.users import Users
 from peers.zeek.zmtp.z85 import decode_key
 
-FIRST_S = 0.1  # How long the answer to a first failure waits: a hundred times what the slowest credential takes
-LONGEST_S = 3.2  # The longest that an answer waits: within `limits.handshake_s`, so that it is an answer still
+FIRST_S = 0.1  # Delay of the answer to a first failure: a hundred times the time for the slowest credential
+LONGEST_S = 3.2  # Largest delay: within `limits.handshake_s`, so that the answer still comes
 WINDOW_S = 60.0  # Without a failure for so long, an address is as good as new
 
 # How many addresses are remembered, 200 bytes each. An attacker with more is not stopped by waiting, either
@@ -49,23 +45,21 @@ ADDRESSES = 10_000
 class Failures:
     """The failures of the last minute.
 
-    Each failure of an address within `WINDOW_S` of the one before doubles the time that its answer waits. The first one
-    waits, too: that hides how long it took to find out what was wrong. A recognised client never waits, so that a
-    colleague behind the same address is not held up. An IPv6 network of 64 bits is one address; all of this machine is
-    one. The address that failed least lately is forgotten first.
+    Each failure of an address within `WINDOW_S` of the one before doubles the delay of its answer. The first one is
+    delayed, too: that hides how long the check took. A recognised client is never delayed, so that others behind the
+    same address are not held up. An IPv6 network of 64 bits is one address; this machine is one.
     """
 
     def __init__(self, limit: int = ADDRESSES) -> None:
         self._limit = limit
-        # Host → failures, and time of the last one; the one that failed last is last
-        self._last: dict[str, tuple[int, float]] = {}
+        self._last: dict[str, tuple[int, float]] = {}  # Host → failures, and time of the last one; the newest last
 
     @property
     def addresses(self) -> int:
         return len(self._last)
 
     def note(self, address: str, now_s: float) -> float:
-        """Note a failure at a time of a monotonic clock; return how long the answer waits, s."""
+        """Note a failure at a time of a monotonic clock; return the delay of the answer, s."""
         host = host_of(address)
         count, last_s = self._last.pop(host, (0, now_s))
         count = count + 1 if now_s - last_s < WINDOW_S else 1
@@ -83,7 +77,7 @@ Tested = Literal["allowed", "refused"]  # Questions to the policy, by answer
 
 
 class Access:
-    """Recognises the users of one node.
+    """Recognises the users of one hub.
 
     Args:
         users: Credentials and policy; `NOBODY` grants everything to all.
@@ -100,27 +94,26 @@ class Access:
         self.refused: Counter[Reason] = Counter()
         self.tested: Counter[Tested] = Counter()  # Questions to the policy (`peers.admin.access`)
         # Called with address, reason and text of a client that is not recognised
-        self.on_refused: Callable[[str, Reason, str], object] = _ignore
+        self.on_refused: Callable[[str, Reason, str], object] = lambda _, __, ___: None
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @property
     def policy(self) -> Policy | None:
-        """The policy; None where everything is allowed to everybody."""
+        """The policy; None where everything is allowed."""
         return self._users.policy
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is set, so that everything is allowed to everybody."""
+        """Whether no access is configured, so that everything is allowed."""
         return self._users.policy is None
 
     @property
     def takes_strangers(self) -> bool:
-        """Whether a client without credentials is let in."""
         return self.is_open or bool(self._users.anonymous)
 
     @property
     def anonymous(self) -> str:
-        """The role of clients without credentials; empty if they are not let in, or if nothing is set."""
+        """The role of clients without credentials; empty if they are not let in, or no access is configured."""
         return self._users.anonymous
 
     def adopt(self, users: Users) -> None:
@@ -131,18 +124,11 @@ class Access:
         policy = self._users.policy
         return None if policy is None else policy.rights(identity.user, identity.roles)
 
-    # Who somebody is.
-
     def recognise(self, proof: Proof) -> Identity:
-        """Return who shows a proof.
-
-        Raises:
-            NotRecognisedError: No known user. The caller answers after its `delay_s`.
-        """
+        """Return the identity of a proof, or raise a `NotRecognisedError`, to be answered after its `delay_s`."""
         asked_s = self._now_s()
-        policy = self._users.policy
         try:
-            identity = _of_this_hub(proof) if policy is None else self._identity(proof, policy)
+            identity = self._identity(proof)
         except Refusal as refusal:
             self._refuse(proof.address, refusal, asked_s)
         self.recognised[identity.how] += 1
@@ -153,10 +139,13 @@ class Access:
         self.refused[refusal.reason] += 1
         self._log.warning("not recognised", address=address, reason=refusal.text, held_back_s=delay_s)
         self.on_refused(address, refusal.reason, refusal.text)
-        # From when he asked on: how long it took to find out what was wrong is not to be seen.
+        # The delay counts from the question, so that the time of the check is not visible.
         raise NotRecognisedError(max(0.0, delay_s - (self._now_s() - asked_s))) from None
 
-    def _identity(self, proof: Proof, policy: Policy) -> Identity:
+    def _identity(self, proof: Proof) -> Identity:
+        policy = self._users.policy
+        if policy is None:
+            return _LOCAL if proof.is_local else _ANONYMOUS
         by_certificate = self._of_certificate(proof.certificate) if proof.certificate else None
         by_token = self._of_token(proof.token) if proof.token else None
         identity = by_certificate or by_token
@@ -204,14 +193,12 @@ class Access:
             raise Refusal(Reason.NOTHING, "neither certificate nor token, and access.anonymous is not set")
         return Identity(ANONYMOUS, frozenset({self._users.anonymous}), "anonymous")
 
-    # Who somebody still is.
-
     def allows_curve_key(self, key: bytes) -> bool:
         """Return whether a node of a Zeek cluster with this public key may connect."""
         return key in self._users.curve_clients
 
     def is_current(self, identity: Identity) -> bool:
-        """Return whether a recognised user still would be: False for a user who is gone."""
+        """Return whether a recognised user still would be."""
         if identity.how == "curve" and not self.allows_curve_key(decode_key(identity.key)):
             return False
         policy = self._users.policy
@@ -245,16 +232,9 @@ class Access:
         return still
 
 
-def _ignore(_: str, __: Reason, ___: str) -> None: ...
-
-
-_SOMEBODY_HERE = Identity(LOCAL, frozenset(), "local")
-_SOMEBODY = Identity(ANONYMOUS, frozenset(), "anonymous")
-
-
-def _of_this_hub(proof: Proof) -> Identity:
-    """Return the identity at a hub without users: the same object for all, as thousands of idle clients keep it."""
-    return _SOMEBODY_HERE if proof.is_local else _SOMEBODY
+# Identities at a hub without users: one object for all, as thousands of idle clients keep it.
+_LOCAL = Identity(LOCAL, frozenset(), "local")
+_ANONYMOUS = Identity(ANONYMOUS, frozenset(), "anonymous")
 
 
 def _is_known(identity: Identity, policy: Policy) -> bool:
@@ -265,22 +245,3 @@ def _unknown(certificate: Mapping[str, Any]) -> str:
     (subject,), *_ = names_of(certificate)
     shown = printable(subject.text) if subject.value else "it says no name that can be read"
     return f"a certificate that is not in [certificates]: {shown}"
-
-
-# Why somebody is not recognised, for the log and for counters; he himself is not told.
-
-
-# What a far side shows of who it is. A value; the connections make it, `peers.users.access` judges it.
-
-
-class Proof(NamedTuple):
-    """Credentials of a far side."""
-
-    address: str  # Failures are counted by it
-    token: str = ""  # A token of this hub, or a JWT. It is a secret, so that a proof is never logged
-    certificate: Mapping[str, Any] | None = None  # As `ssl.SSLSocket.getpeercert` gives it; TLS has checked it already
-    unix_uid: int | None = None  # Its account on this machine, as a Unix socket's kernel tells
-    is_local: bool = False  # Whether it came by a Unix socket or by a listener on loopback
-
-    def __repr__(self) -> str:
-        return f"Proof(address={self.address!r}, ...)"

@@ -5,10 +5,10 @@ header.claims.signature ─▶ sizes, header ─▶ the key of `kid` ─▶ sign
 ```
 
 A key has one algorithm (RS256 for RSA of 2,048 bits or more, ES256, EdDSA, HS256 for secrets of 32 bytes or more in a
-JWKS); what a token's header says is only compared with it, so that a public key is never taken for the secret of an
-HMAC. Claims are read strictly, after the signature was checked: no name twice, no number that is none. `exp` must lie
-ahead, `nbf` must be past, `iss` and `aud` must be those of the settings, `sub` and `roles` (or other claims of the
-settings) give the user and their roles. Private keys are refused; keys that are not for signatures are passed over.
+JWKS); the header of a token must have it, too, so that a public key is never taken for the secret of an HMAC. Claims
+are read strictly, after the signature was checked: no name twice, no NaN. `exp` and `nbf` are checked, `iss` and `aud`
+must be those of the settings, `sub` and `roles` (or other claims of the settings) give the user and their roles.
+Private keys are refused; keys that are not for signatures are ignored.
 """
 
 from __future__ import annotations
@@ -34,12 +34,11 @@ from hub.policy.policy import RESERVED_USERS, check_user
 from hub.settings.keys import ConfigError
 from hub.settings.settings import AccessSettings
 from hub.topics import printable
-from peers.users.files import read_file
+from peers.users.files import check_private, read_file
 from peers.users.identity import Identity, Reason, Refusal
-from peers.users.tokens import check_private
 
 LEEWAY_S = 30.0  # How far the clock of an issuer may be off
-MOST_TOKEN_CHARACTERS = 8192  # What HTTP servers take of a header. Nothing of a larger one is looked at
+MOST_TOKEN_CHARACTERS = 8192  # As HTTP servers take of a header
 _MOST_HEADER_CHARACTERS = 1024  # It names an algorithm and a key
 _MOST_ROLES = 256
 _MARK_BYTES = 8
@@ -67,16 +66,12 @@ class Jwts:
     def takes(self, mark: str) -> bool:
         """Return whether tokens under this mark, the `key` of an identity, are still accepted.
 
-        It stands for the key itself, and not only for its name, and for the settings of claims.
+        It is a hash of the key itself, not only of its name, and of the settings of claims.
         """
         return mark in self._marks.values()
 
     def identity(self, text: str, wall_s: float) -> Identity:
-        """Return who shows a token, at a time in s since 1970.
-
-        Raises:
-            Refusal: The token is wrong, or has ended.
-        """
+        """Return the identity of a token at a time, s since 1970, or raise a `Refusal`."""
         key = self._key_for(text)
         try:
             verifier = self._verifiers[key.algorithm]
@@ -144,12 +139,7 @@ def _header(text: str) -> Mapping[str, Any]:
 
 
 def strict_json(content: bytes) -> Any:
-    """Read JSON in which no name stands twice and each number is one.
-
-    Raises:
-        ValueError: It is malformed.
-        RecursionError: It is nested too deep.
-    """
+    """Read JSON without repeated names and NaN, or raise a `ValueError` or a `RecursionError`."""
     return json.loads(content.decode(), object_pairs_hook=_once_each, parse_constant=_refuse_constant)
 
 
@@ -195,9 +185,6 @@ def _refusal(text: str) -> Refusal:
     return Refusal(Reason.JWT, f"a JWT with {text}")
 
 
-# The keys of the issuer of JWTs, from a JWKS or a PEM file.
-
-
 _LARGEST_FILE_BYTES = 1024 * 1024  # A thousand keys
 _LEAST_RSA_BITS = 2048
 _LEAST_SECRET_BYTES = 32  # As long as the hash, as RFC 7518 (3.2) asks for
@@ -209,7 +196,7 @@ _PUBLIC_HEAD = b"-----BEGIN PUBLIC KEY-----"
 
 
 def read_keys(path: Path) -> list[Key]:
-    """Read a file of keys; errors name the key in it, and show nothing of it."""
+    """Read a JWKS or a PEM file; errors name the key in it, and do not show it."""
     content = read_file(path, _LARGEST_FILE_BYTES, "a file of keys")
     source = str(path)
     if content.lstrip().startswith(b"-----BEGIN"):
@@ -302,6 +289,6 @@ def _jwk(entry: Mapping[str, Any], source: str, place: str) -> Key:
         key = jwt.PyJWK(dict(entry), algorithm).key
         jwt.PyJWS([algorithm]).get_algorithm_by_name(algorithm).prepare_key(key)
     except (jwt.PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:
-        # What the error says may show the key.
+        # The text of the error may show the key.
         raise ConfigError(source, place, f"no key of kind {kind} that can be read") from error
     return Key(kid, _algorithm(key, source, place), key)

@@ -22,7 +22,6 @@ import math
 import os
 import re
 import secrets
-import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -36,33 +35,33 @@ from hub.errors import UsageError
 from hub.policy.policy import ADMIN, RESERVED_USERS, check_user
 from hub.settings.keys import ConfigError
 from hub.topics import printable
+from peers.users.files import SECRET_MODE, check_private
 
 SCHEME = "hub_"  # Beginning of a token, so that people and scanners of sources recognise it
 _SECRET_BYTES = 32
-ID_DIGITS = 12  # How much of a hash is enough to tell a million tokens apart: 48 bits
+ID_DIGITS = 12  # Of a hash: 48 bits are unique among a million tokens
 _MOST_TOKEN_CHARACTERS = 64  # Longer texts are no tokens and not worth a hash; tokens have 47
 LABEL_CHARACTERS = 64  # Of a token
 _Moment = Annotated[datetime, Meta(tz=True)]
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is known of one token."""
+    """One token, without its text."""
 
     sha256: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
     user: str
     created: _Moment
     ends: _Moment | None = None
-    roles: tuple[str, ...] = ()  # That the token vouches for, beside those that the policy gives its user
+    roles: tuple[str, ...] = ()  # Beside those of the policy
     label: Annotated[str, Meta(max_length=LABEL_CHARACTERS)] = ""
 
     @property
     def id(self) -> str:
-        """The id by which it is shown and revoked; no secret."""
+        """Names the token for people; no secret."""
         return self.sha256[:ID_DIGITS]
 
     @property
     def until_s(self) -> float:
-        """When it ends, s since 1970."""
         return math.inf if self.ends is None else self.ends.timestamp()
 
 
@@ -80,10 +79,8 @@ class Tokens:
         return len(self._by_hash)
 
     def find(self, secret: str) -> Token | None:
-        """Return the token with this text, which may have ended, or None.
-
-        The time of the look-up tells nothing: an attacker cannot choose the hashes of texts.
-        """
+        """Return the token with this text, which may have ended, or None."""
+        # The time of the look-up is no side channel: an attacker cannot choose the hashes of texts.
         if len(secret) > _MOST_TOKEN_CHARACTERS:
             return None
         shown = hash_of(secret)
@@ -101,7 +98,7 @@ NO_TOKENS = Tokens({})
 
 
 def hash_of(secret: str) -> str:
-    """Return the hash of a token's text as it is, so that no other text means the same token."""
+    # Of the text as it is, so that no other text means the same token.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -110,7 +107,7 @@ def new_secret() -> str:
 
 
 def read_tokens(content: bytes, source: str) -> Tokens:
-    """Read the content of a file of tokens; errors name the line and show nothing of it."""
+    """Read the content of a file of tokens; errors name the line and do not show it."""
     by_hash: dict[str, Token] = {}
     ids: dict[str, int] = {}
     for number, line in _lines(content):
@@ -123,7 +120,6 @@ def read_tokens(content: bytes, source: str) -> Tokens:
 
 
 def without(content: bytes, token: Token) -> bytes:
-    """Return the content of a file of tokens without the line of one of them."""
     lines = content.split(b"\n")
     for number, line in _lines(content):
         if _decoder.decode(line).sha256 == token.sha256:
@@ -154,21 +150,8 @@ def _token(line: bytes, source: str, place: str) -> Token:
     return token
 
 
-# A file of hashed tokens on the disk: reading it, adding a token, taking one away.
-
-
 _LARGEST_FILE_BYTES = 64 * 1024 * 1024  # A quarter of a million tokens
-_MODE = 0o600
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 _HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub takes changes at `hub reload`.\n"
-
-
-def check_private(descriptor: int, path: Path) -> None:
-    """Check that only its owner, and root, can read or write a file; the error says how to mend it."""
-    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
-    if mode & _OTHERS:
-        reason = f"others may read or write it (mode {mode:04o}); take that from them: chmod {_MODE:o} {path}"
-        raise ConfigError(str(path), "", reason)
 
 
 class TokenFile:
@@ -196,7 +179,7 @@ class TokenFile:
         roles: tuple[str, ...] = (),
         label: str = "",
     ) -> tuple[str, Token]:
-        """Make a token, and the file if there is none; return its text, which is nowhere else, and its line."""
+        """Make a token, and the file if there is none; return its text, which is not kept, and its line."""
         secret = new_secret()
         token = Token(hash_of(secret), user, created, ends, roles, label)
         line = msgspec.json.encode(token)
@@ -208,7 +191,6 @@ class TokenFile:
         return secret, token
 
     def revoke(self, token_id: str) -> Token:
-        """Remove a token by its id."""
         if not self._path.exists():
             self.read()
         with self._locked() as content:
@@ -233,7 +215,7 @@ class TokenFile:
 
     def _lock(self) -> int:
         while True:
-            descriptor = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _MODE)
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, SECRET_MODE)
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
                 if os.path.samestat(os.fstat(descriptor), self._path.stat()):
@@ -273,10 +255,6 @@ class TokenFile:
         raise ConfigError(str(self._path), "", f"cannot be {verb}: {error.strerror or error}") from error
 
 
-# The file with the admin's token, in clear, which is made where there is none.
-
-
-_MODE = 0o600
 _FOLDER_MODE = 0o700
 _MOST_BYTES = 1024
 _SECRET = re.compile(r"hub_[A-Za-z0-9_-]{43,60}", re.ASCII)
@@ -285,7 +263,7 @@ _SECRET = re.compile(r"hub_[A-Za-z0-9_-]{43,60}", re.ASCII)
 def usual_place(environment: Mapping[str, str]) -> str:
     """Return the default path of the admin's token: in the state folder of this account."""
     state = environment.get("XDG_STATE_HOME", "")
-    if not Path(state).is_absolute():  # the specification says that others are to be passed over
+    if not Path(state).is_absolute():  # the specification says that relative paths are ignored
         home = environment.get("HOME", "")
         if not Path(home).is_absolute():
             raise ConfigError("", "access.admin_token", "no HOME to keep the admin's token in; name a file for it")
@@ -294,18 +272,18 @@ def usual_place(environment: Mapping[str, str]) -> str:
 
 
 class AdminToken:
-    """The file with the admin's token, for setting up a hub: its readers are admins."""
+    """The file with the admin's token, in clear, for setting up a hub: its readers are admins."""
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
 
     def ensure(self) -> bool:
-        """Make it if it is not there; return whether it was made."""
+        """Make the file if it is not there; return whether it was made."""
         if self._path.exists():
             return False
         try:
             self._path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE)
         except OSError as error:
             reason = f"the admin's token cannot be kept here: {error.strerror}; name another file by access.admin_token"
             raise ConfigError(str(self._path), "", reason) from error
@@ -327,5 +305,4 @@ class AdminToken:
         return text
 
     def token(self) -> Token:
-        """Return its token, with the role of an admin."""
         return Token(hash_of(self.secret()), ADMIN, datetime.fromtimestamp(0, UTC), roles=(ADMIN,), label="first")

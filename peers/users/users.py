@@ -1,4 +1,4 @@
-"""`Users`: all credentials and the policy, as the files of `access.*` have them.
+"""`Users`: credentials and policy, from the files of `access.*`; `Question`: may a user do something?
 
 `read_users` takes 0.9 s of CPU for 100,000 rules: a running hub calls it in a thread, within
 `peers.server.memory.undisturbed`.
@@ -10,16 +10,30 @@ import os
 import pwd
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hub.errors import UsageError
+from hub.names.claim import check_name
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
-from hub.policy.policy import Policy
+from hub.policy.policy import (
+    ADMIN,
+    ANONYMOUS,
+    ANYBODY,
+    DEEDS,
+    LOCAL,
+    ZEEK,
+    Action,
+    Deed,
+    Policy,
+    Verdict,
+    check_user,
+    verdict,
+)
 from hub.settings.keys import ConfigError
-from hub.settings.settings import AccessSettings, ZeekSettings
-from hub.topics import printable
-from peers.users.curve_keys import read_clients
-from peers.users.files import decoded, parse_toml, read_file
+from hub.settings.settings import AccessSettings, Settings, ZeekSettings
+from hub.topics import check_prefix, check_topic, printable
+from peers.users.files import decoded, parse_toml, read_clients, read_file
 from peers.users.tokens import NO_TOKENS, AdminToken, TokenFile, Tokens
 
 if TYPE_CHECKING:
@@ -34,7 +48,7 @@ _BUILT_IN = "the built-in policy"
 class Users(NamedTuple):
     """Credentials and policy."""
 
-    policy: Policy | None = None  # None where nothing is set, so that everything is allowed
+    policy: Policy | None = None  # None where no access is configured, so that everything is allowed
     certificates: Mapping[CertificateName, str] = {}  # Name of a certificate → user
     tokens: Tokens = NO_TOKENS
     jwts: Jwts | None = None
@@ -50,10 +64,10 @@ _ZEEK = ZeekSettings()
 
 
 def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
-    """Read everything that the settings name; the role of Zeeks (`zeek.role`) must be in the policy, too."""
+    """Read all files of the settings; the role of Zeeks (`zeek.role`) must be in the policy, too."""
     if not (settings.policy or settings.tokens or settings.admin_token or settings.jwt_keys or settings.anonymous):
         return NOBODY._replace(curve_clients=read_clients(zeek))
-    # First what is read quickly: to free a policy that was compiled for nothing stops everything for 0.1 s.
+    # Small files first: to free a policy that was compiled for nothing stops everything for 0.1 s.
     tokens, jwts, curve_clients = _tokens(settings), _jwts(settings), read_clients(zeek)
     source = settings.policy or _BUILT_IN
     policy, accounts = _compiled(settings.policy)
@@ -78,25 +92,22 @@ def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: Ze
 
 
 def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
-    """Return the policy of the settings, and its name in an error: its file, or the built-in roles."""
+    """Return the policy of the settings, and its name for errors."""
     return read_policy_file(settings.policy), settings.policy or _BUILT_IN
 
 
 def read_policy_file(path: str) -> Policy:
-    """Read and compile a policy's file, as `read_users` does; the built-in roles where the path is empty."""
+    """Read and compile a policy's file; an empty path stands for the built-in roles."""
     policy, accounts = _compiled(path)
     _unix(accounts, path or _BUILT_IN)
     return policy
 
 
 def _compiled(path: str) -> tuple[Policy, Accounts]:
+    source = path or _BUILT_IN
     text = decoded(read_file(Path(path), _LARGEST_POLICY_BYTES, "a policy"), path) if path else ""
-    return _of_text(text, path or _BUILT_IN)
-
-
-def _of_text(text: str, source: str) -> tuple[Policy, Accounts]:
     tree = parse_toml(text, source)
-    if source != _BUILT_IN and not tree:  # such as a file that an editor, or a full disk, has cut off
+    if source != _BUILT_IN and not tree:  # an editor, or a full disk, may have cut the file off
         raise ConfigError(
             source, "", "the policy is empty, so that nobody would be known; [roles] and [users] are expected"
         )
@@ -118,7 +129,7 @@ def _jwts(settings: AccessSettings) -> Jwts | None:
     for key in ("jwt_issuer", "jwt_audience", "jwt_user", "jwt_roles"):
         if not getattr(settings, key):
             raise ConfigError("", f"access.{key}", "empty, which would take tokens that are not for this hub; set it")
-    # Only who uses JWTs pays for the imports: 50 ms and 11 MB.
+    # Imported on demand, as it takes 50 ms and 11 MB.
     from peers.users.jwts import Jwts, read_keys  # noqa: PLC0415
 
     return Jwts(read_keys(Path(settings.jwt_keys)), settings)
@@ -141,3 +152,77 @@ def _uid(account: str) -> int | None:
         return pwd.getpwnam(account).pw_uid
     except (KeyError, ValueError):
         return None
+
+
+# Questions to the policy: `hub policy test` asks them of a file, `$hub/policy/test` of a hub.
+
+_SHOWN_ROLES = 8
+
+# Of targets; all others are prefixes
+_CHECKS = {
+    Action.PUBLISH: check_topic,
+    Action.REQUEST: check_topic,
+    Action.BRING: check_topic,
+    Action.CLAIM: check_name,
+}
+
+
+class Question(NamedTuple):
+    """Of `hub policy test`."""
+
+    user: str  # Empty for any user with the roles
+    roles: tuple[str, ...]  # From a token, beside those of the policy
+    action: str  # One of `DEEDS`
+    topic: str
+
+
+def own_roles(settings: Settings) -> Mapping[str, str]:
+    """Return the role that the hub itself gives to each of its own users; empty for users that are not let in."""
+    return {ANONYMOUS: settings.access.anonymous, LOCAL: ADMIN, ZEEK: settings.zeek.role}
+
+
+def asked_deed(question: Question) -> Deed:
+    """Return the action, or raise a `UsageError` if the action or the topic is invalid."""
+    if question.action not in DEEDS:
+        raise UsageError(f"there is no action {printable(question.action)}; there are {', '.join(DEEDS)}")
+    deed = DEEDS[question.action]
+    _CHECKS.get(deed.action, check_prefix)(deed.to(question.topic))
+    return deed
+
+
+def is_stranger(policy: Policy, question: Question, own: Mapping[str, str]) -> bool:
+    """Return whether a user would not be let in, as they have no role."""
+    user = question.user
+    return bool(user) and not question.roles and not own.get(user) and user not in policy
+
+
+def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdict:
+    """Return the verdict of a policy, or raise a `UsageError` for an unknown role, action, user or topic."""
+    user, roles, _, topic = question
+    if user:
+        check_user(user)
+    elif not roles:
+        raise UsageError("expected a user, or a role, or both")
+    deed = asked_deed(question)
+    if own.get(user):
+        roles = (*roles, own[user])
+    for name in roles:
+        if name not in policy.roles:
+            shown = ", ".join(sorted(policy.roles)[:_SHOWN_ROLES])
+            raise UsageError(f"there is no role {printable(name)}; there are {shown}")
+    if is_stranger(policy, question, own):
+        return Verdict(False, f"there is no user {printable(user)}, and no role is given: he would not be let in")
+    return verdict(policy, user or ANYBODY, roles, deed, topic)
+
+
+def told(question: Question, found: Verdict) -> dict[str, Any]:
+    return {
+        "user": question.user,
+        "roles": list(question.roles),
+        "action": question.action,
+        "topic": question.topic,
+        "allowed": found.allowed,
+        "text": found.text,
+        "rule": None if found.rule is None else found.rule._asdict(),
+        "limits": [bound._asdict() for bound in found.bounds],
+    }

@@ -29,10 +29,9 @@ from hub.topics import RESERVED
 from peers.admin.access import USERS, audited, events_limit, kick, users
 from peers.admin.graph import links_here
 from peers.admin.services import NODES_TOPIC, journal, nodes, served_here, settings
-from peers.admin.state import history, losses, state, statistics
+from peers.admin.state import history, limit_of, losses, state, statistics, who
 from peers.admin.steps import awaited, in_steps
 from peers.admin.topics import counted_here, subscribers_here
-from peers.admin.who import limit_of, who
 from peers.daemon.reviewing import identities
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.server.audit import By, who_did
@@ -208,7 +207,7 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "services": list,
     "links": list,
     "identities": list,
-    "subscribers": lambda parts: [sum(counts) for counts in zip(*parts, strict=True)],
+    "subscribers": lambda parts: [[sum(counts) for counts in zip(*parts, strict=True)]],
 }
 
 

@@ -93,7 +93,7 @@ async def test_since_when_a_hub_cannot_be_reached() -> None:
     mesh.hear(link, Announcement(far, 0, 1, "far", ((server.id, 1),), ()))
     mesh.check(100.0)
     mesh.link_down(link)
-    server.loop = SimpleNamespace(time=lambda: 130.0)  # type: ignore[assignment]
+    server.loop = SimpleNamespace(time=lambda: 130.0, call_soon=lambda _: None)  # type: ignore[assignment]
     server.wall_us = lambda: 1_000_000_000  # type: ignore[method-assign]
     told = [{row["hub"]: row["lost"] for row in graph_module.graph(server)(link, None)}]
     for now_s in (110.0, 112.0):

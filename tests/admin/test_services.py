@@ -18,7 +18,7 @@ from hub.limits import QueueLimits
 from hub.policy.language import read_policy
 from hub.settings.settings import JournalSettings, Settings
 from peers.admin import services as served_module
-from peers.admin import who as who_module
+from peers.admin import state as who_module
 from peers.admin.access import EVENTS
 from peers.admin.services import add_services, together
 from peers.admin.steps import in_steps

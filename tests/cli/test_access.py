@@ -14,7 +14,7 @@ import pytest
 from hub.policy.policy import DEEDS, Action, Policy, verdict
 from peers.cli.access import span_of
 from peers.cli.texts import FlagError
-from peers.users.curve_keys import read_public, read_secret, write_secret
+from peers.users.files import read_public, read_secret, write_secret
 from peers.users.tokens import TokenFile
 from peers.users.users import read_policy_file
 from peers.zeek.zmtp.z85 import encode_key

@@ -28,7 +28,7 @@ from peers.journal.journal import Journal
 from peers.server.metrics import HubCollector, exposition, families
 from peers.server.server import Server
 from peers.server.traffic import Carried, EndedLink, Peer
-from peers.users.access import Proof
+from peers.users.identity import Proof
 from peers.users.users import Users
 from peers.wire.control import Account
 from peers.workers.gathering import WORKERS, WorkerCounts

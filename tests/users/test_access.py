@@ -17,8 +17,8 @@ import structlog
 from hub.errors import NotRecognisedError
 from hub.settings.keys import ConfigError
 from hub.settings.settings import AccessSettings, ZeekSettings
-from peers.users.access import FIRST_S, LONGEST_S, Access, Failures, Proof
-from peers.users.identity import Identity, Reason
+from peers.users.access import FIRST_S, LONGEST_S, Access, Failures
+from peers.users.identity import Identity, Proof, Reason
 from peers.users.tokens import AdminToken, TokenFile, usual_place
 from peers.users.users import NOBODY, Users, read_users
 from tests.users.keys import jwk, jwks, token

@@ -18,7 +18,7 @@ from hub.settings.keys import ConfigError
 from hub.settings.settings import AccessSettings, ZeekSettings
 from peers.users import tokens as token_file
 from peers.users.access import Access
-from peers.users.curve_keys import read_clients, read_public, read_secret, write_public, write_secret
+from peers.users.files import read_clients, read_public, read_secret, write_public, write_secret
 from peers.users.identity import Identity
 from peers.users.tokens import TokenFile, hash_of, read_tokens
 from peers.users.users import read_users

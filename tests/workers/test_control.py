@@ -20,7 +20,7 @@ from hub.settings.keys import KEYS, merge, value_at
 from hub.settings.settings import Settings
 from hub.statistics.losses import KEPT, State
 from peers.admin import access
-from peers.admin import who as all_who
+from peers.admin import state as all_who
 from peers.admin.steps import awaited
 from peers.server.server import Server
 from peers.transport.backoff import CLIENT_CAP_S

@@ -20,7 +20,7 @@ from hub.settings.keys import ConfigError
 from hub.settings.settings import ZeekSettings
 from peers.connections.connection import Connection
 from peers.connections.conversation import ZeekConversation
-from peers.users.curve_keys import read_public, read_secret
+from peers.users.files import read_public, read_secret
 from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
 

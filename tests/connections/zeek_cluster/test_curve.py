@@ -16,7 +16,7 @@ import zmq.auth
 from hub.settings.keys import ConfigError
 from peers.client import connect
 from peers.transport.endpoints import Endpoint
-from peers.users.curve_keys import write_public, write_secret
+from peers.users.files import write_public, write_secret
 from peers.values import Count
 from peers.values.event import Event
 from peers.zeek.zmtp.session import GREETING_BYTES, Greeting
