@@ -68,15 +68,7 @@ class HttpConversation(ClientConversation):
         any_host: Whether no name can have been made to point here, as at a Unix socket.
     """
 
-    __slots__ = (
-        "_any_host",
-        "_loopback",
-        "_publishing",
-        "_refusal",
-        "_shared_headers",
-        "_stream",
-        "_token_hash",
-    )
+    __slots__ = ("_any_host", "_loopback", "_publishing", "_refusal", "_shared_headers", "_stream", "_token_hash")
 
     session: HttpSession
     changes = CHANGES | {Asked}

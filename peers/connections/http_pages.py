@@ -39,11 +39,7 @@ _POLICY = (
 )
 """The page may load its own files, and connect to its own hub. No other page may show it in a frame."""
 
-_PAGE_HEADERS = {
-    "Vary": "Accept-Encoding",
-    "Content-Security-Policy": _POLICY,
-    "Referrer-Policy": "no-referrer",
-}
+_PAGE_HEADERS = {"Vary": "Accept-Encoding", "Content-Security-Policy": _POLICY, "Referrer-Policy": "no-referrer"}
 _SHARED_HEADERS = {"Access-Control-Allow-Origin": "*"}
 _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 

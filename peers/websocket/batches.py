@@ -36,13 +36,7 @@ from hub.messages.frame import (
     encode_frame,
 )
 from peers.commands.commands import Publication
-from peers.values.conversion import (
-    CONVERTED_LIMIT_BYTES,
-    is_value,
-    json_of,
-    json_of_broker,
-    msgpack_of_broker,
-)
+from peers.values.conversion import CONVERTED_LIMIT_BYTES, is_value, json_of, json_of_broker, msgpack_of_broker
 from peers.values.forms import Form, Made
 from peers.values.msgpack import array_header
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber

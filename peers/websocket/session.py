@@ -31,15 +31,7 @@ from peers.websocket.codec import JSON, MSGPACK, Codec
 from peers.websocket.http_content import is_served
 from peers.websocket.http_session import BadRequestError, Piece, PieceSession, path_of, read_head
 from peers.websocket.http_session import Head as HttpHead
-from peers.websocket.messages import (
-    ClientMessage,
-    Error,
-    Hello,
-    HubMessage,
-    Ping,
-    Pong,
-    RefusedError,
-)
+from peers.websocket.messages import ClientMessage, Error, Hello, HubMessage, Ping, Pong, RefusedError
 from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData

@@ -26,15 +26,7 @@ from websockets.http11 import Request
 
 from hub.errors import CloseCode
 from hub.messages.batch import Batch, value_ends
-from hub.messages.frame import (
-    BATCH_COUNT,
-    BROKER_FLAGS,
-    FLAG_BATCH,
-    KIND_MESSAGES,
-    Encoding,
-    Frame,
-    encode_frame,
-)
+from hub.messages.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, Encoding, Frame, encode_frame
 from hub.prefixes.filter import Change
 from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.commands.commands import Publication

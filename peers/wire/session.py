@@ -454,14 +454,7 @@ _RULES: dict[Phase, dict[Kind, _Rule]] = {
     Phase.WITH_HUB: _rules(Kind.NOTICE, Kind.RECORDS, Kind.REQUEST, Kind.REPLY, *_SHARED, *_ALIVE)
     | {Kind.MESSAGES: Session._messages_from_hub, Kind.ORIGIN: Session._origin_from_hub},  # noqa: SLF001
     Phase.WITH_LINK: _rules(
-        Kind.NOTICE,
-        Kind.TOKEN,
-        Kind.ACCOUNT,
-        Kind.ORIGIN,
-        Kind.ROUTING,
-        Kind.REQUEST,
-        Kind.REPLY,
-        *_ALIVE,
+        Kind.NOTICE, Kind.TOKEN, Kind.ACCOUNT, Kind.ORIGIN, Kind.ROUTING, Kind.REQUEST, Kind.REPLY, *_ALIVE
     )
     | {Kind.PONG: lambda _, frame: Pong(frame.body)},
     Phase.CLOSED: {},

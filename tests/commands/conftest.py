@@ -24,7 +24,6 @@ CERTIFICATES = Path(__file__).parents[1] / "connections" / "certificates"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a scenario over each kind of client, but for those that it or its module leaves out."""
     if "kind" in metafunc.fixturenames:
         without = getattr(metafunc.module, "EXCEPT_ON", {}) | getattr(metafunc.function, "except_on", {})
         assert all(without.values()), "each with a reason"
@@ -32,8 +31,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Place:
-    """A hub, and clients of one kind."""
-
     def __init__(self, hub: Hub, kind: str, endpoint: Endpoint) -> None:
         self.hub = hub
         self.server = hub.server
@@ -58,7 +55,6 @@ StartPlace = Callable[..., Awaitable[Place]]
 
 @pytest.fixture
 def start(start_hub: StartHub, kind: str, tmp_path: Path) -> StartPlace:
-    """Start a hub with these settings; with a journal, if `topics` are given."""
 
     async def begin(settings: Settings | None = None, *, topics: tuple[str, ...] = (), **journal: Any) -> Place:
         settings = settings or Settings()

@@ -45,7 +45,6 @@ pack = msgspec.msgpack.encode
 
 
 def except_on(**reasons: str) -> Callable[[Function], Function]:
-    """Leave kinds out of a scenario, each for a reason. `EXCEPT_ON` of a module does so for all of its scenarios."""
 
     def mark(function: Function) -> Function:
         function.except_on = reasons  # type: ignore[attr-defined]
@@ -55,8 +54,6 @@ def except_on(**reasons: str) -> Callable[[Function], Function]:
 
 
 class Talk:
-    """One client. What it is welcomed with is `welcome`; `encode` returns what `say` sends."""
-
     def __init__(self, raw: RawSocket) -> None:
         self.raw = raw
         self.welcome: Message = {}
@@ -84,13 +81,11 @@ class Talk:
         return answer
 
     async def done(self, kind: str, **fields: Any) -> Message:
-        """Ask for what is confirmed."""
         answer = await self.ask(kind, **fields)
         assert answer.pop("type") == "confirmed", answer
         return answer
 
     async def refused(self, kind: str, **fields: Any) -> tuple[int, str]:
-        """Ask for what is refused; return the code and the text."""
         answer = await self.ask(kind, **fields)
         assert answer["type"] == "error", answer
         return answer["code"], answer["text"]
@@ -99,7 +94,6 @@ class Talk:
         await self.say("publish", topic=topic, values=list(values), **fields)
 
     async def barrier(self) -> list[Message]:
-        """Return what has come before the hub answered."""
         await self.ask("ping")
         before, self._kept = list(self._kept), deque()
         return before
@@ -138,7 +132,6 @@ class Talk:
         return found
 
     async def end(self) -> tuple[int, str]:
-        """Return why the hub has closed; whatever else there was is left out."""
         while (message := await self.hear())["type"] != "close":
             pass
         return message["code"], message["text"]
@@ -148,8 +141,6 @@ class Talk:
 
 
 class WebTalker(Talk):
-    """Over a WebSocket; records come as triples of offset, topic and value in both encodings."""
-
     raw: RawWebSocket
 
     def encode(self, kind: str, **fields: Any) -> bytes:
@@ -178,8 +169,6 @@ def triples(blocks: list[bytes]) -> list[tuple[int, str, Any]]:
 
 
 class FrameTalker(Talk):
-    """Over frames. A publication has no number there: a PING behind it brings its confirmation, as in clients."""
-
     raw: RawClient
 
     def __init__(self, raw: RawClient) -> None:
@@ -346,8 +335,6 @@ def _text_of(failed: Reply) -> str:
 
 
 class HttpTalker(Talk):
-    """Over HTTP: one connection to publish, and one more with the events of what it subscribes to."""
-
     raw: RawHttp
 
     def __init__(self, raw: RawHttp, stream: RawHttp, lines: tuple[str, ...]) -> None:

@@ -34,7 +34,6 @@ Recording = Callable[..., Awaitable[Place]]
 
 @pytest.fixture
 def record(start: StartPlace) -> Recording:
-    """Start a hub that records these topics, with these messages in its journal already."""
 
     async def begin(*messages: tuple[str, Any], topics: tuple[str, ...] = ("/",), **journal: Any) -> Place:
         place = await start(topics=topics, **journal)
@@ -191,7 +190,6 @@ async def test_some_columns(record: Recording) -> None:
 
 @except_on(**dict.fromkeys((*FRAMES, "msgpack"), "sends records as they stand"))
 async def test_records_in_json(record: Recording) -> None:
-    """They are few by default, and those without a form are counted."""
     place = await record()
     client, other = await place.client(), await talker(place.hub, "msgpack", place.hub.endpoint)
     await client.ask("publish", topic="/a", values=["x" * 10_000] * 150, confirm=True)
@@ -324,7 +322,6 @@ async def test_whoever_does_not_read_the_answers_is_not_read_on(place: Place) ->
 
 
 async def test_whoever_feeds_a_journal_that_is_behind_is_not_read(place: Place) -> None:
-    """Others are; it is not given up for its silence, and goes on when there is room."""
     journal = place.server.journal = SlowJournal(place.core, buffer_bytes=100_000)
     publisher = await place.client()
     feeding = place.hub.connections[-1]
@@ -460,7 +457,6 @@ async def test_a_consumer(record: Recording) -> None:
 
 
 async def test_a_store(start: StartPlace) -> None:
-    """Keys and values are msgpack, in base64 where a client has no bytes."""
     place = await start(Settings(stores=StoresSettings(open=("s=:memory:",))))
     client, watcher = await place.client(), await place.client("$store/s/changes/")
     key, value = (b64encode(msgspec.msgpack.encode(one)).decode() for one in ("key", 7))

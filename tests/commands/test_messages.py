@@ -292,7 +292,6 @@ async def restricted(place: Place) -> Any:
     ],
 )
 async def test_what_is_not_granted(place: Place, command: str, fields: Any, text: str) -> None:
-    """One answer with the number of the request, which is told to the audit; nothing else is done."""
     if place.kind == "http" and command not in {"subscribe", "publish"}:
         pytest.skip("HTTP has no such command")
     client = await restricted(place)
@@ -329,7 +328,6 @@ async def test_what_is_granted_and_taken_away(place: Place) -> None:
 
 @except_on(http="is a connection of its own for each stream")
 async def test_as_many_prefixes_as_are_allowed(start: StartPlace) -> None:
-    """They are more than one turn's work: the last step confirms, and what is asked for behind it waits."""
     place = await start(Settings(limits=settings_of(prefixes_per_client=10_000, services_per_client=10_000).limits))
     client = await place.client(name="me")
     many = [f"/{number}" for number in range(5000)]

@@ -80,7 +80,6 @@ async def come_and_go(place: Place) -> None:
 
 
 async def test_connections_that_are_over_are_freed(place: Place) -> None:
-    """At once, whatever they held: thousands that come and go leave nothing to collect."""
     await leaves_nothing(lambda: come_and_go(place))
 
 

@@ -19,7 +19,6 @@ EXCEPT_ON = {"http": "has neither requests nor services"}
 
 
 async def pair(place: Place, *prefixes: str) -> tuple[Any, Any]:
-    """Return somebody who asks, and somebody who serves these prefixes."""
     asker, service = await place.clients(2)
     await service.done("serve", prefixes=list(prefixes))
     return asker, service
@@ -291,7 +290,6 @@ async def test_requests_to_a_name(place: Place) -> None:
 
 
 async def test_whoever_does_not_read_is_told_of_a_name_once(place: Place) -> None:
-    """What changes meanwhile is told as it stands in the end."""
     one, two = await place.client(name="one"), await place.client(name="two")
     await one.done("claim", name=NAME)
     await two.done("claim", name=NAME, queue=True)

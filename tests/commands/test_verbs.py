@@ -54,7 +54,6 @@ frames = st.builds(
 @pytest.mark.parametrize("role", ["client", "hub"])
 @given(st.lists(frames, max_size=5))
 def test_any_requests(role: Any, asked: list[bytes]) -> None:
-    """Each frame ends in an event that is carried out, in an answer, or in the end of the conversation."""
     desk = Desk()
     session: Session[Any] = Session("hub", desk.turn.core.routes, 1 << 16)
     session.feed(Hello(protocol=1, role=role, id=b"x" * ID_BYTES).encode() + b"".join(asked))
@@ -102,8 +101,7 @@ class Desk:
         )
         self.verbs = Commands(self.server, self.handler, self.far)  # type: ignore[arg-type]
 
-    def post(self, items: list[Item]) -> None:
-        """Be sent requests and replies."""
+    def post(self, items: list[Item]) -> None: ...
 
 
 MANY = [f"/{number}" for number in range(2 * STEPS_OF_CLIENT + 1)]
@@ -122,7 +120,6 @@ ROOM = CoreLimits(client=HandlerLimits(len(MANY), len(MANY), len(MANY)))
     ],
 )
 def test_many_at_once(more: Verb, less: Verb) -> None:
-    """Are more than one turn's work: no step does more than its share, and the last one confirms."""
     desk = Desk(ROOM)
     for verb, request in ((more, 7), (less, 8)):
         costs = [desk.verbs.act(verb)]

@@ -20,8 +20,6 @@ HELLO = Hello(protocol=1, role="client").encode()
 
 
 class PretendLoop:
-    """Callbacks run when the test says so; the clock stands."""
-
     def __init__(self) -> None:
         self.ready: deque[Callable[[], object]] = deque()
 
@@ -40,15 +38,10 @@ class PretendLoop:
 
 
 class PretendTimer:
-    """Never fires: the clock stands."""
-
-    def cancel(self) -> None:
-        """It would not have."""
+    def cancel(self) -> None: ...
 
 
 class PretendTransport(asyncio.Transport):
-    """One end of a pretend socket."""
-
     def __init__(self, loop: PretendLoop, connection: Connection) -> None:
         super().__init__()
         self.loop = loop
@@ -67,8 +60,7 @@ class PretendTransport(asyncio.Transport):
     def writelines(self, list_of_data: Any) -> None:
         self.write(b"".join(list_of_data))
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """All is written at once."""
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -118,8 +110,6 @@ def over_tcp(server: Server) -> Connection:
 
 
 class Stage:
-    """A hub with one subscriber that wants everything, and connections on pretend sockets."""
-
     def __init__(self, loop: PretendLoop | None = None) -> None:
         self.loop = loop or PretendLoop()
         self.server = Server(Settings())
@@ -131,7 +121,6 @@ class Stage:
         self.core.subscribe(reader, ["/"])
 
     def connect(self, make: Callable[[Server], Connection] = over_tcp) -> Connection:
-        """Let a client connect that says nothing yet."""
         connection = make(self.server)
         transport = PretendTransport(self.loop, connection)
         transport.far = PretendTransport(self.loop, connection)
@@ -148,7 +137,6 @@ class Stage:
         return connection.transport
 
     def told(self, connection: Connection) -> bytes:
-        """All that a client was told since its `incoming` was cleared."""
         return b"".join(data for data in self.transport_of(connection).far.incoming if data is not None)
 
     def play(self) -> None:

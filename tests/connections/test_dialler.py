@@ -156,8 +156,6 @@ async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> N
 
 
 class Names:
-    """A resolver that knows one name, and what it has been told of it."""
-
     def __init__(self, *addresses: str) -> None:
         self.addresses = list(addresses)
 

@@ -233,7 +233,6 @@ class Told(asyncio.Protocol):
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_those_who_were_just_accepted_are_told_of_their_end(turns: int) -> None:
-    """Whenever this side stops to accept: a protocol that has a connection may write, and hears of its end."""
     made: list[Told] = []
 
     def make() -> Told:
@@ -291,7 +290,6 @@ async def test_without_descriptors() -> None:
 
 
 async def test_without_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody is accepted for a moment, instead of the loop being woken for ever; then those who wait are."""
     monkeypatch.setattr(module, "_PAUSE_S", 0.001)
     made: list[asyncio.Protocol] = []
     async with accepting(made, [], lambda sock: Shortage(sock, 3, errno.ENOMEM)) as where:

@@ -25,8 +25,6 @@ RIGHTS = read_policy({}, "policy").rights
 
 
 class Timer:
-    """What is due at some time."""
-
     def __init__(self, due_s: float, act: Callable[[], object]) -> None:
         self.due_s = due_s
         self.act = act
@@ -37,8 +35,6 @@ class Timer:
 
 
 class Loop(PretendLoop):
-    """Time passes when the test says so."""
-
     def __init__(self) -> None:
         super().__init__()
         self.now_s = 1000.0
@@ -67,8 +63,6 @@ class Loop(PretendLoop):
 
 
 class Stage(pretend.Stage):
-    """A hub whose clients are users; which one, the test says as it brings them."""
-
     loop: Loop
 
     def __init__(self, **rates: RateLimits) -> None:

@@ -217,14 +217,10 @@ WHOLE_PER_CONNECTION = 64_000
 
 
 class Besieged(NamedTuple):
-    """A hub with a crowd of one user that reads nothing, and two other connections."""
-
     hub: Hub
     publisher: RawClient
-    quiet: RawClient
-    """Of the other user, who reads."""
-    own: RawClient
-    """Of the crowd's user; it reads."""
+    quiet: RawClient  # of the other user, who reads
+    own: RawClient  # of the crowd's user; it reads
 
 
 async def besieged(start_hub: StartHub, *, secured: bool, count: int) -> Besieged:

@@ -28,8 +28,6 @@ def certified(name: str) -> ZeekSettings:
 
 @dataclass(frozen=True)
 class Talk:
-    """What came of one connection."""
-
     heard: bytes
     version: str
     cipher: str

@@ -29,20 +29,15 @@ from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hubs.raw_client import publication
 from tests.hubs.raw_websocket import text, upgrade
 
-BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
-"""Nothing to do, three turns long."""
+BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)  # nothing to do, three turns long
 
 
 class Member(NamedTuple):
-    """One of a crowd."""
-
     handler: Handler
     outlet: FakeOutlet
 
 
 class Stage(pretend.Stage):
-    """With one client, and crowds."""
-
     def __init__(self) -> None:
         super().__init__()
         self.connection = self.client()
@@ -266,8 +261,6 @@ FOLLOWING = {
 
 
 class Crowd(pretend.Stage):
-    """As many connections as are asked for."""
-
     def __init__(self) -> None:
         super().__init__()
         self.transports: list[PretendTransport] = []
@@ -425,8 +418,6 @@ SORRY = encode_close(CloseCode.INTERNAL_ERROR, "internal error of the hub")
 
 
 class Pair(pretend.Stage):
-    """With two clients."""
-
     def __init__(self) -> None:
         super().__init__()
         self.one, self.other = self.client(), self.client()
@@ -442,8 +433,6 @@ def fail(*_: object) -> Any:
 
 
 class Broken:
-    """A conversation of which one part does not work."""
-
     def __init__(self, connection: Connection, part: str) -> None:
         self._whole = connection.conversation
         self._part = part

@@ -416,7 +416,6 @@ def _masked(value: Any) -> Any:
 
 @pytest.mark.parametrize("encoding", ["json", "msgpack"])
 async def test_a_conversation(tmp_path: Path, encoding: str) -> None:
-    """Every message of the clients is understood, and every message of the hub has the recorded bytes."""
     recorder = Recorder(Opcode.TEXT if encoding == "json" else Opcode.BINARY)
     with run_hub(tmp_path, "--journal", str(tmp_path / "journal"), "--name", "hub") as hub:
         clients = {who: await RawWebSocket.connect(Endpoint.parse(hub.ws)) for who in "ab"}

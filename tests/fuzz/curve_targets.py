@@ -46,14 +46,12 @@ def _feed(session: Session, data: bytes) -> list[Any]:
 
 
 def _run_handshake(data: bytes) -> None:
-    """Either side gets it in the clear: nobody becomes ready who has no key."""
     for session, _ in (_server(), _client()):
         found = _feed(session, data)
         assert not any(isinstance(event, Ready) for event in found)
 
 
 def _run_box(data: bytes) -> None:
-    """It is in the box of INITIATE, all of it or behind a sound vouch, or in that of READY, or in those of messages."""
     way, rest = (data[0] % 4, data[1:]) if data else (0, b"")
     (server, _), (client, dialled) = _server(), _client()
     _feed(server, client.take_outgoing())
@@ -63,7 +61,6 @@ def _run_box(data: bytes) -> None:
 
 
 def _in_initiate(server: Session, client: Session, dialled: CurveClient, data: bytes) -> None:
-    """There is no sound vouch in it."""
     _feed(client, server.take_outgoing())
     cookie = client.take_outgoing()[18:114]  # behind the frame's header and name of INITIATE
     number = NUMBER.pack(2)
@@ -73,7 +70,6 @@ def _in_initiate(server: Session, client: Session, dialled: CurveClient, data: b
 
 
 def _as_metadata(server: Session, client: Session, dialled: CurveClient, data: bytes) -> None:
-    """The far side is known, and says this of itself."""
     dialled._metadata = data
     _feed(client, server.take_outgoing())
     _feed(server, client.take_outgoing())
@@ -81,7 +77,6 @@ def _as_metadata(server: Session, client: Session, dialled: CurveClient, data: b
 
 
 def _in_ready(server: Session, client: Session, dialled: CurveClient, data: bytes) -> None:
-    """The server is known, and says this of itself."""
     _feed(client, server.take_outgoing())
     number = NUMBER.pack(1)
     box = crypto_box_afternm(data, READY_NONCE + number, dialled._key)
@@ -90,7 +85,6 @@ def _in_ready(server: Session, client: Session, dialled: CurveClient, data: byte
 
 
 def _in_messages(server: Session, client: Session, dialled: CurveClient, data: bytes) -> None:
-    """Pieces of it are what is in boxes: a length of one byte in front of each."""
     for hears, tells in ((client, server), (server, client), (client, server)):
         _feed(hears, tells.take_outgoing())
     assert server.is_open
@@ -119,7 +113,6 @@ _WAYS: Final[tuple[Callable[[Session, Session, CurveClient, bytes], None], ...]]
 
 
 def _handshake_seeds() -> list[bytes]:
-    """What both sides say."""
     (server, _), (client, _) = _server(), _client()
     said = [b"", b""]
     while server.has_outgoing or client.has_outgoing:

@@ -19,7 +19,6 @@ _PROGRESS_S = 5.0
 
 
 def main() -> int:
-    """Fuzz targets one after the other."""
     parser = argparse.ArgumentParser(description="look for inputs that do harm")
     parser.add_argument("targets", nargs="*", help="which; all if none is named")
     parser.add_argument("--minutes", type=float, default=10.0, help="for each target")

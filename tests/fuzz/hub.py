@@ -37,25 +37,20 @@ __all__ = ["CLIENT", "LINK", "FuzzedHub", "Wire"]
 CLIENT = Hello(protocol=1, role="client", name="fuzz").encode()
 LINK = hub_hello(id=bytes(range(1, 17)), name="fuzz")
 _READ_BYTES = 16 * 1024
-_TURNS = 2_000
-"""Most turns of the loop in which the hub works on one input: hundreds are the most that was seen."""
+_TURNS = 2_000  # most turns of the loop in which the hub works on one input: hundreds are the most that was seen
 
 _ANSWER_FACTOR = 400
 """Most bytes that are written for each byte that came: an empty message is answered by an error that says why."""
 
-_ANSWER_BYTES = 256 * 1024
-"""And so many for nothing: a record of statistics, a name list."""
+_ANSWER_BYTES = 256 * 1024  # and so many for nothing: a record of statistics, a name list
 
-_READ_S = 20.0
-"""Longest that reader processes may be busy with one input."""
+_READ_S = 20.0  # longest that reader processes may be busy with one input
 
 _JOURNAL = {"commit_s": 0.001, "readers": 1, "staged_bytes": "256KiB"}
 _LIMITS = {"frame_bytes": 64 * 1024, "prefixes_per_client": 50, "rules_per_client": 50, "handshake_bytes": 8 * 1024}
 
 
 class Wire(asyncio.Transport):
-    """A pretended socket: takes all that is written, and counts it."""
-
     def __init__(self, protocol: Any, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__({"peername": ("127.0.0.1", 50_000), "sockname": ("127.0.0.1", 7400), "socket": None})
         self._protocol = protocol
@@ -114,8 +109,7 @@ class Wire(asyncio.Transport):
     def get_protocol(self) -> Any:
         return self._protocol
 
-    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Nothing is ever too much."""
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
     def get_write_buffer_size(self) -> int:
         return 0
@@ -132,8 +126,7 @@ class Wire(asyncio.Transport):
     def can_write_eof(self) -> bool:
         return True
 
-    def write_eof(self) -> None:
-        """Nothing more will be written."""
+    def write_eof(self) -> None: ...
 
     def close(self) -> None:
         self.abort()
@@ -175,7 +168,6 @@ class FuzzedHub:
         return daemon
 
     def connect(self, url: str) -> Wire:
-        """Let somebody connect."""
         return Wire(self._daemon._maker(Endpoint.parse(url))(), self._loop)
 
     def _watch(self) -> None:
@@ -190,7 +182,6 @@ class FuzzedHub:
         self.settle()
 
     def peer(self, wire: Wire, id_byte: bytes = b"\x11") -> Session[Any]:
-        """Shake hands as a Broker endpoint that connects and wants everything; return its side."""
         session: Session[Any] = Session(id_byte * 16, "connector", Table(), ["/"])
         wire.kept = []
         for _ in range(20):
@@ -210,7 +201,6 @@ class FuzzedHub:
         raise AssertionError("no peering came about")
 
     def settle(self) -> int:
-        """Let the hub do what it has put off; return how many turns that took."""
         ready = self._loop._ready  # type: ignore[attr-defined]
         turns = 0
         while ready:
@@ -221,7 +211,6 @@ class FuzzedHub:
         return turns
 
     def check(self, wire: Wire, size: int) -> None:
-        """End a connection that brought so many bytes, and see that nothing is wrong and nothing is left."""
         self.settle()
         self._record()
         if self._journal is None:  # history is as long as it is
@@ -239,7 +228,6 @@ class FuzzedHub:
         assert len(self.server.connections) == self._watchers, "a connection is left"
 
     def _record(self) -> None:
-        """Let the journal do what was asked of it, and forget what nobody will commit."""
         journal = self._journal
         if journal is None:
             return
@@ -254,19 +242,16 @@ class FuzzedHub:
             self._loop.run_until_complete(asyncio.sleep(0.001))
 
     def close(self) -> None:
-        """End its journal, if it has one."""
         if self._journal is not None:
             self._loop.run_until_complete(self._journal.stop())
         self._loop.close()
 
     def run(self, url: str, data: bytes) -> None:
-        """Bring an input, after nothing else."""
         wire = self.connect(url)
         self._bring(wire, data)
         self.check(wire, len(data))
 
     def run_after(self, greet: Callable[[Wire], object], url: str, data: bytes) -> None:
-        """Bring an input after a greeting."""
         wire = self.connect(url)
         greet(wire)
         self.settle()
@@ -280,7 +265,6 @@ class FuzzedHub:
             self._loop.call_soon(wire.bring, data)
 
     def _note(self, _logger: object, method: str, line: MutableMapping[str, Any]) -> str:
-        """Take a log line: an error is a bug, because strangers do not make any."""
         if method in {"error", "exception", "critical"}:
             self._wrong.append(str(dict(line)))
         raise structlog.DropEvent

@@ -11,25 +11,25 @@ import json
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import msgspec
+from websockets.frames import Frame as WebSocketFrame
+from websockets.frames import Opcode
 from websockets.server import ServerProtocol
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.labels.envelope import Envelope
-from hub.labels.rules import Rule
 from hub.messages.batch import Batch
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_frame
 from hub.messages.origin import Origin
 from hub.messages.request_frame import Reply, Request
 from hub.messages.stretch import Run
-from hub.names.claim import Wish
 from hub.statistics.history import FIGURES, Sample
 from peers.client.conversation import Introduction
 from peers.client.routes import LocalRoutes
@@ -37,22 +37,11 @@ from peers.client.values import decode_batch, decode_body, read_values
 from peers.client.websocket import WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.websocket.zeek_bridge import BridgeSession, Opened, Publication
-from peers.wire.control import (
-    NameClaim,
-    NameRelease,
-    Notice,
-    encode_claim,
-    encode_close,
-    encode_notice,
-    encode_origin,
-    encode_release,
-    encode_rules,
-    encode_subscription,
-)
+from peers.wire.control import Notice, encode_notice, encode_origin, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Records, Stage, encode_commit, encode_fetch, encode_stage, records_parts
-from peers.wire.shared import Segment, encode_released, encode_segment
+from peers.wire.session import Phase
 from peers.zeek.broker.messages import LENGTH
 from tests.client.test_routes import UNREADABLE
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
@@ -60,10 +49,10 @@ from tests.fuzz.journal_targets import blocks
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
 from tests.websocket.reading import events_of
+from tests.wire.test_session_table import ALLOWED, BODIES
 from tests.zeek.broker.recorded import CONNECTIONS, connection
 
-RAW = 0x80
-"""In the first byte of an input: the rest goes in as it is, without lengths that are put right."""
+RAW = 0x80  # in the first byte of an input: the rest goes in as it is, without lengths that are put right
 
 
 _AS_LINK = 0x01
@@ -77,7 +66,6 @@ def _hub() -> FuzzedHub:
 
 @contextmanager
 def fuzzed_hub() -> Iterator[FuzzedHub]:
-    """Lend the hub of this process; what harm was done to it stays with the one that was harmed."""
     try:
         yield _hub()
     except BaseException:
@@ -91,7 +79,6 @@ def _recording_hub() -> FuzzedHub:
 
 
 def close_recording_hub() -> None:
-    """End the hub with a journal, if there is one: its readers are processes."""
     if _recording_hub.cache_info().currsize:
         _recording_hub().close()
         _recording_hub.cache_clear()
@@ -101,7 +88,6 @@ def close_recording_hub() -> None:
 
 
 def refitted_frames(data: bytes) -> bytes:
-    """Return whole frames, whatever their lengths say."""
     frames = []
     at = 0
     while at + HEADER.size <= len(data):
@@ -123,7 +109,6 @@ def _run_frames(data: bytes) -> None:
 
 
 def _run_records(data: bytes) -> None:
-    """Whatever concerns the journal, of a client of the hub's own protocol or, by the first byte, of a browser."""
     how, stream = data[:1] or b"\0", data[1:]
     hub = _recording_hub()
     if how[0] & _AS_BROWSER:
@@ -137,97 +122,71 @@ def _record_seeds() -> list[bytes]:
     def stage(request: int, transaction: str, part: int, *messages: bytes) -> bytes:
         return encode_stage(Stage(request, transaction, part, b"".join(messages)))
 
-    def commit(**fields: Any) -> bytes:
-        return encode_commit(Commit(**fields))
+    def commit(*parts: int, request: int = 3, **fields: Any) -> bytes:
+        return encode_commit(Commit(request=request, transaction="t", parts=list(parts), **fields))
 
-    plain = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a")
-    batch = encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(2) + b"\x01\x02", key=b"/b", flags=FLAG_BATCH)
-    tagged = encode_frame(KIND_MESSAGES, b"\x01", key=Envelope("/a", ("l",)).encode(), flags=8)
-    confirmed = encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=16)
-    odd = encode_frame(KIND_MESSAGES, b"\xc1", key="/ä".encode(), flags=2)
+    def fetches(*each: dict[str, Any]) -> bytes:
+        return b"".join(encode_fetch(Fetch(request=4 + number, **fields)) for number, fields in enumerate(each))
+
+    plain, batch = BODIES[Kind.MESSAGES], _VARIANTS["batch"]
+    tagged, confirmed, odd = _VARIANTS["tagged"], _VARIANTS["confirm"], _VARIANTS["odd"]
     frames = [
-        stage(1, "t", 0, plain, batch)
-        + stage(2, "t", 1, tagged, odd)
-        + commit(request=3, transaction="t", parts=[1, 0]),
-        stage(1, "t", 0, plain) + commit(request=2, transaction="t", query="q", batch=2**62, parts=[0]) * 2,
-        stage(1, "t", 0, plain) + commit(request=2, transaction="t", abort=True) + stage(3, "u", 0, batch),
-        confirmed * 3
-        + batch
-        + encode_fetch(Fetch(request=4, start=0))
-        + encode_fetch(Fetch(request=5, start=1, end=3)),
-        encode_fetch(Fetch(request=4, time=5, prefixes=("/a", "/b"), bytes=100)),
-        encode_fetch(Fetch(request=4, hub="nobody", journal=b"")) + encode_fetch(Fetch(request=5, hub="hub")),
-        encode_fetch(Fetch(request=4, start=2**62, wait_ms=5)) + encode_fetch(Fetch(request=4, start=0, bytes=0)),
+        stage(1, "t", 0, plain, batch) + stage(2, "t", 1, tagged, odd) + commit(1, 0),
+        stage(1, "t", 0, plain) + commit(0, query="q", batch=2**62) * 2,
+        stage(1, "t", 0, plain) + commit(request=2, abort=True) + stage(3, "u", 0, batch),
+        confirmed * 3 + batch + fetches({"start": 0}, {"start": 1, "end": 3}),
+        fetches({"time": 5, "prefixes": ("/a", "/b"), "bytes": 100}),
+        fetches({"hub": "nobody", "journal": b""}, {"hub": "hub"}),
+        fetches({"start": 2**62, "wait_ms": 5}, {"start": 0, "bytes": 0}),
         plain + encode_subscription(Kind.SUBSCRIBE, ["/a"], 7) + confirmed,
     ]
     said = [
-        {"type": "publish", "topic": "/a", "values": [1, 2], "request": 3, "confirm": True},
+        _SAID[4],
         {"type": "fetch", "request": 4, "start": 0, "end": 10, "prefixes": ["/a"], "bytes": 1000, "wait_ms": 5},
         {"type": "fetch", "request": 5, "time_ms": 5, "bytes": 70_000},
         {"type": "fetch", "request": 6, "hub": "hub", "journal": ""},
     ]
-    browser = bytes([_AS_BROWSER])
     payloads = [json.dumps(one).encode() for one in said]
-    return [*(b"\0" + one for one in frames), browser + in_messages(payloads)[1:]]
+    return [*(b"\0" + one for one in frames), bytes([_AS_BROWSER]) + in_messages(payloads)[1:]]
+
+
+_TWO = BATCH_COUNT.pack(2)
+_VARIANTS = {
+    "batch": encode_frame(KIND_MESSAGES, _TWO + b"\x01\x02", key=b"/a", flags=FLAG_BATCH),
+    "json": encode_frame(KIND_MESSAGES, b'{"a": [1]}', key=b"/a", flags=2),
+    "broker": encode_frame(KIND_MESSAGES, b"\x02" + bytes(8), key=b"/a", flags=6),
+    "confirm": encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=16),
+    "tagged": encode_frame(KIND_MESSAGES, b"\x01", key=Envelope("/a", ("l",)).encode(), flags=8),
+    "odd": encode_frame(KIND_MESSAGES, b"\xc1", key="/ä".encode(), flags=2),
+    "requests": Request(b"/a", 5, 1000, _TWO + b"\x01\x02", FLAG_BATCH).encode(),
+    "own": Request(b"$hub/names", 6, 1000, b"\xc0").encode(),
+    "replies": Reply(1, 0, _TWO + b"\x01\x02", FLAG_BATCH).encode(),
+    "failed": Reply(1, 1, _TWO + b"\xa2no", FLAG_BATCH).encode(),
+}
 
 
 def _frame_seeds() -> list[bytes]:
-    two = BATCH_COUNT.pack(2)
-    frames = {
-        "message": encode_frame(KIND_MESSAGES, b"\x81\xa1a\x01", key=b"/a"),
-        "batch": encode_frame(KIND_MESSAGES, two + b"\x01\x02", key=b"/a", flags=FLAG_BATCH),
-        "json": encode_frame(KIND_MESSAGES, b'{"a": [1]}', key=b"/a", flags=2),
-        "broker": encode_frame(KIND_MESSAGES, b"\x02" + bytes(8), key=b"/a", flags=6),
-        "confirm": encode_frame(KIND_MESSAGES, b"\x01", key=b"/a", flags=16),
-        "tagged": encode_frame(KIND_MESSAGES, b"\x01", key=Envelope("/a", ("l",)).encode(), flags=8),
-        "subscribe": encode_subscription(Kind.SUBSCRIBE, ["/a", "/b"], 7),
-        "unsubscribe": encode_subscription(Kind.UNSUBSCRIBE, ["/a"], 8),
-        "serve": encode_subscription(Kind.SERVE, ["/s"], 9),
-        "unserve": encode_subscription(Kind.UNSERVE, ["/s"], 9),
-        "request": Request(b"/s", 5, 1000, b"\x01").encode(),
-        "requests": Request(b"/s", 5, 1000, two + b"\x01\x02", FLAG_BATCH).encode(),
-        "own": Request(b"$hub/names", 6, 1000, b"\xc0").encode(),
-        "reply": Reply(1, 0, b"\x01").encode(),
-        "replies": Reply(1, 0, two + b"\x01\x02", FLAG_BATCH).encode(),
-        "failed": Reply(1, 1, two + b"\xa2no", FLAG_BATCH).encode(),
-        "claim": encode_claim(NameClaim(3, Wish("clock", ("a",), queue=True))),
-        "release": encode_release(NameRelease(4, "clock")),
-        "rule": encode_rules(Kind.RULE, [Rule(("l",), "/a", "")], 5),
-        "unrule": encode_rules(Kind.UNRULE, [Rule(("l",), "/a", "")], 5),
-        "fetch": encode_fetch(Fetch(request=3, start=0, prefixes=("/a",))),
-        "stage": encode_stage(Stage(5, "q", 0, encode_frame(KIND_MESSAGES, b"\x01", key=b"/a"))),
-        "commit": encode_commit(Commit(request=6, transaction="q", query="q", batch=1, parts=[0])),
-        "ping": encode_frame(Kind.PING, b"x"),
-        "pong": encode_frame(Kind.PONG, b"x"),
-        "segment": encode_segment(Segment(1, 65536)),
-        "released": encode_released([(1, 2)]),
-        "notice": encode_notice(Notice("dropped", count=3)),
-        "close": encode_close(1000, "bye"),
-        "hello": CLIENT,
-    }
-    streams = [bytes([how]) + one for one in frames.values() for how in (0, _AS_LINK)]
-    everything = b"".join(one for name, one in frames.items() if name not in {"close", "hello", "notice"})
-    asked = frames["serve"] + frames["request"] + frames["reply"] + frames["requests"] + frames["replies"]
-    return [*streams, b"\0" + everything, b"\0" + asked, bytes([RAW]) + CLIENT + everything]
+    streams = [bytes([how]) + one for one in (*BODIES.values(), *_VARIANTS.values()) for how in (0, _AS_LINK)]
+    taken = [one for kind, one in BODIES.items() if (Phase.WITH_CLIENT, kind) in ALLOWED and kind is not Kind.CLOSE]
+    everything = b"".join([*taken, *_VARIANTS.values()])
+    asked = BODIES[Kind.SERVE] + BODIES[Kind.REQUEST] + Reply(1, 0, b"\x01").encode() + _VARIANTS["requests"]
+    return [*streams, b"\0" + everything, b"\0" + asked + _VARIANTS["replies"], bytes([RAW]) + CLIENT + everything]
 
 
 # ---- WebSocket ----
 
 
 def masked(opcode: int, payload: bytes) -> bytes:
-    """One frame as a client sends it."""
     size = len(payload)
     length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size)
     return bytes([0x80 | opcode]) + length + MASK + apply_mask(payload, MASK)
 
 
 def in_messages(payloads: Sequence[bytes]) -> bytes:
-    """Write messages as an input of the WebSocket targets: each behind its length."""
     return b"\0" + b"".join(struct.pack(">H", len(payload)) + payload for payload in payloads)
 
 
 def messages_in(data: bytes) -> list[bytes]:
-    """Read what `in_messages` has written, without its first byte."""
     found = []
     at = 0
     while at + 2 <= len(data):
@@ -306,7 +265,6 @@ _ZEEK_VALUES = (
 
 
 def zeek_messages() -> list[bytes]:
-    """One message with a value of each of Broker's types, as Zeek's JSON API has it."""
     return [
         json.dumps({"type": "data-message", "topic": "/a", "@data-type": kind, "data": value}).encode()
         for kind, value in _ZEEK_VALUES
@@ -339,7 +297,6 @@ def _http_seeds() -> list[bytes]:
 
 
 def _posts() -> list[bytes]:
-    """Publications of each type, one behind another, with a length and in chunks."""
     json_type, lines = "Content-Type: application/json", "Content-Type: application/x-ndjson"
     chunks = b'8\r\n{"a":1}\n\r\n4;x=y\r\n\n[2]\r\n0\r\nX: 1\r\n\r\n'
     one = request("/v1/publish/a%20b?label=x", "POST", json_type, "Content-Length: 7") + b'{"a":1}'
@@ -357,7 +314,6 @@ def _posts() -> list[bytes]:
 
 
 def refitted_envelopes(data: bytes) -> bytes:
-    """Return whole frames of Broker's protocol, whatever their lengths say."""
     frames = []
     at = 0
     while at + LENGTH.size <= len(data):
@@ -369,7 +325,6 @@ def refitted_envelopes(data: bytes) -> bytes:
 
 
 def _run_broker(data: bytes) -> None:
-    """Before the handshake as it stands; behind it in frames."""
     how, stream = data[:1] or b"\0", data[1:]
     with fuzzed_hub() as hub:
         if how[0] & RAW:
@@ -497,7 +452,6 @@ _LIMIT_BYTES = 64 * 1024
 
 
 def _look_at(events: Iterable[object]) -> None:
-    """Do with events what a client does: read every value."""
     for event in events:
         match event:
             case Run() if UNREADABLE not in event.route.sinks:
@@ -533,29 +487,22 @@ def _run_wire(data: bytes) -> None:
 
 
 def _wire_seeds() -> list[bytes]:
-    two = BATCH_COUNT.pack(2)
-    records = records_parts(Records(3, 0, 5, 0, 5, blocks()[:1]))
+    plain = BODIES[Kind.MESSAGES]
     frames = [
-        encode_frame(KIND_MESSAGES, b"\x81\xa1a\x01", key=b"/a"),
-        encode_frame(KIND_MESSAGES, two + b"\x01\x02", key=b"/a", flags=FLAG_BATCH),
-        encode_frame(KIND_MESSAGES, b'{"a": [1]}', key=b"/a", flags=2),
-        encode_frame(KIND_MESSAGES, b"\x02" + bytes(8), key=b"/a", flags=6),
+        plain,
+        *_VARIANTS.values(),
+        *(one for kind, one in BODIES.items() if (Phase.WITH_HUB, kind) in ALLOWED and kind is not Kind.CLOSE),
         encode_frame(KIND_MESSAGES, b"\xc7\x09\x01" + bytes(9), key=b"/a"),
-        Request(b"/s", 5, 1000, two + b"\x01\x02", FLAG_BATCH).encode(),
-        Reply(1, 0, two + b"\x01\x02", FLAG_BATCH).encode(),
-        Reply(1, 3, two + b"\xa2no", FLAG_BATCH).encode(),
-        encode_frame(Kind.RECORDS, b"".join(records)),
-        encode_notice(Notice("dropped", count=3)),
+        encode_frame(Kind.RECORDS, b"".join(records_parts(Records(3, 0, 5, 0, 5, blocks()[:1])))),
         encode_notice(Notice("error", request=3, code=1008, text="no", offset=4)),
-        encode_frame(Kind.PING, b"x"),
-        encode_close(1001, "bye"),
+        BODIES[Kind.CLOSE],
     ]
-    origins = encode_origin(Origin(b"f" * 16, 1)) + frames[0] + frames[1] + encode_origin(Origin(b"g" * 16, 0))
+    origins = encode_origin(Origin(b"f" * 16, 1)) + plain + _VARIANTS["batch"] + encode_origin(Origin(b"g" * 16, 0))
     return [
-        b"\x40" + origins + frames[0],
+        b"\x40" + origins + plain,
         *(b"\0" + frame for frame in frames),
         b"\0" + b"".join(frames),
-        b"\x80" + _HUB + frames[0],
+        b"\x80" + _HUB + plain,
     ]
 
 
@@ -620,7 +567,7 @@ def _run_bridge(data: bytes) -> None:
         list(events_of(session, b"".join(server.data_to_send())))
         session.ask(["/"])
         for message in messages_in(stream):
-            server.send_frame(_text_frame(message))
+            server.send_frame(WebSocketFrame(Opcode.TEXT, message))
         stream = b"".join(server.data_to_send())
     for event in events_of(session, stream):
         if isinstance(event, Opened):  # what the hub says meanwhile must not fail, whatever stands behind this
@@ -628,25 +575,12 @@ def _run_bridge(data: bytes) -> None:
         session.send([b"{}"])
         session.ping()
         if isinstance(event, Publication):
-            if _is_text(event.routing_key[4:]):  # else the core refuses to route it
-                decode_batch(Batch(event.frame, 1))
+            with suppress(UnicodeDecodeError):  # the core refuses to route it then
+                event.routing_key[4:].decode()
+                decode_batch(event.batch)
         else:
             repr(event)
     session.take_outgoing()
-
-
-def _is_text(topic: bytes) -> bool:
-    try:
-        topic.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _text_frame(payload: bytes) -> object:
-    from websockets.frames import Frame, Opcode
-
-    return Frame(Opcode.TEXT, payload)
 
 
 def _bridge_seeds() -> list[bytes]:

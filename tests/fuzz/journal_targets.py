@@ -43,9 +43,7 @@ from hub.journal.segment import (
     read_head,
     recover,
 )
-from hub.journal.segment import (
-    Kind as EntryKind,
-)
+from hub.journal.segment import Kind as EntryKind
 from hub.journal.selection import Selection
 from hub.labels.envelope import Envelope
 from hub.messages.batch import Batch
@@ -81,7 +79,6 @@ def _parts() -> list[tuple[int, bytes]]:
 
 
 def blocks() -> list[bytes]:
-    """Sound blocks: dense and sparse, with and without other encodings, small and not."""
     parts = _parts()
     small = packing.pack(parts[:1], 0, 4)
     mixed = packing.pack(parts, 2**61)[0]
@@ -95,7 +92,6 @@ def _sealed(data: bytes) -> bytes:
 
 
 def _same(act: Callable[[Any], object]) -> Any:
-    """Do it with both twins; return what both make of it, None where both refuse."""
     made = []
     for twin in (PURE, COMPILED):
         try:
@@ -185,7 +181,6 @@ def _hubs() -> Bench:
 
 
 def _run_far_journal(data: bytes) -> None:
-    """What another hub asks, and what it answers: the first byte says which, and in what form an answer is to be."""
     bench, how, rest = _hubs(), data[:1], data[1:]
     if how == b"q":
         bench.question(rest)
@@ -249,12 +244,10 @@ JOURNAL_TARGETS = (
 )
 
 _ENTRY_MAGIC = b"HJE1"
-_FIRST = 100
-"""The offset that the segment begins with that is put into a folder."""
+_FIRST = 100  # the offset that the segment begins with that is put into a folder
 
 
 def _sealed_entry(entry: bytes) -> bytes:
-    """Set the checksums of an entry right, as far as it is there."""
     if len(entry) < HEAD.size:
         return entry
     listing_bytes = int.from_bytes(entry[24:28], "little")
@@ -266,7 +259,6 @@ def _sealed_entry(entry: bytes) -> bytes:
 
 
 def _sealed_all(data: bytes) -> bytes:
-    """Set the checksums right of the header, and of all that look like entries."""
     data = data[:4] + crc32(data[8:HEADER_BYTES]).to_bytes(4, "little") + data[8:]
     places = [place for place in range(HEADER_BYTES, len(data), 8) if data[place : place + 4] == _ENTRY_MAGIC]
     pieces = [_sealed_entry(data[start:end]) for start, end in pairwise([*places, len(data)])]
@@ -328,7 +320,6 @@ def _folder() -> Path:
 
 
 def _run_folder(data: bytes) -> None:
-    """Read and go on in a folder whose newest segment is that."""
     path = _folder() / "journal"
     shutil.rmtree(path, ignore_errors=True)
     path.mkdir()
@@ -381,8 +372,7 @@ SEGMENT_TARGETS = (
 )
 
 _JOURNAL = bytes(range(16))
-_RANGES = ((100, 64), (170, 32))
-"""First offset, and number of records, of the stripes of the file."""
+_RANGES = ((100, 64), (170, 32))  # first offset, and number of records, of the stripes of the file
 
 
 _WANTED = (Selection([""]), Selection(["/t/1"]), Selection(["/none"]))
@@ -390,7 +380,6 @@ _MAGIC = b"PAR1"
 
 
 def _run_manifest(data: bytes) -> None:
-    """Read a manifest, and one that has these entries."""
     sound = encode_manifest(_JOURNAL, ())
     made = sound.replace(b'"crc":%d,"entries":[]' % crc32(b"[]"), b'"crc":%d,"entries":%s' % (crc32(data), data))
     for text in (data, made):
@@ -410,7 +399,6 @@ def _run_manifest(data: bytes) -> None:
 
 @cache
 def _file() -> tuple[bytes, Entry]:
-    """A file of two stripes, a hole between them."""
     maker = FileMaker(_JOURNAL, _RANGES[0][0])
     for first, count in _RANGES:
         if first > maker.next:
@@ -427,19 +415,16 @@ def _tail() -> bytes:
 
 
 def _outline() -> bytes:
-    """What stands in the end under the name of this project."""
     return parquet.pq.read_metadata(pa.BufferReader(_tail())).metadata[b"topichub"]
 
 
 def _with_outline(outline: bytes) -> bytes:
-    """Return the end of the file with another outline in it."""
     sound = _outline()
     footer = _tail()[:-8].replace(_varint(len(sound)) + sound, _varint(len(outline)) + outline)
     return footer + len(footer).to_bytes(4, "little") + _MAGIC
 
 
 def _varint(number: int) -> bytes:
-    """Return a number as Thrift has it."""
     digits = bytearray()
     while number > 0x7F:
         digits.append(number & 0x7F | 0x80)
@@ -448,7 +433,6 @@ def _varint(number: int) -> bytes:
 
 
 def _run_file(data: bytes) -> None:
-    """Open and read a file that was damaged: what comes is what was written, or an error that says so."""
     sound, entry = _file()
     _read(data, entry)
     with suppress(JournalCorruptError, OSError):
@@ -459,7 +443,6 @@ def _run_file(data: bytes) -> None:
 
 
 def _run_outline(data: bytes) -> None:
-    """Open and read a file that says this of itself."""
     sound, entry = _file()
     tail = _with_outline(data)
     whole = sound[: -entry.tail_bytes] + tail
@@ -492,7 +475,6 @@ def _read_stripe(opened: Opened, number: int, wanted: Selection) -> None:
 
 @cache
 def _records() -> frozenset[Record]:
-    """What was written."""
     return frozenset(
         record for first, count in _RANGES for block in tier_blocks(count, first) for record in block.records()
     )

@@ -13,34 +13,25 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-INPUT_LIMIT_BYTES = 16 * 1024
-"""Longest input: longer ones find nothing new, and find it more slowly."""
+INPUT_LIMIT_BYTES = 16 * 1024  # longest input: longer ones find nothing new, and find it more slowly
 
 
 class Target(NamedTuple):
-    """One thing to fuzz."""
-
-    name: str
-    """Also the folder of its corpus."""
+    name: str  # also the folder of its corpus
     run: Callable[[bytes], None]
-    seeds: Callable[[], Sequence[bytes]]
-    """Sound inputs to start from; read from recordings, or made."""
-    words: Sequence[bytes] = ()
-    """Pieces that mean something to the parser, to be put anywhere."""
-    runs: int = 1_000
-    """How many made inputs every run of the tests tries: about a second' worth."""
+    seeds: Callable[[], Sequence[bytes]]  # sound inputs to start from; read from recordings, or made
+    words: Sequence[bytes] = ()  # pieces that mean something to the parser, to be put anywhere
+    runs: int = 1_000  # how many made inputs every run of the tests tries: about a second' worth
 
 
 FOLDER = Path(__file__).parent / "corpus"
 
 
 def kept(target: Target, folder: Path = FOLDER) -> list[bytes]:
-    """Return what is kept for a target, in the order of the files' names."""
     return [path.read_bytes() for path in sorted((folder / target.name).glob("*")) if path.is_file()]
 
 
 def keep(target: Target, data: bytes, folder: Path) -> Path:
-    """Keep an input; return where."""
     path = folder / target.name / hashlib.sha1(data, usedforsecurity=False).hexdigest()[:16]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -78,14 +69,12 @@ class Mutator:
         )
 
     def make(self) -> bytes:
-        """Make one input."""
         data = bytearray(self._random.choice(self._pool))
         for _ in range(self._random.choice((1, 1, 1, 2, 2, 3, 4, 8))):
             self._random.choice(self._ways)(data)
         return bytes(data[:INPUT_LIMIT_BYTES])
 
     def _place(self, data: bytearray) -> int:
-        """Somewhere; in every second case near the beginning, where headers are."""
         most = len(data) if self._random.random() < 0.5 else min(len(data), 64)
         return self._random.randrange(most) if most else 0
 

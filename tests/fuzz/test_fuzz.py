@@ -22,21 +22,18 @@ each = pytest.mark.parametrize("target", TARGETS, ids=[target.name for target in
 
 @pytest.fixture(scope="module", autouse=True)
 def closed_hubs() -> Iterator[None]:
-    """End the hub whose journal is read by processes of its own."""
     yield
     close_recording_hub()
 
 
 @each
 def test_what_is_kept(target: Target) -> None:
-    """Sound inputs, and all that ever found something."""
     for data in (*target.seeds(), *kept(target)):
         run(target, data)
 
 
 @each
 def test_what_is_made(target: Target) -> None:
-    """Sound inputs with changes in a few places."""
     mutator = Mutator(target.name + SEED, [*target.seeds(), *kept(target)], target.words)
     for _ in range(target.runs):
         run(target, mutator.make())
@@ -44,19 +41,16 @@ def test_what_is_made(target: Target) -> None:
 
 @each
 def test_edges(target: Target) -> None:
-    """Nothing, next to nothing, and much of the same."""
     for data in (b"", b"\0", b"\xff", *(bytes([byte]) * INPUT_LIMIT_BYTES for byte in (0, 0x20, 0x5B, 0x80, 0xFF))):
         run(target, data)
 
 
 def test_every_folder_has_a_target() -> None:
-    """What is kept is run."""
     folders = {path.name for path in (Path(__file__).parent / "corpus").iterdir()}
     assert folders <= {target.name for target in TARGETS}
 
 
 def run(target: Target, data: bytes) -> None:
-    """Run one input; show it where it fails."""
     try:
         target.run(data)
     except Exception as error:

@@ -72,7 +72,6 @@ _DOCUMENTED = (InvalidDataError, InvalidInputError)
 
 @contextmanager
 def _printable(kind: type[Exception]) -> Iterator[None]:
-    """Let nothing through but a refusal that can be printed."""
     try:
         yield
     except kind as error:
@@ -339,8 +338,6 @@ USERS_TARGETS = (
 
 
 class _NoClock:
-    """Nothing happens by time."""
-
     def time(self) -> float:
         return 0.0
 
@@ -349,15 +346,13 @@ class _NoClock:
 
 
 class _Never:
-    def cancel(self) -> None:
-        """Do nothing."""
+    def cancel(self) -> None: ...
 
 
 _NEVER: Any = _Never()
 
 
 def _run_requests(data: bytes) -> None:
-    """Frames, each behind a byte of what it is and two of its length, to one store."""
     limits = StoreLimits(entries=20, bytes=64 * 1024, entry_bytes=16 * 1024, changes=10)
     core = Core(lambda: None)
     master = Master(core, _NoClock(), lambda: 10**18, "s", limits, InMemory(lambda: 1))
@@ -461,8 +456,7 @@ def _run_mesh(data: bytes) -> None:
     assert set(mesh.records) - {_OWN} <= {_OTHER} | set(mesh.graph.reached), "a hub that cannot be reached is left"
 
 
-def _nothing(*_: object) -> None:
-    """Stand in for the hub."""
+def _nothing(*_: object) -> None: ...
 
 
 def _hear(mesh: Mesh[object], link: object, told: Announcement | Digest | Wanted) -> None:
@@ -471,7 +465,6 @@ def _hear(mesh: Mesh[object], link: object, told: Announcement | Digest | Wanted
 
 
 def _add(assembly: Assembly, part: AnnouncementPart) -> Announcement | None:
-    """Put together what there is, and see that it can be told on; return it."""
     try:
         announcement = assembly.add(part)
     except RejectedError:

@@ -24,9 +24,7 @@ from peers.zeek.broker.stores.command import (
     entity,
     master_topic,
 )
-from peers.zeek.broker.stores.command import (
-    encode_command as encode_store_command,
-)
+from peers.zeek.broker.stores.command import encode_command as encode_store_command
 from peers.zeek.broker.stores.forwarder import ForwarderLimits
 from peers.zeek.zmtp.events import SERIALIZERS, EventSession, EventWriter, to_json
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
@@ -43,8 +41,6 @@ _HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode
 
 
 class _Routes:
-    """Takes every key."""
-
     def __init__(self) -> None:
         self.table: dict[bytes, bytes] = {}
 
@@ -54,7 +50,6 @@ class _Routes:
 
 
 def _run_publisher(data: bytes) -> None:
-    """What is taken for events is written again, in either serializer, and read again as so many events."""
     session: EventSession[bytes] = EventSession(_LIMIT, _Routes(), lambda *_: None)
     found = _batches(session, data)
     assert session.held_bytes <= _LIMIT + 64
@@ -73,7 +68,6 @@ def _run_publisher(data: bytes) -> None:
 
 
 def _batches(session: EventSession[bytes], data: bytes) -> list[Batch]:
-    """Feed it in two reads, the first of which ends where the data says."""
     cut = data[0] if data else 0
     batches: list[Batch] = []
     for part in (data[1 : 1 + cut], data[1 + cut :]):
@@ -131,7 +125,6 @@ def _run_command(data: bytes) -> None:
 
 
 def _run_ends(data: bytes) -> None:
-    """Commands, each behind its length, through a hub to a node that has a master and a clone."""
     hub = Hub(limits=ForwarderLimits(entities=50))
     one, two = hub.peer(1), hub.peer(2)
     two.serve("db")

@@ -123,8 +123,7 @@ def test_msgpack_bodies_are_not_rewritten() -> None:
     assert second.endswith(b"\x92" + odd * 2)
 
 
-NONE = b"\xd4\x05x"
-"""An extension that JSON has not."""
+NONE = b"\xd4\x05x"  # an extension that JSON has not
 
 
 @pytest.mark.parametrize(

@@ -140,8 +140,6 @@ def test_too_many_parts() -> None:
 
 
 class Hub:
-    """It keeps what is published."""
-
     def __init__(self, *, confirm: bool = False) -> None:
         self.published: list[Publication] = []
         self.post = Publishing(Target(b"/a", 0, confirm), self._act)

@@ -29,8 +29,6 @@ def content(kind: str) -> Content:
 
 
 class Talk:
-    """A session, and a shell that takes every POST, and answers everything."""
-
     def __init__(self) -> None:
         self.session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
 

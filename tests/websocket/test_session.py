@@ -27,8 +27,6 @@ HANDSHAKE_LIMIT = 4096
 
 
 class Conversation:
-    """A session, and a shell that accepts every request."""
-
     def __init__(self, subprotocol: str = "hub.v1.json", *, opened: bool = True, is_known: bool = True) -> None:
         self.session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
         self._is_known = is_known

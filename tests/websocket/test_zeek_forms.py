@@ -61,10 +61,7 @@ def test_what_the_hubs_own_clients_publish() -> None:
         [data("/a", "integer", -1), data("/a", "string", "x"), data("/a", "none", {})],
         0,
     )
-    assert read(Batch.of("/a", [[True]])) == (
-        [data("/a", "vector", [{"@data-type": "boolean", "data": True}])],
-        0,
-    )
+    assert read(Batch.of("/a", [[True]])) == ([data("/a", "vector", [{"@data-type": "boolean", "data": True}])], 0)
 
 
 def test_labels_are_left_out() -> None:

@@ -22,8 +22,6 @@ HUB_HELLO = Hello(protocol=1, role="hub", id=HUB_ID, name="far", link=b"the link
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A route: told from others by being the same object."""
-
     name: str
 
 
@@ -85,8 +83,7 @@ def frames_of(stream: bytes) -> list[Frame]:
 
 Item = Run[Way] | Stretch[Way] | Frame | Rejected | Searched
 
-Seen = tuple[Way, bytes] | Frame | Rejected
-"""One message frame with its route, one control frame, or one refusal."""
+Seen = tuple[Way, bytes] | Frame | Rejected  # one message frame with its route, one control frame, or one refusal
 
 
 def items_of(scanner: Scanner[Way], data: bytes) -> Iterator[Item]:
@@ -131,8 +128,6 @@ def encoded(frame: Frame) -> bytes:
 
 @dataclass
 class Side:
-    """One session, what it routes with, and what it has reported."""
-
     session: Session[Way]
     table: Table
     events: list[Run[Way] | Stretch[Way] | Event] = field(default_factory=list)

@@ -99,14 +99,11 @@ transactions = texts.filter(bool)
 
 
 class Body(NamedTuple):
-    """A kind of frame, and how its body is made and read."""
-
     kind: Kind
     said: st.SearchStrategy[Any]
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
-    plain: Callable[[Any], Any] | None = None
-    """What msgpack is to be made of it, as documented."""
+    plain: Callable[[Any], Any] | None = None  # what msgpack is to be made of it, as documented
 
 
 BODIES = {
@@ -257,7 +254,6 @@ def test_records_cut_anywhere() -> None:
 
 
 def test_what_may_be_left_out_and_what_is_new() -> None:
-    """What has nothing to say is not sent, and may be missing; fields of later versions are passed over."""
     assert Kind.ACCOUNT & IGNORABLE
     assert only(records.encode_fetch(Fetch(7))).body == pack({"request": 7})
     assert only(control.encode_notice(Notice("dropped", count=3))).body == pack({"kind": "dropped", "count": 3})

@@ -112,11 +112,7 @@ hellos: st.SearchStrategy[Hello] = st.one_of(
         frame=st.integers(1, 2**32),
     ),
     st.builds(
-        Hello,
-        protocol=st.just(1),
-        role=st.just("hub"),
-        id=st.binary(min_size=16, max_size=16),
-        mesh=st.integers(0, 1),
+        Hello, protocol=st.just(1), role=st.just("hub"), id=st.binary(min_size=16, max_size=16), mesh=st.integers(0, 1)
     ),
 )
 

@@ -17,18 +17,10 @@ from hub.messages.frame import encode_frame
 from hub.names.claim import Announced
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
-from peers.wire.routing import (
-    ENTRIES_PER_PART,
-    HUBS_LIMIT,
-    AnnouncementPart,
-    Assembly,
-    decode_routing,
-    encode_routing,
-)
+from peers.wire.routing import ENTRIES_PER_PART, HUBS_LIMIT, AnnouncementPart, Assembly, decode_routing, encode_routing
 from tests.wire.pair import HUB_HELLO, frames_of, side_of
 
-SMALLEST_FRAME_BYTES = 4096
-"""The least that a hub can be set to take."""
+SMALLEST_FRAME_BYTES = 4096  # the least that a hub can be set to take
 
 HUB, OTHER = b"h" * 16, b"o" * 16
 

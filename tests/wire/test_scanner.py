@@ -153,8 +153,6 @@ def test_runs_are_as_long_as_can_be(stream: bytes) -> None:
 
 @dataclass(frozen=True)
 class Mixed:
-    """One stream with everything in it."""
-
     stream: bytes = b"".join(
         [
             message(b"/a") * 3,

@@ -288,11 +288,7 @@ good = st.sampled_from(
     ]
 )
 odd = st.builds(
-    encode_frame,
-    st.integers(0, 255),
-    st.binary(max_size=40),
-    key=st.binary(max_size=10),
-    flags=st.integers(0, 255),
+    encode_frame, st.integers(0, 255), st.binary(max_size=40), key=st.binary(max_size=10), flags=st.integers(0, 255)
 )
 
 

@@ -34,16 +34,7 @@ from peers.wire.control import (
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.records import (
-    Commit,
-    Fetch,
-    Records,
-    Stage,
-    encode_commit,
-    encode_fetch,
-    encode_stage,
-    records_parts,
-)
+from peers.wire.records import Commit, Fetch, Records, Stage, encode_commit, encode_fetch, encode_stage, records_parts
 from peers.wire.routing import encode_routing
 from peers.wire.session import Phase
 from peers.wire.shared import Segment, encode_released, encode_segment

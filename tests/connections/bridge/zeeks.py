@@ -23,8 +23,6 @@ from tests.websocket.zeek.messages import ACK
 
 
 class Zeek:
-    """A server. Each connection waits in `connections` until the test takes it."""
-
     def __init__(self) -> None:
         self.connections: asyncio.Queue[ServerConnection] = asyncio.Queue()
         self.port = 0
@@ -68,8 +66,6 @@ class Zeek:
 
 
 class Bridged:
-    """A bridge that runs as long as the block does."""
-
     def __init__(self, hub: Hub, endpoint: Endpoint, queue: QueueLimits | None = None) -> None:
         self.bridge = BridgeDialler(hub.server, endpoint, queue or QueueLimits(), Backoff(0.001, 0.001))
         self._hub = hub

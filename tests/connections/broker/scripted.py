@@ -45,9 +45,7 @@ from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
-__all__ = [
-    "ZeekHub",
-]
+__all__ = ["ZeekHub"]
 
 LOW = bytes.fromhex("11111111111141118111111111111111")
 HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")
@@ -58,15 +56,11 @@ _PREFIXES_LIMIT = 1_000_000
 
 @dataclass(frozen=True)
 class Data:
-    """A data envelope, as the test cares for it."""
-
     topic: str
     payload: bytes
 
 
 class Endpointlike:
-    """One connection to a hub. Nothing is read until a method asks for it."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, own_id: bytes) -> None:
         self._reader = reader
         self._writer = writer
@@ -186,16 +180,12 @@ MASTER, CLONE = master_topic("db"), clone_topic("db")
 
 
 class End(Protocol):
-    """A master or a clone."""
-
     def hear(self, command: Command, size_bytes: int) -> object: ...
 
     def tick(self) -> object: ...
 
 
 class Zeek:
-    """An endpoint with a master or a clone of the store `db`, which does by itself what a Zeek does."""
-
     def __init__(self, own_id: bytes = LOW) -> None:
         self.id = own_id
         self.ends: dict[str, End] = {}
@@ -267,8 +257,6 @@ class Zeek:
 
 
 class ZeekHub(Hub):
-    """One hub with a listener for clients and one for Zeeks."""
-
     def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
         super().__init__(settings, name, hub_id)
         self.peerings = Peerings(self.server)

@@ -34,8 +34,6 @@ from tests.hubs.known_tokens import KnownTokens
 
 
 class Zeeks:
-    """Some of them, peered with one hub."""
-
     def __init__(self, hub: ZeekHub) -> None:
         self.hub = hub
         self.all: list[Zeek] = []

@@ -17,8 +17,6 @@ POST = request("/v1/publish/t", "POST", JSON, "Content-Length: 1")
 
 
 class QuietPair:
-    """Somebody who publishes under a topic of his own, and somebody who follows that, who must not notice anything."""
-
     def __init__(self, publisher: RawHttp, reader: RawHttp) -> None:
         self._publisher = publisher
         self._reader = reader

@@ -49,11 +49,7 @@ async def test_values_without_a_form_are_told(hub: Hub) -> None:
     await publisher.send(b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1")
     await publisher.publish("/a", 2)
     found = [await client.event() for _ in range(3)]
-    assert [event.value for event in found] == [
-        {"topic": "/a", "value": 1},
-        {"count": 1},
-        {"topic": "/a", "value": 2},
-    ]
+    assert [event.value for event in found] == [{"topic": "/a", "value": 1}, {"count": 1}, {"topic": "/a", "value": 2}]
     assert found[1].name == "dropped"
 
 
@@ -195,8 +191,7 @@ async def test_a_unix_socket(start_hub: StartHub, tmp_path: object) -> None:
     assert await client.values(1) == [1]
 
 
-AHEAD = 200
-"""Records of 10 kB: more than is read for somebody who takes nothing, however quickly it is."""
+AHEAD = 200  # records of 10 kB: more than is read for somebody who takes nothing, however quickly it is
 
 
 async def record(hub: Hub, topic: str, *values: object) -> None:
@@ -432,8 +427,6 @@ async def test_connections_that_are_over_leave_nothing(start_recording: StartRec
 
 
 class Looking(Stream):
-    """A stream of another hub's journal, at its end."""
-
     def __init__(self) -> None:
         self._is_elsewhere = self.is_recorded = True
         self._position = self._target = self._look_number = 0

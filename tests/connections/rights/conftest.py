@@ -58,8 +58,6 @@ def recognise(hub: Hub, policy: Policy = POLICY) -> None:
 
 
 class Guarded:
-    """A hub with rights, with somebody in it who sees everything."""
-
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         self.web, self.tcp, self.unix = hub.endpoints

@@ -97,8 +97,7 @@ async def test_what_is_granted_goes_through_and_nothing_else(guarded: Guarded, d
     assert guarded.seen == granted
 
 
-LAST = "/zeek/last"
-"""Behind all others: whoever gets it has got what there was."""
+LAST = "/zeek/last"  # behind all others: whoever gets it has got what there was
 
 Door = Callable[[Guarded], Awaitable[list[str]]]
 
@@ -164,16 +163,7 @@ async def by_a_link(guarded: Guarded) -> list[str]:
     return topics
 
 
-@pytest.mark.parametrize(
-    "door",
-    [
-        by_frames,
-        by_a_rule,
-        by_a_page,
-        by_a_program_for_zeek,
-        by_a_link,
-    ],
-)
+@pytest.mark.parametrize("door", [by_frames, by_a_rule, by_a_page, by_a_program_for_zeek, by_a_link])
 async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) -> None:
     assert await door(guarded) == [*ALLOWED, LAST]
 

@@ -28,8 +28,6 @@ def messages(topic: bytes, body: bytes = b"\xc0", flags: int = 0) -> bytes:
 
 
 class Bad(NamedTuple):
-    """What a client sends, and what it is told."""
-
     stream: bytes
     code: int
     text: str
@@ -119,8 +117,6 @@ REFUSED = {
 
 @dataclass
 class Others:
-    """A publisher and a subscriber that have nothing to do with it."""
-
     publisher: RawClient
     subscriber: RawClient
 

@@ -26,11 +26,7 @@ from peers.wire.control import Notice, decode_notice, decode_origin, encode_subs
 from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.oversize import fitting
-from peers.wire.records import (
-    Fetch,
-    decode_records,
-    encode_fetch,
-)
+from peers.wire.records import Fetch, decode_records, encode_fetch
 from tests.connections.pretend import Stage
 from tests.connections.tcp.asking import asking
 from tests.hub.fakes import FLAG_BROKER, frame, opaque_frame
@@ -202,10 +198,7 @@ async def test_the_largest_message(recording: Hub) -> None:
 
 
 values = st.integers(0, 120).map(bytes)
-frames = st.one_of(
-    values.map(lambda value: [value]),
-    st.lists(values, min_size=1, max_size=8),
-)
+frames = st.one_of(values.map(lambda value: [value]), st.lists(values, min_size=1, max_size=8))
 
 
 @given(
@@ -214,10 +207,7 @@ frames = st.one_of(
 )
 def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes], bool]]], limit_bytes: int) -> None:
     made = [
-        Batch(
-            b"".join(frame(inside, packed=packed) for inside, packed in one),
-            sum(len(inside) for inside, _ in one),
-        )
+        Batch(b"".join(frame(inside, packed=packed) for inside, packed in one), sum(len(inside) for inside, _ in one))
         for one in batches
     ]
     sent = [value for one in batches for inside, _ in one for value in inside]
@@ -233,10 +223,7 @@ def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes
     assert found == [value if len(encode_value(value)) <= limit_bytes else None for value in sent]
 
 
-@given(
-    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6),
-    limit_bytes=st.integers(1, 200),
-)
+@given(sizes=st.lists(st.integers(0, 300), min_size=1, max_size=6), limit_bytes=st.integers(1, 200))
 def test_gaps_are_merged(sizes: list[int], limit_bytes: int) -> None:
     pieces = fitting([Batch.of("/t", [bytes(size)]) for size in sizes], limit_bytes)
     for one, other in pairwise(pieces):

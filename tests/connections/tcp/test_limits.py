@@ -185,10 +185,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     for said in (b"", HELLO + publication("/a", "smuggled")):
         third = await hub.raw()
         await third.send(said)
-        assert await third.end() == (
-            CloseCode.TRY_AGAIN_LATER,
-            "2 connections are open, which is the limit",
-        )
+        assert await third.end() == (CloseCode.TRY_AGAIN_LATER, "2 connections are open, which is the limit")
         third.close()
     await second.publish("/a", 1)
     assert await first.values(1) == [("/a", 1)]

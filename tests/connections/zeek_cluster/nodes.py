@@ -17,8 +17,7 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.values.event import Event
 from peers.zeek.zmtp.events import from_json, to_json
 
-HELLO = Event("Cluster::hello", "worker-1", "zeromq_worker-1")
-"""An event as nodes send it to each other."""
+HELLO = Event("Cluster::hello", "worker-1", "zeromq_worker-1")  # an event as nodes send it to each other
 
 
 class ZmqNode:
@@ -120,19 +119,15 @@ class ZeekNode(ZmqNode):
     ) -> None:
         super().__init__(context, broker, f"zeromq_{name}_host_4242_N{id(self):x}")
         self.name = name
-        self.up: dict[str, str] = {}
-        """The names of those that are up, by their ids."""
-        self.raised: list[tuple[str, str]] = []
-        """Which of `node_up` and `node_down` were raised, and the names."""
-        self.warnings: list[str] = []
-        """What Zeek's reporter says."""
+        self.up: dict[str, str] = {}  # the names of those that are up, by their ids
+        self.raised: list[tuple[str, str]] = []  # which of `node_up` and `node_down` were raised, and the names
+        self.warnings: list[str] = []  # what Zeek's reporter says
         self.got: list[tuple[str, Event]] = []
         """What was published to this node, or to what it subscribes to, but for greetings."""
         self._layout, self._serializer, self._is_json = layout, serializer, serializer == b"broker-json-v1"
         self._seen: set[str] = set()
         self.subscriptions: set[str] = set()
-        self.hellos: set[str] = set()
-        """Halves of greetings: of each that stays, Zeek's reporter warns after 10 s."""
+        self.hellos: set[str] = set()  # halves of greetings: of each that stays, Zeek's reporter warns after 10 s
         self._told_until = self._got_until = 0
         self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.node.{name}.")
 

@@ -23,8 +23,7 @@ from tests.hubs.eventually import eventually
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
 
 KINDS = ["XSUB", "XPUB"]
-LIMIT_BYTES = 16 * 1024 * 1024
-"""`limits.frame_bytes`, as it is by default."""
+LIMIT_BYTES = 16 * 1024 * 1024  # `limits.frame_bytes`, as it is by default
 
 
 def handshake(kind: str) -> bytes:
@@ -33,8 +32,6 @@ def handshake(kind: str) -> bytes:
 
 
 class Raw:
-    """A connection of a node that says whatever it likes."""
-
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self.writer = reader, writer
 

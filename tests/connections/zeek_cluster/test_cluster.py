@@ -227,8 +227,6 @@ AT_ONCE = 64
 
 
 class Loop:
-    """Turns, one after the other."""
-
     def __init__(self) -> None:
         self.due: deque[Callable[[], object]] = deque()
 
@@ -238,8 +236,6 @@ class Loop:
 
 
 class Told:
-    """A publisher."""
-
     def __init__(self, notices: Notices) -> None:
         self.notices = notices
         self.told: list[bytes] = []
@@ -262,8 +258,6 @@ class Told:
 
 
 class Crowd:
-    """Some publishers of one cluster."""
-
     def __init__(self, count: int) -> None:
         self.loop = Loop()
         self.publishers: dict[Any, None] = {}

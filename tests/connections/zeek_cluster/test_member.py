@@ -195,8 +195,6 @@ BOTH = (Subscriber, Publisher)
 
 
 class Zeeks:
-    """A cluster: its nodes, and the connections by which they came first, by their names."""
-
     def __init__(self, hub: Daemon, context: zmq.Context[zmq.Socket[bytes]]) -> None:
         self._hub, self._context = hub, context
         self.nodes: dict[str, ZeekNode] = {}

@@ -42,8 +42,6 @@ def fits(said: bytes, recorded: bytes) -> bool:
 
 
 class Socket:
-    """A node's end of a connection, on which the recorded handshake was shaken."""
-
     def __init__(self, own: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._own, self._reader, self._writer = own, reader, writer
         self._incoming = Incoming(1 << 20)
@@ -87,8 +85,6 @@ class Socket:
 
 
 class Stage:
-    """The nodes of a story, at the hub."""
-
     def __init__(self, ids: dict[str, bytes]) -> None:
         self._ids = ids
         self.sockets: dict[tuple[str, str], Socket] = {}
@@ -220,12 +216,9 @@ def by_sender(events: list[list[bytes]]) -> dict[bytes, list[bytes]]:
 
 
 class FarBroker:
-    """The recorded broker, which says to whoever dials what it has said to worker-1."""
-
     def __init__(self) -> None:
         self.turn = 1
-        self.said: list[bytes] = []
-        """What the hub has said on each connection."""
+        self.said: list[bytes] = []  # what the hub has said on each connection
         self._writers: list[asyncio.StreamWriter] = []
 
     @classmethod

@@ -21,8 +21,6 @@ MARK = b"everything before this"
 
 
 class Watcher:
-    """An outlet that keeps the frames of all messages under a prefix."""
-
     def __init__(self, hub: Hub, prefix: str) -> None:
         self.frames: list[Frame] = []
         core = hub.server.core
@@ -41,8 +39,6 @@ class Watcher:
 
 
 class ZeekClient:
-    """One client of the API."""
-
     def __init__(self, raw: RawWebSocket) -> None:
         self.raw = raw
         self.head = b""
