@@ -5,9 +5,8 @@ client: claim, release ─▶ Claimants ─▶ owner changes ─▶ $hub/names/a
 other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh
 ```
 
-A name has one owner: the earliest claim of those that clients of this hub and of other hubs hold. The mesh gets what
-clients of this hub hold. The owner of a name is the same on all hubs of a mesh, once they have heard each other. Names
-of handlers that leave are taken out in steps.
+A name has one owner: the earliest claim of those that clients of this hub and of other hubs hold. The mesh gets the
+claims of clients of this hub, and the owner is the same on all hubs of a mesh, once they have exchanged theirs.
 """
 
 from __future__ import annotations
@@ -148,7 +147,8 @@ class Names:
         if contest is not None and len(contest.waiting) >= queue:
             text = f"name {name}: {queue} clients wait for it, which is the limit; it is owned by {contest.owner}"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
-        _check_share(handler)
+        if handler.share is not None:
+            handler.share[Resource.NAMES].check(1)
 
     def release(self, handler: Handler, name: str) -> None:
         """Give a name up, or wait for it no longer.
@@ -197,7 +197,7 @@ class Names:
         if isinstance(handler, Handler) and contest.waiting.pop(handler, None) is not None:
             self._waiting -= 1
             return
-        if contest.drop_far(handler):
+        if contest.far.pop(handler, None) is not None:
             self._far -= 1
         else:
             contest.held = None
@@ -276,7 +276,7 @@ class Names:
             contest = self.register.open(name)
         self._far += name not in names
         self._remember_name(far, name)
-        contest.put_far(Claim(name, far, labels, announced.time_us, far.hub, announced.owner))
+        contest.far[far] = Claim(name, far, labels, announced.time_us, far.hub, announced.owner)
         self._settle(name, contest)
 
     # Settling.
@@ -336,11 +336,6 @@ def _unheard(_name: str, _announced: Announced | None) -> None:
     """Stand in for the mesh before the first link."""
 
 
-def _check_share(handler: Owner) -> None:
-    if handler.share is not None:
-        handler.share[Resource.NAMES].check(1)
-
-
 # Every claimed name, with the contest for it; who owns a name is asked here.
 
 
@@ -348,7 +343,7 @@ _rank = attrgetter("rank")
 
 
 class Settled(NamedTuple):
-    """What settling has changed for clients of this hub."""
+    """Changes for clients of this hub, after a name was settled."""
 
     raised: Claim | None = None  # A claim that had waited, and is the owner now
     lost: Claim | None = None  # A claim that was the owner until a peer hub told of an earlier one
@@ -359,7 +354,7 @@ class Settled(NamedTuple):
 class Claimants:
     """The claims to one name, here and at peer hubs."""
 
-    __slots__ = ("_far", "announced", "held", "owner", "waiting")
+    __slots__ = ("announced", "far", "held", "owner", "waiting")
 
     def __init__(self) -> None:
         # The claim of a client of this hub that is announced to peers; None if no client holds the name.
@@ -369,20 +364,14 @@ class Claimants:
         self.announced: Announced | None = None
         # In the order of their coming; a plain dict would walk over all that had gone to find the first.
         self.waiting: OrderedDict[Owner, Claim] = OrderedDict()
-        # Hub of the mesh, or link → the claim that it announces; from `put_far` to `drop_far`.
-        self._far: dict[Owner, Claim] = {}
+        # Hub of the mesh, or link → the claim that it announces.
+        self.far: dict[Owner, Claim] = {}
 
     def __bool__(self) -> bool:
-        return self.held is not None or bool(self._far) or bool(self.waiting)
-
-    def put_far(self, claim: Claim) -> None:
-        self._far[claim.handler] = claim
-
-    def drop_far(self, link: Owner) -> bool:
-        return self._far.pop(link, None) is not None
+        return self.held is not None or bool(self.far) or bool(self.waiting)
 
     def settle(self) -> Settled:
-        first = min(self._far.values(), key=_rank) if self._far else None
+        first = min(self.far.values(), key=_rank) if self.far else None
         held = self.held
         settled = Settled()
         if held is not None and first is not None and first.rank < held.rank:
@@ -391,21 +380,17 @@ class Claimants:
                 self.waiting[held.handler] = held
                 self.waiting.move_to_end(held.handler, last=False)
             settled = Settled(lost=held)
-        elif held is None and first is None and self.waiting:
-            settled = self._raise_next()
+        elif held is None and first is None:  # the first client that waits, and has not left, holds the name
+            passed_over: list[Owner] = []
+            while self.waiting and self.held is None:
+                handler, claim = self.waiting.popitem(last=False)
+                if handler.closed:
+                    passed_over.append(handler)
+                else:
+                    self.held = claim
+            settled = Settled(raised=self.held, passed_over=tuple(passed_over))
         self.owner = self.held or first
         return settled
-
-    def _raise_next(self) -> Settled:
-        """Let the first of those who wait, and have not left, hold the name."""
-        passed_over: list[Owner] = []
-        while self.waiting:
-            handler, claim = self.waiting.popitem(last=False)
-            if not handler.closed:
-                self.held = claim
-                break
-            passed_over.append(handler)
-        return Settled(raised=self.held, passed_over=tuple(passed_over))
 
 
 LIST_LIMIT = 1_000  # Most names of one answer: 2 ms of work
@@ -466,10 +451,7 @@ class Register:
 
         Args:
             value: None for all names; a text for those that begin with it; a map with `prefix` and `after` to go on
-                behind the last name of an answer. Fewer than a thousand names are the last.
-
-        Raises:
-            ValueError: It is none of these.
+                behind the last name of an answer. Fewer than a thousand names are the last. Else a `ValueError`.
         """
         if value is None or isinstance(value, str):
             return self.list(value or "")

@@ -12,10 +12,9 @@ frame, as under NULL:   u8 flags  length  body
 in a box:               frame header  u8 7 "MESSAGE"  8 nonce  box of: u8 flags (1 more, 2 a command), body
 ```
 
-C' and S' are made for the connection. The key of a cookie is of one connection, so a cookie is of no use at another
-one, or twice. A number is used once, and those of the far side grow, so that no box is taken twice, or in another
-order; what does not open changes nothing. It needs PyNaCl, the extra `curve`. Cost: 0.1 ms for HELLO, which any far
-side may send, 0.15 ms for INITIATE, 0.5 µs to seal or open a box (in Python 2.7 and 4 µs), for each node.
+C' and S' are made for the connection, and so is the key of its cookie. A number is used once, and those of the far side
+grow, so that no box is taken twice, or in another order. It needs PyNaCl, the extra `curve`. Cost: 0.1 ms for HELLO,
+which any far side may send, 0.15 ms for INITIATE, 0.5 µs to seal or open a box (in Python 2.7 and 4 µs), for each node.
 """
 
 from __future__ import annotations
@@ -180,13 +179,9 @@ class SealedIncoming(Incoming):
         if self._traffic is None:
             super().feed(data)
             return
-        if self._position_sealed:
-            self._let_go_sealed()
-        self._sealed += data
-
-    def _let_go_sealed(self) -> None:
         del self._sealed[: self._position_sealed]
         self._position_sealed = 0
+        self._sealed += data
 
     def forget(self) -> None:
         super().forget()
@@ -212,7 +207,8 @@ class SealedIncoming(Incoming):
         if not opened:
             return False
         if self._position_sealed > TAKEN_BYTES:
-            self._let_go_sealed()
+            del self._sealed[: self._position_sealed]
+            self._position_sealed = 0
         super().feed(b"".join(opened))
         return True
 
@@ -351,7 +347,9 @@ class CurveServer(_Curve):
 
     def _initiate(self, command: Command) -> Step:
         cookie, short, box = _cut(command, b"INITIATE", COOKIE_BYTES, NUMBER.size)
-        far, own_secret = self._open_cookie(cookie)
+        nonce, text = COOKIE_NONCE + cookie[:LONG_NONCE_BYTES], "CURVE: the cookie is not this connection's"
+        plain = _try(Fault.GARBLED, text, crypto_secretbox_open, cookie[LONG_NONCE_BYTES:], nonce, self._cookie_key)
+        far, own_secret = plain[:KEY_BYTES], plain[KEY_BYTES:]  # short-term: the far side's public, this side's secret
         (number,) = NUMBER.unpack(short)
         if number <= self._came:
             raise HandshakeError(Fault.GARBLED, f"CURVE: INITIATE with number {number} behind {self._came}")
@@ -365,28 +363,17 @@ class CurveServer(_Curve):
         metadata_at = vouch_at + VOUCH_BYTES
         if not self._allows(client):
             raise HandshakeError(Fault.KEY, f"CURVE: the key of the far side is not allowed: {encode_key(client)}")
-        vouch = plain[vouch_at:metadata_at], VOUCH_NONCE + plain[KEY_BYTES:vouch_at]
-        self._check_vouch(
-            *vouch, _try(Fault.KEY, "CURVE: a key that is none", crypto_box_beforenm, client, own_secret), far
-        )
+        # The vouch proves that the owner of the long-term key has made the short-term one, for this side.
+        vouch, nonce = plain[vouch_at:metadata_at], VOUCH_NONCE + plain[KEY_BYTES:vouch_at]
+        vouch_key = _try(Fault.KEY, "CURVE: a key that is none", crypto_box_beforenm, client, own_secret)
+        text = "CURVE: the far side does not have the secret key of the one that it shows"
+        if _try(Fault.KEY, text, crypto_box_open_afternm, vouch, nonce, vouch_key) != far + self._keys.public:
+            raise HandshakeError(Fault.KEY, text)
         ready = NUMBER.pack(1)
         said = ready + crypto_box_afternm(self._metadata, READY_NONCE + ready, key)
         self._traffic = Traffic(key, is_server=True, sent=1, came=number)
         self._incoming.begin(self._traffic)
         return Step(encode_command(Command(b"READY", said)), plain[metadata_at:], client)
-
-    def _open_cookie(self, cookie: bytes) -> tuple[bytes, bytes]:
-        """Return the far side's short-term public key, and this side's secret one."""
-        nonce = COOKIE_NONCE + cookie[:LONG_NONCE_BYTES]
-        text = "CURVE: the cookie is not this connection's"
-        plain = _try(Fault.GARBLED, text, crypto_secretbox_open, cookie[LONG_NONCE_BYTES:], nonce, self._cookie_key)
-        return plain[:KEY_BYTES], plain[KEY_BYTES:]
-
-    def _check_vouch(self, vouch: bytes, nonce: bytes, key: bytes, far: bytes) -> None:
-        """Check that the owner of the long-term key has made the short-term one, for this side."""
-        text = "CURVE: the far side does not have the secret key of the one that it shows"
-        if _try(Fault.KEY, text, crypto_box_open_afternm, vouch, nonce, key) != far + self._keys.public:
-            raise HandshakeError(Fault.KEY, text)
 
 
 _NO_KEY: Final = "CURVE: what this side was told is the server's public key is none"

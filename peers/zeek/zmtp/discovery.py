@@ -1,4 +1,4 @@
-"""`Discovery`: which nodes of a Zeek cluster are up, as one of them finds it out, and what it says to them for that.
+"""`Discovery`: which nodes of a Zeek cluster are up, as one of them finds it out, and the greetings that it sends.
 
 ```
 subscription zeek.cluster.nodeid.<B>.   ─▶ B is there     ─▶ Cluster::Backend::ZeroMQ::hello(name, id) to B
@@ -7,13 +7,14 @@ Cluster::hello(name, id) from B         ─▶ B is up
 the end of B's subscription             ─▶ B is down: there is no other goodbye
 ```
 
-Nothing is said before this node's own subscription has come back: then the broker has sent it to all. While the
-connection to the broker is gone, nodes keep what they know, as libzmq does; a node that is not there again in time
-afterwards is down (`look`). The owner takes `changes` after every call. Source: recordings, and Zeek's backend.
+Nothing is sent before this node's own subscription has come back: then the broker has sent it to all. While the
+connection to the broker is gone, nodes are kept, as by libzmq; a node that is not there again in time afterwards is
+down (`look`). The owner takes `changes` after every call.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from peers.values.binary import InvalidDataError
@@ -65,17 +66,16 @@ class Odd(NamedTuple):
 Change = Say | Up | Down | Odd
 
 
+@dataclass(slots=True, eq=False)
 class _Node:
-    __slots__ = ("greeted_in", "has_greeted", "is_answered", "is_there", "is_up", "looks", "name", "was_up")
-
-    def __init__(self) -> None:
-        self.name = ""
-        self.is_there = False  # it has subscribed to its own topic since the connection is there
-        self.has_greeted = False
-        self.greeted_in = _NEVER  # the period of this node's own subscription in which it was greeted
-        self.is_answered = False
-        self.is_up = self.was_up = False  # it has answered; it had, and was not there again in time
-        self.looks = 0  # while something was missing
+    name: str = ""
+    is_there: bool = False  # it has subscribed to its own topic since the connection is there
+    has_greeted: bool = False
+    greeted_in: int = _NEVER  # the period of this node's own subscription in which it was greeted
+    is_answered: bool = False
+    is_up: bool = False  # it has answered
+    was_up: bool = False  # it had answered, and was not there again in time
+    looks: int = 0  # while its subscription or its answer was missing
 
     @property
     def is_waited_for(self) -> bool:
@@ -156,9 +156,8 @@ class Discovery:
             case (str() as name, str() as node_id) if max(len(name), len(node_id)) <= _SHOWN_LIMIT:
                 self._hear(event.name, name, node_id)
             case _:
-                self._changes.append(
-                    Odd(f"{event.name} with other arguments than a name and an id: {str(event)[:_SHOWN_LIMIT]}")
-                )
+                text = f"{event.name} with other arguments than a name and an id: {str(event)[:_SHOWN_LIMIT]}"
+                self._changes.append(Odd(text))
 
     def _hear(self, word: str, name: str, node_id: str) -> None:
         if node_id == self._own or (node := self._node(node_id)) is None:
@@ -201,9 +200,8 @@ class Discovery:
 
     def _raise(self, node_id: str, node: _Node) -> None:
         if node.name == self._name:
-            self._changes.append(
-                Odd(f"{node_id} has the name of this node, {node.name!r}: names are unique in a cluster")
-            )
+            text = f"{node_id} has the name of this node, {node.name!r}: names are unique in a cluster"
+            self._changes.append(Odd(text))
         for other_id, other in self._nodes.items():
             if other.is_up and other.name == node.name:
                 other.is_up = False
@@ -217,34 +215,29 @@ class Discovery:
             if not node.is_waited_for or (node.is_there and not self._is_heard):
                 continue
             node.looks += 1
-            if node.looks == _LOOKS:
-                self._give_up(node_id, node)
-
-    def _give_up(self, node_id: str, node: _Node) -> None:
-        if node.is_up:
-            node.is_up, node.was_up = False, True
-            self._changes.append(Down(node_id, node.name, "it is not there again since the connection was lost"))
-        elif node.is_there:
-            text = f"{node_id} has not said {_ANSWER}: it is no node, or uses another serializer (?serializer=...)"
-            self._changes.append(Odd(text))
-        elif not node.was_up:
-            del self._nodes[node_id]
-            self._changes.append(Odd(f"{node_id} says that it is a node, and has not subscribed to its topic"))
+            if node.looks != _LOOKS:
+                continue
+            if node.is_up:
+                node.is_up, node.was_up = False, True
+                self._changes.append(Down(node_id, node.name, "it is not there again since the connection was lost"))
+            elif node.is_there:
+                text = f"{node_id} has not said {_ANSWER}: it is no node, or uses another serializer (?serializer=...)"
+                self._changes.append(Odd(text))
+            elif not node.was_up:
+                del self._nodes[node_id]
+                self._changes.append(Odd(f"{node_id} says that it is a node, and has not subscribed to its topic"))
 
     def _node(self, node_id: str) -> _Node | None:
         """Return a node, which is known from now on; None where it is one too many."""
         node = self._nodes.get(node_id)
         if node is None and len(self._nodes) >= NODES_LIMIT:
-            self._forget_absent()
+            for absent in [each for each, one in self._nodes.items() if one.was_up]:
+                del self._nodes[absent]
         if node is None and len(self._nodes) < NODES_LIMIT:
             node = self._nodes[node_id] = _Node()
             if len(self._nodes) == NODES_LIMIT:
                 self._changes.append(Odd(f"{NODES_LIMIT} nodes are known: no further ones are greeted"))
         return node
-
-    def _forget_absent(self) -> None:
-        for node_id in [node_id for node_id, node in self._nodes.items() if node.was_up]:
-            del self._nodes[node_id]
 
 
 def _topic(node_id: str) -> bytes:

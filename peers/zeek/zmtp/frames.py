@@ -65,59 +65,49 @@ def encode_command(command: Command) -> bytes:
 class Incoming:
     """Finds messages and commands in what was read; `limit_bytes` may be changed between messages."""
 
-    __slots__ = ("_ends", "_held", "_position", "_start", "_starts", "limit_bytes")
+    __slots__ = ("_ends", "_position", "_starts", "held", "limit_bytes", "start")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        self._held = bytearray()
-        self._start = self._position = 0
-        """Where the message begins that is looked at, and its next frame. What lies in front of it was taken."""
+        self.held = bytearray()  # bytes that were fed, from `start` on; not to be kept
+        self.start = self._position = 0  # where the next message begins, and its next frame
         self._starts: list[int] = []  # relative to the beginning of the message
         self._ends: list[int] = []
 
     @property
     def held_bytes(self) -> int:
-        return len(self._held) - self._start
+        return len(self.held) - self.start
 
     def feed(self, data: bytes) -> None:
-        if self._start:
+        if self.start:
             self._let_go()
-        self._held += data
-
-    @property
-    def held(self) -> bytearray:
-        """Bytes that were fed, from `start` on; not to be kept."""
-        return self._held
-
-    @property
-    def start(self) -> int:
-        return self._start
+        self.held += data
 
     def go_to(self, position: int) -> None:
-        self._start = self._position = position
+        self.start = self._position = position
         self._starts, self._ends = [], []
         if position > TAKEN_BYTES:
             self._let_go()
 
     def _let_go(self) -> None:
-        del self._held[: self._start]
-        self._position -= self._start
-        self._start = 0
+        del self.held[: self.start]
+        self._position -= self.start
+        self.start = 0
 
     def forget(self) -> None:
-        self._held = bytearray()
-        self._start = self._position = 0
+        self.held = bytearray()
+        self.start = self._position = 0
         self._starts, self._ends = [], []
 
     def take(self, size: int) -> bytes:
         """Take at most `size` bytes that are no frame."""
-        data = bytes(memoryview(self._held)[self._start : self._start + size])
-        self._start += len(data)
-        self._position = self._start
+        data = bytes(memoryview(self.held)[self.start : self.start + size])
+        self.start += len(data)
+        self._position = self.start
         return data
 
     def peek(self, size: int) -> bytes:
-        return bytes(memoryview(self._held)[self._start : self._start + size])
+        return bytes(memoryview(self.held)[self.start : self.start + size])
 
     def open_more(self) -> bool:
         """Whether more of what was fed can be read by now; only where it is sealed."""
@@ -132,11 +122,11 @@ class Incoming:
             self._position = end
             if flags & COMMAND:
                 return self._command(start, end)
-            self._starts.append(start - self._start)
-            self._ends.append(end - self._start)
+            self._starts.append(start - self.start)
+            self._ends.append(end - self.start)
             if not flags & MORE:
                 message = Message(
-                    bytes(memoryview(self._held)[self._start : end]), tuple(self._ends), tuple(self._starts)
+                    bytes(memoryview(self.held)[self.start : end]), tuple(self._ends), tuple(self._starts)
                 )
                 self.go_to(end)
                 return message
@@ -144,7 +134,7 @@ class Incoming:
 
     def _next_frame(self) -> tuple[int, int, int] | None:
         """Return flags, begin and end of the body of the frame at `_position`; None if it is not whole."""
-        held, position = self._held, self._position
+        held, position = self.held, self._position
         there = len(held) - position
         if there < SHORT_HEADER_BYTES:
             if there and held[position] > (MORE | LONG | COMMAND):
@@ -161,15 +151,15 @@ class Incoming:
         else:
             length = held[position + 1]
             start = position + SHORT_HEADER_BYTES
-        if start + length - self._start > self.limit_bytes:
-            text = f"ZMTP: a message of {start + length - self._start} bytes or more, the limit is {self.limit_bytes}"
+        if start + length - self.start > self.limit_bytes:
+            text = f"ZMTP: a message of {start + length - self.start} bytes or more, the limit is {self.limit_bytes}"
             raise ProtocolError(CloseCode.TOO_BIG, text)
         return (flags, start, start + length) if start + length <= len(held) else None
 
     def _command(self, start: int, end: int) -> Command:
         if self._ends:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a command between the parts of a message")
-        body = bytes(memoryview(self._held)[start:end])
+        body = bytes(memoryview(self.held)[start:end])
         self.go_to(end)
         name_end = 1 + body[0] if body else 0
         if not 1 < name_end <= len(body):

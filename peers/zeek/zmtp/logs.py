@@ -4,13 +4,12 @@
 4 strings: stream, writer, filter, path          string: u32 length, bytes      all integers big-endian
 u32 fields, of each: u8 has-second-name, string name [string], u32 type, u32 element type, u8 optional
 u32 records, of each: a value for each field
-value: u32 type, u32 subtype, u8 present, then what the type has
+value: u32 type, u32 subtype, u8 present, then the content of the type
 ```
 
-A record becomes a map of its fields that are set: name → value, typed as in `peers.values`. Times and intervals are
-seconds, as doubles, as in Zeek's JSON; sets become sets, vectors arrays, in which unset values are nil. So a reader
-without Zeek's types gets what Zeek's own JSON writer writes. Counts are compared with the bytes that are left before
-anything is allocated. `_zmtp.pyx` has a compiled twin of `take_records`: 0.03 µs a value, in Python 2 µs.
+A record becomes a map of its fields that are set: name → value, as in Zeek's own JSON; times and intervals are seconds,
+as doubles, sets become sets, vectors arrays with nil for unset values. Counts are compared with the bytes that are left
+before memory is allocated. `_zmtp.pyx` has a twin of `take_records`: 0.03 µs a value, in Python 2 µs.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgpack
 
-from hub.errors import CloseCode, HubError, RejectedError
+from hub.errors import CloseCode, HubError, RejectedError, UsageError
 from hub.labels.envelope import tagged
 from hub.messages.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
 from hub.messages.stretch import Run
 from peers.values.msgpack import Code, array_header, extension, string_or_raw
 from peers.wire.scanner import NEED_DATA, RouteTable
 from peers.zeek.zmtp.events import NoEvent, node_labels
-from peers.zeek.zmtp.frames import Command, Message
+from peers.zeek.zmtp.frames import Message
 from peers.zeek.zmtp.session import NULL, Mechanism, Session, SocketType
 
 FIELDS_LIMIT = 1_000  # of a stream; Zeek's widest has about 60
@@ -126,7 +125,7 @@ def take_records_in_python(
         count: How many records.
 
     Raises:
-        ValueError: With a text, and with the position of what cannot be read.
+        ValueError: With a text, and with the position of the invalid value.
     """
     reader = Reader(data, position)
     try:
@@ -202,7 +201,7 @@ class LogBatch:
         """Return at most so many records, each a msgpack map, back to back, and how many they are.
 
         Raises:
-            LogBatchError: One of them cannot be read, so none that is left can be taken.
+            LogBatchError: One of them cannot be read, and so those behind it.
         """
         taking = min(records, self.left)
         size = len(self._data)
@@ -253,8 +252,6 @@ _SERIALIZER: Final = b"zeek-bin-serializer"
 _PARTS: Final = 4
 _FLAGS: Final = FLAG_BATCH | FLAG_TAGGED
 R = TypeVar("R")
-T = TypeVar("T")
-Done = TypeVar("Done")
 
 
 class LogSession(Session, Generic[R]):
@@ -275,22 +272,17 @@ class LogSession(Session, Generic[R]):
     def _next(self) -> Any:
         if not self.is_open:
             return super()._next()
-        if self._batch is not None:
-            return self._guarded(self._records, self._batch)
-        found = self._incoming.next_message()
-        if found is None:
-            return NEED_DATA
-        if isinstance(found, Command):
-            return self._obey(found)
-        return self._guarded(self._take, found)
-
-    def _guarded(self, do: Callable[[T], Done], what: T) -> Done | NoEvent:
         try:
-            return do(what)
-        except HubError as error:
+            if self._batch is not None:
+                return self._records(self._batch)
+            found = self._incoming.next_message()
+            if isinstance(found, Message):
+                return self._take(found)
+        except (RejectedError, LogBatchError, UsageError) as error:
             self._batch = None
             self.rejected_messages += 1
             return NoEvent(error.text if isinstance(error, RejectedError) else str(error))
+        return NEED_DATA if found is None else self._obey(found)
 
     def _take(self, message: Message) -> None:
         parts = message.parts
