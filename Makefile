@@ -92,8 +92,7 @@ bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only o
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run
-	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json \
-		--markdown build/compare.md $(ARGS)
+	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json $(ARGS)
 
 image: ## build the container image
 	docker build -t topichub .

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hub.messages.batch import decode_values
 from hub.messages.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from peers.bench.line import (
-    BLOCK_BYTES,
     STAMP,
     Control,
     Framing,
@@ -68,29 +67,18 @@ def naive(grid: Grid, size: int, start: int) -> bytearray:
     return buffer
 
 
-@given(grids(), starts)
-def test_writing_is_writing_one_by_one(grid_and_size: tuple[Grid, int], start: int) -> None:
+@given(grids(), starts, st.data())
+def test_a_sequence_is_written_and_recognised(grid_and_size: tuple[Grid, int], start: int, data: st.DataObject) -> None:
+    """As one by one, and no wrong byte passes."""
     grid, size = grid_and_size
     buffer = bytearray(size)
     for place in places(grid):
         buffer[place - 1] = PUBLISHER
     write_sequence(buffer, grid, start)
     assert buffer == naive(grid, size, start)
-
-
-@given(grids(), starts)
-def test_a_sequence_is_recognised(grid_and_size: tuple[Grid, int], start: int) -> None:
-    grid, size = grid_and_size
-    buffer = naive(grid, size, start)
     assert is_sequence(buffer, grid, start, PUBLISHER)
     assert not is_sequence(buffer, grid, start + 1, PUBLISHER)
     assert not is_sequence(buffer, grid, start, PUBLISHER + 1)
-
-
-@given(grids(), starts, st.data())
-def test_any_wrong_byte_is_noticed(grid_and_size: tuple[Grid, int], start: int, data: st.DataObject) -> None:
-    grid, size = grid_and_size
-    buffer = naive(grid, size, start)
     place = data.draw(st.sampled_from(places(grid))) + data.draw(st.integers(-1, 3))
     buffer[place] ^= data.draw(st.integers(1, 255))
     assert not is_sequence(buffer, grid, start, PUBLISHER)
@@ -99,12 +87,11 @@ def test_any_wrong_byte_is_noticed(grid_and_size: tuple[Grid, int], start: int, 
 PREFIX = "/bench/0000/"
 
 
-def sent(template: Template, frames: int, first: int = 0) -> bytes:
+def sent(template: Template, frames: int, first: int, time_ns: int) -> bytes:
     data = b""
-    layout_frame = template.block_frames
     position = first
     while position < first + frames:
-        piece = bytes(template.block(position, min(layout_frame, first + frames - position)))
+        piece = bytes(template.block(position, min(template.block_frames, first + frames - position), time_ns))
         position += sum(1 for _ in iterate_frames(piece))
         data += piece
     return data
@@ -121,44 +108,21 @@ def test_a_value_is_a_msgpack_bin_of_its_size(size: int) -> None:
     assert len(layout.frame(0, 3)) == layout.frame_bytes
 
 
+@pytest.mark.parametrize("first", [0, 65_536 // 2 - 5])
 @pytest.mark.parametrize(
     ("topics", "batch", "size"), [(1, 1, 100), (16, 1, 100), (3000, 1, 64), (1, 16, 100), (7, 5, 33), (2, 1, 70_000)]
 )
-def test_messages_are_numbered_through_and_go_to_topics_in_turn(topics: int, batch: int, size: int) -> None:
+def test_messages_are_numbered_through_and_go_to_topics_in_turn(topics: int, batch: int, size: int, first: int) -> None:
     layout = Layout(PREFIX, topics, size, batch)
     template = Template(layout, publisher=5)
     count = 2 * topics + template.block_frames + 3
-    number = 0
-    for index, frame in enumerate(iterate_frames(sent(template, count))):
+    number = first * batch
+    for index, frame in enumerate(iterate_frames(sent(template, count, first, 123_456_789_000)), first):
         assert frame.key.decode() == layout.topic(index % topics) == layout.topic(layout.topic_of(number))
         for value in decode_values(frame):
-            assert STAMP.unpack_from(value) == (5, number, 0)
+            assert STAMP.unpack_from(value) == (5, number, 123_456_789_000)
             number += 1
-    assert number == count * batch
-
-
-def test_numbering_goes_on_from_any_frame() -> None:
-    layout = Layout(PREFIX, 3, 20, 2)
-    template = Template(layout, publisher=0)
-    first = 65_536 // 2 - 5
-    values = [value for frame in iterate_frames(sent(template, 10, first)) for value in decode_values(frame)]
-    assert [STAMP.unpack_from(value)[1] for value in values] == list(range(65_526, 65_546))
-
-
-@pytest.mark.parametrize("batch", [1, 4])
-def test_intended_times_are_in_every_value(batch: int) -> None:
-    layout = Layout(PREFIX, 1, 32, batch)
-    template = Template(layout, publisher=1)
-    piece = bytes(template.block(0, 3, time_ns=123_456_789_000))
-    stamps = [STAMP.unpack_from(value) for frame in iterate_frames(piece) for value in decode_values(frame)]
-    assert stamps == [(1, number, 123_456_789_000) for number in range(3 * batch)]
-
-
-def test_a_block_has_about_64_kib() -> None:
-    layout = Layout(PREFIX, 10_000, 100, 1)
-    template = Template(layout, publisher=0)
-    size = len(template.block(0, 10_000))
-    assert BLOCK_BYTES - layout.frame_bytes < size <= BLOCK_BYTES
+    assert number == (first + count) * batch
 
 
 Item = tuple[int, int]
@@ -213,7 +177,7 @@ def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
     return frame
 
 
-@pytest.mark.parametrize("count", [1, 3, 15, 16, 2000])
+@pytest.mark.parametrize("count", [1, 3, 15, 16, 2000, 65_536])
 def test_a_websocket_frame_with_values(count: int) -> None:
     data = websocket_messages(LAYOUT, [(0, 20 + number) for number in range(count)])
     shape = only(cut_websocket, data)
@@ -223,46 +187,34 @@ def test_a_websocket_frame_with_values(count: int) -> None:
     assert len(data) - shape.first_value == count * LAYOUT.value_bytes
 
 
-def test_a_websocket_array_of_more_than_65535_values() -> None:
-    layout = Layout("/bench/0000/", 1, 16, 1)
-    data = websocket_messages(layout, [(0, number) for number in range(65_536)])
-    shape = only(cut_websocket, data, layout)
-    assert isinstance(shape, Shape)
-    assert shape.values == 65_536
+HELLO = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))
+WELCOME = {"type": "welcome", "hub": "00", "queue": {"messages": 100, "bytes": 200}}
+ERROR = {"type": "error", "code": 1008, "text": "no"}
 
 
-def test_controls_over_tcp() -> None:
-    hello = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))
-    expected: list[tuple[bytes, dict[str, object]]] = [
-        (hello.encode(), {"word": "greeting", "queue": QueueWish(100, 200)}),
-        (encode_notice(Notice("confirmed", request=5)), {"word": "confirmed", "request": 5}),
-        (encode_notice(Notice("dropped", count=6)), {"word": "dropped", "lost": 6}),
-        (encode_notice(Notice("error", code=1008, text="no")), {"word": "error", "code": 1008, "text": "no"}),
-        (encode_frame(Kind.PING, b"abc"), {"word": "ping", "answer": encode_frame(Kind.PONG, b"abc")}),
-        (encode_close(4008, "queue full"), {"word": "close", "code": 4008, "text": "queue full"}),
-        (encode_frame(0x85, b"later"), {"word": "other"}),
-    ]
-    for data, fields in expected:
-        control = only(cut_tcp, data)
-        assert isinstance(control, Control)
-        assert {name: getattr(control, name) for name in fields} == fields
-
-
-def test_controls_over_websocket() -> None:
-    welcome = msgpack.packb({"type": "welcome", "hub": "00", "queue": {"messages": 100, "bytes": 200}})
-    expected: list[tuple[bytes, dict[str, object]]] = [
-        (websocket(welcome), {"word": "greeting", "queue": QueueWish(100, 200)}),
-        (websocket(msgpack.packb({"type": "confirmed", "request": 5})), {"word": "confirmed", "request": 5}),
-        (websocket(msgpack.packb({"type": "dropped", "count": 6})), {"word": "dropped", "lost": 6}),
-        (websocket(msgpack.packb({"type": "error", "code": 1008, "text": "no"})), {"word": "error", "text": "no"}),
-        (websocket(b"abc", opcode=9), {"word": "ping"}),
-        (websocket(b"\x0f\xa8queue full", opcode=8), {"word": "close", "code": 4008, "text": "queue full"}),
-        (websocket(b"", opcode=0xA), {"word": "other"}),
-    ]
-    for data, fields in expected:
-        control = only(cut_websocket, data)
-        assert isinstance(control, Control)
-        assert {name: getattr(control, name) for name in fields} == fields
+@pytest.mark.parametrize(
+    ("cut", "data", "fields"),
+    [
+        (cut_tcp, HELLO.encode(), {"word": "greeting", "queue": QueueWish(100, 200)}),
+        (cut_tcp, encode_notice(Notice("confirmed", request=5)), {"word": "confirmed", "request": 5}),
+        (cut_tcp, encode_notice(Notice("dropped", count=6)), {"word": "dropped", "lost": 6}),
+        (cut_tcp, encode_notice(Notice("error", code=1008, text="no")), {"word": "error", "code": 1008, "text": "no"}),
+        (cut_tcp, encode_frame(Kind.PING, b"abc"), {"word": "ping", "answer": encode_frame(Kind.PONG, b"abc")}),
+        (cut_tcp, encode_close(4008, "queue full"), {"word": "close", "code": 4008, "text": "queue full"}),
+        (cut_tcp, encode_frame(0x85, b"later"), {"word": "other"}),
+        (cut_websocket, websocket(msgpack.packb(WELCOME)), {"word": "greeting", "queue": QueueWish(100, 200)}),
+        (cut_websocket, websocket(msgpack.packb({"type": "confirmed", "request": 5})), {"request": 5}),
+        (cut_websocket, websocket(msgpack.packb({"type": "dropped", "count": 6})), {"word": "dropped", "lost": 6}),
+        (cut_websocket, websocket(msgpack.packb(ERROR)), {"word": "error", "text": "no"}),
+        (cut_websocket, websocket(b"abc", opcode=9), {"word": "ping"}),
+        (cut_websocket, websocket(b"\x0f\xa8queue full", opcode=8), {"code": 4008, "text": "queue full"}),
+        (cut_websocket, websocket(b"", opcode=0xA), {"word": "other"}),
+    ],
+)
+def test_controls(cut: Framing, data: bytes, fields: dict[str, object]) -> None:
+    control = only(cut, data)
+    assert isinstance(control, Control)
+    assert {name: getattr(control, name) for name in fields} == fields
 
 
 @pytest.mark.parametrize(

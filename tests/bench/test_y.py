@@ -96,48 +96,20 @@ async def test_every_pair_is_asked_once_and_checked(outstanding: int) -> None:
 
 
 @OUTSTANDING
-async def test_wrong_results_and_failures_are_counted(outstanding: int) -> None:
-    def change(number: int, right: int) -> int:
+async def test_wrong_results_failures_and_losses_are_counted(outstanding: int) -> None:
+    def change(number: int, right: int) -> int | None:
         if number % 10 == 3:
             return right ^ 1
         if number % 100 == 5:
             raise NoResponderError(Status.NO_RESPONDER, "nobody serves '/y/add'")
-        return right
+        if number >= 800:
+            raise ConnectionLostError(1006, "the hub has gone")
+        return None if number == 7 and outstanding > 1 else right
 
     found = await asked(Asker(change), outstanding)
-    assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 100, 10, 0)
-    assert found.reasons == ["nobody serves '/y/add'"]
-
-
-@OUTSTANDING
-async def test_a_connection_that_is_lost(outstanding: int) -> None:
-    class Lost(Asker):
-        async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-            if len(self.asked) == 300:
-                raise ConnectionLostError(1006, "the hub has gone")
-            return await super().request(topic, value, timeout_s=timeout_s)
-
-    found = await asked(Lost(), outstanding)
-    assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 0, 700, 0)
-    assert found.reasons == ["the hub has gone"]
-
-
-async def test_what_is_never_answered_is_lost() -> None:
-    found = await asked(Asker(lambda number, right: None if number == 7 else right), 64)
-    assert (found.pairs, found.lost) == (1_000, 1)
-
-
-async def test_pairs_are_drawn_from_all_numbers() -> None:
-    asker = Asker()
-    await asked(asker, 8)
-    assert {topic for topic, _ in asker.asked} == {f"/y/{name}" for name in OPERATIONS}
-    for place in (0, 1):
-        union = ones = 0
-        for _, pair in asker.asked:
-            assert pair[place] < 2**64
-            union |= pair[place]
-            ones |= pair[place] ^ (2**64 - 1)
-        assert union == ones == 2**64 - 1
+    lost = int(outstanding > 1)
+    assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 100, 188, lost)
+    assert found.reasons == ["nobody serves '/y/add'", "the hub has gone"]
 
 
 CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500}
@@ -240,6 +212,7 @@ async def asked_arrays(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4,
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_every_pair_of_arrays_is_asked_once(shared: bool) -> None:  # noqa: FBT001 -- a parameter
+    assert (await asked_arrays(ArrayAsker(), 1_234, shared=shared)).pairs == 1_234
     asker = ArrayAsker()
     found = await asked_arrays(asker, shared=shared)
     assert asker.allocated == (40 if shared else 0)
@@ -254,10 +227,6 @@ async def test_every_pair_of_arrays_is_asked_once(shared: bool) -> None:  # noqa
         topic: {int(word) for word in requests_in(body)[:, 0] & np.uint64(0xFF0000)} for topic, body in asker.asked
     }
     assert kinds == {"/y/add": {0x010000}, "/y/multiply": {0x020000}}
-
-
-async def test_the_last_batch_may_be_smaller() -> None:
-    assert (await asked_arrays(ArrayAsker(), 1_234)).pairs == 1_234
 
 
 async def test_every_wrong_result_is_counted() -> None:
@@ -287,14 +256,3 @@ async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
     assert found.wrong == sizes[2]
     assert found.reasons[0] == "out of paper"
     assert "are no records of 24" in found.reasons[1]
-
-
-async def test_operations_and_operands_are_random() -> None:
-    asker = ArrayAsker()
-    await asked_arrays(asker)
-    bodies = {operation: b"".join(body for topic, body in asker.asked if operation.name.lower() in topic)
-              for operation in Operation}  # fmt: skip
-    shares = [len(requests_in(body)) / 10_000 for body in bodies.values()]
-    assert all(0.4 < share < 0.6 for share in shares)
-    operands = np.concatenate([requests_in(body)[:, 2:].ravel() for body in bodies.values()])
-    assert len(np.unique(operands)) == 20_000

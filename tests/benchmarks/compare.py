@@ -1,7 +1,7 @@
 """Compare the hub with other brokers, all of them in turn in one session on this machine.
 
     python -m tests.benchmarks.compare [--only hub,nats] [--workloads fan-out,wakeups] [--repeat 3] [--scale 0.1]
-                                       [--before DIRECTORY] [--json FILE] [--markdown FILE]
+                                       [--before DIRECTORY] [--json FILE]
 
 Each broker runs alone on the first CPU, the load generator on the second one. Repeats are interleaved: all workloads
 with all brokers once, then all again, so that a slow drift of the machine meets everybody. See docs/benchmarks.md.
@@ -34,17 +34,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from peers.bench.processes import raise_descriptor_limit
 from tests.benchmarks.brokers import BEFORE, BROKERS, OURS, Broker, BrokerError, hub, running
 from tests.benchmarks.workloads import BEST, WORKLOADS, Workload, selected
-
-
-def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[tuple[str, Broker]]:
-    """Return who takes part, by name; the hub twice where batches are compared, too."""
-    taking_part = []
-    for broker in brokers:
-        taking_part.append((broker.name, broker))
-        if broker.name == OURS and workload.batches:
-            taking_part.append(("hub-batch", broker))
-    return taking_part
-
 
 _CLONE_NEWNET = 0x4000_0000
 _SET_FLAGS = 0x8914
@@ -121,7 +110,7 @@ def measure(workload: Workload, name: str, broker: Broker, repeat: int, duration
                 "duration_s": duration_s,
                 "cpu": cpus[1] if apart else None,
             }
-            result = _generate(order, _LIMIT_S + duration_s)
+            result = _generate(json.dumps(order), _LIMIT_S + duration_s)
             if "figures" not in result and (told := started.told()):
                 result = {kind: f"{text}; the broker says: {told}" for kind, text in result.items()}
     except BrokerError as error:
@@ -129,9 +118,8 @@ def measure(workload: Workload, name: str, broker: Broker, repeat: int, duration
     return Run(workload.name, name, repeat, **result)
 
 
-def _generate(order: dict[str, Any], limit_s: float) -> dict[str, Any]:
+def _generate(text: str, limit_s: float) -> dict[str, Any]:
     command = [sys.executable, "-m", "tests.benchmarks.generate"]
-    text = json.dumps(order)
     try:
         done = subprocess.run(
             command, input=text, capture_output=True, text=True, check=False, cwd=_ROOT, timeout=limit_s
@@ -247,7 +235,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--repeat", type=int, default=3, metavar="N", help="default: 3")
     parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="how long each run lasts; default: 1")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything measured")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the tables of docs/performance.md")
     given = parser.parse_args()
     if given.repeat < 1 or not 0 < given.scale <= _DURATION_LIMIT_S / _PACED_S:
         parser.error("--repeat is 1 or more, --scale above 0 and at most 7.5")
@@ -300,7 +287,8 @@ def main() -> int:
         (workload, name, broker, repeat)
         for repeat in range(1, given.repeat + 1)
         for workload in given.chosen
-        for name, broker in contestants(workload, brokers)
+        for broker in brokers
+        for name in (broker.name, *(["hub-batch"] if broker.name == OURS and workload.batches else []))
     ]
     runs: list[Run] = []
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -314,15 +302,12 @@ def main() -> int:
             progress.advance(task)
     summary = Summary(runs)
     about = surroundings(brokers, network)
-    tables = summary.markdown(about)
-    print(tables)  # noqa: T201 -- a program
+    print(summary.markdown(about))  # noqa: T201 -- a program
     _tell_faults(summary, console)
     if given.json:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": {"flood": _FLOOD_S, "paced": _PACED_S}}
         every = {"others_load": summary.disturbance(), "goals": list(summary.goals()), "runs": list(map(asdict, runs))}
         given.json.write_text(json.dumps({"about": about, "settings": settings} | every, indent=1) + "\n")
-    if given.markdown:
-        given.markdown.write_text(tables)
     return EXIT_FAULT if summary.faults else 0
 
 

@@ -90,9 +90,11 @@ async def test_lines_are_sent_as_they_come(running_hub: RunningHub) -> None:
     assert out.startswith(b"published 2 messages in ")
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+@pytest.mark.parametrize(
+    ("pack", "flags"), [(bytes, []), (gzip.compress, []), (bytes, ["--rate", "1000"]), (bytes, ["--speed", "10"])]
+)
 async def test_records_of_a_file_get_their_topics(
-    running_hub: RunningHub, tmp_path: Path, pack: Callable[[bytes], bytes]
+    running_hub: RunningHub, tmp_path: Path, pack: Callable[[bytes], bytes], flags: list[str]
 ) -> None:
     file = tmp_path / "records"
     file.write_bytes(pack(RECORDS))
@@ -100,7 +102,7 @@ async def test_records_of_a_file_get_their_topics(
         running_hub,
         "/pub/records/",
         3,
-        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/records/{_path}", url=running_hub.ws),
+        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/records/{_path}", *flags, url=running_hub.ws),
     )
     assert [(message.topic, message.value["n"]) for message in messages] == [
         ("/pub/records/dns", 1),
@@ -108,19 +110,6 @@ async def test_records_of_a_file_get_their_topics(
         ("/pub/records/dns", 3),
     ]
     assert result.stdout.startswith(b"published 3 messages in ")
-
-
-@pytest.mark.parametrize("flags", [["--rate", "1000"], ["--speed", "10"]], ids=" ".join)
-async def test_a_pace_changes_nothing_else(running_hub: RunningHub, tmp_path: Path, flags: list[str]) -> None:
-    file = tmp_path / "records"
-    file.write_bytes(RECORDS)
-    _, messages = await received(
-        running_hub,
-        "/pub/pace/",
-        3,
-        lambda: hub("pub", "--ndjson", str(file), "--topic", "/pub/pace/{_path}", *flags, url=running_hub.tcp),
-    )
-    assert [message.value["n"] for message in messages] == [1, 2, 3]
 
 
 async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> None:

@@ -207,16 +207,6 @@ async def values(process: AwaitedProgram) -> list[object]:
     return [line["value"] for line in await shown(process)]
 
 
-async def test_from_an_offset(journal_url: str, client: Client) -> None:
-    for number in range(3):
-        await client.publish_confirmed("/a", number)
-    process = await sub(journal_url, "/a", "--from-offset", "1", "--limit", "3")
-    assert process.stdout is not None
-    first = await process.stdout.readline()
-    await client.publish_confirmed("/a", 3)
-    assert [json.loads(first)["value"], *await values(process)] == [1, 2, 3]
-
-
 async def test_recorded(journal_url: str, client: Client) -> None:
     await client.publish_confirmed("/a", 0)
     process = await sub(journal_url, "/a", "--recorded", "--from-offset", "0", "--limit", "2")

@@ -19,17 +19,28 @@ from tests.journal.files import AT_US, flip, hurt_block, segments
 from tests.journal.tier.made import fill_untidily
 
 
-@pytest.fixture
-def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def made(path: Path, damaged: int | None, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(parquet, "FILE_BYTES", 300)
-    path = tmp_path / "journal"
     fill_untidily(path, 40, 30, 25)
-    hurt_block(path, 50)
-    (tmp_path / "tier").mkdir()
-    copier = Copier(str(path), place_at(str(tmp_path / "tier")), TierRetention(0, 0))
+    if damaged is not None:
+        hurt_block(path, damaged)
+    (path.parent / "tier").mkdir()
+    copier = Copier(str(path), place_at(str(path.parent / "tier")), TierRetention(0, 0))
     while copier.step(AT_US):
         pass
     copier.close()
+    return path
+
+
+@pytest.fixture
+def journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return made(tmp_path / "journal", 50, monkeypatch)
+
+
+@pytest.fixture
+def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    path = made(tmp_path / "journal", None, monkeypatch)
+    fill_untidily(path, 10)
     return path
 
 
@@ -63,24 +74,6 @@ def test_the_folder_alone(journal: Path, command: str) -> None:
 def delete(journal: Path) -> None:
     for file in segments(journal)[:2]:
         file.unlink()
-
-
-def moved(journal: Path) -> Path:
-    return (journal.parent / "tier").rename(journal.parent / "elsewhere")
-
-
-@pytest.fixture
-def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(parquet, "FILE_BYTES", 300)
-    path = tmp_path / "journal"
-    fill_untidily(path, 40, 30, 25)
-    (tmp_path / "tier").mkdir()
-    copier = Copier(str(path), place_at(str(tmp_path / "tier")), TierRetention(0, 0))
-    while copier.step(AT_US):
-        pass
-    copier.close()
-    fill_untidily(path, 10)
-    return path
 
 
 EXPORTS: tuple[list[str], ...] = (
@@ -163,7 +156,7 @@ def test_a_lost_manifest(sound: Path) -> None:
 def test_a_tier_that_is_away(sound: Path, command: str) -> None:
     delete(sound)
     expected = run(command, sound)
-    elsewhere = moved(sound)
+    elsewhere = (sound.parent / "tier").rename(sound.parent / "elsewhere")
     text = complaint(command, sound)
     assert "there is no such folder" in text
     assert "--tier none leaves out what is not in the folder" in text

@@ -63,26 +63,11 @@ class TestBatch:
         write(spark.range(0, 3_000, 1, 3).selectExpr("'/n' AS topic", "to_json(struct(id)) AS value"))
         assert [value["id"] for _, value in hub.records()] == list(range(3_000))
 
-    def test_a_write_with_a_name_is_done_once(self, spark: SparkSession, hub: HubWithJournal, write: Write) -> None:
-        frame = spark.createDataFrame([("/a", "1")], "topic STRING, value STRING")
-        for version in (4, 3, 5):
-            write(frame, txnAppId="nightly", txnVersion=version)
-        assert len(hub.records()) == 2
-
-    @pytest.mark.parametrize(
-        ("columns", "options", "said"),
-        [
-            ("'/a' AS topic, 1.5D AS value", {}, "column value is BINARY or STRING, not DOUBLE"),
-            ("'/a' AS topic, '1' AS value", {"startingOffsets": "1"}, "option startingOffsets is for reading"),
-            ("CAST(NULL AS STRING) AS topic, '1' AS value", {}, "a row has no topic"),
-        ],
-    )
-    def test_refusals(
-        self, spark: SparkSession, write: Write, columns: str, options: dict[str, str], said: str
-    ) -> None:
-        with pytest.raises(PySparkException) as caught:
-            write(spark.range(1).selectExpr(*columns.split(", ")), **options)
-        assert said in str(caught.value)
+    def test_refusals(self, spark: SparkSession, write: Write) -> None:
+        with pytest.raises(PySparkException, match="column value is BINARY or STRING, not DOUBLE"):
+            write(spark.range(1).selectExpr("'/a' AS topic", "1.5D AS value"))
+        with pytest.raises(PySparkException, match="a row has no topic"):
+            write(spark.range(1).selectExpr("CAST(NULL AS STRING) AS topic", "'1' AS value"))
 
 
 class TestStream:

@@ -143,11 +143,6 @@ class TestRefusals:
             read(**options).count()
         assert said in str(caught.value)
 
-    def test_a_hub_without_a_journal(self, spark: SparkSession) -> None:
-        with HubWithJournal(None) as hub, pytest.raises(PySparkException) as caught:
-            reading(spark, hub.url).count()
-        assert "--journal PATH" in str(caught.value)
-
     def test_nobody_there_and_the_token_is_not_told(self, spark: SparkSession) -> None:
         """After the retries the error names the hub, and never the token, which the plan does not show either."""
         secret = {"token": "hush"}

@@ -29,7 +29,7 @@ from peers.spark.connector.shares import FileShare, OffsetRange, file_tables, pl
 from peers.spark.connector.source import BatchReader, StreamReader
 from tests.journal.files import ALL, AT_US, segments
 from tests.journal.tier.made import JOURNAL, blocks, files_of
-from tests.spark.hubs import HubWithJournal, message, packed_message
+from tests.spark.hubs import HubWithJournal, message
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -233,9 +233,6 @@ class TestReading:
         assert all(entry.name in text for text in told)
 
 
-BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
-
-
 @pytest.fixture(scope="module")
 def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
     yield from started(tmp_path_factory.mktemp("tiered"))
@@ -318,16 +315,6 @@ def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pyte
     assert rows(reader, reader.partitions()) == expected
     wanted = {"offset", *names.split(",")} | ({"encoding"} if "value" in names else set())
     assert read == (set(parquet.SCHEMA.names) if "number" in names else wanted)
-
-
-def test_values_of_zeek_become_msgpack(tmp_path: Path) -> None:
-    tiered = Tiered(tmp_path, *[packed_message("/z", BROKER_COUNT_7, broker=True)] * 30)
-    with tiered.hub:
-        for decode in ("raw", "json"):
-            reader = tiered.batch(topics="/z", decode=decode)
-            found = rows(reader, reader.partitions())
-            assert len(found) == 30
-            assert found == through_the_hub(tiered, topics="/z", decode=decode)
 
 
 def test_a_stream(own: Tiered) -> None:

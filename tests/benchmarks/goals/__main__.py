@@ -21,17 +21,17 @@ from peers.bench.report import Environment
 from peers.bench.stage import Plan
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.goals.figure import Figure, Scope, figures_report
-from tests.benchmarks.goals.journal import beside_history, confirmed, confirmed_frames, history, live, written
+from tests.benchmarks.goals.journal import beside_history, confirmed, history, live, written
 from tests.benchmarks.goals.memory import connections, stalled, stalled_queues, subscriptions
-from tests.benchmarks.goals.streams import batches, churn, fan_out, idle, streams
+from tests.benchmarks.goals.streams import churn, fan_out, idle, streams
 
 GOALS: dict[str, Callable[[Scope], list[Figure]]] = {
     "one-topic": partial(streams, topics=1, goal_us=0.4),
     "topics-16": partial(streams, topics=16, goal_us=0.8),
     "topics-10000": partial(streams, topics=10_000, goal_us=1.2),
-    "batches-16": partial(batches, values=16, goal_us=0.05),
-    "batches-100": partial(batches, values=100, goal_us=0.05),
-    "batches-600": partial(batches, values=600, goal_us=0.05),
+    "batches-16": partial(streams, values=16, goal_us=0.05),
+    "batches-100": partial(streams, values=100, goal_us=0.05),
+    "batches-600": partial(streams, values=600, goal_us=0.05),
     "idle": partial(idle, goal_percent=2),
     "websocket": partial(fan_out, burst=1, goal_us=6),
     "websocket-coalesced": partial(fan_out, burst=16, goal_us=1),
@@ -46,8 +46,8 @@ GOALS: dict[str, Callable[[Scope], list[Figure]]] = {
     "stalled-disconnect": partial(stalled, overflow=Overflow.DISCONNECT, goal_percent=95),
     "journal-live": partial(live, goal_percent=60),
     "journal-written": partial(written, goal_per_s=600_000),
-    "journal-confirmed": partial(confirmed, goal_ms=25),
-    "journal-confirmed-frames": partial(confirmed_frames, goal_ms=25),
+    "journal-confirmed": partial(confirmed, frames_per_s=10_000, values=1, percentile=50, goal_ms=25),
+    "journal-confirmed-frames": partial(confirmed, frames_per_s=1_000, values=100, percentile=99, goal_ms=25),
     "journal-read": partial(history, goal_per_s=1_000_000),
     "journal-beside": partial(beside_history, goal_times=2),
 }
@@ -72,12 +72,8 @@ def run_goals(scope: Scope, only: Iterable[str] = ()) -> list[Figure]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make bench", description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--only", action="append", default=[], choices=GOALS, metavar="NAME", help=", ".join(GOALS))
-    parser.add_argument(
-        "--repeat", type=int, default=3, metavar="N", help="measurements of each figure; the median counts"
-    )
-    parser.add_argument(
-        "--scale", type=float, default=1.0, metavar="X", help="below 1: a quick look that proves nothing"
-    )
+    parser.add_argument("--repeat", type=int, default=3, metavar="N", help="of each figure; the median counts")
+    parser.add_argument("--scale", type=float, default=1.0, metavar="X", help="below 1: a quick look, no figures")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures; - is standard output")
     parser.add_argument("--no-pin", action="store_true", help="bind nothing to a CPU")
     parser.add_argument("--hub-flag", action="append", default=[], metavar="FLAG", help="further flag of `hub run`")

@@ -33,6 +33,11 @@ class Scope(NamedTuple):
         return max(least, round(count * self.scale))
 
 
+def in_turn(number: int) -> tuple[bool, bool]:
+    """Return without, with, or the other way round: each repeat begins with the other one."""
+    return (False, True) if number % 2 == 0 else (True, False)
+
+
 def faults(runs: list[Measurement]) -> list[str]:
     return [
         f"{run.delivered:,} of {run.expected:,} delivered, {run.lost:,} lost ({run.told:,} told), "

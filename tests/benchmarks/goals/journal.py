@@ -18,9 +18,9 @@ from peers.bench.line import Layout, dial
 from peers.bench.measurement import Measurement
 from peers.bench.processes import RunningHub
 from peers.bench.stage import Plan, Stage
-from peers.client import Client, connect
+from peers.client import connect
 from tests.benchmarks.goals.companions import companion
-from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_turn
 
 _SIZE_BYTES = 100
 _LIVE_MESSAGES = 3_000_000
@@ -29,8 +29,6 @@ _READ_MESSAGES = 2_000_000
 _VALUES = 500
 _FLAGS = ("--journal=journal",)
 _TOPIC = "/bench/journal"
-_RATE_PER_S = 10_000
-_FRAMES_PER_S, _FRAME_VALUES = 1_000, 100
 _LOOK_S = 0.000_5
 _LAYOUT = Layout(prefix="/bench/none", topics=1, size_bytes=_SIZE_BYTES, batch=1)
 _LATE_FACTOR = 1.05
@@ -45,8 +43,8 @@ def live(scope: Scope, goal_percent: float) -> list[Figure]:
     ratios, rates, flaws = [], [], []
     for number in range(scope.repeat):
         pair: dict[bool, Measurement] = {}
-        for recording in (False, True) if number % 2 == 0 else (True, False):
-            with Stage(_recording(plan) if recording else plan) as stage:
+        for recording in in_turn(number):
+            with Stage(dataclasses.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS * recording))) as stage:
                 told = scope.tell(f"{name}{'' if recording else ': not yet'}")
                 pair[recording] = stage.measure(watch=told)
         ratios.append(100 * pair[True].delivered_per_s / pair[False].delivered_per_s)
@@ -70,50 +68,34 @@ def written(scope: Scope, goal_per_s: float) -> list[Figure]:
     return [Figure(name, goal_per_s, "messages/s", rates, at_least=True, faults=flaws)]
 
 
-def confirmed(scope: Scope, goal_ms: float) -> list[Figure]:
-    """Measure publishers that want to know the offset of each message, with a journal that waits for the disk."""
-    name = f"confirmation, sync = full, {_RATE_PER_S:,} messages/s"
-    medians, remarks = [], []
-    for _ in range(scope.repeat):
-        scope.tell(name)
-        hub = RunningHub.start(("tcp",), (*scope.base.hub_flags, *_FLAGS, "--journal-sync=full"))
-        try:
-            waits_ms = asyncio.run(_confirm(hub.url("tcp"), scope.scaled(_RATE_PER_S * _SECONDS, 100)))
-        finally:
-            hub.stop()
-        percentiles = statistics.quantiles(waits_ms, n=_QUANTILES)
-        medians.append(percentiles[49])
-        remarks.append(f"{percentiles[98]:.1f}")
-    return [Figure(name, goal_ms, "ms, p50", medians, remark=f"p99, ms: {', '.join(remarks)}")]
-
-
-def confirmed_frames(scope: Scope, goal_ms: float) -> list[Figure]:
-    """Measure a publisher of many messages that wants to know the offset of each frame of them."""
-    name = f"confirmation, sync = full, {_FRAMES_PER_S * _FRAME_VALUES:,} messages/s, {_FRAME_VALUES} in a frame"
-    slowest, remarks, flaws = [], [], []
+def confirmed(scope: Scope, frames_per_s: int, values: int, percentile: int, goal_ms: float) -> list[Figure]:
+    """Measure a publisher that wants to know the offset of each frame, with a journal that waits for the disk."""
+    name = f"confirmation, sync = full, {frames_per_s * values:,} messages/s, {values} in a frame"
+    waits, remarks, flaws = [], [], []
     for _ in range(scope.repeat):
         scope.tell(name)
         hub = RunningHub.start(("tcp",), (*scope.base.hub_flags, *_FLAGS, "--journal-sync=full"))
         try:
             began_s = time.perf_counter()
-            frames = scope.scaled(_FRAMES_PER_S * _SECONDS, 100)
-            waits_ms = _confirm_frames(hub.url("tcp"), frames)
-            late = (time.perf_counter() - began_s) * _FRAMES_PER_S / frames
+            frames = scope.scaled(frames_per_s * _SECONDS, 100)
+            waits_ms = _confirm(hub.url("tcp"), frames, frames_per_s, values)
+            late = (time.perf_counter() - began_s) * frames_per_s / frames
         finally:
             hub.stop()
         percentiles = statistics.quantiles(waits_ms, n=_QUANTILES)
-        slowest.append(percentiles[98])
-        remarks.append(f"{percentiles[49]:.1f}")
+        waits.append(percentiles[percentile - 1])
+        remarks.append(f"{percentiles[49]:.1f} and {percentiles[98]:.1f}")
         if late > _LATE_FACTOR:
             flaws.append(f"{TOO_SLOW}: it took {late:.2f} times as long as it should")
-    return [Figure(name, goal_ms, "ms, p99", slowest, faults=flaws, remark=f"p50, ms: {', '.join(remarks)}")]
+    remark = f"p50 and p99, ms: {', '.join(remarks)}"
+    return [Figure(name, goal_ms, f"ms, p{percentile}", waits, faults=flaws, remark=remark)]
 
 
 def history(scope: Scope, goal_per_s: float) -> list[Figure]:
     """Measure clients that read what is recorded: as columns, and as a stream that begins with the oldest record."""
     plan = _filling(scope, _READ_MESSAGES)
     name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes read from the journal"
-    columns, singly, streams, busy = [], [], [], []
+    columns, streams, busy = [], [], []
     with Stage(plan) as stage:
         stage.measure(watch=scope.tell(f"{name}: writing"))
         url = stage.hub.url("tcp")
@@ -121,15 +103,15 @@ def history(scope: Scope, goal_per_s: float) -> list[Figure]:
         for _ in range(scope.repeat):
             scope.tell(name)
             columns.append(asyncio.run(_read_columns(url)))
-            singly.append(asyncio.run(_read_records(url)))
             used_s = time.process_time()
             streams.append(asyncio.run(_read_stream(url, plan.messages)))
             busy.append(f"{1e6 * (time.process_time() - used_s) / plan.messages:.2f}")
-    remark = f"record by record, messages/s: {', '.join(f'{rate:,.0f}' for rate in singly)}"
-    columns_figure = Figure(name, goal_per_s, "messages/s", columns, at_least=True, remark=remark)
     remark = f"CPU of the reader, µs a message: {', '.join(busy)}"
     stream = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, a stream from the journal, one reader"
-    return [columns_figure, Figure(stream, goal_per_s, "messages/s", streams, at_least=True, remark=remark)]
+    return [
+        Figure(name, goal_per_s, "messages/s", columns, at_least=True),
+        Figure(stream, goal_per_s, "messages/s", streams, at_least=True, remark=remark),
+    ]
 
 
 def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
@@ -148,7 +130,7 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
         stream = dataclasses.replace(stream, urls=(hub.url("tcp"),), hub_pid=hub.pid, hub_flags=())
         with Stage(stream) as stage:
             for number in range(scope.repeat):
-                for reading in (False, True) if number % 2 == 0 else (True, False):
+                for reading in in_turn(number):
                     watch = scope.tell(f"{name}{'' if reading else ': alone'}")
                     with companion("history", hub.url("tcp"), reading) as done:
                         run = stage.measure(rate=stream.rate, watch=watch)
@@ -161,13 +143,10 @@ def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
     return [Figure(name, goal_times, "times as long", ratios, faults=flaws, remark=remark)]
 
 
-def _recording(plan: Plan) -> Plan:
-    return dataclasses.replace(plan, hub_flags=(*plan.hub_flags, *_FLAGS))
-
-
 def _filling(scope: Scope, messages: int) -> Plan:
-    plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, pin=False)
-    return _recording(plan)
+    flags = (*scope.base.hub_flags, *_FLAGS)
+    count = scope.scaled(messages, _VALUES)
+    return scope.plan(messages=count, size=_SIZE_BYTES, batch=_VALUES, pin=False, hub_flags=flags)
 
 
 async def _settle(url: str) -> float:
@@ -177,29 +156,10 @@ async def _settle(url: str) -> float:
     return time.perf_counter() - began_s
 
 
-async def _confirm(url: str, messages: int) -> list[float]:
-    waits_ms: list[float] = []
-    value = b"x" * (_SIZE_BYTES - 2)
-
-    async def publish(client: Client) -> None:
-        began_s = time.perf_counter()
-        await client.publish_confirmed(_TOPIC, value)
-        waits_ms.append(1000 * (time.perf_counter() - began_s))
-
-    async with connect(url) as client, asyncio.TaskGroup() as group:
-        began_s = time.perf_counter()
-        for sent in range(messages):
-            due_s = began_s + sent / _RATE_PER_S - time.perf_counter()
-            if due_s > 0:
-                await asyncio.sleep(due_s)
-            group.create_task(publish(client))
-    return waits_ms
-
-
-def _confirm_frames(url: str, frames: int) -> list[float]:
+def _confirm(url: str, frames: int, frames_per_s: int, values: int) -> list[float]:
     """Publish frames at a steady rate; return how long the confirmation of each took, ms, as far as `_LOOK_S` tells."""
     value = msgspec.msgpack.encode(bytes(_SIZE_BYTES - 2))
-    body = BATCH_COUNT.pack(_FRAME_VALUES) + value * _FRAME_VALUES
+    body = BATCH_COUNT.pack(values) + value * values
     frame = encode_frame(KIND_MESSAGES, body, key=_TOPIC.encode(), flags=FLAG_BATCH | FLAG_CONFIRM)
     line = dial(url, _LAYOUT, "bench publisher")
     waits_ms: list[float] = []
@@ -207,7 +167,7 @@ def _confirm_frames(url: str, frames: int) -> list[float]:
     began_s = time.perf_counter()
     sent = 0
     while len(waits_ms) < frames:
-        due = min(frames, 1 + int((time.perf_counter() - began_s) * _FRAMES_PER_S))
+        due = min(frames, 1 + int((time.perf_counter() - began_s) * frames_per_s))
         for _ in range(due - sent):
             sent_s.append(time.perf_counter())
             line.socket.sendall(frame)
@@ -224,15 +184,6 @@ async def _read_columns(url: str) -> float:
     began_s = time.perf_counter()
     async with connect(url) as client:
         messages = sum([block.count async for block in client.read().blocks()])
-    return messages / (time.perf_counter() - began_s)
-
-
-async def _read_records(url: str) -> float:
-    began_s = time.perf_counter()
-    messages = 0
-    async with connect(url) as client:
-        async for _ in client.read():
-            messages += 1
     return messages / (time.perf_counter() - began_s)
 
 

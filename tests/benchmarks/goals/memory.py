@@ -16,7 +16,7 @@ from peers.bench.stage import Stage, Transport, Watch
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from tests.benchmarks.goals.figure import Figure, Scope, faults
+from tests.benchmarks.goals.figure import Figure, Scope, faults, in_turn
 
 _SIGN_OF_LIFE_S = 5.0
 """Well below the 20 s of silence after which a hub pings: stalled readers send a pong, so that the hub does not take
@@ -29,14 +29,9 @@ A buffer that is made small later would make the kernel drop what it let in."""
 
 @contextmanager
 def stalled_readers(stage: Stage, count: int, wish: QueueWish, watch: Watch, *, apart: bool = False) -> Iterator[Watch]:
-    """Have so many subscribers that do not read while the block lasts; yield a `watch` that keeps them alive.
+    """Have subscribers that do not read while the block lasts, `apart`: each with a topic of its own.
 
-    Args:
-        stage: Of the benchmark.
-        count: How many.
-        wish: Their queues.
-        watch: Called by the one that is yielded.
-        apart: Whether each has a topic of its own.
+    Yields a `watch` that keeps them alive and calls the given one.
     """
     lines: list[Line] = []
     url = stage.hub.url("tcp")
@@ -65,9 +60,9 @@ def stalled_readers(stage: Stage, count: int, wish: QueueWish, watch: Watch, *, 
             line.close()
 
 
+_SIZE_BYTES = 100
 _SUBSCRIBERS, _STALLED = 100, 10
 _QUEUE_MESSAGES = 1000
-_STALLED_SIZE_BYTES = 100
 _RATE_MESSAGES = 400_000
 
 
@@ -76,7 +71,7 @@ def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figur
     rates, capacities, flaws = [], [], []
     for number in range(scope.repeat):
         pair: dict[bool, Measurement] = {}
-        for stalling in (False, True) if number % 2 == 0 else (True, False):
+        for stalling in in_turn(number):
             pair[stalling] = _rate(scope, overflow, f"{name}{'' if stalling else ': none yet'}", stalling=stalling)
         rates.append(100 * pair[True].published_per_s / pair[False].published_per_s)
         capacities.append(100 * pair[False].us_per_message / pair[True].us_per_message)
@@ -92,7 +87,7 @@ def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Mea
     stuck = scope.scaled(_STALLED) if stalling else 0
     plan = scope.plan(
         messages=scope.scaled(_RATE_MESSAGES),
-        size=_STALLED_SIZE_BYTES,
+        size=_SIZE_BYTES,
         subscribers=scope.scaled(_SUBSCRIBERS, 2) - stuck,
     )
     wish = QueueWish(messages=_QUEUE_MESSAGES, overflow=overflow)
@@ -115,8 +110,6 @@ _STALLED_QUEUES = 100
 _STALLED_QUEUE_BYTES = 1 << 20
 _OVERFULL = 4
 """So many times what the queue holds is published to each."""
-
-_SIZE_BYTES = 100
 
 
 class _Crowd:
@@ -194,12 +187,7 @@ def stalled_queues(scope: Scope, goal_mib: float) -> list[Figure]:
     """Measure queues of 1 MiB that are full, each with messages that no other one has."""
     count = scope.scaled(_STALLED_QUEUES, 2)
     fitting = _STALLED_QUEUE_BYTES // _SIZE_BYTES
-    plan = scope.plan(
-        messages=count * fitting * _OVERFULL,
-        size=_SIZE_BYTES,
-        topics=count,
-        warmup=count,
-    )
+    plan = scope.plan(messages=count * fitting * _OVERFULL, size=_SIZE_BYTES, topics=count, warmup=count)
     wish = QueueWish(messages=1_000_000, bytes=_STALLED_QUEUE_BYTES)
     name = f"{count} stalled subscribers, {_STALLED_QUEUE_BYTES >> 20} MiB queues, no message in two of them"
     values, faults = [], []

@@ -9,7 +9,7 @@ from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
 from peers.bench.stage import Stage, Watch
 from tests.benchmarks.goals.companions import companion
-from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults, in_turn
 
 
 class Bystanders:
@@ -46,8 +46,7 @@ class Bystanders:
 
 
 _SIZE_BYTES = 100
-_MESSAGES = 3_000_000
-_BATCHED_MESSAGES = 12_000_000
+_MESSAGES, _BATCHED_MESSAGES = 3_000_000, 12_000_000
 _FAN_OUT_SECONDS = 10
 _IDLE_SECONDS = 5
 _JOINED_PERCENT = 10
@@ -55,34 +54,27 @@ _JOINED_PERCENT = 10
 publisher, gets no CPU in time, it puts together what should have been writes of their own."""
 
 
-def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
-    plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, topics=topics)
+def streams(scope: Scope, goal_us: float, topics: int = 1, values: int = 1) -> list[Figure]:
+    count = scope.scaled(_MESSAGES if values == 1 else _BATCHED_MESSAGES)
+    plan = scope.plan(messages=count, size=_SIZE_BYTES, topics=topics, batch=values)
     turns = "one topic" if topics == 1 else f"{topics:,} topics in turn"
-    name = f"1 → 1, {_SIZE_BYTES} bytes, each its own frame, {turns}"
+    name = (
+        f"1 → 1, {_SIZE_BYTES} bytes, {f'{values} values in a frame' if values > 1 else 'each its own frame'}, {turns}"
+    )
     with Stage(plan) as stage:
         runs = [stage.measure(watch=scope.tell(name)) for _ in range(scope.repeat)]
-    return [_cpu_figure(name, goal_us, runs)]
-
-
-def batches(scope: Scope, values: int, goal_us: float) -> list[Figure]:
-    plan = scope.plan(messages=scope.scaled(_BATCHED_MESSAGES), size=_SIZE_BYTES, batch=values)
-    name = f"1 → 1, {_SIZE_BYTES} bytes, {values} values in a frame"
-    with Stage(plan) as stage:
-        runs = [stage.measure(watch=scope.tell(name)) for _ in range(scope.repeat)]
-    return [_cpu_figure(name, goal_us, runs)]
-
-
-def _cpu_figure(name: str, goal_us: float, runs: list[Measurement]) -> Figure:
     rates = ", ".join(f"{run.delivered_per_s:,.0f}" for run in runs)
     busy = ", ".join(f"{run.hub_cpu_percent:.0f} %" for run in runs)
-    return Figure(
-        name,
-        goal_us,
-        "µs hub CPU a message",
-        [run.us_per_message for run in runs],
-        faults=faults(runs),
-        remark=f"messages/s: {rates}; hub's core busy: {busy}",
-    )
+    return [
+        Figure(
+            name,
+            goal_us,
+            "µs hub CPU a message",
+            [run.us_per_message for run in runs],
+            faults=faults(runs),
+            remark=f"messages/s: {rates}; hub's core busy: {busy}",
+        )
+    ]
 
 
 def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
@@ -122,7 +114,7 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     with Stage(plan) as stage:
         bystanders = Bystanders(stage)
         for number in range(2 * scope.repeat):
-            for idle_ones in (False, True) if number % 2 == 0 else (True, False):
+            for idle_ones in in_turn(number):
                 watch = bystanders.watched(scope.tell(f"{name}{'' if idle_ones else ': without'}"))
                 bystanders.populate(subscribers if idle_ones else 0)
                 with companion("hubs", stage.hub.url("tcp"), peers if idle_ones else 0):
@@ -145,7 +137,7 @@ def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]
     flaws: list[str] = []
     with Stage(plan) as stage:
         for number in range(2 * scope.repeat):
-            for churning in (False, True) if number % 2 == 0 else (True, False):
+            for churning in in_turn(number):
                 watch = scope.tell(f"{name}{'' if churning else ': without'}")
                 if not churning:
                     quiet.append(stage.measure(watch=watch))
