@@ -41,15 +41,7 @@ if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
     from peers.client.names import KnownName, ServiceName
     from peers.client.service import Service, ServiceRequest
-    from peers.client.store import (
-        Store,
-        StoreChange,
-        StoreChangeKind,
-        StoreEntry,
-        StoreReplica,
-        StoreState,
-        StoreWatch,
-    )
+    from peers.client.store import Store, StoreChange, StoreChangeKind, StoreEntry, StoreReplica, StoreState, StoreWatch
     from peers.client.writer import Writer
     from peers.shm.ring import Block
     from peers.shm.views import View

@@ -226,11 +226,7 @@ class Client:
         return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 
     def serve(
-        self,
-        prefixes: Sequence[str] | str,
-        function: Callable[[ServiceRequest], Any],
-        *,
-        concurrency: int = 1024,
+        self, prefixes: Sequence[str] | str, function: Callable[[ServiceRequest], Any], *, concurrency: int = 1024
     ) -> Service:
         """Answer requests, for `async with client.serve("/sum", function)`; see `Service`.
 
@@ -571,7 +567,6 @@ class Client:
 
 
 def _several(prefixes: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
-    """Return the prefixes that were given one by one or as lists."""
     several = tuple(chain.from_iterable([one] if isinstance(one, str | bytes) else one for one in prefixes))
     if not several:
         raise UsageError("subscribe to one prefix or more; the empty text matches everything")
@@ -588,8 +583,7 @@ class Connecting:
         self._destination = destination
         self._settings = settings
         self._client: Client | None = None
-        # True once it was awaited or entered: otherwise it warns in the end.
-        self._used = False
+        self._used = False  # True once it was awaited or entered: otherwise it warns in the end
 
     async def _open(self) -> Client:
         exchange = Exchange(self._destination, self._settings)

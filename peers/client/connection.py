@@ -42,8 +42,7 @@ _FINAL: dict[int, type[PeerError]] = {
     CloseCode.TOO_BIG: ProtocolError,
 }
 
-_NOT_NOW = frozenset({CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER})
-"""Codes whose text may say when to come back."""
+_NOT_NOW = frozenset({CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER})  # Codes whose text may say when to come back
 
 
 class Ending(NamedTuple):
@@ -51,8 +50,7 @@ class Ending(NamedTuple):
 
     code: int = ABNORMAL
     text: str = "the connection was lost"
-    overslept: bool = False
-    """Whether this side had not read for so long that the hub could give it up."""
+    overslept: bool = False  # Whether this side had not read for so long that the hub could give it up
     renewable: bool = False
     """Whether the hub had accepted this connection, and there may be a fresh token or certificate."""
 

@@ -43,10 +43,8 @@ from peers.client.values import BadMessage, decode_body, encode_value
 class ConsumedMessage(RecordedMessage):
     """A topic and a value, to be acknowledged: `await message.ack()`."""
 
-    deliveries: int
-    """How often it was delivered, as far as the hub that runs knows: 1 for the first time."""
-    session: int
-    """The membership of its stream in which it came: it can be acknowledged as long as that lasts."""
+    deliveries: int  # How often it was delivered, as far as the hub that runs knows: 1 for the first time
+    session: int  # The membership of its stream in which it came: it can be acknowledged as long as that lasts
     _stream: ConsumerStream
 
     @classmethod
@@ -73,33 +71,24 @@ class ConsumedMessage(RecordedMessage):
 
 _SERVICE = "$hub/consumers/"
 
-_WAIT_MS = 20_000
-"""How long the hub waits for messages before it is asked again."""
-
-_ANSWER_S = 60.0
-"""How long an answer may take, seconds; without a connection it is asked again."""
-
-_BUSY_S = 0.01
-"""Pause after `RequestOverflowError`, seconds."""
+_WAIT_MS = 20_000  # How long the hub waits for messages before it is asked again
+_ANSWER_S = 60.0  # How long an answer may take, seconds; without a connection it is asked again
+_BUSY_S = 0.01  # Pause after `RequestOverflowError`, seconds
 
 
-_AWAY_S = 0.5
-"""Pause while the hub that records cannot be reached from the one that is connected, seconds."""
+_AWAY_S = 0.5  # Pause while the hub that records cannot be reached from the one that is connected, seconds
 
 
-DELAY_LIMIT_S = 86_400
-"""Longest delay of a `nak`, seconds; the hub has the same."""
+DELAY_LIMIT_S = 86_400  # Longest delay of a `nak`, seconds; the hub has the same
 
 
 class _Word(NamedTuple):
     """What the program says of messages."""
 
-    what: str
-    """The service under `$hub/consumers/`."""
+    what: str  # The service under `$hub/consumers/`
     offsets: dict[int, None]
     delay_s: float
-    told: asyncio.Future[None] | None
-    """Done once the hub has it, or will not; None where nothing waits for that."""
+    told: asyncio.Future[None] | None  # Done once the hub has it, or will not; None where nothing waits for that
 
 
 def _settle(word: _Word) -> None:
@@ -115,8 +104,7 @@ class ConsumerTerms(NamedTuple):
     start: int | None
     time_us: int | None
     prefetch: int
-    wishes: dict[str, Any]
-    """Those of `hub.consumers.consumer.Terms`, but for the prefixes."""
+    wishes: dict[str, Any]  # Those of `hub.consumers.consumer.Terms`, but for the prefixes
 
 
 class ConsumerStream(Items[ConsumedMessage]):
@@ -139,23 +127,17 @@ class ConsumerStream(Items[ConsumedMessage]):
         # The ids of this membership and of the one before, which the hub may not know to be over; 0 for none.
         self._member = 0
         self._before = 0
-        # Counts memberships: messages of an older one cannot be acknowledged.
-        self._session = 0
-        # How many messages have come in this membership, for the hub.
-        self._got = 0
+        self._session = 0  # Counts memberships: messages of an older one cannot be acknowledged
+        self._got = 0  # How many messages have come in this membership, for the hub
         self._ready: deque[ConsumedMessage] = deque()
-        # Messages that were handed out and not acknowledged, by offset.
-        self._seen: dict[int, ConsumedMessage] = {}
-        # Acknowledgements and the like that the hub does not have yet.
-        self._words: deque[_Word] = deque()
+        self._seen: dict[int, ConsumedMessage] = {}  # Messages that were handed out and not acknowledged, by offset
+        self._words: deque[_Word] = deque()  # Acknowledgements and the like that the hub does not have yet
         self._telling: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
         self._news = asyncio.Event()
         self._end: HubError | None = None
-        self.name = terms.name
-        """Name of the consumer."""
-        self.late_acks = 0
-        """How many messages were acknowledged too late to count: they were delivered again."""
+        self.name = terms.name  # Name of the consumer
+        self.late_acks = 0  # How many messages were acknowledged too late to count: they were delivered again
 
     @property
     def ended(self) -> bool:
@@ -346,7 +328,6 @@ class ConsumerStream(Items[ConsumedMessage]):
             self._ready.append(ConsumedMessage.of(topic, value, offset, time_us, deliveries, session, self))
 
     def _finished(self, messages: tuple[ConsumedMessage, ...]) -> list[int]:
-        """Return the offsets of messages that the program has, and has no more from now on."""
         offsets = []
         for message in messages:
             if message.session != self._session or self._seen.pop(message.offset, None) is None:
@@ -389,7 +370,6 @@ class ConsumerStream(Items[ConsumedMessage]):
             self._forget_words()
 
     def _drop(self, offsets: list[int]) -> None:
-        """Forget messages that the hub has taken back."""
         gone = set(offsets)
         self._ready = deque(message for message in self._ready if message.offset not in gone)
         for offset in gone:
@@ -400,7 +380,6 @@ class ConsumerStream(Items[ConsumedMessage]):
             _settle(self._words.popleft())
 
     async def _ask(self, what: str, value: Any) -> Any:
-        """Ask the hub, again after `RequestOverflowError`."""
         packed = encode_value(value)
         while True:
             try:

@@ -31,8 +31,7 @@ TOKENS = range((1 << 30) - (1 << 16), 1 << 30)
 SERVICES = range(1 << 30, 1 << 31)
 JOURNAL = range(1 << 31, 1 << 32)
 
-ABNORMAL = 1006
-"""Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire."""
+ABNORMAL = 1006  # Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire
 
 
 class Unreadable(NamedTuple):
@@ -44,8 +43,7 @@ class Unreadable(NamedTuple):
 class Refusal(NamedTuple):
     """The hub has rejected a `Request` frame, and answers none of its requests."""
 
-    first: int
-    """Transaction id of its first request."""
+    first: int  # Transaction id of its first request
     text: str
 
 
@@ -70,8 +68,7 @@ class Introduction:
 class Conversation(Protocol):
     """The state of the protocol over one connection."""
 
-    half_close: bool
-    """Whether this side ends its direction of the stream as soon as it has sent its close."""
+    half_close: bool  # Whether this side ends its direction of the stream as soon as it has sent its close
 
     @property
     def closed(self) -> bool:
@@ -129,10 +126,8 @@ class Change(NamedTuple, Generic[T]):
     answer: asyncio.Future[HubError | None]
     about: T
     verb: Callable[[int], Verb]
-    adds: bool
-    """True to subscribe, serve or claim, False for the opposite."""
-    again: bool
-    """Whether an earlier connection had granted it."""
+    adds: bool  # True to subscribe, serve or claim, False for the opposite
+    again: bool  # Whether an earlier connection had granted it
 
 
 class Changes(Generic[T]):

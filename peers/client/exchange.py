@@ -64,9 +64,7 @@ dialled ten times a second."""
 
 _NO_REASON = "; is the scheme right? a port with TLS is reached with tls:// or wss://, one without with tcp:// or ws://"
 
-_STANDINGS = frozenset({"owned", "queued", "lost"})
-"""Notices about claims of names that answer no request."""
-
+_STANDINGS = frozenset({"owned", "queued", "lost"})  # Notices about claims of names that answer no request
 _log = logging.getLogger("peers.client")
 
 
@@ -214,32 +212,21 @@ class ClientStatistics(NamedTuple):
     """Counters of a client since its beginning, and the state of its buffers at one moment."""
 
     connected: bool
-    connections: int
-    """How often a connection was made."""
-    published_messages: int
-    """Messages that `publish` and its variants have taken."""
-    buffered_bytes: int
-    """Size of those that wait to be sent."""
-    unsent_messages: int
-    """Those that were left over when the client ended."""
+    connections: int  # How often a connection was made
+    published_messages: int  # Messages that `publish` and its variants have taken
+    buffered_bytes: int  # Size of those that wait to be sent
+    unsent_messages: int  # Those that were left over when the client ended
     received_messages: int
     received_bytes: int
-    dropped_messages: int
-    """Messages for this client that the hub has dropped."""
+    dropped_messages: int  # Messages for this client that the hub has dropped
     rejected_messages: int
     """Publications that the hub rejected, or that are too large for the hub that is connected now."""
-    bad_messages: int
-    """Received messages that were not msgpack, once for each subscription that got them."""
-    prefixes: int
-    """How many different prefixes are subscribed to."""
-    paused: bool
-    """Whether a full stream keeps the client from reading."""
-    pending_requests: int
-    """Requests of this client that have no reply yet."""
-    late_replies: int
-    """Replies that came after their request was over."""
-    served_requests: int
-    """Requests that this client's services got."""
+    bad_messages: int  # Received messages that were not msgpack, once for each subscription that got them
+    prefixes: int  # How many different prefixes are subscribed to
+    paused: bool  # Whether a full stream keeps the client from reading
+    pending_requests: int  # Requests of this client that have no reply yet
+    late_replies: int  # Replies that came after their request was over
+    served_requests: int  # Requests that this client's services got
 
 
 class _Part(Protocol):
@@ -274,17 +261,13 @@ class Exchange:
         self._services: Services | None = None
         self._names: Names | None = None
         self._blocks: Blocks | None = None
-        # Of the hub that is connected, or was last.
-        self.hub: Hello | None = None
-        # The connection that is open and has its HELLO.
-        self.connection: Connection | None = None
-        # Why the client does nothing more.
-        self.ended: HubError | None = None
+        self.hub: Hello | None = None  # Of the hub that is connected, or was last
+        self.connection: Connection | None = None  # The connection that is open and has its HELLO
+        self.ended: HubError | None = None  # Why the client does nothing more
         self._destination = destination
         self._connections = 0
         self._backoff = settings.backoff or Backoff()
-        # Watches the connection and makes it again.
-        self._keeping: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None  # Watches the connection and makes it again
 
     def __repr__(self) -> str:
         name = self.settings.name or "unnamed"
@@ -362,7 +345,6 @@ class Exchange:
         self._keeping = asyncio.create_task(self._keep(connection))
 
     async def _keep(self, connection: Connection) -> None:
-        """Keep connected until it is cancelled, or until trying again makes no sense."""
         loop = asyncio.get_running_loop()
         try:
             while True:

@@ -46,28 +46,15 @@ from peers.client.values import BadMessage, decode_batch, decode_body
 from peers.transport.backoff import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.records import (
-    END_OF_TIME_US,
-    FETCH_BYTES,
-    FETCH_WAIT_LIMIT_MS,
-    REPLACED,
-    Commit,
-    Fetch,
-    Records,
-    Stage,
-)
+from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, FETCH_WAIT_LIMIT_MS, REPLACED, Commit, Fetch, Records, Stage
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection
 
-_AGAIN_S = (0.05, 0.2, 1.0)
-"""Pauses before a FETCH that the hub could not answer now is sent again."""
-
+_AGAIN_S = (0.05, 0.2, 1.0)  # Pauses before a FETCH that the hub could not answer now is sent again
 _NOT_NOW = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
-_WAIT_MS = 30_000
-"""How long the hub waits for an end that is to come, before it is asked again."""
-
+_WAIT_MS = 30_000  # How long the hub waits for an end that is to come, before it is asked again
 _LEAST_BYTES = 16 * 1024
 """Smallest piece of a stream, bytes: a smaller one comes no sooner, however small the buffer is."""
 
@@ -81,12 +68,9 @@ _log = logging.getLogger("peers.client")
 class JournalState(NamedTuple):
     """The range of a hub's journal."""
 
-    id: bytes
-    """Id of the journal, 16 bytes, made with it."""
-    first: int
-    """The oldest offset that is retained."""
-    head: int
-    """The offset behind the newest record that is committed."""
+    id: bytes  # Id of the journal, 16 bytes, made with it
+    first: int  # The oldest offset that is retained
+    head: int  # The offset behind the newest record that is committed
     epoch: int = 0
     """The epoch of the journal: `read` takes it with an offset, and raises if records before that offset are lost."""
 
@@ -94,32 +78,25 @@ class JournalState(NamedTuple):
 class Committed(NamedTuple):
     """The outcome of a COMMIT."""
 
-    first: int
-    """Offset of its first message."""
+    first: int  # Offset of its first message
     messages: int
-    again: bool
-    """Whether it had been committed before, so that nothing was done."""
+    again: bool  # Whether it had been committed before, so that nothing was done
 
 
 class _Request(NamedTuple):
     answer: asyncio.Future[Records | Notice | HubError]
     verb: Verb
-    repeat: bool
-    """Whether it is sent again over the next connection."""
-    is_own: bool
-    """Whether it is about the journal of the hub that is connected, not about that of another one."""
-    patient: bool
-    """Whether a full stream of the client may keep the answer from being read."""
+    repeat: bool  # Whether it is sent again over the next connection
+    is_own: bool  # Whether it is about the journal of the hub that is connected, not about that of another one
+    patient: bool  # Whether a full stream of the client may keep the answer from being read
 
 
 class JournalAccess:
     """The requests of one client."""
 
     def __init__(self) -> None:
-        # Id of the journal of the hub that is connected, or was last; empty if it has none.
-        self.id = b""
-        # Open streams; they end with the client.
-        self.streams: set[JournalStream] = set()
+        self.id = b""  # Id of the journal of the hub that is connected, or was last; empty if it has none
+        self.streams: set[JournalStream] = set()  # Open streams; they end with the client
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         # Requests that were not answered, by number; also those that wait for a connection.
@@ -254,8 +231,7 @@ class Record(NamedTuple):
     """A message of the journal. A column that was not asked for is 0, empty, or None."""
 
     offset: int
-    time_us: int
-    """Time at which the hub took the message, µs since 1970 UTC."""
+    time_us: int  # Time at which the hub took the message, µs since 1970 UTC
     topic: str
     value: Any
 
@@ -288,12 +264,9 @@ class History:
         self._on_bad = on_bad
         self.columns = None if columns is None else tuple(column for column in COLUMNS if column in columns)
         """The columns of the records; None for all."""
-        self.hub = hub
-        """The hub whose journal is read; empty for the one that is connected."""
-        self.epoch = epoch
-        """The epoch of the journal to which `next` belongs; 0 if it is not known."""
-        self.next = start
-        """The offset at which reading goes on: everything before it was read."""
+        self.hub = hub  # The hub whose journal is read; empty for the one that is connected
+        self.epoch = epoch  # The epoch of the journal to which `next` belongs; 0 if it is not known
+        self.next = start  # The offset at which reading goes on: everything before it was read
 
     async def pieces(self) -> AsyncIterator[Records]:
         """Yield the hub's answers, one after the other.
@@ -406,7 +379,6 @@ def decoded(batch: Batch, decode: Callable[[Batch, type[Message]], list[Message]
 
 
 def _readable(batch: RecordedBatch) -> Iterator[Message]:
-    """Yield the readable messages, one by one, each with its own offset."""
     rest: Batch | None = batch
     for offset, at_us in zip(batch.offsets, batch.times_us, strict=True):
         if rest is None:
@@ -435,10 +407,8 @@ class Start(NamedTuple):
     offset: int = 0
     time_us: int | None = None
     """A time instead of the offset: the stream begins with the first record that is not older."""
-    hub: str = ""
-    """The hub whose journal is read; empty for the one that is connected."""
-    epoch: int = 0
-    """The epoch to which the offset belongs; 0 if it is not known."""
+    hub: str = ""  # The hub whose journal is read; empty for the one that is connected
+    epoch: int = 0  # The epoch to which the offset belongs; 0 if it is not known
 
 
 class JournalStream:
@@ -462,10 +432,8 @@ class JournalStream:
     ) -> None:
         # All records before this offset were read; it goes back only where the end of the journal was lost.
         self.position: int | None = None
-        # The epoch of the journal to which the position belongs.
-        self.epoch = 0
-        # True once the end of the journal was reached.
-        self.live = False
+        self.epoch = 0  # The epoch of the journal to which the position belongs
+        self.live = False  # True once the end of the journal was reached
         self._access = access
         self._start = start
         self._piece_bytes = max(_LEAST_BYTES, min(FETCH_BYTES, buffer_bytes // 2))
@@ -475,8 +443,7 @@ class JournalStream:
         self._sink: MessageStream
         # The id of the journal that is read; empty until a hub has sent it. Offsets belong to that one only.
         self._journal_id = b""
-        # The epoch to which the offset of the next FETCH belongs.
-        self._asked_epoch = start.epoch
+        self._asked_epoch = start.epoch  # The epoch to which the offset of the next FETCH belongs
         # Set while the stream has room: a piece is handed on, and the next one asked for, only then.
         self._room = asyncio.Event()
         self._room.set()

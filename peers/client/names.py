@@ -22,11 +22,8 @@ from peers.wire.hello import Hello
 if TYPE_CHECKING:
     from peers.client.connection import Connection
 
-LISTED_UNDER = "$hub/names"
-"""The service of a hub that lists names."""
-
-_LIST_LIMIT = 1000
-"""Most names in an answer of a hub; fewer mean that there are no more."""
+LISTED_UNDER = "$hub/names"  # The service of a hub that lists names
+_LIST_LIMIT = 1000  # Most names in an answer of a hub; fewer mean that there are no more
 
 
 class KnownName(NamedTuple):
@@ -34,10 +31,8 @@ class KnownName(NamedTuple):
 
     name: str
     labels: tuple[str, ...]
-    owner: int
-    """Id of the client at its hub, as in `$hub/client/joined`."""
-    hub: bytes
-    """Id of that hub."""
+    owner: int  # Id of the client at its hub, as in `$hub/client/joined`
+    hub: bytes  # Id of that hub
 
 
 async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: str) -> list[KnownName]:
@@ -65,8 +60,7 @@ class ServiceName:
         self.name = wish.name
         self.labels = tuple(wish.labels)
         self.queue = wish.queue
-        self.reason = ""
-        """Why the name is not owned; for people."""
+        self.reason = ""  # Why the name is not owned; for people
         self._names = names
         self._owned = False
         self._ended: HubError | None = None

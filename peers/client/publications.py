@@ -36,15 +36,9 @@ if TYPE_CHECKING:
     from peers.client.connection import Connection
     from peers.shm.ring import BlockValues
 
-BUFFER_BYTES = 8 * 1024 * 1024
-"""Default: 80,000 messages of 100 bytes, or a second of a busy sensor."""
-
-BATCH_BYTES = 64 * 1024
-"""Largest body of a batch: beyond it a frame costs nothing more per message, only latency."""
-
-_BATCH_VALUES = 4096
-"""Most values of a batch, so that a client with tiny values does not hold an object for each byte."""
-
+BUFFER_BYTES = 8 * 1024 * 1024  # Default: 80,000 messages of 100 bytes, or a second of a busy sensor
+BATCH_BYTES = 64 * 1024  # Largest body of a batch: beyond it a frame costs nothing more per message, only latency
+_BATCH_VALUES = 4096  # Most values of a batch, so that a client with tiny values does not hold an object for each byte
 _LENGTH = Struct(">I")
 _HEAD_BYTES = HEADER_BYTES - _LENGTH.size
 _FLAGS_IN_HEAD = 1
@@ -52,16 +46,11 @@ _FLAGS_IN_HEAD = 1
 _FRAME_OVERHEAD_BYTES = 48
 """Cost of a sealed frame beside its bytes: the object (33), its place in a deque (8), rounded up."""
 
-_TOPICS_LIMIT = 65_536
-"""Most topics remembered as checked, by all publishers of a process; about 300 bytes each."""
+_TOPICS_LIMIT = 65_536  # Most topics remembered as checked, by all publishers of a process; about 300 bytes each
 
 
-Target = str | Envelope
-"""A topic that is not checked yet, or an envelope that is."""
-
-_ENVELOPES_LIMIT = 4_096
-"""Most envelopes remembered by all publishers of a process, about 2 KiB each."""
-
+Target = str | Envelope  # A topic that is not checked yet, or an envelope that is
+_ENVELOPES_LIMIT = 4_096  # Most envelopes remembered by all publishers of a process, about 2 KiB each
 _envelope = lru_cache(_ENVELOPES_LIMIT)(tagged)
 
 Receipt = asyncio.Future[int | HubError]
@@ -87,23 +76,17 @@ class Publications:
         self.awaited: deque[Receipt] = deque()
         """The receipts of frames that were taken and are not confirmed, oldest first."""
         self.limit_bytes = limit_bytes
-        # With the objects around it.
-        self.buffered_bytes = 0
+        self.buffered_bytes = 0  # With the objects around it
         self.sealed_messages = 0
         # Frames that are sealed and wait, each with the number of its values and its receipts.
         self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()
-        # Receipts of the values that are open.
-        self._receipts: list[Receipt] = []
-        # Values of one target, for the next frame.
-        self._open: list[bytes] = []
+        self._receipts: list[Receipt] = []  # Receipts of the values that are open
+        self._open: list[bytes] = []  # Values of one target, for the next frame
         self._open_bytes = 0
         self._topic: Target | None = None
-        # The head of that frame.
-        self._head = b""
-        # The charge for that frame beside its values, bytes.
-        self._overhead_bytes = 0
-        # Both limits follow the hub that is connected: see `fit`.
-        self._frame_limit = FRAME_LIMIT_BYTES
+        self._head = b""  # The head of that frame
+        self._overhead_bytes = 0  # The charge for that frame beside its values, bytes
+        self._frame_limit = FRAME_LIMIT_BYTES  # Both limits follow the hub that is connected: see `fit`
         self._batch_limit = BATCH_BYTES
 
     def __bool__(self) -> bool:
@@ -267,16 +250,13 @@ class Publishing:
     def __init__(self, buffer_bytes: int, on_refused: Callable[[RejectedError, int], None]) -> None:
         self._on_refused = on_refused
         self.publications = Publications(buffer_bytes)
-        # How many values were published and will not be sent.
-        self.unsent_messages = 0
+        self.unsent_messages = 0  # How many values were published and will not be sent
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
         self._ended: HubError | None = None
         self._flush_due = False
-        # How much `put` has taken since it let others run, bytes.
-        self._unyielded_bytes = 0
-        # Set when there is room, or everything is sent.
-        self._progress = asyncio.Event()
+        self._unyielded_bytes = 0  # How much `put` has taken since it let others run, bytes
+        self._progress = asyncio.Event()  # Set when there is room, or everything is sent
 
     @property
     def waiting(self) -> bool:

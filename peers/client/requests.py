@@ -46,30 +46,18 @@ from peers.client.values import encode_values, joined, read_values
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.reasons import reason_of
 
-TIMEOUT_S = 30.0
-"""The default, as a hub's."""
-
-TIMEOUT_LIMIT_S = 3600.0
-"""Longest time that a hub waits for an answer, seconds."""
-
+TIMEOUT_S = 30.0  # The default, as a hub's
+TIMEOUT_LIMIT_S = 3600.0  # Longest time that a hub waits for an answer, seconds
 OVERDUE_S = 10.0
 """How long after its time an answer counts as lost, seconds: a slow hub is waited for, a forgetful one is not."""
 
-_BATCH_VALUES = 4096
-"""Most requests in a frame, as of values that are published."""
-
-_MANY_BYTES = 1024 * 1024
-"""Largest frame of requests that were made together, so that others get their turn in between."""
-
+_BATCH_VALUES = 4096  # Most requests in a frame, as of values that are published
+_MANY_BYTES = 1024 * 1024  # Largest frame of requests that were made together, so that others get their turn in between
 _WRITE_BYTES = 256 * 1024
 """How many bytes are written in one go; also how much is collected in one turn before it is written early."""
 
-_HEAD_BYTES = 8 + BATCH_COUNT.size
-"""The bytes of a frame before its values."""
-
-_REQUEST_OVERHEAD_BYTES = 64
-"""Counted for the objects of a request that waits."""
-
+_HEAD_BYTES = 8 + BATCH_COUNT.size  # The bytes of a frame before its values
+_REQUEST_OVERHEAD_BYTES = 64  # Counted for the objects of a request that waits
 _TOPICS_LIMIT = 65_536
 
 
@@ -90,8 +78,7 @@ class Block:
         self.timeout_s = timeout_s
         self.deadline_s = deadline_s
         self.whole = whole
-        # In order; None for a request that has its answer.
-        self.futures: list[Future[Any] | None] = []
+        self.futures: list[Future[Any] | None] = []  # In order; None for a request that has its answer
         self._answers: list[Any] | None = None
         self.packed: list[bytes] = []
         self.size = 0
@@ -155,8 +142,7 @@ class Pending:
 
     def __init__(self) -> None:
         self._blocks: dict[int, Block] = {}
-        # The same ids, ascending.
-        self._firsts: list[int] = []
+        self._firsts: list[int] = []  # The same ids, ascending
         self._next = 1
         self.requests = 0
         self.late = 0
@@ -280,20 +266,16 @@ class Requests:
         self._before_write = before_write
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        # Both limits follow the hub that is connected.
-        self._frame_limit = FRAME_LIMIT_BYTES
+        self._frame_limit = FRAME_LIMIT_BYTES  # Both limits follow the hub that is connected
         self._batch_limit = BATCH_BYTES
-        # Target → the block that requests of this turn join.
-        self._open: dict[str, Block] = {}
+        self._open: dict[str, Block] = {}  # Target → the block that requests of this turn join
         self._ready: deque[Block] = deque()
         self._buffered_bytes = 0
         self._pending = Pending()
         self._flush_due = False
-        # The timer for requests that wait to be sent.
-        self._timer: asyncio.Handle | None = None
+        self._timer: asyncio.Handle | None = None  # The timer for requests that wait to be sent
         self._due_s = 0.0  # of the timer: a handle of uvloop does not know it, if it was due at once
-        # The timer for requests that were sent.
-        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweeper: asyncio.TimerHandle | None = None  # The timer for requests that were sent
         self._room = asyncio.Event()
         self._ended: HubError | None = None
 
@@ -459,7 +441,6 @@ class Requests:
         )
 
     def _pieces(self, values: list[Any]) -> list[tuple[bytes, int]]:
-        """Return the values of each frame, and how many."""
         limit = min(_MANY_BYTES, self._frame_limit - _HEAD_BYTES)
         packed = encode_values(values)
         if len(packed) <= limit and len(values) <= BATCH_LIMIT_MESSAGES:
@@ -510,7 +491,6 @@ class Requests:
         return size
 
     def _watch(self) -> None:
-        """Keep the time of requests that wait to be sent."""
         if not self._ready:
             return
         due_s = min(block.deadline_s for block in self._ready)
@@ -532,13 +512,9 @@ class Requests:
         self._watch()
 
     def _sweep(self) -> None:
-        """Give up requests that the hub should have answered long ago."""
         self._sweeper = None
         for first in self._pending.overdue(self._loop.time() - OVERDUE_S):
-            self._pending.refuse(
-                first,
-                lambda: _timed_out("the hub has not answered, not even that there is no reply"),
-            )
+            self._pending.refuse(first, lambda: _timed_out("the hub has not answered, not even that there is no reply"))
         if self._pending:
             self._sweeper = self._loop.call_later(OVERDUE_S, self._sweep)
 

@@ -30,8 +30,7 @@ class Addressed(NamedTuple):
     name: str
 
 
-Wanted = str | Rule | Addressed
-"""A prefix, a rule, or a name of this client, for which the hub need not be asked."""
+Wanted = str | Rule | Addressed  # A prefix, a rule, or a name of this client, for which the hub need not be asked
 
 
 class Claim:
@@ -41,8 +40,7 @@ class Claim:
 
     def __init__(self, want: Wanted) -> None:
         self.want = want
-        # How many subscriptions want it; the claim is void when none does.
-        self.count = 0
+        self.count = 0  # How many subscriptions want it; the claim is void when none does
         # Of the request that asks for it; None once it is granted.
         self.answer: asyncio.Future[HubError | None] | None = None
 
@@ -79,10 +77,8 @@ class LocalRoutes:
         self.table: dict[bytes, Route] = {}
         self._multimap: PrefixMultimap[Sink] = PrefixMultimap()
         self._rules: RuleIndex[Sink] = RuleIndex()
-        # Name → the sinks of messages to it.
-        self._addressed: dict[str, list[Sink]] = {}
-        # Sinks → their route; emptied with the table.
-        self._interned: dict[tuple[Sink, ...], Route] = {}
+        self._addressed: dict[str, list[Sink]] = {}  # Name → the sinks of messages to it
+        self._interned: dict[tuple[Sink, ...], Route] = {}  # Sinks → their route; emptied with the table
         self._unreadable = Route((unreadable,))
 
     def add(self, want: Wanted, sink: Sink) -> None:

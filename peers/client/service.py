@@ -38,16 +38,10 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 if TYPE_CHECKING:
     from peers.client.connection import Connection
 
-_REPLIES_LIMIT = 4096
-"""Most answers that are joined to one frame, as of values that are published."""
-
-_HEAD_BYTES = 5 + BATCH_COUNT.size
-"""The bytes of a frame before its values."""
-
+_REPLIES_LIMIT = 4096  # Most answers that are joined to one frame, as of values that are published
+_HEAD_BYTES = 5 + BATCH_COUNT.size  # The bytes of a frame before its values
 _REASON_CHARACTERS = 4096
-_TARGETS_LIMIT = 65_536
-"""Most topics whose service is remembered."""
-
+_TARGETS_LIMIT = 65_536  # Most topics whose service is remembered
 _CLOSED = "the service was closed"
 
 _log = logging.getLogger("peers.client")
@@ -115,7 +109,6 @@ class Replies:
 
 
 def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tuple[int, int, bytes]]:
-    """Join answers whose ids follow one another."""
     frames: list[tuple[int, int, bytes]] = []
     parts: list[bytes] = []
     begin, following, size = answers[0][0], answers[0][0], 0
@@ -133,8 +126,7 @@ def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tup
 class ServiceRequest(NamedTuple):
     """One request, as a service's function gets it."""
 
-    topic: str
-    """The topic, or the name of the service where it was asked by that."""
+    topic: str  # The topic, or the name of the service where it was asked by that
     value: Any
 
 
@@ -178,21 +170,17 @@ class Service(Opened):
             raise UsageError("serve one prefix or more; the empty text matches everything")
         several = (prefixes,) if isinstance(prefixes, str) else prefixes
         self.prefixes = tuple(dict.fromkeys(check_prefix(prefix) for prefix in several))
-        self.requests = 0
-        """How many requests came."""
-        self.failures = 0
-        """How many of them were answered with a failure."""
+        self.requests = 0  # How many requests came
+        self.failures = 0  # How many of them were answered with a failure
         self._services = services
         self._function = function
         self._concurrency = concurrency
         self._close_timeout_s = close_timeout_s
         self._batches = batches
         self._waiting: deque[_Run] = deque()
-        # Number of a call → its task.
-        self._running: dict[int, tuple[asyncio.Task[None], _Run]] = {}
+        self._running: dict[int, tuple[asyncio.Task[None], _Run]] = {}  # Number of a call → its task
         self._last_call = 0
-        # Types of errors that were logged; each is logged once.
-        self._warned: set[type[BaseException]] = set()
+        self._warned: set[type[BaseException]] = set()  # Types of errors that were logged; each is logged once
         self._used = False
 
     def __del__(self) -> None:
@@ -309,7 +297,6 @@ class Service(Opened):
             self._finish(run, answers)
 
     def _finish(self, run: _Run, result: Any) -> None:
-        """Answer with the outcome of a call."""
         try:
             if not self._batches:
                 run.replies.put_one(run.first, result)
@@ -322,7 +309,6 @@ class Service(Opened):
             self._fail(run.first, run.requests, error, run.replies)
 
     def _start(self, run: _Run) -> None:
-        """Await a call, now or when there is room."""
         if len(self._running) >= self._concurrency:
             self._waiting.append(run)
             return
@@ -360,17 +346,14 @@ class Services:
     def __init__(self) -> None:
         self._changes: Changes[Service] = Changes(SERVICES)
         self._loop = asyncio.get_running_loop()
-        # Answers that were not sent yet; a new object for each connection.
-        self._replies = Replies()
+        self._replies = Replies()  # Answers that were not sent yet; a new object for each connection
         # Prefix → the service that answers; until the hub has confirmed its end.
         self._services: dict[str, Service] = {}
-        # Services that the hub has confirmed and that were not closed.
-        self._held: dict[Service, None] = {}
+        self._held: dict[Service, None] = {}  # Services that the hub has confirmed and that were not closed
         # Topic → prefix and service that answer it; emptied when a service comes or goes.
         self._targets: dict[bytes, tuple[str, Service | None]] = {}
         self._flush_due = False
-        self.requests = 0
-        """How many requests came since the beginning."""
+        self.requests = 0  # How many requests came since the beginning
 
     @property
     def waiting(self) -> bool:

@@ -14,8 +14,7 @@ from peers.transport.backoff import Backoff
 from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
-PREFETCH = 256
-"""Default of how many messages of a named consumer a client has that are not acknowledged."""
+PREFETCH = 256  # Default of how many messages of a named consumer a client has that are not acknowledged
 
 
 class Options(TypedDict, total=False):

@@ -53,26 +53,15 @@ from peers.wire.shared import (
 if TYPE_CHECKING:
     from peers.client.exchange import Exchange
 
-_RING_REQUEST = 1
-"""Request number of the ring; its answer is recognised by its segment."""
-
-_DESCRIPTORS_LIMIT = 64
-"""Messages whose memory stays open until they are read; more are copied when they come."""
-
-_TELL_DESCRIPTORS = 16
-"""After so many descriptors RELEASED is sent at once: a quarter of a hub's default limit."""
-
-_TELL_BYTES = 8 * 1024 * 1024
-"""After so many bytes RELEASED is sent at once: an eighth of that limit."""
-
-_TELL_S = 0.01
-"""Delay of RELEASED for fewer, seconds. A hub with lower limits than the default waits so each time."""
-
+_RING_REQUEST = 1  # Request number of the ring; its answer is recognised by its segment
+_DESCRIPTORS_LIMIT = 64  # Messages whose memory stays open until they are read; more are copied when they come
+_TELL_DESCRIPTORS = 16  # After so many descriptors RELEASED is sent at once: a quarter of a hub's default limit
+_TELL_BYTES = 8 * 1024 * 1024  # After so many bytes RELEASED is sent at once: an eighth of that limit
+_TELL_S = 0.01  # Delay of RELEASED for fewer, seconds. A hub with lower limits than the default waits so each time
 _LOOK_AGAIN_S = 0.05
 """Interval at which a client that waits for room looks again, seconds: blocks dropped unsent make room silently."""
 
-_Piece = tuple[bytes, Descriptor | None]
-"""A frame, or several, and the descriptor that goes with it."""
+_Piece = tuple[bytes, Descriptor | None]  # A frame, or several, and the descriptor that goes with it
 
 
 class SharingConversation(WireConversation):
@@ -94,15 +83,12 @@ class SharingConversation(WireConversation):
         # Of the connection, while there is one: received descriptors, and its `write_outgoing`.
         self._descriptors: deque[Descriptor] = deque()
         self._write: Callable[[], None] | None = None
-        # Larger values travel as memory; 0 until the hub has granted it.
-        self._over_bytes = 0
+        self._over_bytes = 0  # Larger values travel as memory; 0 until the hub has granted it
         self._ring = ring
         self._on_room = on_room
-        # The number that the hub has given the ring; 0 before.
-        self._ring_number = 0
+        self._ring_number = 0  # The number that the hub has given the ring; 0 before
         self._pieces: deque[_Piece] = deque()
-        # Number → segment of another client.
-        self._known: dict[int, KnownSegment] = {}
+        self._known: dict[int, KnownSegment] = {}  # Number → segment of another client
         # Segments with released blocks that are not reported to the hub yet.
         self._released: dict[int, KnownSegment] = {}
         self._account = Account(_DESCRIPTORS_LIMIT)
@@ -163,7 +149,6 @@ class SharingConversation(WireConversation):
         self._hand_over(item._replace(values=values, flags=flags | shared).encode(), descriptor)
 
     def _values_of(self, block: Block) -> tuple[bytes, Descriptor | None, int]:
-        """Return a handle of a block, or its values as they can be sent now."""
         ring = self._ring
         if ring is not None and self._ring_number and len(block) > self._over_bytes:
             handle = block.send(ring, self._loop.time())
@@ -376,8 +361,7 @@ class Blocks:
         self._conversation: SharingConversation | None = None
         self._ring: Ring | None = None
         self._room = asyncio.Event()
-        # True once `finish` was called, or there was no memory for a ring.
-        self._closed = False
+        self._closed = False  # True once `finish` was called, or there was no memory for a ring
 
     def connection(self, introduction: Introduction, exchange: Exchange) -> SharingConnection:
         if self._ring is not None:  # blocks sent over the last connection will not be released

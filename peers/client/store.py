@@ -27,8 +27,7 @@ from peers.stores.wire import changes_topic, heard, read_topic, write_topic
 
 _SECOND_NS = 1_000_000_000
 
-_MISSING: Any = object()
-"""Default of an argument for which None is a value."""
+_MISSING: Any = object()  # Default of an argument for which None is a value
 
 
 class StoreEntry(NamedTuple):
@@ -36,22 +35,17 @@ class StoreEntry(NamedTuple):
 
     key: Any
     value: Any
-    version: int
-    """The number of its last change: for `put(..., if_version=version)`."""
-    expires_s: float | None
-    """In how many seconds it expires; None: never."""
+    version: int  # The number of its last change: for `put(..., if_version=version)`
+    expires_s: float | None  # In how many seconds it expires; None: never
 
 
 class StoreState(NamedTuple):
     """The state of a store."""
 
-    epoch: int
-    """A store that has lost its entries begins another one, with a higher number."""
-    number: int
-    """Of its last change."""
+    epoch: int  # A store that has lost its entries begins another one, with a higher number
+    number: int  # Of its last change
     entries: int
-    bytes: int
-    """Of all entries in memory, about."""
+    bytes: int  # Of all entries in memory, about
 
 
 def expiry_ns(expires_s: float | None) -> int | None:
@@ -82,8 +76,7 @@ class Store:
         self._timeout_s = timeout_s
         self._read_topic, self._write_topic = read_topic(name), write_topic(name)
         self._changes_topic = changes_topic(name)
-        self.written = 0
-        """The highest number of a change that this object has made, for `StoreReplica.at_least`."""
+        self.written = 0  # The highest number of a change that this object has made, for `StoreReplica.at_least`
 
     async def put(
         self, key: Any, value: Any, *, expires_s: float | None = None, if_version: int | None = None
@@ -257,56 +250,38 @@ def _entry(key: Any, value: bytes, version: int, left_ns: int | None) -> StoreEn
     return StoreEntry(key, value_of(value), version, None if left_ns is None else left_ns / _SECOND_NS)
 
 
-CHECK_S = 1.0
-"""How often the master is asked for the number of its last change, seconds."""
-
-_RETRY_S = 0.2
-"""How long after a failure the master is asked again, seconds; twice as long after each further one."""
-
+CHECK_S = 1.0  # How often the master is asked for the number of its last change, seconds
+_RETRY_S = 0.2  # How long after a failure the master is asked again, seconds; twice as long after each further one
 _RETRY_MAX_S = 5.0
 
-_FIRST_S = 300.0
-"""How long the first state may take, seconds, where many copies begin at the same time."""
-
+_FIRST_S = 300.0  # How long the first state may take, seconds, where many copies begin at the same time
 _PAGES_AHEAD = 4
 """How many pages of a snapshot, a quarter of a MiB each, are asked for while the one before is taken in: so hub and
 client work side by side."""
 
-BATCH_CHANGES = 1_000
-"""Most changes of a batch: a few milliseconds."""
-
-HELD_CHANGES = 65_536
-"""How many changes that were not read are held before the store is not read on."""
+BATCH_CHANGES = 1_000  # Most changes of a batch: a few milliseconds
+HELD_CHANGES = 65_536  # How many changes that were not read are held before the store is not read on
 
 
 class StoreChangeKind(Enum):
     """The kind of a change."""
 
-    PUT = "put"
-    """It has a new value, or is new."""
+    PUT = "put"  # It has a new value, or is new
     ERASE = "erase"
-    EXPIRE = "expire"
-    """Its time was over."""
-    CLEAR = "clear"
-    """All entries are gone."""
+    EXPIRE = "expire"  # Its time was over
+    CLEAR = "clear"  # All entries are gone
 
 
 class StoreChange(NamedTuple):
     """One change."""
 
     kind: StoreChangeKind
-    key: Any
-    """None where all entries are gone."""
-    value: Any
-    """None where there is no value any more."""
-    old: Any
-    """The value before; None if there was none."""
-    version: int
-    """The number of the change."""
-    publisher: Any
-    """The user, or else the name of the client, that has asked for it; None if unknown."""
-    present: bool
-    """Whether it is an entry that was there as the watching began."""
+    key: Any  # None where all entries are gone
+    value: Any  # None where there is no value any more
+    old: Any  # The value before; None if there was none
+    version: int  # The number of the change
+    publisher: Any  # The user, or else the name of the client, that has asked for it; None if unknown
+    present: bool  # Whether it is an entry that was there as the watching began
     partial: bool
     """Whether more of the same state follows, as entries were read, and not each change. The next change that is not
     partial completes a state that the store had."""
@@ -332,14 +307,12 @@ class _Copy(Opened):
         self._replica = Replica(tells_loaded=tells_loaded)
         self._loaded = 0
         self._is_open = False
-        # Why nothing comes any more.
-        self._error: HubError | None = None
+        self._error: HubError | None = None  # Why nothing comes any more
         self._room = asyncio.Event()
         self._room.set()
         self._needed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        # Set by each change, and by the end.
-        self._advanced = asyncio.Event()
+        self._advanced = asyncio.Event()  # Set by each change, and by the end
 
     @abstractmethod
     def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- yes or no
@@ -435,7 +408,6 @@ class _Copy(Opened):
         ]
 
     async def _keep(self) -> None:
-        """Ask for missing changes, and from time to time for the number of the master's last change."""
         wait_s = CHECK_S
         failures = 0
         while True:
@@ -479,7 +451,6 @@ class _Copy(Opened):
             self._apply(self._replica.hear(epoch, self._wanted(rows)))
 
     async def _load(self) -> None:
-        """Read a snapshot. If it fails, the replica still needs one."""
         ahead: deque[asyncio.Future[Any]] = deque()
         try:
             epoch, reading, first, number, rows = await self._read(["rows", self._prefix, True])
@@ -576,8 +547,7 @@ class StoreWatch(_Copy, Items[StoreChange]):
 
     def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream, prefix: str) -> None:
         super().__init__(read, stream, prefix, tells_loaded=True)
-        # Unread changes, each with `present` and `partial`.
-        self._changes: deque[tuple[Change, bool, bool]] = deque()
+        self._changes: deque[tuple[Change, bool, bool]] = deque()  # Unread changes, each with `present` and `partial`
         self._is_present = True
         self._some = asyncio.Event()
 

@@ -126,8 +126,7 @@ class MessageStream(Opened, Sink):
     it was, and counts how often the end of the journal was lost: the next records have offsets that others had before.
     """
 
-    buffered_bytes: int
-    """Size of the unread messages."""
+    buffered_bytes: int  # Size of the unread messages
 
     def __init__(
         self,
@@ -143,19 +142,14 @@ class MessageStream(Opened, Sink):
         self._decode = decode
         self._buffer_bytes = buffer_bytes
         self._journal = journal
-        # The claims on what it subscribes to; None before `open`.
-        self._claims: list[Claim] | None = None
+        self._claims: list[Claim] | None = None  # The claims on what it subscribes to; None before `open`
         self._held = False
-        # True once nothing more is taken in.
-        self._finished = False
-        # The reason for that; None before the end, and where it was asked for.
-        self._error: Exception | None = None
+        self._finished = False  # True once nothing more is taken in
+        self._error: Exception | None = None  # The reason for that; None before the end, and where it was asked for
         # Unread batches, and marks between them. A number is a gap of so many messages.
         self._items: deque[Batch | int | _Mark] = deque()
-        # Messages that were decoded for `receive`, the oldest last.
-        self._ready: list[Message] = []
-        # Set while there is something to read, or nothing more comes.
-        self._something = asyncio.Event()
+        self._ready: list[Message] = []  # Messages that were decoded for `receive`, the oldest last
+        self._something = asyncio.Event()  # Set while there is something to read, or nothing more comes
 
     async def __aexit__(self, *_: object) -> None:
         self.close_nowait()
@@ -345,17 +339,10 @@ class MessageStream(Opened, Sink):
             self._something.set()
 
 
-_PREFIX_OVERHEAD_BYTES = 3
-"""msgpack's header of a text of up to 64 KiB."""
-
-_REQUEST_OVERHEAD_BYTES = 128
-"""More than a frame or a WebSocket message has around the prefixes."""
-
-_RULE_OVERHEAD_BYTES = 32
-"""The names of a rule's fields in a WebSocket message, and their headers."""
-
-_PORTION_BYTES = 256 * 1024
-"""Largest request when a new connection is asked for everything."""
+_PREFIX_OVERHEAD_BYTES = 3  # msgpack's header of a text of up to 64 KiB
+_REQUEST_OVERHEAD_BYTES = 128  # More than a frame or a WebSocket message has around the prefixes
+_RULE_OVERHEAD_BYTES = 32  # The names of a rule's fields in a WebSocket message, and their headers
+_PORTION_BYTES = 256 * 1024  # Largest request when a new connection is asked for everything
 
 
 class Subscriptions:
@@ -364,15 +351,13 @@ class Subscriptions:
     def __init__(self, unreadable: Sink, awaiting: Callable[[], bool]) -> None:
         self._awaiting = awaiting
         self.routes = LocalRoutes(unreadable)
-        # Both are sums over all subscriptions, from the beginning of the client.
-        self.received_messages = 0
+        self.received_messages = 0  # Both are sums over all subscriptions, from the beginning of the client
         self.received_bytes = 0
         self._frame_limit = FRAME_LIMIT_BYTES
         self._changes: Changes[list[Claim]] = Changes(SUBSCRIPTIONS)
         # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
         self._claims: dict[Wanted, Claim] = {}
-        # All sinks that are subscribed; each gets gaps, breaks and the end.
-        self._sinks: dict[Sink, None] = {}
+        self._sinks: dict[Sink, None] = {}  # All sinks that are subscribed; each gets gaps, breaks and the end
         # Sinks that are full: the connection is not read while there is one and no answer is awaited.
         self._full: set[Sink] = set()
 
@@ -523,7 +508,6 @@ def _checked(want: Wanted) -> Wanted:
 
 
 def _size_of(want: Wanted) -> int:
-    """Return the size of a want in a request, as JSON, and so rather too much."""
     match want:
         case Rule():
             labels = sum(len(label.encode()) + _PREFIX_OVERHEAD_BYTES for label in want.labels)
@@ -573,10 +557,8 @@ class CallbackSubscription(Sink):
         function: Callable[[Message], object],
     ) -> None:
         self.prefixes = prefixes
-        # How many messages of this client the hub has lost since it was opened.
-        self.lost_messages = 0
-        # How often the connection was lost since it was opened.
-        self.breaks = 0
+        self.lost_messages = 0  # How many messages of this client the hub has lost since it was opened
+        self.breaks = 0  # How often the connection was lost since it was opened
         self._subscriptions = subscriptions
         self._decode = decode
         self._function = function

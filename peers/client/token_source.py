@@ -28,16 +28,13 @@ from peers.wire.hello import Hello
 if TYPE_CHECKING:
     from peers.client.connection import Connection
 
-Token = str | Callable[[], str | Awaitable[str]]
-"""Type of the option `token`."""
+Token = str | Callable[[], str | Awaitable[str]]  # Type of the option `token`
 
 _EARLIEST, _LATEST = 0.75, 0.85
 """The part of a proof's time after which it is renewed: drawn between the two, so that clients that signed in together
 are not renewed together; a fifth of the time is left for failures."""
 
-_LEAST_S = 1.0
-"""Shorter waits between two attempts are not worth it: the next connection brings a fresh token."""
-
+_LEAST_S = 1.0  # Shorter waits between two attempts are not worth it: the next connection brings a fresh token
 _log = logging.getLogger("peers.client")
 
 
@@ -92,10 +89,8 @@ class TokenSource:
         self._numbers = Numbers(TOKENS)
         self._connection: Connection | None = None
         self._ends_s = 0.0
-        # The number of the TOKEN that the hub has not answered; 0 for none.
-        self._asked = 0
-        # The next step: the time to ask for a token, or the asking.
-        self._timer: asyncio.TimerHandle | None = None
+        self._asked = 0  # The number of the TOKEN that the hub has not answered; 0 for none
+        self._timer: asyncio.TimerHandle | None = None  # The next step: the time to ask for a token, or the asking
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -169,7 +164,6 @@ class TokenSource:
             self._connection.say(Renewal(self._asked, token))
 
     def _failed(self, error: PeerError) -> None:
-        """Report it, and try again when half of the time that is left is over."""
         _log.warning("the token was not renewed: %s", error)
         self._report(error)
         wait_s = (self._ends_s - self._loop.time()) / 2

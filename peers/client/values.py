@@ -43,8 +43,7 @@ if TYPE_CHECKING:
     from peers.shm.ring import BlockValues
     from peers.shm.views import SharedRun
 
-_ARRAY_32 = b"\xdd"
-"""msgpack's "array, 32 bit count follows". Behind it a BATCH body, a count and values, is an array."""
+_ARRAY_32 = b"\xdd"  # msgpack's "array, 32 bit count follows". Behind it a BATCH body, a count and values, is an array
 
 
 def _packed(value: Any) -> msgspec.Raw:
@@ -100,9 +99,7 @@ def _view_in(values: bytes) -> Any:
 
 _encode = msgspec.msgpack.Encoder(enc_hook=_packed).encode
 _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
-_ZEEK_EXTENSIONS = 10
-"""Extensions 1 to 10 are Zeek's values, docs/data-model.md."""
-
+_ZEEK_EXTENSIONS = 10  # Extensions 1 to 10 are Zeek's values, docs/data-model.md
 _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
@@ -115,7 +112,6 @@ _SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 
 @cache
 def _conversions() -> tuple[tuple[type, str], ...]:
-    """Return the types that msgspec would turn into others, each with the conversion to write instead."""
     from decimal import Decimal  # noqa: PLC0415 -- rarely needed, as the others
     from enum import Enum  # noqa: PLC0415
     from uuid import UUID  # noqa: PLC0415
@@ -197,10 +193,8 @@ class BadMessage(NamedTuple):
     """Something that came and does not match its encoding."""
 
     topic: str
-    body: bytes
-    """The bytes as they came: one value, or the whole body of a batch whose values cannot be separated."""
-    messages: int
-    """How many values it was said to hold."""
+    body: bytes  # The bytes as they came: one value, or the whole body of a batch whose values cannot be separated
+    messages: int  # How many values it was said to hold
     reason: str
 
 
@@ -343,7 +337,6 @@ _envelope_of = lru_cache(1024)(Envelope.decode)
 
 
 def _read_tagged(flags: int, key: bytes, body: bytes, messages: list[Message], bad: list[BadMessage]) -> None:
-    """Read a frame with labels or names."""
     envelope = _envelope_of(key)
     frame = encode_frame(KIND_MESSAGES, body, key=envelope.topic.encode(), flags=flags & ~FLAG_TAGGED)
     plain, bad_here = decode_batch(Batch(frame, 1))
@@ -378,7 +371,6 @@ def _salvage(  # noqa: PLR0913, PLR0917 -- a part of `decode_batch`
     messages: list[Message],
     bad: list[BadMessage],
 ) -> None:
-    """Read the values one by one of a frame that cannot be read as a whole."""
     bodies = list(_bodies(frame))
     if not bodies:
         bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error, frame.encoding)))

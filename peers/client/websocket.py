@@ -122,7 +122,6 @@ def of_publication(frame: Frame, request: int) -> bytes:
 
 
 def _publication_head(envelope: Envelope, request: int) -> bytes:
-    """Return the map of a `publish` with labels or names, without its values, which are the last field."""
     topic, labels, sender, destination = envelope
     fields: dict[str, Any] = {"type": "publish", "topic": topic}
     fields |= {"labels": labels, "sender": sender, "to": destination}
@@ -268,7 +267,6 @@ def _packed_values(flags: int, values: bytes) -> tuple[bytes, bytes]:
 
 
 def _values(message: HubMessage) -> tuple[int, bytes]:
-    """Return flags and values of a `request` or `reply`."""
     if not 0 <= message.request < TRANSACTIONS:
         raise ProtocolError(CloseCode.BAD_DATA, f"{message.type}: request {message.request}")
     value = bytes(message.value)
@@ -313,17 +311,13 @@ def to_reply(message: HubMessage) -> Reply:
     return Reply(message.request, Status.OK, values, flags)
 
 
-PATH = "/v1/hub"
-"""The path at which a hub speaks this protocol."""
-
+PATH = "/v1/hub"  # The path at which a hub speaks this protocol
 SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
 
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and for the other fields of `records`."""
 
-_FIRST_CONFIRMATION = 1 << 32
-"""Smaller numbers are requests of the client's."""
-
+_FIRST_CONFIRMATION = 1 << 32  # Smaller numbers are requests of the client's
 _SERVER_ERRORS = 500
 
 
@@ -422,7 +416,6 @@ class WebSocketConversation:
         return b"".join(self._protocol.data_to_send())
 
     def _messages(self) -> Iterator[HubMessage]:
-        """Yield the hub's messages, put together from their frames."""
         for event in self._protocol.events_received():
             if isinstance(event, Response):
                 self._check_subprotocol()

@@ -32,9 +32,7 @@ from peers.wire.session import Phase, Session
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
 """Room for the largest message that a hub takes by default, and for the other fields of RECORDS."""
 
-_COPIED_BYTES = 16 * 1024
-"""Values up to this size are joined with their head at once."""
-
+_COPIED_BYTES = 16 * 1024  # Values up to this size are joined with their head at once
 _ENCODE: dict[type, Callable[[Any], bytes]] = {
     SubscriptionChange: lambda one: encode_subscription(
         Kind.SUBSCRIBE if one.subscribe else Kind.UNSUBSCRIBE, one.prefixes, one.request

@@ -32,15 +32,9 @@ from peers.wire.records import TRANSACTION_LIMIT_BYTES, Commit, Stage
 
 _BATCH_BYTES = 512 * 1024
 
-_HEAD_BYTES = 1024
-"""Room in a frame for the other fields of STAGE."""
-
-_FIRST_S = 0.02
-"""The longest first pause before it tries again, seconds."""
-
-_NAME_BYTES = TRANSACTION_LIMIT_BYTES // 2
-"""Longest name of a writer: the hub puts its user's in front."""
-
+_HEAD_BYTES = 1024  # Room in a frame for the other fields of STAGE
+_FIRST_S = 0.02  # The longest first pause before it tries again, seconds
+_NAME_BYTES = TRANSACTION_LIMIT_BYTES // 2  # Longest name of a writer: the hub puts its user's in front
 _AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE})
 """Refusals that say nothing of the messages: GONE comes if the hub was restarted between STAGE and COMMIT."""
 
@@ -63,15 +57,12 @@ class Writer:
         self._hub = hub
         self._client_ended = ended
         self._backoff = Backoff(base_s=_FIRST_S, cap_s=LINK_CAP_S)
-        self.name = name or f"writer-{secrets.token_hex(8)}"
-        """Its name at the hub."""
-        # The last number, so that numbers only grow; after a failure the last one recorded.
-        self._last = 0
+        self.name = name or f"writer-{secrets.token_hex(8)}"  # Its name at the hub
+        self._last = 0  # The last number, so that numbers only grow; after a failure the last one recorded
         self._recorded = 0
         self._waiting: deque[_Message] = deque()
         self._bringing: asyncio.Task[None] | None = None
-        # True once a batch was new to the hub: all numbers behind it are, too.
-        self._is_new = False
+        self._is_new = False  # True once a batch was new to the hub: all numbers behind it are, too
 
     async def publish(self, topic: str, value: Any, *, sequence: int | None = None) -> int | None:
         """Publish, and wait until the message is recorded, over as many connections as it takes.
@@ -161,7 +152,6 @@ class Writer:
             await asyncio.sleep(self._backoff.next_s())
 
     def _fail(self, batch: list[_Message], error: HubError) -> None:
-        """Fail a batch, and all that waits behind it."""
         messages = [*batch, *self._waiting]
         self._waiting.clear()
         self._last = self._recorded

@@ -132,10 +132,8 @@ class Hub:
         settings: Mapping[str, object] | None = None,
     ) -> None:
         self._loaded = _merged(listen, peers, journal, name, settings or {})
-        # None until `start`: the hub as it runs, also after it has stopped.
-        self._daemon: Daemon | None = None
-        # None until `start`: how clients of this process reach the hub.
-        self._inside: _Inside | None = None
+        self._daemon: Daemon | None = None  # None until `start`: the hub as it runs, also after it has stopped
+        self._inside: _Inside | None = None  # None until `start`: how clients of this process reach the hub
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -255,8 +253,7 @@ class BlockingHub:
         self._hub = Hub(listen, peers=peers, journal=journal, name=name, settings=settings)
         self._thread = threading.Thread(target=self._run, name=f"hub {name}", daemon=True)
         self._started: concurrent.futures.Future[None] = concurrent.futures.Future()
-        # Made in the thread before `start` returns:
-        self._loop: asyncio.AbstractEventLoop
+        self._loop: asyncio.AbstractEventLoop  # Made in the thread before `start` returns:
         self._stopping: asyncio.Event
 
     def __enter__(self) -> Self:

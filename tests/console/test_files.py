@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from peers.client import RequestError, connect
-from peers.console import page
-from peers.console.joined import joined
+from peers.console import joined, page
 from tests.console.conftest import HUB_JS
 from tests.console.real_hub import RealHub, run_hub
 from tests.descriptors import no_descriptor_left

@@ -57,9 +57,7 @@ T = TypeVar("T")
 P = ParamSpec("P")
 F = TypeVar("F")
 
-_MAILBOX_BYTES = 1024 * 1024
-"""Limit of the mailbox; a running loop empties it within milliseconds."""
-
+_MAILBOX_BYTES = 1024 * 1024  # Limit of the mailbox; a running loop empties it within milliseconds
 _ITEM_BYTES = 120
 """Cost of an item beside its payload: a pair (56), a bytes object (33), its place in a list (8), rounded up."""
 
@@ -147,7 +145,6 @@ class LoopThread:
         self._size_bytes += len(packed) + _ITEM_BYTES
 
     def _take(self) -> None:
-        """Empty the mailbox."""
         with self._room:
             self._pending.extend(self._items)
             self._items = []
@@ -256,7 +253,6 @@ class LoopThread:
             await asyncio.wait(callers, timeout=1.0)  # calls of other threads are answered before the loop ends
 
     async def _pump(self) -> None:
-        """Forward the mailbox, as fast as the client takes it."""
         try:
             while True:
                 await self._mail.wait()
@@ -268,7 +264,6 @@ class LoopThread:
             raise
 
     async def _watch(self) -> None:
-        """Close the mailbox with the error with which the client ends."""
         try:
             await self.exchange.wait_closed()
         except HubError as error:
@@ -574,7 +569,6 @@ class BlockingClient:
         return face(self._thread.call, self._thread.call(in_loop(lambda: make(self._client))))
 
     async def _behind(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
-        """Run a coroutine behind earlier publications."""
         try:
             await self._thread.forward_within(timeout_s)
         except BaseException:

@@ -33,9 +33,7 @@ from peers.client.values import BadMessage
 from peers.client.writer import Writer
 from peers.wire.records import Records
 
-_ENTRIES_AT_ONCE = 1_000
-"""How many entries of a store cross threads at once."""
-
+_ENTRIES_AT_ONCE = 1_000  # How many entries of a store cross threads at once
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -134,8 +132,7 @@ class _Reader(_Opened[Reading], Generic[Reading, T]):
 
     def __init__(self, call: Call, of: Reading) -> None:
         super().__init__(call, of)
-        # Fetched from the loop thread and not given to a reader yet.
-        self._ready: deque[T] = deque()
+        self._ready: deque[T] = deque()  # Fetched from the loop thread and not given to a reader yet
         self._ended = False
         self._fetching = False
         self._changed = threading.Condition(threading.Lock())
@@ -293,10 +290,8 @@ class BlockingSubscription(_Entered[CallbackSubscription]):
 class BlockingConsumedMessage(RecordedMessage):
     """A topic and a value, to be acknowledged: `message.ack()`."""
 
-    deliveries: int
-    """How often it was delivered, as far as the hub that runs knows: 1 for the first time."""
-    in_loop: ConsumedMessage
-    """The message as the loop thread has it."""
+    deliveries: int  # How often it was delivered, as far as the hub that runs knows: 1 for the first time
+    in_loop: ConsumedMessage  # The message as the loop thread has it
     _stream: BlockingConsumerStream
 
     @classmethod

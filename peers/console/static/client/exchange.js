@@ -102,7 +102,6 @@ export class Exchange {
     this.#turn.flush();
   }
 
-  /** Write all that waits, if there is somebody to write it to. */
   #write() {
     this.publishing.seal();
     if (!this.line.isSending) return;
@@ -111,7 +110,6 @@ export class Exchange {
     this.services.write();
   }
 
-  // What the hub says, to the part that it is for.
   /** @param {any} message @param {number} characters */
   #heard(message, characters) {
     switch (message.type) {

@@ -222,7 +222,6 @@ export class JournalAccess {
     return answer.promise;
   }
 
-  /** Send what waits for its turn, oldest first. */
   #send() {
     if (!this.#line.isOpen) return;
     const sent = [...this.#fetches.values()].filter(({ isSent }) => isSent);

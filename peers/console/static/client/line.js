@@ -219,7 +219,6 @@ export class Line {
     this.#reports.report(error);
   }
 
-  // Do nothing any more, and tell all who wait why.
   /** @param {Error} error */
   #cease(error) {
     this.#state = "closed";

@@ -132,7 +132,6 @@ export class Requests {
     return asker.promise;
   }
 
-  /** Returns the messages to be sent now. */
   #take() {
     this.#open.clear();
     const batches = this.#waiting.splice(0);

@@ -192,7 +192,6 @@ export class Table {
     }
   }
 
-  // Scroll so far that a row is seen.
   /** @param {number} at */
   #show(at) {
     const { scrollTop, clientHeight } = this.element;

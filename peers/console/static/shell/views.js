@@ -112,11 +112,7 @@ export class Views {
  * @typedef {Record<string, string | number | null | undefined>} Parameters
  */
 
-/**
- * @param {string} fragment With its `#`.
- * @param {(name: string) => boolean} isView
- * @returns {Place}
- */
+/** @param {string} fragment With its `#`. @param {(name: string) => boolean} isView @returns {Place} */
 function placeOf(fragment, isView) {
   const text = fragment.replace(/^#/, "");
   if (!text) return { name: "", rest: [], parameters: new URLSearchParams() };

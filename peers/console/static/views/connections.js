@@ -164,7 +164,6 @@ class ConnectionsView {
     this.#drawUsers(all);
   }
 
-  // Let one choose from the users that there are.
   /** @param {Row[]} all */
   #drawUsers(all) {
     const names = [...new Set(all.map(({ user }) => user))].filter(Boolean).sort().slice(0, USERS_SHOWN);

@@ -153,7 +153,6 @@ class Journal {
     say(this.facts.missed, whole(missed));
   }
 
-  // When the oldest record was taken that one may read.
   /** @param {Told} told */
   async #findOldest({ id, first, committed }) {
     if (this.#oldest.id === id && this.#oldest.first === first && this.#oldest.at !== null) {

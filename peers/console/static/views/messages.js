@@ -185,7 +185,6 @@ class Messages {
     this.#complain(error);
   }
 
-  // Show an error under the toolbar, or take it away.
   /** @param {unknown} error */
   #complain(error) {
     this.problem.hidden = error === null;
@@ -225,7 +224,6 @@ class Messages {
     this.emptyDisconnected.hidden = isOpen;
   }
 
-  // Say which part of what came lately is shown.
   /** @param {number} matched @param {number} shown */
   #drawShare(matched, shown) {
     const at = performance.now();

@@ -201,10 +201,7 @@ class Slow {
   more = element("a", { href: fragmentOf("connections", [], { slow: 1 }), hidden: true });
   element = element("section", { id: "slow", class: "card", "aria-label": words.overview.whoIsSlow, hidden: true }, element("h2", {}, words.overview.whoIsSlow), this.rows, this.more);
 
-  /**
-   * @param {Session} session
-   * @param {AbortSignal} signal Of the view.
-   */
+  /** @param {Session} session @param {AbortSignal} signal Of the view. */
   constructor(session, signal) {
     this.#session = session;
     if (session.mayAsk(WHO_TOPIC)) poll(session, ASK_SLOW_MS, () => this.#ask(), signal);

@@ -168,7 +168,6 @@ export class Copying {
     }
   }
 
-  // Whether it is of no use to ask again. A store that was there may come back.
   /** @param {unknown} error */
   #isFinal(error) {
     if (this.#error || !(error instanceof HubError) || error.code === 1000) return true;

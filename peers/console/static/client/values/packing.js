@@ -38,10 +38,7 @@ class Packing {
 
   get bytes() { return this.#bytes.subarray(0, this.#size); }
 
-  /**
-   * @throws {TypeError} The value, or something in it, has no form.
-   * @param {unknown} value
-   */
+  /** @throws {TypeError} The value, or something in it, has no form. @param {unknown} value */
   put(value, depth = 0) {
     if (depth > NESTED) throw new TypeError(`nested too deep: more than ${NESTED} in each other`);
     switch (typeof value) {

@@ -23,10 +23,7 @@ export class Export {
   #range = null;
   /** @type {Running | null} */ #running = null;
 
-  /**
-   * @param {Session} session
-   * @param {AbortSignal} signal Of the view.
-   */
+  /** @param {Session} session @param {AbortSignal} signal Of the view. */
   constructor(session, signal) {
     const { journal: said } = words;
     this.#session = session;
@@ -154,7 +151,6 @@ export class Export {
     say(this.told, text);
   }
 
-  /** The view is left. */
   #stop() {
     this.#running?.sink?.abort().catch(() => {});
     this.#running?.worker?.terminate();

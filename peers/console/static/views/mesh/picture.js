@@ -90,10 +90,7 @@ const WIDEST = Math.PI;
  *   `one`: Id, the lower of the two.
  */
 
-/**
- * @param {Hub[]} hubs As `$hub/mesh/graph` tells them.
- * @returns {{nodes: Node[], edges: Edge[]}}
- */
+/** @param {Hub[]} hubs As `$hub/mesh/graph` tells them. @returns {{nodes: Node[], edges: Edge[]}} */
 function layout(hubs) {
   /** @type {Map<string, Node>} */
   const nodes = new Map();

@@ -121,7 +121,6 @@ export class Stream {
     return this.#selected.size > 0 ? rows.filter((row) => this.#selected.has(row)) : rows;
   }
 
-  // The rows from the one with this number, 0 being the newest, to that one.
   /** @param {number} least @param {number} most */
   #between(least, most) {
     return Array.from({ length: most - least + 1 }, (_, at) => /** @type {Row} */ (this.#ring.newest(least + at)));
