@@ -119,7 +119,7 @@ async def test_a_record(hub: Hub) -> None:
     with followed() as files:
         assert (await client.ask("publish", topic="/kept/x", value=1, confirm=True))["type"] == "recorded"
     show("append to confirm", files)
-    assert len(files) <= 25
+    assert len(files) <= 23
 
 
 async def test_an_interest_of_another_hub(hub: Hub, start_hub: StartHub) -> None:
